@@ -1,0 +1,27 @@
+//! Time and chance, handed in, so that a simulation owns both.
+use domain::Timestamp;
+
+/// Wall time for stamps that people read. Leases, due times and ages are measured by the store's clock, not by this one.
+pub trait Clock: Send + Sync {
+    /// Now. Never goes back within one process, whatever the wall clock does.
+    fn now(&self) -> Timestamp;
+}
+
+/// A source of random bits for ids and jitter. Not for secrets.
+pub trait Dice: Send + Sync {
+    /// Sixty-four fresh bits.
+    fn roll(&self) -> u64;
+
+    /// A number in 0.0..1.0.
+    fn fraction(&self) -> f64 {
+        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The ten random bytes of a version 7 id.
+    fn entropy(&self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&self.roll().to_be_bytes());
+        bytes[8..].copy_from_slice(&self.roll().to_be_bytes()[..2]);
+        bytes
+    }
+}
