@@ -1,0 +1,161 @@
+//! Places an order: gate → key → Order::place → one commit of order, event and mark → key completed.
+use std::sync::Arc;
+
+use domain::{Items, Order, Placement};
+use ports::idempotency::Begun;
+use ports::orders::{Commit, Committed, Mark, NewRow};
+use sha2::{Digest, Sha256};
+
+use super::{Desk, Reach};
+use crate::dispatch::{CreateOrder, Created, KeyedIntent};
+use crate::error::CommandError;
+
+/// What became of it, with the rows to publish directly where there is no outbox.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The answer.
+    pub created: Created,
+    /// The rows that were committed; empty for a replay.
+    pub rows: Vec<NewRow>,
+}
+
+/// SHA-256 of what is asked for, as parsed: the order of members and unknown members do not count.
+pub fn fingerprint(items: &Items) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for line in items.lines() {
+        hash.update((line.name().len() as u64).to_be_bytes());
+        hash.update(line.name());
+        hash.update(line.quantity().to_be_bytes());
+        hash.update(line.price().mantissa().to_be_bytes());
+        hash.update(line.price().scale().to_be_bytes());
+    }
+    hash.finalize().into()
+}
+
+/// Places an order, once per key.
+///
+/// # Errors
+/// As [`CommandError`] says; every one but `Unknown` means that nothing changed and that the key is not used up.
+pub async fn create_order(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outcome, CommandError> {
+    desk.gate.pass().map_err(CommandError::Gated)?;
+    let Some(intent) = command.intent.clone() else {
+        return place(desk, command, reach).await;
+    };
+    match begin(desk, &command, &intent).await? {
+        Some(replayed) => Ok(replayed),
+        None => place_keyed(desk, command, intent, reach).await,
+    }
+}
+
+/// Takes the key, or answers with what it made before. The quick line may be away: then the durable mark decides alone.
+async fn begin(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Result<Option<Outcome>, CommandError> {
+    let begun = desk.idempotency.begin(&command.subject, &intent.key, &intent.fingerprint, desk.options.key_lock).await;
+    match begun {
+        Ok(Begun::Running) => return Err(CommandError::KeyRunning),
+        Ok(Begun::Completed { order_id, fingerprint }) => {
+            if fingerprint.is_some_and(|seen| seen != intent.fingerprint) {
+                return Err(CommandError::KeyReused);
+            }
+            // COMPLETED naming an order that the store does not have counts as absent.
+            if let Some(order) = desk.orders.find(order_id).await? {
+                return Ok(Some(replay(order)));
+            }
+        }
+        Ok(Begun::Ours) | Err(_) => {}
+    }
+    let found = desk.orders.find_mark(&command.subject, &intent.key, desk.options.key_keep).await;
+    let answer = match found {
+        Ok(None) => Ok(None),
+        Ok(Some(mark)) => replay_of(desk, &mark, intent).await.map(Some),
+        Err(error) => Err(error.into()),
+    };
+    if !matches!(answer, Ok(None)) {
+        free(desk, command, intent, answer.as_ref().ok().and_then(Option::as_ref)).await;
+    }
+    answer
+}
+
+async fn place_keyed(
+    desk: &Desk,
+    command: CreateOrder,
+    intent: KeyedIntent,
+    reach: &Reach,
+) -> Result<Outcome, CommandError> {
+    let asked = CreateOrder { intent: Some(intent.clone()), ..command.clone() };
+    let outcome = place(desk, command, reach).await;
+    // An unknown outcome keeps the key locked: the client that repeats it finds the durable mark, or a free key after the lock.
+    if !matches!(outcome, Err(CommandError::Unknown(_))) {
+        free(desk, &asked, &intent, outcome.as_ref().ok()).await;
+    }
+    outcome
+}
+
+/// Completes the key with what it made, or gives it back. A quick line that fails here only forgets; the mark remembers.
+async fn free(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent, made: Option<&Outcome>) {
+    let _ = match made {
+        Some(made) => {
+            let id = made.created.order.id;
+            let keep = desk.options.key_keep;
+            desk.idempotency.complete(&command.subject, &intent.key, &intent.fingerprint, id, keep).await
+        }
+        None => desk.idempotency.abandon(&command.subject, &intent.key).await,
+    };
+}
+
+async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outcome, CommandError> {
+    let now = desk.clock.now();
+    let (order, event) = Order::place(Placement {
+        id: desk.order_id(now),
+        event_id: desk.event_id(now),
+        owner: command.subject.clone(),
+        items: command.items,
+        region: desk.options.region.clone(),
+        now,
+    });
+    let mark = command.intent.as_ref().map(|intent| Mark {
+        subject: command.subject,
+        key: Arc::clone(&intent.key),
+        fingerprint: intent.fingerprint,
+        order_id: order.id,
+    });
+    let rows = vec![desk.row(&event, command.trace)];
+    let events = if desk.options.outbox { rows.clone() } else { Vec::new() };
+    reach.mark();
+    let committed = desk.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;
+    match committed {
+        Ok(Committed::Done) => {
+            let order = Arc::new(order);
+            desk.show(&order).await;
+            Ok(Outcome { created: Created { order, replayed: false }, rows })
+        }
+        Ok(Committed::MarkTaken(mark)) => {
+            reach.clear();
+            let intent = command.intent.as_ref().ok_or_else(|| CommandError::Unknown("a mark without a key".into()))?;
+            replay_of(desk, &mark, intent).await
+        }
+        Ok(Committed::Stale { .. } | Committed::Missing) => {
+            reach.clear();
+            Err(CommandError::Unavailable("the new order's id is taken; try again".into()))
+        }
+        Err(error) => {
+            if !error.outcome_unknown() {
+                reach.clear();
+            }
+            Err(error.into())
+        }
+    }
+}
+
+async fn replay_of(desk: &Desk, mark: &Mark, intent: &KeyedIntent) -> Result<Outcome, CommandError> {
+    if mark.fingerprint != intent.fingerprint {
+        return Err(CommandError::KeyReused);
+    }
+    let order = desk.orders.find(mark.order_id).await?;
+    order
+        .map(replay)
+        .ok_or_else(|| CommandError::Unavailable(format!("order {} of this key cannot be read", mark.order_id)))
+}
+
+fn replay(order: Order) -> Outcome {
+    Outcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
+}

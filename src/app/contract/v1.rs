@@ -1,0 +1,38 @@
+//! Schema version 1, for every type: that something happened. Released; never changes.
+use domain::{Event, EventId, EventType, OrderId};
+use serde::{Deserialize, Serialize};
+
+use super::{ContractError, Incoming, named, parse_rfc3339, read, rfc3339};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Value {
+    schema_version: u32,
+    event_id: String,
+    event_type: String,
+    order_id: String,
+    occurred_at: String,
+}
+
+pub(super) fn encode(event: &Event) -> Vec<u8> {
+    let value = Value {
+        schema_version: 1,
+        event_id: event.id.to_string(),
+        event_type: event.kind.as_str().to_owned(),
+        order_id: event.order_id.to_string(),
+        occurred_at: rfc3339(event.occurred_at),
+    };
+    serde_json::to_vec(&value).expect("strings and numbers always serialise")
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
+    let value: Value = read(bytes)?;
+    Ok(Incoming {
+        schema_version: value.schema_version,
+        event_id: named("eventId", EventId::parse(&value.event_id))?,
+        kind: named("eventType", EventType::parse(&value.event_type))?,
+        order_id: named("orderId", OrderId::parse(&value.order_id))?,
+        occurred_at: named("occurredAt", parse_rfc3339(&value.occurred_at))?,
+        after: None,
+    })
+}

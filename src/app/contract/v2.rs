@@ -1,0 +1,74 @@
+//! Schema version 2, for every type: what happened, with the order as it stood right after. Released; never changes.
+use std::borrow::Cow;
+
+use domain::{Event, EventId, EventType, OrderId, Status};
+use serde::{Deserialize, Serialize};
+
+use super::{After, ContractError, Incoming, named, parse_rfc3339, read, rfc3339};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Value<'a> {
+    schema_version: u32,
+    #[serde(borrow)]
+    event_id: Cow<'a, str>,
+    #[serde(borrow)]
+    event_type: Cow<'a, str>,
+    #[serde(borrow)]
+    order_id: Cow<'a, str>,
+    #[serde(borrow)]
+    occurred_at: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    version: u64,
+    #[serde(borrow)]
+    total: Cow<'a, str>,
+    #[serde(borrow)]
+    items: Vec<Line<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(borrow)]
+    product_name: Cow<'a, str>,
+    quantity: u32,
+    #[serde(borrow)]
+    price: Cow<'a, str>,
+}
+
+pub(super) fn encode(event: &Event) -> Vec<u8> {
+    let value = Value {
+        schema_version: 2,
+        event_id: event.id.to_string().into(),
+        event_type: event.kind.as_str().into(),
+        order_id: event.order_id.to_string().into(),
+        occurred_at: rfc3339(event.occurred_at).into(),
+        status: event.status.as_str().into(),
+        version: event.version,
+        total: event.items.total().to_string().into(),
+        items: event
+            .items
+            .lines()
+            .iter()
+            .map(|line| Line {
+                product_name: line.name().into(),
+                quantity: line.quantity(),
+                price: line.price().to_string().into(),
+            })
+            .collect(),
+    };
+    serde_json::to_vec(&value).expect("strings and numbers always serialise")
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
+    let value: Value<'_> = read(bytes)?;
+    Ok(Incoming {
+        schema_version: value.schema_version,
+        event_id: named("eventId", EventId::parse(&value.event_id))?,
+        kind: named("eventType", EventType::parse(&value.event_type))?,
+        order_id: named("orderId", OrderId::parse(&value.order_id))?,
+        occurred_at: named("occurredAt", parse_rfc3339(&value.occurred_at))?,
+        after: Some(After { status: named("status", Status::parse(&value.status))?, version: value.version }),
+    })
+}

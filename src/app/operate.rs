@@ -1,0 +1,127 @@
+//! What operators ask: rows, why one waits, partitions, health. The one door for HTTP, console and command line.
+use std::sync::Arc;
+
+use domain::Timestamp;
+use ports::clock::Clock;
+use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::outbox::{Depth, OutboxStore, RowId};
+use ports::partitions::{PartitionLeases, PartitionView};
+
+use crate::error::QueryError;
+use crate::vitals::{Picture, Vitals};
+
+/// Most rows of one answer.
+pub const ROWS_MAX: u32 = 500;
+
+/// The operators' door.
+pub struct Operations {
+    outbox: Arc<dyn OutboxStore>,
+    operators: Arc<dyn OutboxOperators>,
+    leases: Arc<dyn PartitionLeases>,
+    clock: Arc<dyn Clock>,
+    vitals: Vitals,
+}
+
+/// Rows and where the next page begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// In id order.
+    pub rows: Vec<RowView>,
+    /// `after` of the next page, if there is one.
+    pub next: Option<RowId>,
+}
+
+impl Operations {
+    /// Operations over these ports.
+    pub fn new(
+        outbox: Arc<dyn OutboxStore>,
+        operators: Arc<dyn OutboxOperators>,
+        leases: Arc<dyn PartitionLeases>,
+        clock: Arc<dyn Clock>,
+        vitals: Vitals,
+    ) -> Self {
+        Self { outbox, operators, leases, clock, vitals }
+    }
+
+    /// Now, for rooms that may not see the ports.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The health picture, without a wait.
+    pub fn picture(&self) -> Arc<Picture> {
+        self.vitals.read()
+    }
+
+    /// A page of rows; `limit` is clamped to 1…[`ROWS_MAX`].
+    pub async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Rows, QueryError> {
+        let limit = limit.clamp(1, ROWS_MAX);
+        let mut rows = self.operators.rows(filter, limit + 1).await?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let next = if more { rows.last().map(|row| row.id) } else { None };
+        Ok(Rows { rows, next })
+    }
+
+    /// One row.
+    pub async fn row(&self, id: RowId) -> Result<RowView, QueryError> {
+        self.operators.row(id).await?.ok_or(QueryError::NotFound)
+    }
+
+    /// Why an event stands where it stands.
+    pub async fn why(&self, whose: Whose) -> Result<Standing, QueryError> {
+        self.operators.standing(whose).await?.ok_or(QueryError::NotFound)
+    }
+
+    /// Makes a waiting or parked row due now.
+    pub async fn retry(&self, id: RowId, who: &str, why: &str) -> Result<(), QueryError> {
+        let audit = audit(who, why);
+        settled(self.operators.retry(id, &audit).await?).map(|_| ())
+    }
+
+    /// Parks a row.
+    pub async fn park(&self, id: RowId, who: &str, why: &str) -> Result<(), QueryError> {
+        let audit = audit(who, why);
+        settled(self.operators.park(id, &audit).await?).map(|_| ())
+    }
+
+    /// How many parked rows match, and with `commit` sends them on their way.
+    pub async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        who: &str,
+        why: &str,
+    ) -> Result<u64, QueryError> {
+        let audit = audit(who, why);
+        settled(self.operators.redrive(filter, limit, commit, &audit).await?)
+    }
+
+    /// Every partition.
+    pub async fn partitions(&self) -> Result<Vec<PartitionView>, QueryError> {
+        Ok(self.leases.overview().await?)
+    }
+
+    /// How much waits, asked of the store now.
+    pub async fn depth(&self) -> Result<Depth, QueryError> {
+        Ok(self.outbox.depth().await?)
+    }
+}
+
+fn audit(who: &str, why: &str) -> Audit {
+    Audit { who: who.to_owned(), why: why.to_owned() }
+}
+
+fn settled(operated: Operated) -> Result<u64, QueryError> {
+    match operated {
+        Operated::Done(rows) => Ok(rows),
+        Operated::Missing => Err(QueryError::NotFound),
+        Operated::NotNow(status) => {
+            let status = status.as_str();
+            Err(QueryError::Conflict(format!(
+                "the row is {status}; only PENDING, FAILED and PARKED rows can be touched"
+            )))
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Is this region fit for writes? Rounds of probes move it to PASSIVE and back; one flapping dependency does not make it flap.
+use std::collections::BTreeMap;
+
+/// How patient we are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Failures in a row after which a dependency counts as down.
+    pub dependency: u32,
+    /// Unhealthy rounds in a row after which the region goes PASSIVE.
+    pub unhealthy: u32,
+    /// Healthy rounds in a row after which it is ACTIVE again.
+    pub healthy: u32,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self { dependency: 2, unhealthy: 3, healthy: 2 }
+    }
+}
+
+/// Takes writes, or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Takes writes.
+    #[default]
+    Active,
+    /// Takes none, so that load balancers go elsewhere.
+    Passive,
+}
+
+/// The region's mode with its memory.
+#[derive(Clone, Debug, Default)]
+pub struct Region {
+    mode: Mode,
+    streak: u32,
+    failures: BTreeMap<&'static str, u32>,
+}
+
+impl Region {
+    /// A region that is passive already: its keeper was restarted and finds the gate shut.
+    pub fn passive() -> Self {
+        Self { mode: Mode::Passive, ..Self::default() }
+    }
+
+    /// The mode as of the last round.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether a dependency's failures have not reached the threshold.
+    pub fn is_up(&self, name: &str, thresholds: &Thresholds) -> bool {
+        self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
+    }
+
+    /// Takes a round of probes in (name, whether it answered, whether it gates); returns the new mode if it changed.
+    pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &Thresholds) -> Option<Mode> {
+        for (name, answered, _) in probes {
+            let failures = self.failures.entry(name).or_default();
+            *failures = if *answered { 0 } else { failures.saturating_add(1) };
+        }
+        // A round is judged by answers, not by thresholds: the two patience figures would otherwise add up. A dependency that is
+        // still below its own threshold makes the round neither healthy nor unhealthy.
+        let down = probes.iter().any(|(name, _, gates)| *gates && !self.is_up(name, thresholds));
+        let all_answered = probes.iter().all(|(_, answered, gates)| *answered || !gates);
+        let towards = match self.mode {
+            Mode::Active => down,
+            Mode::Passive => all_answered,
+        };
+        self.streak = if towards { self.streak + 1 } else { 0 };
+        let needed = match self.mode {
+            Mode::Active => thresholds.unhealthy,
+            Mode::Passive => thresholds.healthy,
+        };
+        if self.streak < needed {
+            return None;
+        }
+        self.streak = 0;
+        self.mode = match self.mode {
+            Mode::Active => Mode::Passive,
+            Mode::Passive => Mode::Active,
+        };
+        Some(self.mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(rounds: &[bool]) -> Vec<Mode> {
+        let mut region = Region::default();
+        rounds
+            .iter()
+            .map(|answered| {
+                region.round(&[("db", *answered, true)], &Thresholds::default());
+                region.mode()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn three_unhealthy_rounds_after_the_dependencys_own_patience_make_it_passive() {
+        use Mode::*;
+        assert_eq!(run(&[false, false, false, false]), [Active, Active, Active, Passive]);
+        assert_eq!(run(&[false, false, true, false, false]), [Active; 5]);
+    }
+
+    #[test]
+    fn two_healthy_rounds_make_it_active_again() {
+        use Mode::*;
+        let modes = run(&[false, false, false, false, true, false, true, true]);
+        assert_eq!(modes[3..], [Passive, Passive, Passive, Passive, Active]);
+    }
+
+    #[test]
+    fn a_dependency_that_does_not_gate_changes_nothing_but_its_own_state() {
+        let mut region = Region::default();
+        for _ in 0..10 {
+            assert_eq!(region.round(&[("db", true, true), ("broker", false, false)], &Thresholds::default()), None);
+        }
+        assert!(!region.is_up("broker", &Thresholds::default()));
+        assert_eq!(region.mode(), Mode::Active);
+    }
+}
