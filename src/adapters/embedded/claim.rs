@@ -1,0 +1,268 @@
+//! Claiming: which rows are due, how many of them may go together, and the lease row that names them.
+use std::sync::Arc;
+
+use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use ports::orders::Trace;
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow};
+use rusqlite::{OptionalExtension, Row, Rows, params};
+
+use crate::blocks;
+use crate::counts::code;
+use crate::engine::Work;
+use crate::error::Answer;
+use crate::lease::{self, Lease};
+
+/// Most payload bytes of a batch (one row always goes): a thousand large orders must not fill the memory.
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Suspects that a trial looks at to find one whose turn it is.
+const TRIALS_SEEN: u32 = 16;
+
+macro_rules! columns {
+    () => {
+        "q.id, q.key, q.deaths, q.attempts, e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis,
+         e.hlc_counter, e.traceparent, e.tracestate, e.created_at, e.payload"
+    };
+}
+
+/// Ready rows where no key waits.
+const READY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE q.partition = ?1 AND q.id > ?2 AND q.status = 0 ORDER BY q.id"
+);
+/// Ready rows where some keys wait: rows at or behind their key's head stay.
+const READY_AROUND_BLOCKS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE q.partition = ?1 AND q.id > ?2 AND q.status = 0 AND NOT EXISTS (SELECT 1 FROM outbox_blocked b
+       WHERE b.partition = q.partition AND b.key = q.key AND b.head_id <= q.id) ORDER BY q.id"
+);
+/// Heads whose time has come.
+const DUE_HEADS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox_blocked b CROSS JOIN outbox q ON q.partition = b.partition AND q.id = b.head_id
+     LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE b.partition = ?1 AND b.next_attempt_at <= ?2 AND b.suspect = 0 AND q.status = 2 ORDER BY b.head_id"
+);
+/// One row.
+const ONE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE q.partition = ?1 AND q.id = ?2 AND q.status = 2"
+);
+
+/// A row that might go.
+struct Candidate {
+    row: ClaimedRow,
+    deaths: u32,
+    head: bool,
+}
+
+/// Claims what is due, under the fence.
+pub(crate) fn claim(work: &mut Work<'_>, claim: &Claim) -> Answer<Claimed> {
+    let fence = &claim.fence;
+    let valid = |lease: &Lease| {
+        lease.is_of(fence)
+            && lease.counter == fence.counter
+            && lease.in_flight.is_none()
+            && lease.expires_at > work.now.millis()
+    };
+    if !lease::read(work, fence.partition.0)?.as_ref().is_some_and(valid) {
+        return Ok(Claimed::Fenced);
+    }
+    match claim.kind {
+        ClaimKind::Ordinary => ordinary(work, claim),
+        ClaimKind::Trial => trial(work, claim),
+    }
+}
+
+fn ordinary(work: &mut Work<'_>, claim: &Claim) -> Answer<Claimed> {
+    let (partition, limit) = (claim.fence.partition.0, claim.limit.max(1) as usize);
+    let low = work.lows.get(&partition).copied().unwrap_or(0);
+    let blocked = blocks::any(work, partition)?;
+    let sql = work.sql;
+    let mut ready = sql.prepare_cached(if blocked { READY_AROUND_BLOCKS } else { READY })?;
+    let (mut candidates, exhausted) = gather(ready.query(params![partition, low])?, limit, false)?;
+    let mut more = !exhausted;
+    if blocked {
+        let mut due = sql.prepare_cached(DUE_HEADS)?;
+        let (heads, all) = gather(due.query(params![partition, work.now.millis()])?, limit, true)?;
+        more |= !all;
+        candidates.extend(heads);
+        candidates.sort_by_key(|candidate| candidate.row.id);
+    }
+    let taken = piece(&candidates, limit);
+    let left_ready = candidates[taken..].iter().any(|candidate| !candidate.head);
+    more |= taken < candidates.len();
+    candidates.truncate(taken);
+    let last_ready = candidates.iter().rev().find(|candidate| !candidate.head).map(|candidate| candidate.row.id);
+    if let Some(last) = last_ready {
+        // One statement for the whole range where nothing in it stays behind; else row by row.
+        if blocked { take_each(work, claim, &candidates, false)? } else { take_range(work, claim, low, last)? }
+    }
+    take_each(work, claim, &candidates, true)?;
+    remember_low(work, partition, exhausted && !left_ready, last_ready)?;
+    if candidates.is_empty() {
+        let (next_due, suspect_due) = (blocks::next_due(work, partition)?, blocks::suspect_due(work, partition)?);
+        return Ok(Claimed::Nothing { next_due, suspect_due });
+    }
+    open(work, claim, candidates, more)
+}
+
+fn trial(work: &mut Work<'_>, claim: &Claim) -> Answer<Claimed> {
+    let partition = claim.fence.partition.0;
+    match due_suspect(work, partition)? {
+        Some(suspect) => {
+            take_each(work, claim, std::slice::from_ref(&suspect), true)?;
+            open(work, claim, vec![suspect], false)
+        }
+        None => Ok(Claimed::Nothing { next_due: blocks::next_due(work, partition)?, suspect_due: false }),
+    }
+}
+
+/// The suspect that has waited longest, if no earlier row of its key is still to go (an operator may have put one there).
+fn due_suspect(work: &Work<'_>, partition: u32) -> Answer<Option<Candidate>> {
+    let mut due = work.sql.prepare_cached(
+        "SELECT b.head_id FROM outbox_blocked b WHERE b.partition = ?1 AND b.next_attempt_at <= ?2 AND b.suspect = 1
+           AND NOT EXISTS (SELECT 1 FROM outbox_event e CROSS JOIN outbox q ON q.partition = b.partition AND q.id = e.id
+             WHERE e.key = b.key AND e.id < b.head_id AND q.status = 0)
+         ORDER BY b.next_attempt_at, b.head_id LIMIT ?3",
+    )?;
+    let ids = due.query_map(params![partition, work.now.millis(), TRIALS_SEEN], |row| row.get::<_, i64>(0))?;
+    for id in ids {
+        let mut one = work.sql.prepare_cached(ONE)?;
+        let found = one.query_row(params![partition, id?], |row| Ok(candidate(row, true, None))).optional()?;
+        if let Some(found) = found {
+            return found.map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Reads candidates until there is one more than the limit, or too many bytes; says whether that was all.
+fn gather(mut rows: Rows<'_>, limit: usize, head: bool) -> Answer<(Vec<Candidate>, bool)> {
+    let (mut found, mut bytes) = (Vec::<Candidate>::new(), 0);
+    while let Some(row) = rows.next()? {
+        if found.len() == limit || bytes >= BATCH_BYTES_MAX {
+            return Ok((found, false));
+        }
+        let one = candidate(row, head, found.last().map(|last| &last.row))?;
+        bytes += one.row.payload.as_ref().map_or(0, |payload| payload.len());
+        found.push(one);
+    }
+    Ok((found, true))
+}
+
+/// How many of the candidates, in id order, go together: rows with d deaths go with at most limit / 8^d.
+fn piece(candidates: &[Candidate], limit: usize) -> usize {
+    let mut most = limit;
+    let mut fits = |(before, candidate): (usize, &Candidate)| {
+        let pieces = 8_usize.saturating_pow(candidate.deaths);
+        most = most.min((limit / pieces).max(1));
+        before < most
+    };
+    candidates.iter().enumerate().map_while(|numbered| fits(numbered).then_some(())).count()
+}
+
+fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> Answer<Candidate> {
+    let shared = |column: usize, known: Option<&Arc<str>>| -> Answer<Arc<str>> {
+        // Neighbours mostly share type and topic: one allocation for all of them.
+        let text = row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or("");
+        Ok(known.filter(|known| &***known == text).cloned().unwrap_or_else(|| text.into()))
+    };
+    let region = row.get_ref(9)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or("");
+    let parent = row.get_ref(12)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let state = row.get_ref(13)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let claimed = ClaimedRow {
+        id: row.get(0)?,
+        event_id: EventId::from_bytes(row.get::<_, Option<_>>(4)?.unwrap_or_default()),
+        key: OrderId::from_bytes(row.get(1)?),
+        kind: shared(5, last.map(|last| &last.kind))?,
+        topic: shared(6, last.map(|last| &last.topic))?,
+        payload: row.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?.map(Arc::from),
+        sequence: row.get::<_, Option<i64>>(7)?.unwrap_or_default() as u64,
+        occurred_at: Timestamp::from_millis(row.get::<_, Option<_>>(8)?.unwrap_or_default()),
+        region: last
+            .map(|last| &last.region)
+            .filter(|last| last.as_str() == region)
+            .cloned()
+            .unwrap_or_else(|| RegionId::new(region)),
+        hlc: Hlc {
+            millis: row.get::<_, Option<_>>(10)?.unwrap_or_default(),
+            counter: row.get::<_, Option<_>>(11)?.unwrap_or_default(),
+        },
+        trace: parent.map(|parent| Trace { parent: parent.into(), state: state.map(Arc::from) }),
+        attempt: row.get::<_, u32>(3)? + 1,
+        created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
+    };
+    Ok(Candidate { row: claimed, deaths: row.get(2)?, head })
+}
+
+/// The number a claimer goes by in rows.
+fn claimer(work: &Work<'_>, name: &str) -> Answer<i64> {
+    let mut known = work.sql.prepare_cached("SELECT number FROM claimer WHERE name = ?1")?;
+    if let Some(number) = known.query_row([name], |row| row.get(0)).optional()? {
+        return Ok(number);
+    }
+    work.sql.prepare_cached("INSERT INTO claimer (name) VALUES (?1)")?.execute([name])?;
+    Ok(work.sql.last_insert_rowid())
+}
+
+fn take_range(work: &mut Work<'_>, claim: &Claim, low: i64, last: i64) -> Answer<()> {
+    let (partition, owner) = (claim.fence.partition.0, claimer(work, &claim.fence.owner.0)?);
+    let mut take = work.sql.prepare_cached(
+        "UPDATE outbox SET status = 1, lease_owner = ?4, lease_version = ?5, attempts = attempts + 1
+         WHERE partition = ?1 AND id > ?2 AND id <= ?3 AND status = 0",
+    )?;
+    let taken = take.execute(params![partition, low, last, owner, claim.fence.counter as i64 + 1])?;
+    work.counts.moved(partition, code::PENDING, code::IN_FLIGHT, taken as i64);
+    Ok(())
+}
+
+fn take_each(work: &mut Work<'_>, claim: &Claim, candidates: &[Candidate], heads: bool) -> Answer<()> {
+    let from = if heads { code::FAILED } else { code::PENDING };
+    let rows = candidates.iter().filter(|candidate| candidate.head == heads);
+    let (partition, owner) = (claim.fence.partition.0, claimer(work, &claim.fence.owner.0)?);
+    let mut take = work.sql.prepare_cached(
+        "UPDATE outbox SET status = 1, lease_owner = ?3, lease_version = ?4, attempts = attempts + 1, next_attempt_at = NULL
+         WHERE partition = ?1 AND id = ?2",
+    )?;
+    for candidate in rows {
+        take.execute(params![partition, candidate.row.id, owner, claim.fence.counter as i64 + 1])?;
+        work.counts.moved(partition, from, code::IN_FLIGHT, 1);
+    }
+    Ok(())
+}
+
+/// Where the next scan begins: behind what was taken, or, when all that is ready was taken, behind everything there is.
+fn remember_low(work: &mut Work<'_>, partition: u32, all: bool, last: Option<i64>) -> Answer<()> {
+    let low = if all {
+        let mut newest = work.sql.prepare_cached("SELECT max(id) FROM outbox WHERE partition = ?1")?;
+        newest.query_row([partition], |row| row.get::<_, Option<i64>>(0))?
+    } else {
+        last
+    };
+    if let Some(low) = low {
+        work.lows.insert(partition, low);
+    }
+    Ok(())
+}
+
+/// Writes the batch's name into the lease row.
+fn open(work: &Work<'_>, claim: &Claim, candidates: Vec<Candidate>, more: bool) -> Answer<Claimed> {
+    let token = claim.fence.counter + 1;
+    let rows: Vec<ClaimedRow> = candidates.into_iter().map(|candidate| candidate.row).collect();
+    let (first, last) = (rows.first().map(|row| row.id), rows.last().map(|row| row.id));
+    let mut name = work.sql.prepare_cached(
+        "UPDATE outbox_lease SET counter = ?2, in_flight = ?2, lane = ?3, claim_epoch = epoch, died = 0, trial = ?4, first_id = ?5,
+           last_id = ?6 WHERE partition = ?1",
+    )?;
+    let trial = claim.kind == ClaimKind::Trial;
+    name.execute(params![claim.fence.partition.0, token as i64, &*claim.lane.0, trial, first, last])?;
+    Ok(Claimed::Batch(ClaimedBatch { token, rows, more }))
+}

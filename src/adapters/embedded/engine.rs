@@ -1,0 +1,235 @@
+//! The one connection that writes, and the group commit on it.
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use domain::Timestamp;
+use ports::Error;
+use ports::clock::Clock;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::book::Book;
+use crate::counts::Counts;
+use crate::error::{Answer, Trouble, of_commit, of_statement};
+
+/// What a command works with.
+pub(crate) struct Work<'a> {
+    /// The connection, inside a transaction and a savepoint.
+    pub(crate) sql: &'a Connection,
+    /// Now, by the store's clock.
+    pub(crate) now: Timestamp,
+    /// Changes of the running counts.
+    pub(crate) counts: Counts,
+    /// Ends of topic partitions that this command moved.
+    pub(crate) ends: Vec<(u32, u64)>,
+    /// Per partition a row id at and below which no row is ready: where a scan for ready rows may begin.
+    /// Ids are drawn by the one writer in commit order, so nothing ready can appear below by itself; who makes an old row ready forgets the entry.
+    pub(crate) lows: &'a mut HashMap<u32, i64>,
+    undo: bool,
+}
+
+impl Work<'_> {
+    /// Takes back all that the command changed, and lets its answer stand.
+    pub(crate) fn undo(&mut self) {
+        self.undo = true;
+    }
+}
+
+/// A command on its way through the writer.
+pub(crate) trait Job: Send {
+    /// Does the work and keeps the answer.
+    fn run(&mut self, work: &mut Work<'_>) -> Ran;
+    /// Tells the caller; an error is the group's, in place of an answer that did not become durable.
+    fn answer(self: Box<Self>, group: Result<(), &Error>);
+}
+
+/// What a command left behind.
+pub(crate) enum Ran {
+    /// Its changes stand.
+    Kept,
+    /// It failed: its changes must go, and its error stands whatever becomes of the group.
+    Failed(Error),
+}
+
+/// A closure as a [`Job`].
+pub(crate) struct Call<T, F> {
+    doing: &'static str,
+    work: Option<F>,
+    value: Option<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T: Send, F: FnOnce(&mut Work<'_>) -> Answer<T> + Send> Call<T, F> {
+    /// The job, and where its answer will arrive.
+    pub(crate) fn new(doing: &'static str, work: F) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { doing, work: Some(work), value: None, reply }, answer)
+    }
+}
+
+impl<T: Send, F: FnOnce(&mut Work<'_>) -> Answer<T> + Send> Job for Call<T, F> {
+    fn run(&mut self, work: &mut Work<'_>) -> Ran {
+        let Some(command) = self.work.take() else { return Ran::Failed(never(self.doing)) };
+        let value = match catch_unwind(AssertUnwindSafe(|| command(work))) {
+            Ok(answer) => answer.map_err(|trouble| trouble.told(self.doing)),
+            Err(_) => Err(Error::Broken(format!("{}: a defect stopped the command; nothing was changed", self.doing))),
+        };
+        let ran = value.as_ref().map_or_else(|error| Ran::Failed(error.clone()), |_| Ran::Kept);
+        self.value = Some(value);
+        ran
+    }
+
+    fn answer(self: Box<Self>, group: Result<(), &Error>) {
+        let value = match (self.value, group) {
+            (Some(Err(own)), _) => Err(own),
+            (_, Err(error)) => Err(error.clone()),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(never(self.doing)),
+        };
+        // A caller that has gone away no longer wants to know.
+        let _ = self.reply.send(value);
+    }
+}
+
+/// The writing connection and what it keeps in mind between commands.
+pub(crate) struct Engine {
+    pub(crate) sql: Connection,
+    clock: Arc<dyn Clock>,
+    book: Arc<Book>,
+    lows: HashMap<u32, i64>,
+    failing: bool,
+}
+
+impl Engine {
+    /// An engine on a connection that is ready.
+    pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, book: Arc<Book>) -> Self {
+        Self { sql, clock, book, lows: HashMap::new(), failing: false }
+    }
+
+    /// Runs all jobs in as few transactions as possible and answers each.
+    pub(crate) fn run(&mut self, mut jobs: VecDeque<Box<dyn Job>>) {
+        while !jobs.is_empty() {
+            self.transaction(&mut jobs);
+        }
+    }
+
+    /// One transaction over the jobs in front. Those that have not run when it is lost stay for the next one.
+    fn transaction(&mut self, jobs: &mut VecDeque<Box<dyn Job>>) {
+        if let Err(error) = self.statement("BEGIN IMMEDIATE") {
+            let error = of_statement(&error, "begin");
+            jobs.drain(..).for_each(|job| job.answer(Err(&error)));
+            return;
+        }
+        let mut group = Group::default();
+        while let Some(job) = jobs.pop_front() {
+            if !self.step(job, &mut group) {
+                break;
+            }
+        }
+        let outcome = self.end(&group);
+        self.notice(outcome.as_ref().err());
+        if outcome.is_err() {
+            // What was believed about ready rows may rest on changes that are gone.
+            self.lows.clear();
+        } else {
+            self.book.advance(&group.ends);
+        }
+        group.jobs.into_iter().for_each(|job| job.answer(outcome.as_ref().copied()));
+    }
+
+    /// Runs one job in its own savepoint. Says whether the transaction still stands.
+    fn step(&mut self, mut job: Box<dyn Job>, group: &mut Group) -> bool {
+        let mut work = Work {
+            sql: &self.sql,
+            now: self.clock.now(),
+            counts: Counts::default(),
+            ends: Vec::new(),
+            lows: &mut self.lows,
+            undo: false,
+        };
+        let ran = match statement(&self.sql, "SAVEPOINT one") {
+            Ok(()) => job.run(&mut work),
+            Err(error) => Ran::Failed(of_statement(&error, "savepoint")),
+        };
+        let Work { counts, ends, undo, .. } = work;
+        group.jobs.push(job);
+        let kept = matches!(ran, Ran::Kept) && !undo;
+        // Out of room or out of luck, SQLite may have rolled back everything by itself, the neighbours' work too.
+        if self.sql.is_autocommit() {
+            group.lost = Some(lost(ran));
+            return false;
+        }
+        let closed = if kept { statement(&self.sql, "RELEASE one") } else { self.rolled_back() };
+        match closed {
+            Ok(()) if kept => {
+                group.counts.absorb(counts);
+                group.ends.extend(ends);
+            }
+            Ok(()) => self.lows.clear(),
+            Err(error) => group.lost = Some(of_statement(&error, "savepoint")),
+        }
+        group.lost.is_none()
+    }
+
+    /// Logs when commits begin or cease to fail, not each of them.
+    fn notice(&mut self, error: Option<&Error>) {
+        match error {
+            Some(error) if !self.failing => tracing::error!(event = "commits_failing", %error, "commits began to fail"),
+            None if self.failing => tracing::info!(event = "commits_recovered", "commits succeed again"),
+            _ => {}
+        }
+        self.failing = error.is_some();
+    }
+
+    fn rolled_back(&self) -> rusqlite::Result<()> {
+        statement(&self.sql, "ROLLBACK TO one")?;
+        statement(&self.sql, "RELEASE one")
+    }
+
+    fn end(&self, group: &Group) -> Result<(), Error> {
+        let written = match &group.lost {
+            Some(error) => Err(error.clone()),
+            None => group.counts.write(&self.sql).map_err(|trouble: Trouble| trouble.told("count")),
+        };
+        let ended = match written {
+            Ok(()) => self.statement("COMMIT").map_err(|error| of_commit(&error)),
+            Err(error) => Err(error),
+        };
+        if ended.is_err() && !self.sql.is_autocommit() {
+            // Nothing better can be done about a rollback that fails: the next BEGIN will tell.
+            let _ = self.sql.execute_batch("ROLLBACK");
+        }
+        ended
+    }
+
+    fn statement(&self, text: &'static str) -> rusqlite::Result<()> {
+        statement(&self.sql, text)
+    }
+}
+
+/// What one transaction gathered.
+#[derive(Default)]
+struct Group {
+    jobs: Vec<Box<dyn Job>>,
+    counts: Counts,
+    ends: Vec<(u32, u64)>,
+    lost: Option<Error>,
+}
+
+/// What the neighbours of a command hear whose failure took the whole transaction with it: nothing was changed.
+fn lost(ran: Ran) -> Error {
+    match ran {
+        Ran::Failed(Error::Full(said)) => Error::Full(said),
+        Ran::Failed(error) => Error::Unreachable(format!("a neighbour in the group failed: {error}")),
+        Ran::Kept => Error::Unreachable("the transaction was rolled back".into()),
+    }
+}
+
+fn never(doing: &str) -> Error {
+    Error::Broken(format!("{doing}: the command never ran"))
+}
+
+fn statement(sql: &Connection, text: &'static str) -> rusqlite::Result<()> {
+    sql.prepare_cached(text)?.execute([]).map(|_| ())
+}

@@ -1,0 +1,50 @@
+//! A record's headers as bytes: for each a name and a value, each with its length in front, in big endian.
+use ports::broker::Header;
+
+/// The headers as one value.
+pub(crate) fn encode(headers: &[Header]) -> Vec<u8> {
+    let size = headers.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
+    let mut bytes = Vec::with_capacity(size);
+    for (name, value) in headers {
+        for part in [name.as_bytes(), value] {
+            bytes.extend_from_slice(&(part.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes
+}
+
+/// The headers in a value; nothing when it is not one of ours.
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Header>> {
+    let mut headers = Vec::new();
+    while !bytes.is_empty() {
+        let (name, rest) = part(bytes)?;
+        let (value, rest) = part(rest)?;
+        headers.push((std::str::from_utf8(name).ok()?.into(), value.into()));
+        bytes = rest;
+    }
+    Some(headers)
+}
+
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_be_bytes(*length) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_read_back_in_order_and_rubbish_does_not() {
+        let headers: Vec<Header> = vec![
+            ("ce_id".into(), b"1".as_slice().into()),
+            ("kafka_original-offset".into(), [0, 0, 0, 0, 0, 0, 0, 9].as_slice().into()),
+            ("empty".into(), [].as_slice().into()),
+        ];
+
+        assert_eq!(decode(&encode(&headers)), Some(headers));
+        assert_eq!(decode(&[]), Some(vec![]));
+        assert_eq!(decode(&[0, 0, 0, 9, 1]), None);
+    }
+}

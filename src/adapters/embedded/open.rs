@@ -1,0 +1,261 @@
+//! Opening and closing the store.
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use ports::Error;
+use ports::clock::Clock;
+use ports::partitions::InstanceId;
+use rusqlite::Connection;
+
+use crate::book::Book;
+use crate::cache::Orders;
+use crate::connect;
+use crate::engine::{Engine, Work};
+use crate::error::Answer;
+use crate::idempotency::Keys;
+use crate::lock::FolderLock;
+use crate::migrations::{self, Installation};
+use crate::open_error::OpenError;
+use crate::options::{Options, Writing};
+use crate::rate_limit::Buckets;
+use crate::readers::Readers;
+use crate::writer::Writer;
+
+/// Reads that may wait for a reader; one more is refused at once.
+const READS_MAX: usize = 4096;
+
+/// The store, the broker and the memory of one service: implements every port. Cheap to clone; all clones are one store.
+#[derive(Clone)]
+pub struct Embedded {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    writer: Writer,
+    /// None inline, where the writing connection reads too.
+    readers: Option<Readers>,
+    pub(crate) book: Arc<Book>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) installation: Arc<str>,
+    pub(crate) partitions: u32,
+    pub(crate) options: Options,
+    pub(crate) orders: Orders,
+    pub(crate) keys: Keys,
+    pub(crate) buckets: Buckets,
+    lock: Mutex<Option<FolderLock>>,
+}
+
+impl Embedded {
+    /// Opens a folder for a service: takes its lock, makes or migrates the file, frees what a dead process held. Blocks briefly.
+    ///
+    /// # Errors
+    /// [`OpenError`] says who can mend it; nothing was changed, except that an older file may have been migrated.
+    pub fn open(options: Options) -> Result<Self, OpenError> {
+        let folder = &options.folder;
+        std::fs::create_dir_all(folder).map_err(|error| OpenError::of_io(folder, &error))?;
+        let lock = FolderLock::take(&options)?;
+        let path = folder.join(connect::FILE);
+        let told = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
+        let mut sql = connect::open(&path).map_err(told)?;
+        let found = migrations::version(&sql, &path)?;
+        connect::for_writing(&sql, options.cache_kib, options.writing).map_err(told)?;
+        let installation =
+            Installation { name: options.installation.as_deref(), partitions: options.partitions.max(1) };
+        migrations::migrate(&mut sql, found, &installation).map_err(told)?;
+        check_partitions(&sql, &path, options.partitions)?;
+        bury_the_dead(&sql).map_err(told)?;
+        let readers = match options.writing {
+            Writing::Thread => open_readers(&path, options.readers)?,
+            Writing::Inline => Vec::new(),
+        };
+        Self::assemble(options, sql, readers, Some(lock), &path)
+    }
+
+    /// Opens a folder beside the service that may be running on it, without its lock: for looking, and for operators' statements, which
+    /// wait up to 5 s for their turn. Claims and acquires nothing. Commands run on the calling thread, with full durability.
+    ///
+    /// # Errors
+    /// [`OpenError::Absent`] where there is no store of this version; otherwise as [`Embedded::open`].
+    pub fn open_beside(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let path = folder.join(connect::FILE);
+        let absent = |reason: &str| OpenError::Absent { path: path.clone(), reason: reason.to_string() };
+        if !path.is_file() {
+            return Err(absent("there is no such file"));
+        }
+        let told = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
+        let sql = connect::open_existing(&path).map_err(told)?;
+        if migrations::version(&sql, &path)? < migrations::LATEST {
+            return Err(absent("its schema is older than this program; start the service once"));
+        }
+        connect::for_writing(&sql, 2 * 1024, Writing::Thread).map_err(told)?;
+        let mut options = Options::new(folder, InstanceId("operator".into()), clock);
+        options.writing = Writing::Inline;
+        Self::assemble(options, sql, Vec::new(), None, &path)
+    }
+
+    fn assemble(
+        options: Options,
+        sql: Connection,
+        readers: Vec<Connection>,
+        lock: Option<FolderLock>,
+        path: &Path,
+    ) -> Result<Self, OpenError> {
+        let told = |error: rusqlite::Error| OpenError::of_sql(path, &error);
+        let thread = |error: std::io::Error| OpenError::of_io(path, &error);
+        let installation: String = meta(&sql, "installation").map_err(told)?;
+        let partitions = installed_partitions(&sql).map_err(told)?;
+        let book = Arc::new(Book::default());
+        crate::log::load(&sql, &book).map_err(told)?;
+        let engine = Engine::new(sql, options.clock.clone(), book.clone());
+        let (writer, readers) = match options.writing {
+            Writing::Inline => (Writer::Inline(Mutex::new(Some(engine))), None),
+            Writing::Thread => {
+                let writer = Writer::thread(engine, options.queue, options.group_max).map_err(thread)?;
+                (writer, Some(Readers::new(readers, READS_MAX).map_err(thread)?))
+            }
+        };
+        let inner = Inner {
+            writer,
+            readers,
+            book,
+            clock: options.clock.clone(),
+            installation: installation.into(),
+            partitions,
+            orders: Orders::new(options.orders_cached, options.order_ttl),
+            keys: Keys::new(options.keys_max),
+            buckets: Buckets::new(options.buckets_max),
+            options,
+            lock: Mutex::new(lock),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The installation's own name, drawn when the folder was first used.
+    pub fn installation(&self) -> &str {
+        &self.inner.installation
+    }
+
+    /// The number of partitions the folder was installed with.
+    pub fn partitions(&self) -> u32 {
+        self.inner.partitions
+    }
+
+    /// Writes into the lock file where this service listens, for whoever finds the folder held.
+    ///
+    /// # Errors
+    /// [`Error::Full`] or [`Error::Unreachable`]; the lock itself is not affected.
+    pub fn announce(&self, address: &str) -> Result<(), Error> {
+        let mut lock = self.inner.lock.lock();
+        let Some(lock) = lock.as_mut() else { return Ok(()) };
+        lock.tell(address).map_err(|error| match error.kind() {
+            std::io::ErrorKind::StorageFull => Error::Full(format!("announce: {error}")),
+            _ => Error::Unreachable(format!("announce: {error}")),
+        })
+    }
+
+    /// Finishes what was asked, moves the log into the file and frees the folder. May be called twice.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when the writer is still at work after `close_within`; the folder then stays held until the process ends.
+    pub async fn close(&self) -> Result<(), Error> {
+        let limit = self.inner.options.close_within;
+        if let Some(readers) = &self.inner.readers {
+            readers.shut();
+            readers.finished(limit).await;
+        }
+        self.inner.writer.shut();
+        if !self.inner.writer.finished(limit).await {
+            return Err(Error::Unreachable("close: the writer is still at work".into()));
+        }
+        self.inner.lock.lock().take();
+        Ok(())
+    }
+
+    /// Runs a command on the writer.
+    pub(crate) async fn write<T, F>(&self, doing: &'static str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Answer<T> + Send + 'static,
+    {
+        let begun = tokio::time::Instant::now();
+        let told = self.inner.writer.call(doing, work).await;
+        self.measure(doing, begun);
+        told
+    }
+
+    /// Runs a read on a reader.
+    pub(crate) async fn read<T, F>(&self, doing: &'static str, read: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Answer<T> + Send + 'static,
+    {
+        let begun = tokio::time::Instant::now();
+        let told = match &self.inner.readers {
+            Some(readers) => readers.read(doing, read).await,
+            None => self.inner.writer.read_inline(doing, read),
+        };
+        self.measure(doing, begun);
+        told
+    }
+
+    /// How full the writer's queue is.
+    pub(crate) fn saturation(&self) -> f64 {
+        self.inner.writer.fill()
+    }
+
+    fn measure(&self, doing: &str, begun: tokio::time::Instant) {
+        if let Some(metrics) = &self.inner.options.metrics {
+            metrics.db_query_duration.with([doing]).record(begun.elapsed());
+        }
+    }
+}
+
+/// A handle dropped without [`Embedded::close`]: what was asked is still done, and the folder is freed after it.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        if let Some(readers) = &self.readers {
+            readers.shut();
+            readers.finished_blocking(PATIENCE);
+        }
+        self.writer.shut();
+        if !self.writer.finished_blocking(PATIENCE) {
+            // A writer that hangs still writes: the folder must not go to another. The operating system frees it at the end.
+            std::mem::forget(self.lock.lock().take());
+        }
+    }
+}
+
+fn meta(sql: &Connection, name: &str) -> rusqlite::Result<String> {
+    sql.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
+}
+
+fn installed_partitions(sql: &Connection) -> rusqlite::Result<u32> {
+    sql.query_row("SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'partitions'", [], |row| row.get(0))
+}
+
+fn check_partitions(sql: &Connection, path: &Path, configured: u32) -> Result<(), OpenError> {
+    let installed = installed_partitions(sql).map_err(|error| OpenError::of_sql(path, &error))?;
+    if installed == configured.max(1) {
+        return Ok(());
+    }
+    Err(OpenError::PartitionsChanged { path: path.to_path_buf(), installed, configured })
+}
+
+/// We hold the folder, so whoever held leases under it is dead: they run out now. Owners and open batches stay, to be resolved.
+fn bury_the_dead(sql: &Connection) -> rusqlite::Result<()> {
+    sql.execute_batch(
+        "BEGIN IMMEDIATE; UPDATE outbox_lease SET expires_at = 0 WHERE owner IS NOT NULL; DELETE FROM member; COMMIT",
+    )
+}
+
+fn open_readers(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {
+    let one = || {
+        let sql = connect::open_existing(path)?;
+        connect::for_reading(&sql)?;
+        Ok(sql)
+    };
+    (0..readers.max(1)).map(|_| one()).collect::<Result<_, _>>().map_err(|error| OpenError::of_sql(path, &error))
+}

@@ -1,0 +1,40 @@
+//! `OutboxOperators`: looking goes to the readers, acting to the writer.
+use async_trait::async_trait;
+use ports::Error;
+use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::outbox::RowId;
+
+use crate::open::Embedded;
+use crate::row_view::{self, Question};
+use crate::{operate, standing};
+
+#[async_trait]
+impl OutboxOperators for Embedded {
+    async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        let question = Question::of(filter, self.inner.clock.now());
+        self.read("outbox_rows", move |sql| question.rows(sql, limit)).await
+    }
+
+    async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        self.read("outbox_row", move |sql| row_view::find(sql, id)).await
+    }
+
+    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+        self.read("outbox_standing", move |sql| standing::standing(sql, whose)).await
+    }
+
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+        let audit = audit.clone();
+        self.write("outbox_retry", move |work| operate::retry(work, id, &audit)).await
+    }
+
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+        let audit = audit.clone();
+        self.write("outbox_park", move |work| operate::park(work, id, &audit)).await
+    }
+
+    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+        let (filter, audit) = (filter.clone(), audit.clone());
+        self.write("outbox_redrive", move |work| operate::redrive(work, &filter, limit, commit, &audit)).await
+    }
+}

@@ -1,0 +1,152 @@
+//! `OrderStore`: commits go to the writer, everything else to the readers.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Status, Subject};
+use ports::Error;
+use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+
+use crate::commit;
+use crate::error::Answer;
+use crate::open::Embedded;
+use crate::order_row;
+
+#[async_trait]
+impl OrderStore for Embedded {
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= self.inner.partitions) {
+            return Err(Error::Rejected(format!("event {}: there is no partition {}", row.event_id, row.partition)));
+        }
+        self.write("order_commit", move |work| commit::commit(work, &commit)).await
+    }
+
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.read("order_find", move |sql| {
+            let mut statement = sql.prepare_cached(order_row::FIND)?;
+            let mut rows = statement.query([id.bytes()])?;
+            rows.next()?.map(order_row::read).transpose()
+        })
+        .await
+    }
+
+    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+        let filter = filter.clone();
+        self.read("order_list", move |sql| list(sql, &filter, from, limit)).await
+    }
+
+    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        let filter = filter.clone();
+        self.read("order_count", move |sql| count(sql, &filter)).await
+    }
+
+    async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
+        self.read("order_oldest", move |sql| {
+            let mut statement =
+                sql.prepare_cached("SELECT id FROM orders WHERE status = ?1 AND id > ?2 ORDER BY id LIMIT ?3")?;
+            let after = after.map(|id| id.bytes().to_vec()).unwrap_or_default();
+            let ids = statement.query_map(params![status.as_str(), after, limit], |row| row.get(0))?;
+            Ok(ids.map(|id| id.map(OrderId::from_bytes)).collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+        let (subject, key) = (subject.clone(), key.to_string());
+        let oldest = self.before(keep);
+        self.read("mark_find", move |sql| find_mark(sql, &subject, &key, oldest)).await
+    }
+
+    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let oldest = self.before(keep);
+        self.write("mark_sweep", move |work| {
+            // Ids grow with time, so what is too old stands in front: the limit bounds the look, too.
+            let mut statement = work.sql.prepare_cached(
+                "DELETE FROM mark WHERE created_at < ?1 AND id IN (SELECT id FROM mark ORDER BY id LIMIT ?2)",
+            )?;
+            Ok(statement.execute(params![oldest, limit])? as u64)
+        })
+        .await
+    }
+}
+
+impl Embedded {
+    /// The store's time so long ago, in milliseconds.
+    pub(crate) fn before(&self, ago: Duration) -> i64 {
+        let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+        self.inner.clock.now().millis().saturating_sub(ago)
+    }
+}
+
+/// The conditions of a filter and their values.
+fn conditions(filter: &Filter) -> (String, Vec<Value>) {
+    let mut text = String::from(" WHERE true");
+    let mut values = Vec::new();
+    if let Some(owner) = &filter.owner {
+        values.push(Value::Text(owner.as_str().into()));
+        text.push_str(&format!(" AND owner = ?{}", values.len()));
+    }
+    if let Some(status) = filter.status {
+        values.push(Value::Text(status.as_str().into()));
+        // The owner's index is the narrower one: with an owner, the status only filters.
+        let column = if filter.owner.is_some() { "+status" } else { "status" };
+        text.push_str(&format!(" AND {column} = ?{}", values.len()));
+    }
+    (text, values)
+}
+
+fn list(sql: &Connection, filter: &Filter, from: From, limit: u32) -> Answer<Vec<Order>> {
+    let (mut text, mut values) = conditions(filter);
+    let mut skip = 0;
+    match from {
+        From::After(id) => {
+            values.push(Value::Blob(id.bytes().to_vec()));
+            text.push_str(&format!(" AND id < ?{}", values.len()));
+        }
+        From::Offset(rows) => skip = i64::try_from(rows).unwrap_or(i64::MAX),
+    }
+    values.extend([Value::Integer(limit.into()), Value::Integer(skip)]);
+    let (last, before) = (values.len(), values.len() - 1);
+    // Skipping walks the narrow index; only the page's own rows are read in full.
+    let text = format!(
+        "SELECT {columns} FROM orders WHERE id IN (SELECT id FROM orders{text} ORDER BY id DESC LIMIT ?{before} OFFSET ?{last})
+         ORDER BY id DESC",
+        columns = order_row::COLUMNS
+    );
+    let mut statement = sql.prepare_cached(&text)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut orders = Vec::new();
+    while let Some(row) = rows.next()? {
+        orders.push(order_row::read(row)?);
+    }
+    Ok(orders)
+}
+
+/// Without an owner the running counts know; an owner's orders are few enough to be counted along the index.
+fn count(sql: &Connection, filter: &Filter) -> Answer<u64> {
+    let text = match &filter.owner {
+        Some(_) => format!("SELECT count(*) FROM orders{}", conditions(filter).0),
+        None => format!("SELECT coalesce(sum(orders), 0) FROM order_count{}", conditions(filter).0),
+    };
+    let mut statement = sql.prepare_cached(&text)?;
+    let orders: i64 = statement.query_row(params_from_iter(conditions(filter).1), |row| row.get(0))?;
+    Ok(orders as u64)
+}
+
+fn find_mark(sql: &Connection, subject: &Subject, key: &str, oldest: i64) -> Answer<Option<Mark>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2 AND created_at >= ?3",
+    )?;
+    let mark = statement
+        .query_row(params![subject.as_str(), key, oldest], |row| {
+            Ok(Mark {
+                subject: subject.clone(),
+                key: key.into(),
+                fingerprint: row.get(0)?,
+                order_id: OrderId::from_bytes(row.get(1)?),
+            })
+        })
+        .optional()?;
+    Ok(mark)
+}

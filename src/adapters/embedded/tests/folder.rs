@@ -1,0 +1,166 @@
+//! Who may have a folder, and what is said when it cannot be had.
+use embedded::{Embedded, OpenError, Options, Writing};
+use ports::orders::OrderStore;
+
+use crate::support::*;
+
+#[test]
+fn a_second_holder_is_refused_with_the_name_of_the_first() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let first = Embedded::open(options(folder.path(), &clock)).unwrap();
+    first.announce("127.0.0.1:8080").unwrap();
+
+    let second = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+
+    let OpenError::Held { instance, pid, address, .. } = &second else { panic!("{second}") };
+    assert_eq!((instance.as_str(), address.as_str()), ("here:8080", "127.0.0.1:8080"));
+    assert_eq!(*pid, std::process::id().to_string());
+    assert!(second.to_string().contains("here:8080"), "{second}");
+}
+
+#[tokio::test]
+async fn a_closed_store_frees_its_folder_and_refuses_work() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let first = Embedded::open(options(folder.path(), &clock)).unwrap();
+    place(&first, 1, 0).await;
+
+    first.close().await.unwrap();
+
+    assert!(matches!(OrderStore::commit(&first, change(2, 0)).await, Err(ports::Error::Unreachable(_))));
+    assert!(matches!(first.find(id(1)).await, Err(ports::Error::Unreachable(_))));
+    let second = Embedded::open(options(folder.path(), &clock)).unwrap();
+    assert!(second.find(id(1)).await.unwrap().is_some());
+    assert_eq!(second.installation(), first.installation());
+    first.close().await.unwrap();
+}
+
+#[test]
+fn a_lock_file_left_behind_is_no_obstacle() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    std::fs::write(folder.path().join("posthaste.lock"), "instance=dead\npid=1\naddress=x\n").unwrap();
+
+    Embedded::open(options(folder.path(), &clock)).unwrap();
+}
+
+#[test]
+fn another_number_of_partitions_is_refused() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+
+    let error = Embedded::open(Options { partitions: 8, ..options(folder.path(), &clock) }).err().unwrap();
+
+    assert!(matches!(error, OpenError::PartitionsChanged { installed: 4, configured: 8, .. }), "{error}");
+}
+
+#[test]
+fn a_file_in_the_folders_place_is_refused_clearly() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let path = folder.path().join("data");
+    std::fs::write(&path, "not a folder").unwrap();
+
+    let error = Embedded::open(options(&path, &clock)).err().unwrap();
+
+    assert!(matches!(error, OpenError::NotWritable { .. }), "{error:?}");
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_left_as_it_is() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let path = folder.path().join("posthaste.db");
+    let rubbish = b"this has never been a database, but it is long enough to look at ".repeat(20);
+    std::fs::write(&path, &rubbish).unwrap();
+
+    let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), rubbish);
+}
+
+#[test]
+fn another_programs_database_and_a_newer_one_of_ours_are_refused() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let path = folder.path().join("posthaste.db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+
+    std::fs::remove_file(&path).unwrap();
+    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+    assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn answered_commits_survive_a_process_that_vanishes() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = Embedded::open(options(folder.path(), &clock)).unwrap();
+    for number in 0..20 {
+        place(&store, number, 0).await;
+    }
+
+    // What a kill leaves behind: the files as they are, without a goodbye.
+    let after = tempfile::tempdir().unwrap();
+    for file in ["posthaste.db", "posthaste.db-wal"] {
+        std::fs::copy(folder.path().join(file), after.path().join(file)).unwrap();
+    }
+    let reopened = Embedded::open(options(after.path(), &clock)).unwrap();
+
+    for number in 0..20 {
+        assert_eq!(reopened.find(id(number)).await.unwrap(), store.find(id(number)).await.unwrap());
+        assert!(reopened.find(id(number)).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn an_operator_looks_and_acts_beside_a_running_service() {
+    use ports::operators::{Audit, Operated, OutboxOperators, RowFilter};
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let service = Embedded::open(options(folder.path(), &clock)).unwrap();
+    place(&service, 1, 0).await;
+
+    let beside = Embedded::open_beside(folder.path(), clock.clone()).unwrap();
+    let rows = beside.rows(&RowFilter::default(), 10).await.unwrap();
+    let audit = Audit { who: "ann".into(), why: "looking".into() };
+    assert_eq!(beside.park(rows[0].id, &audit).await.unwrap(), Operated::Done(1));
+
+    let seen = service.row(rows[0].id).await.unwrap().unwrap();
+    assert_eq!(seen.status, ports::outbox::RowStatus::Parked);
+    place(&service, 2, 0).await;
+    assert!(beside.find(id(2)).await.unwrap().is_some());
+    let nowhere = Embedded::open_beside(&folder.path().join("nowhere"), clock).err().unwrap();
+    assert!(matches!(nowhere, OpenError::Absent { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn inline_nothing_blocks_the_paused_clock() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = Embedded::open(Options { writing: Writing::Inline, ..options(folder.path(), &clock) }).unwrap();
+    let begun = tokio::time::Instant::now();
+
+    place(&store, 1, 0).await;
+
+    assert!(store.find(id(1)).await.unwrap().is_some());
+    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+}
+
+#[test]
+fn the_views_have_the_columns_people_rely_on() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+    let sql = rusqlite::Connection::open(folder.path().join("posthaste.db")).unwrap();
+    let columns = |view: &str| -> Vec<String> {
+        let statement = sql.prepare(&format!("SELECT * FROM {view}")).unwrap();
+        statement.column_names().map(String::from).collect()
+    };
+
+    assert_eq!(columns("outbox_debezium"), ["id", "aggregatetype", "aggregateid", "type", "payload"]);
+    let rows = columns("outbox_rows");
+    for name in
+        "id event_id key type partition status lease_owner lease_version retry_count next_attempt_at failure_type \
+                 last_failure_reason created_at sent_at"
+            .split_whitespace()
+    {
+        assert!(rows.iter().any(|column| column == name), "{name}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The embedded broker: places, lanes, groups and their waits.
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Timestamp;
+use embedded::{Embedded, partition_of};
+use ports::broker::{Batch, Broker, Published, Record};
+use ports::partitions::PartitionNo;
+use ports::source::{Source, Sources};
+use ports::topics::Topics;
+
+use crate::support::*;
+
+fn record(key: &str, value: &str) -> Record {
+    Record {
+        topic: "t".into(),
+        key: key.into(),
+        headers: vec![("h".into(), [0, 255].as_slice().into())],
+        value: value.as_bytes().into(),
+        timestamp: Timestamp::from_millis(5),
+    }
+}
+
+async fn join(store: &Embedded, member: u32, members: u32) -> Arc<dyn Source> {
+    store.join("g", &["t".to_string()], member, members).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_goes_on_where_it_acknowledged() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let source = join(&store, 0, 1).await;
+    let positions = store.append((0..5).map(|n| record("same", &n.to_string())).collect()).await.unwrap();
+    assert_eq!(positions[4].partition, partition_of("same", 3));
+
+    let got = source.poll(3, Duration::ZERO).await.unwrap();
+    assert_eq!(got.iter().map(|d| d.position.offset).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(got[0].record, record("same", "0"));
+    source.acknowledge(&[got[0].position.clone()]).await.unwrap();
+    source.rewind().await.unwrap();
+    assert_eq!(source.poll(1, Duration::ZERO).await.unwrap()[0].position.offset, 1);
+
+    drop(source);
+    let source = join(&store, 0, 1).await;
+    assert_eq!(source.poll(10, Duration::ZERO).await.unwrap().len(), 4);
+    assert!(source.poll(10, Duration::from_secs(1)).await.unwrap().is_empty());
+    clock.advance(Duration::from_secs(3));
+    let lag = source.lag().await.unwrap();
+    assert_eq!(lag.iter().map(|lag| (lag.messages, lag.age)).max().unwrap(), (4, Duration::from_secs(3)));
+}
+
+#[tokio::test]
+async fn members_share_the_partitions_and_wake_when_records_come() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = Embedded::open(options(folder.path(), &clock)).unwrap();
+    let (one, two) = (join(&store, 0, 2).await, join(&store, 1, 2).await);
+    let both = async {
+        let patience = Duration::from_secs(30);
+        tokio::join!(one.poll(100, patience), two.poll(100, patience))
+    };
+    let append = async { store.append((0..40).map(|n| record(&n.to_string(), "x")).collect()).await };
+
+    let ((first, second), _) = tokio::join!(both, append);
+
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_eq!(first.len() + second.len(), 40);
+    assert!(first.iter().all(|d| d.position.partition % 2 == 0) && second.iter().all(|d| d.position.partition == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_partition_waits_and_comes_back_with_the_same_record() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let source = join(&store, 0, 1).await;
+    store.append(vec![record("k", "0"), record("k", "1")]).await.unwrap();
+    let got = source.poll(10, Duration::ZERO).await.unwrap();
+
+    source.pause(&got[1].position, Duration::from_secs(5)).await.unwrap();
+
+    assert!(source.poll(10, Duration::from_secs(4)).await.unwrap().is_empty());
+    let begun = tokio::time::Instant::now();
+    assert_eq!(source.poll(10, Duration::from_secs(60)).await.unwrap()[0].position, got[1].position);
+    assert!(begun.elapsed() <= Duration::from_millis(1100), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_new_session_of_a_lane_ends_the_former_one_across_restarts() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let batch =
+        |token| Batch { partition: PartitionNo(1), token, records: vec![(1, record("k", "v"))], time_left: TTL };
+    let first = store.open_lane(0).await.unwrap();
+    assert!(matches!(store.publish(&first, batch(1)).await, Published::Committed(_)));
+    drop(store);
+
+    let store = inline(folder.path(), &clock);
+    let second = store.open_lane(0).await.unwrap();
+    assert_ne!(first, second);
+    assert!(matches!(store.publish(&first, batch(2)).await, Published::LaneLost(_)));
+    store.fence(&first).await.unwrap();
+    assert!(matches!(store.publish(&second, batch(2)).await, Published::Committed(_)));
+    store.fence(&second).await.unwrap();
+    store.fence(&second).await.unwrap();
+    assert!(matches!(store.publish(&second, batch(3)).await, Published::LaneLost(_)));
+}
+
+#[tokio::test]
+async fn what_is_late_or_too_large_leaves_nothing_behind() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let lane = store.open_lane(0).await.unwrap();
+    let large = "x".repeat(store.record_bytes_max() + 1);
+    let batch = |value: &str, time_left| Batch {
+        partition: PartitionNo(0),
+        token: 1,
+        records: vec![(1, record("k", "v")), (2, record("k", value))],
+        time_left,
+    };
+
+    let late = store.publish(&lane, batch("v", Duration::ZERO)).await;
+    assert!(matches!(late, Published::Aborted { reached: false, .. }), "{late:?}");
+    let Published::Aborted { refused, .. } = store.publish(&lane, batch(&large, TTL)).await else { panic!() };
+    assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2]);
+    assert!(store.append(vec![record("k", &large)]).await.is_err());
+
+    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
+    let ends: u64 = Topics::list(&store).await.unwrap()[0].partitions.iter().map(|(_, end)| end).sum();
+    assert_eq!(ends, 0);
+}
+
+#[tokio::test]
+async fn the_sweep_keeps_what_a_living_group_has_still_to_read() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let positions = store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
+    clock.advance(Duration::from_secs(8 * 24 * 3600));
+    let source = join(&store, 0, 1).await;
+    source.acknowledge(&positions[..2]).await.unwrap();
+
+    assert_eq!(store.sweep_log(1).await.unwrap(), 1);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 1);
+    let topics = Topics::list(&store).await.unwrap();
+    assert_eq!(topics[0].partitions[positions[0].partition as usize], (2, 4));
+    let rest = Topics::read(&store, "t", positions[0].partition, 0, 10).await.unwrap();
+    assert_eq!(rest[0].position.offset, 2);
+    assert!(Topics::read(&store, "u", 0, 0, 1).await.unwrap_err().to_string().contains("there are: t"));
+}

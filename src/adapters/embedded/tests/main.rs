@@ -1,0 +1,9 @@
+//! What the embedded store promises beyond the ports' conformance suites: its folder, its one writer, its crashes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod folder;
+mod log;
+mod poison;
+mod relay;
+mod support;
+mod trouble;

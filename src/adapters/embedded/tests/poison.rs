@@ -1,0 +1,92 @@
+//! A row that kills whoever handles it is found, and its neighbours are not blamed.
+use std::time::Duration;
+
+use ports::operators::{OutboxOperators, RowFilter};
+use ports::outbox::{ClaimKind, Claimed, OutboxStore, RowStatus, Verdict};
+use ports::partitions::Because;
+
+use crate::support::*;
+
+/// The process dies with the open batch in hand; another takes over.
+async fn die(worker: Worker) -> Worker {
+    let store = worker.store.clone();
+    let acquired = acquire(&store, Because::Vacant).await;
+    let open = acquired.in_flight.clone().unwrap();
+    assert!(open.died);
+    let changed = store.resolve(&acquired.fence, open.token, Verdict::Died).await.unwrap();
+    let mut worker = Worker::of(&store, acquired).await;
+    worker.done(changed);
+    worker
+}
+
+#[tokio::test]
+async fn poison_is_convicted_alone_and_its_neighbours_go_free() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    for number in 0..20 {
+        place(&store, number, 0).await;
+    }
+    place(&store, 7, 1).await;
+    let poison = |text: &String| text == "7/0";
+    let mut worker = Worker::start(&store).await;
+    let mut sizes = Vec::new();
+
+    let mut sent = Vec::new();
+    loop {
+        match worker.ask(100, ClaimKind::Ordinary).await {
+            Claimed::Batch(batch) => {
+                worker.fence.counter = batch.token;
+                if texts(&batch).iter().any(poison) {
+                    sizes.push(batch.rows.len());
+                    worker = die(worker).await;
+                } else {
+                    sent.extend(texts(&batch));
+                    let published = worker.publish(&batch).await;
+                    worker.settle(&batch, published).await;
+                }
+            }
+            Claimed::Nothing { suspect_due: true, .. } => {
+                let batch = worker.claim_as(100, ClaimKind::Trial).await;
+                assert_eq!(batch.rows.len(), 1);
+                if texts(&batch).iter().any(poison) {
+                    worker = die(worker).await;
+                } else {
+                    sent.extend(texts(&batch));
+                    let published = worker.publish(&batch).await;
+                    worker.settle(&batch, published).await;
+                }
+            }
+            Claimed::Nothing { next_due: Some(due), .. } => clock.advance(due),
+            Claimed::Nothing { next_due: None, .. } => break,
+            Claimed::Fenced => panic!("fenced"),
+        }
+    }
+
+    assert_eq!(sizes, [21, 12, 1], "ever smaller pieces");
+    assert_eq!(sent.len(), 19, "{sent:?}");
+    let parked = store.rows(&RowFilter { status: Some(RowStatus::Parked), ..RowFilter::default() }, 10).await.unwrap();
+    assert_eq!(parked.len(), 1);
+    assert_eq!((parked[0].key, parked[0].retry_count), (id(7), 5));
+    assert!(parked[0].last_failure_reason.as_ref().unwrap().contains("poison"));
+    let depth = store.depth().await.unwrap();
+    assert_eq!((depth.pending, depth.failed, depth.parked, depth.sent), (1, 0, 1, 19), "its key waits behind it");
+}
+
+#[tokio::test]
+async fn a_death_without_the_suspect_in_hand_clears_it() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    let mut worker = Worker::start(&store).await;
+    for _ in 0..3 {
+        worker.claim().await;
+        worker = die(worker).await;
+    }
+    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
+
+    let acquired = acquire(&store, Because::Vacant).await;
+    let mut worker = Worker::of(&store, acquired).await;
+
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(texts(&worker.claim().await), ["1/0"]);
+}

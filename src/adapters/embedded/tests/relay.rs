@@ -1,0 +1,240 @@
+//! Claim, publish, settle, and what stands between them when something breaks.
+use std::time::Duration;
+
+use ports::FailureType;
+use ports::broker::{Broker, Published};
+use ports::operators::{Operated, OutboxOperators, RowFilter, Whose};
+use ports::outbox::{ClaimKind, Claimed, Exclusion, Fate, OutboxStore, RowStatus, Verdict};
+use ports::partitions::{Because, PartitionLeases, PartitionNo};
+
+use crate::support::*;
+
+fn exclusion(row: i64, fate: Fate) -> Exclusion {
+    Exclusion { row, fate, failure_type: FailureType::Timeout, reason: "no answer".into() }
+}
+
+#[tokio::test]
+async fn events_leave_in_order_and_the_counts_follow() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    for version in 0..3 {
+        place(&store, 1, version).await;
+        place(&store, 2, version).await;
+    }
+    let mut worker = Worker::start(&store).await;
+
+    let batch = worker.claim_as(4, ClaimKind::Ordinary).await;
+    assert_eq!(texts(&batch), ["1/0", "2/0", "1/1", "2/1"]);
+    assert!(batch.more);
+    assert!(matches!(worker.ask(4, ClaimKind::Ordinary).await, Claimed::Fenced), "a batch is open");
+    let published = worker.publish(&batch).await;
+    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), Some(batch.token));
+    assert_eq!(worker.settle(&batch, published).await, 4);
+
+    let depth = store.depth().await.unwrap();
+    assert_eq!((depth.pending, depth.in_flight, depth.sent), (2, 0, 4));
+    let rest = worker.claim().await;
+    assert_eq!(texts(&rest), ["1/2", "2/2"]);
+    assert!(!rest.more);
+    assert_eq!(store.overview().await.unwrap()[0].depth, 2);
+}
+
+#[tokio::test]
+async fn a_keys_later_events_wait_for_its_failed_one_and_other_keys_go_on() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    place(&store, 1, 1).await;
+    place(&store, 2, 0).await;
+    let mut worker = Worker::start(&store).await;
+
+    let mut batch = worker.claim().await;
+    let retry = exclusion(batch.rows[0].id, Fate::Retry(Duration::from_secs(5)));
+    let changed = store.exclude(&worker.fence, batch.token, &[retry]).await.unwrap();
+    assert_eq!(worker.done(changed), 2, "the follower goes back with its head");
+    batch.rows.retain(|row| row.key == id(2));
+    let published = worker.publish(&batch).await;
+    assert_eq!(worker.settle(&batch, published).await, 1);
+    place(&store, 1, 2).await;
+    place(&store, 3, 0).await;
+
+    let others = worker.claim().await;
+    assert_eq!(texts(&others), ["3/0"]);
+    let published = worker.publish(&others).await;
+    worker.settle(&others, published).await;
+    let waiting = worker.ask(10, ClaimKind::Ordinary).await;
+    let Claimed::Nothing { next_due, suspect_due } = waiting else { panic!("{waiting:?}") };
+    assert_eq!((next_due, suspect_due), (Some(Duration::from_secs(5)), false));
+
+    clock.advance(Duration::from_secs(5));
+    let head = worker.claim().await;
+    assert_eq!((texts(&head), head.rows[0].attempt), (vec!["1/0".to_string()], 2));
+    let published = worker.publish(&head).await;
+    worker.settle(&head, published).await;
+    let behind = worker.claim().await;
+    assert_eq!((texts(&behind), behind.rows[0].attempt), (vec!["1/1".to_string(), "1/2".to_string()], 1));
+}
+
+#[tokio::test]
+async fn a_crash_between_publish_and_settlement_is_resolved_by_the_watermark() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    let mut worker = Worker::start(&store).await;
+    let batch = worker.claim().await;
+    assert!(matches!(worker.publish(&batch).await, Published::Committed(_)));
+    drop((worker, store));
+
+    let store = inline(folder.path(), &clock);
+    let acquired = acquire(&store, Because::Vacant).await;
+    let open = acquired.in_flight.clone().unwrap();
+    assert_eq!((open.token, open.died), (batch.token, true));
+    store.fence(&open.lane).await.unwrap();
+    let watermark = store.watermark(PartitionNo(0)).await.unwrap().unwrap();
+    assert!(open.token <= watermark && acquired.fence.counter > watermark);
+    let changed = store.resolve(&acquired.fence, open.token, Verdict::Published).await.unwrap();
+    let mut worker = Worker::of(&store, acquired).await;
+    assert_eq!(worker.done(changed), 1);
+
+    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    assert_eq!(store.depth().await.unwrap().sent, 1);
+}
+
+#[tokio::test]
+async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    let mut worker = Worker::start(&store).await;
+    let batch = worker.claim().await;
+    let former = worker.lane.clone();
+    drop((worker, store));
+
+    let store = inline(folder.path(), &clock);
+    let acquired = acquire(&store, Because::Vacant).await;
+    let open = acquired.in_flight.clone().unwrap();
+    store.fence(&open.lane).await.unwrap();
+    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
+    let changed = store.resolve(&acquired.fence, open.token, Verdict::Died).await.unwrap();
+    let mut worker = Worker::of(&store, acquired).await;
+    worker.done(changed);
+
+    let late = Worker { lane: former, ..Worker::of(&store, acquire_again(&worker)).await };
+    assert!(matches!(late.publish(&batch).await, Published::LaneLost(_)));
+    let again = worker.claim().await;
+    assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
+}
+
+fn acquire_again(worker: &Worker) -> ports::partitions::Acquired {
+    ports::partitions::Acquired { fence: worker.fence.clone(), in_flight: None }
+}
+
+#[tokio::test]
+async fn an_old_fence_changes_nothing() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    let mut worker = Worker::start(&store).await;
+    let batch = worker.claim().await;
+    let newer = acquire(&store, Because::Uncertain).await;
+    assert!(!newer.in_flight.as_ref().unwrap().died);
+
+    let settlement = ports::outbox::Settlement {
+        fence: worker.fence.clone(),
+        token: batch.token,
+        positions: vec![],
+        by_fallback: vec![],
+    };
+    assert_eq!(store.settle(settlement).await.unwrap(), ports::outbox::Changed::Stale);
+    let stale = store.resolve(&worker.fence, batch.token, Verdict::Returned).await.unwrap();
+    assert_eq!(stale, ports::outbox::Changed::Stale);
+
+    let changed = store.resolve(&newer.fence, batch.token, Verdict::Returned).await.unwrap();
+    let mut worker = Worker::of(&store, newer).await;
+    worker.done(changed);
+    assert_eq!(worker.claim().await.rows[0].attempt, 1, "the attempt was returned");
+}
+
+#[tokio::test]
+async fn a_token_is_published_once() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    let mut worker = Worker::start(&store).await;
+    let batch = worker.claim().await;
+
+    assert!(matches!(worker.publish(&batch).await, Published::Committed(_)));
+    assert!(matches!(worker.publish(&batch).await, Published::Unknown(_)));
+}
+
+#[tokio::test]
+async fn a_parked_key_goes_on_in_order_after_its_redrive() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let audit = ports::operators::Audit { who: "ann".into(), why: "fixed".into() };
+    place(&store, 1, 0).await;
+    place(&store, 1, 1).await;
+    let mut worker = Worker::start(&store).await;
+    let batch = worker.claim().await;
+    let parked = exclusion(batch.rows[0].id, Fate::ParkKey);
+    let changed = store.exclude(&worker.fence, batch.token, &[parked]).await.unwrap();
+    worker.done(changed);
+    let changed = store.resolve(&worker.fence, batch.token, Verdict::Returned).await.unwrap();
+    worker.done(changed);
+
+    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    let why = store.standing(Whose::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
+    assert_eq!((why.row.status, why.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
+    let found = store.redrive(&RowFilter::default(), 10, false, &audit).await.unwrap();
+    assert_eq!(found, Operated::Done(1));
+    assert_eq!(store.redrive(&RowFilter::default(), 10, true, &audit).await.unwrap(), Operated::Done(1));
+    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Fenced), "an operator raised the counter");
+
+    let mut worker = Worker::start(&store).await;
+    let head = worker.claim().await;
+    assert_eq!((texts(&head), head.rows[0].attempt), (vec!["1/0".to_string()], 1));
+    let published = worker.publish(&head).await;
+    worker.settle(&head, published).await;
+    assert_eq!(texts(&worker.claim().await), ["1/1"]);
+    let sent = store.standing(Whose::Event(head.rows[0].event_id)).await.unwrap().unwrap();
+    assert_eq!((sent.row.status, sent.sent_to.unwrap().topic.as_ref()), (RowStatus::Sent, "order.events"));
+}
+
+#[tokio::test]
+async fn an_operator_may_park_a_row_in_the_middle_of_its_line() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let audit = ports::operators::Audit { who: "ann".into(), why: "wait".into() };
+    for version in 0..3 {
+        place(&store, 1, version).await;
+    }
+    let rows = store.rows(&RowFilter::default(), 10).await.unwrap();
+    assert_eq!(store.park(rows[1].id, &audit).await.unwrap(), Operated::Done(1));
+
+    let mut worker = Worker::start(&store).await;
+    assert_eq!(texts(&worker.claim().await), ["1/0"]);
+}
+
+#[tokio::test]
+async fn sweeping_forgets_what_left_and_never_draws_an_id_twice() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    place(&store, 1, 0).await;
+    place(&store, 2, 0).await;
+    let mut worker = Worker::start(&store).await;
+    let batch = worker.claim().await;
+    let published = worker.publish(&batch).await;
+    worker.settle(&batch, published).await;
+
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(OutboxStore::sweep(&store, Duration::from_secs(3600), 100).await.unwrap(), 0);
+    assert_eq!(OutboxStore::sweep(&store, Duration::from_secs(1), 100).await.unwrap(), 2);
+    assert_eq!(store.depth().await.unwrap().sent, 0);
+    drop((worker, store));
+    let store = inline(folder.path(), &clock);
+    place(&store, 3, 0).await;
+
+    let rows = store.rows(&RowFilter::default(), 10).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert!(rows[0].id > batch.rows[1].id);
+}

@@ -1,0 +1,174 @@
+//! Folders, clocks and orders for tests.
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use domain::{EventId, EventType, Item, Items, Money, Order, OrderId, RegionId, Subject, Timestamp};
+use embedded::{Embedded, Options, Writing};
+use ports::broker::{Batch, Broker, Published, Record};
+use ports::clock::Clock;
+use ports::orders::{Commit, Committed, NewRow, OrderStore};
+use ports::outbox::{Changed, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, Settlement};
+use ports::partitions::{Acquired, Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
+
+/// A lease that outlasts every test.
+pub const TTL: Duration = Duration::from_secs(30);
+
+/// A clock that stands until it is moved.
+pub struct HandClock(AtomicI64);
+
+impl HandClock {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(1_700_000_000_000)))
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+pub fn instance() -> InstanceId {
+    InstanceId("here:8080".into())
+}
+
+pub fn options(folder: &Path, clock: &Arc<HandClock>) -> Options {
+    Options { partitions: 4, topic_partitions: 3, ..Options::new(folder, instance(), clock.clone()) }
+}
+
+/// A store in virtual time.
+pub fn inline(folder: &Path, clock: &Arc<HandClock>) -> Embedded {
+    Embedded::open(Options { writing: Writing::Inline, ..options(folder, clock) }).unwrap()
+}
+
+pub fn id(number: u16) -> OrderId {
+    let mut entropy = [0; 10];
+    entropy[8..].copy_from_slice(&number.to_be_bytes());
+    OrderId::at(Timestamp::from_millis(1_700_000_000_000 + i64::from(number)), entropy)
+}
+
+/// The change of order `number` to its `version`, with one event in partition 0.
+pub fn change(number: u16, version: u64) -> Commit {
+    let now = Timestamp::from_millis(1_700_000_000_000);
+    let items = Items::new(vec![Item::new("tea \"green\"", 2, Money::parse("4.50").unwrap()).unwrap()]).unwrap();
+    let mut entropy = [7; 10];
+    entropy[..2].copy_from_slice(&number.to_be_bytes());
+    entropy[2] = version as u8;
+    let (order, event) = Order::place(domain::Placement {
+        id: id(number),
+        event_id: EventId::at(now, entropy),
+        owner: Subject::new("ann").unwrap(),
+        items,
+        region: RegionId::new("local"),
+        now,
+    });
+    let row = NewRow {
+        event_id: event.id,
+        key: order.id,
+        kind: EventType::OrderCreated,
+        topic: "order.events".into(),
+        partition: PartitionNo(0),
+        payload: format!("{number}/{version}").into_bytes().into(),
+        sequence: version + 1,
+        occurred_at: now,
+        region: event.region,
+        hlc: event.hlc,
+        trace: None,
+    };
+    let expected = version.checked_sub(1);
+    Commit { order: Order { version, ..order }, expected, events: vec![row], mark: None }
+}
+
+pub async fn place(store: &Embedded, number: u16, version: u64) {
+    let committed = OrderStore::commit(store, change(number, version)).await.unwrap();
+    assert_eq!(committed, Committed::Done);
+}
+
+/// A worker of partition 0.
+pub struct Worker {
+    pub store: Embedded,
+    pub fence: Fence,
+    pub lane: LaneId,
+}
+
+impl Worker {
+    pub async fn start(store: &Embedded) -> Self {
+        let acquired = acquire(store, Because::Vacant).await;
+        assert_eq!(acquired.in_flight, None);
+        Self::of(store, acquired).await
+    }
+
+    pub async fn of(store: &Embedded, acquired: Acquired) -> Self {
+        let lane = store.open_lane(0).await.unwrap();
+        Self { store: store.clone(), fence: acquired.fence, lane }
+    }
+
+    pub async fn ask(&self, limit: u32, kind: ClaimKind) -> Claimed {
+        let claim = Claim { fence: self.fence.clone(), lane: self.lane.clone(), limit, kind };
+        self.store.claim(claim).await.unwrap()
+    }
+
+    pub async fn claim_as(&mut self, limit: u32, kind: ClaimKind) -> ClaimedBatch {
+        match self.ask(limit, kind).await {
+            Claimed::Batch(batch) => {
+                self.fence.counter = batch.token;
+                batch
+            }
+            other => panic!("nothing claimed: {other:?}"),
+        }
+    }
+
+    pub async fn claim(&mut self) -> ClaimedBatch {
+        self.claim_as(100, ClaimKind::Ordinary).await
+    }
+
+    pub async fn publish(&self, batch: &ClaimedBatch) -> Published {
+        let records = batch.rows.iter().map(|row| {
+            let record = Record {
+                topic: row.topic.clone(),
+                key: row.key.to_string().into(),
+                headers: vec![("ce_id".into(), row.event_id.to_string().into_bytes().into())],
+                value: row.payload.clone().unwrap(),
+                timestamp: row.occurred_at,
+            };
+            (row.id, record)
+        });
+        let records = records.collect();
+        let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL };
+        self.store.publish(&self.lane, batch).await
+    }
+
+    pub async fn settle(&mut self, batch: &ClaimedBatch, published: Published) -> u64 {
+        let Published::Committed(positions) = published else { panic!("{published:?}") };
+        let settlement =
+            Settlement { fence: self.fence.clone(), token: batch.token, positions, by_fallback: Vec::new() };
+        let changed = self.store.settle(settlement).await.unwrap();
+        self.done(changed)
+    }
+
+    /// Takes over the counter of a statement that must have changed something.
+    pub fn done(&mut self, changed: Changed) -> u64 {
+        let Changed::Done { counter, rows } = changed else { panic!("stale") };
+        self.fence.counter = counter;
+        rows
+    }
+}
+
+pub async fn acquire(store: &Embedded, because: Because) -> Acquired {
+    let watermark = store.watermark(PartitionNo(0)).await.unwrap();
+    match store.acquire(PartitionNo(0), &instance(), because, watermark, TTL).await.unwrap() {
+        Acquisition::Taken(acquired) => acquired,
+        held => panic!("{held:?}"),
+    }
+}
+
+/// The payloads of a batch, as text.
+pub fn texts(batch: &ClaimedBatch) -> Vec<String> {
+    batch.rows.iter().map(|row| String::from_utf8(row.payload.clone().unwrap().to_vec()).unwrap()).collect()
+}

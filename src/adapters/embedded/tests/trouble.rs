@@ -1,0 +1,87 @@
+//! Many at once, and what one does not do to another.
+use std::sync::Arc;
+
+use domain::Subject;
+use embedded::{Embedded, Options};
+use ports::orders::{Committed, Filter, From, Mark, OrderStore};
+
+use crate::support::*;
+
+#[tokio::test]
+async fn concurrent_commits_are_all_answered_and_one_refusal_takes_no_neighbour() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = Embedded::open(options(folder.path(), &clock)).unwrap();
+    let commits = (0..200_u16).map(|number| {
+        let store = store.clone();
+        // Every tenth changes an order that does not exist.
+        tokio::spawn(async move { OrderStore::commit(&store, change(number, u64::from(number % 10 == 0))).await })
+    });
+    let mut done = 0;
+    for commit in commits.collect::<Vec<_>>() {
+        match commit.await.unwrap().unwrap() {
+            Committed::Done => done += 1,
+            other => assert_eq!(other, Committed::Missing),
+        }
+    }
+
+    assert_eq!(done, 180);
+    assert_eq!(store.count(&Filter::default()).await.unwrap(), 180);
+    let orders = OrderStore::list(&store, &Filter::default(), From::Offset(170), 100).await.unwrap();
+    assert_eq!(orders.len(), 10);
+}
+
+#[tokio::test]
+async fn a_used_key_changes_nothing_and_says_what_it_meant() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = inline(folder.path(), &clock);
+    let mark = |number| Mark {
+        subject: Subject::new("ann").unwrap(),
+        key: "k".into(),
+        fingerprint: [number as u8; 32],
+        order_id: id(number),
+    };
+    let mut first = change(1, 0);
+    first.mark = Some(mark(1));
+    assert_eq!(OrderStore::commit(&store, first).await.unwrap(), Committed::Done);
+
+    let mut second = change(2, 0);
+    second.mark = Some(mark(2));
+    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::MarkTaken(mark(1)));
+    let mut stale = change(1, 5);
+    stale.mark = Some(Mark { key: "free".into(), ..mark(1) });
+    assert_eq!(OrderStore::commit(&store, stale).await.unwrap(), Committed::Stale { current: 0 });
+
+    assert_eq!(store.find(id(2)).await.unwrap(), None);
+    let subject = Subject::new("ann").unwrap();
+    let day = std::time::Duration::from_secs(86_400);
+    assert_eq!(store.find_mark(&subject, "free", day).await.unwrap(), None, "a stale commit uses no key up");
+    assert_eq!(store.find_mark(&subject, "k", day).await.unwrap(), Some(mark(1)));
+    assert_eq!(store.count(&Filter::default()).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_refuses_at_once_and_nobody_is_forgotten() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let store = Embedded::open(Options { queue: 4, ..options(folder.path(), &clock) }).unwrap();
+    let refused = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let commits: Vec<_> = (0..500_u16)
+        .map(|number| {
+            let (store, refused) = (store.clone(), refused.clone());
+            tokio::spawn(async move {
+                match OrderStore::commit(&store, change(number, 0)).await {
+                    Ok(committed) => assert_eq!(committed, Committed::Done),
+                    Err(ports::Error::Overloaded(_)) => {
+                        refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            })
+        })
+        .collect();
+    for commit in commits {
+        commit.await.unwrap();
+    }
+
+    let refused = refused.load(std::sync::atomic::Ordering::Relaxed) as u64;
+    assert_eq!(store.count(&Filter::default()).await.unwrap() + refused, 500);
+}

@@ -1,0 +1,172 @@
+//! The writer from inside: groups, failures, defects, a full disk.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::Error;
+use ports::clock::Clock;
+use ports::partitions::InstanceId;
+use ports::probe::Probe;
+
+use crate::engine::Work;
+use crate::error::{Answer, broken};
+use crate::{Embedded, Options, StoreProbe};
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_000)
+    }
+}
+
+fn open(folder: &tempfile::TempDir) -> Embedded {
+    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(Still));
+    Embedded::open(Options { partitions: 4, ..options }).unwrap()
+}
+
+fn note(work: &Work<'_>, text: &str) -> Answer<()> {
+    work.sql.execute("INSERT INTO meta VALUES (?1, '')", [text])?;
+    Ok(())
+}
+
+async fn notes(store: &Embedded) -> i64 {
+    let count = "SELECT count(*) FROM meta WHERE name LIKE 'note%'";
+    store.read("notes", move |sql| Ok(sql.query_row(count, [], |row| row.get(0))?)).await.unwrap()
+}
+
+/// Holds the writer until let go, so that what follows queues up into one group.
+async fn hold(store: &Embedded) -> (Arc<AtomicBool>, tokio::task::JoinHandle<Result<(), Error>>) {
+    let (go, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (store, waits, begins) = (store.clone(), go.clone(), begun.clone());
+    let held = tokio::spawn(async move {
+        store
+            .write("hold", move |_| {
+                begins.store(true, Ordering::Release);
+                while !waits.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            })
+            .await
+    });
+    while !begun.load(Ordering::Acquire) {
+        tokio::task::yield_now().await;
+    }
+    (go, held)
+}
+
+#[tokio::test]
+async fn a_group_shares_its_commit_and_a_failure_or_a_defect_takes_no_neighbour() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let frames = |store: Embedded| async move {
+        let before = std::fs::metadata(store.inner.options.folder.join("posthaste.db-wal")).unwrap().len();
+        before / 4_120
+    };
+    let (go, held) = hold(&store).await;
+    let before = frames(store.clone()).await;
+    let asked: Vec<_> = (0..30)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                store
+                    .write("note", move |work| {
+                        note(work, &format!("note {number}"))?;
+                        assert!(number != 7, "a defect");
+                        if number == 9 { Err(broken("no")) } else { Ok(number) }
+                    })
+                    .await
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    while store.saturation() * 8192.0 < 29.5 {
+        tokio::task::yield_now().await;
+    }
+    go.store(true, Ordering::Release);
+
+    held.await.unwrap().unwrap();
+    for (number, asked) in asked.into_iter().enumerate() {
+        let answer = asked.await.unwrap();
+        assert_eq!(answer.is_err(), number == 7 || number == 9, "{number}: {answer:?}");
+    }
+    assert_eq!(notes(&store).await, 28);
+    assert!(frames(store.clone()).await - before <= 4, "one commit writes each page once");
+}
+
+#[tokio::test]
+async fn a_full_disk_changes_nothing_and_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let limit = |pages: Option<u32>| {
+        let store = store.clone();
+        async move {
+            let set = move |work: &mut Work<'_>| -> Answer<()> {
+                let now: u32 = work.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
+                let text = format!("PRAGMA max_page_count = {}", pages.unwrap_or(now));
+                work.sql.query_row(&text, [], |_| Ok(()))?;
+                Ok(())
+            };
+            store.write("limit", set).await.unwrap();
+        }
+    };
+    limit(None).await;
+    let (go, held) = hold(&store).await;
+
+    let fill = |number: usize| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let text = format!("note {number}{}", "x".repeat(if number == 3 { 100_000 } else { 10 }));
+            store.write("fill", move |work| note(work, &text)).await
+        })
+    };
+    let asked: Vec<_> = (0..6).map(fill).collect();
+    tokio::task::yield_now().await;
+    go.store(true, Ordering::Release);
+    held.await.unwrap().unwrap();
+    let mut kept = 0;
+    for (number, asked) in asked.into_iter().enumerate() {
+        match asked.await.unwrap() {
+            Ok(()) => kept += 1,
+            Err(Error::Full(_)) => {}
+            Err(other) => panic!("{number}: {other}"),
+        }
+    }
+
+    assert!(kept < 6);
+    assert_eq!(notes(&store).await, kept, "what was refused is not there, what was answered is");
+    limit(Some(1_000_000)).await;
+    let text = format!("note late{}", "x".repeat(100_000));
+    store.write("fill", move |work| note(work, &text)).await.unwrap();
+    assert_eq!(notes(&store).await, kept + 1);
+    let pulse = StoreProbe(store.clone()).check().await.unwrap();
+    assert_eq!(pulse.saturation, Some(0.0));
+}
+
+#[tokio::test]
+async fn closing_finishes_what_was_asked_and_does_not_wait_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(Still));
+    let store = Embedded::open(Options { close_within: Duration::from_millis(50), ..options }).unwrap();
+    let (go, held) = hold(&store).await;
+    let asked = tokio::spawn({
+        let store = store.clone();
+        async move { store.write("note", |work| note(work, "note")).await }
+    });
+    tokio::task::yield_now().await;
+
+    assert!(store.close().await.is_err(), "the writer hangs");
+    go.store(true, Ordering::Release);
+    held.await.unwrap().unwrap();
+    asked.await.unwrap().unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    assert_eq!(notes(&open_again(&folder)).await, 1);
+}
+
+fn open_again(folder: &tempfile::TempDir) -> Embedded {
+    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(Still));
+    Embedded::open(options).unwrap()
+}
