@@ -1,0 +1,146 @@
+//! `/admin/outbox`: rows, one row, and what can be done about one.
+use app::seen::{RowFilter, RowId, RowStatus};
+use domain::OrderId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::row::RowBody;
+use crate::call::{Call, ok};
+use crate::error::{Envelope, Problem};
+use crate::json::{Json, parse};
+use crate::query::Query;
+use crate::route::Answer;
+
+/// Rows of a page unless asked otherwise.
+const ROWS_DEFAULT: i64 = 100;
+/// Longest reason that is kept with what was done.
+const REASON_MAX: usize = 1_000;
+
+/// A page of rows.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct OutboxRows {
+    rows: Vec<RowBody>,
+    /// `after` of the next page; null at the end.
+    next: Option<i64>,
+}
+
+/// List rows
+#[utoipa::path(get, path = "/admin/outbox", tag = "admin", operation_id = "listOutbox", security(("bearer" = [])),
+    params(
+        ("status" = Option<String>, Query, description = "PENDING, IN_FLIGHT, FAILED, PARKED or SENT"),
+        ("key" = Option<String>, Query, description = "Rows of this order"),
+        ("type" = Option<String>, Query, description = "Rows of this event type"),
+        ("after" = Option<i64>, Query, description = "`next` of the page before"),
+        ("limit" = Option<i64>, Query, description = "Clamped to 1…500; 100 when left out")),
+    responses(
+        (status = 200, description = "Rows in id order", body = OutboxRows),
+        (status = 400, description = "A parameter is not valid", body = Envelope<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn rows(call: Call) -> Answer {
+    let query = call.query();
+    let filter = RowFilter {
+        status: status(&query)?,
+        key: key(&query)?,
+        kind: query.filled("type")?.map(str::to_owned),
+        after: query.filled("after")?.map_or(Ok(None), |_| query.integer("after"))?,
+        ..RowFilter::default()
+    };
+    let limit = query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operate::ROWS_MAX)) as u32;
+    let page = call.state.operations.rows(&filter, limit).await?;
+    Ok(ok(&OutboxRows { rows: page.rows.iter().map(RowBody::from).collect(), next: page.next }))
+}
+
+fn status(query: &Query<'_>) -> Result<Option<RowStatus>, Problem> {
+    let Some(name) = query.filled("status")? else { return Ok(None) };
+    let unknown = || Problem::field("status", "must be one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT");
+    RowStatus::parse(name).map(Some).ok_or_else(unknown)
+}
+
+pub(super) fn key(query: &Query<'_>) -> Result<Option<OrderId>, Problem> {
+    let Some(id) = query.filled("key")? else { return Ok(None) };
+    OrderId::parse(id).map(Some).ok_or_else(|| Problem::field("key", "must be a hyphenated UUID"))
+}
+
+/// Read one row
+#[utoipa::path(get, path = "/admin/outbox/{id}", tag = "admin", operation_id = "findOutboxRow", security(("bearer" = [])),
+    params(("id" = i64, Path, description = "The row")),
+    responses(
+        (status = 200, description = "The row", body = RowBody),
+        (status = 404, description = "No such row", body = Envelope<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn row(call: Call) -> Answer {
+    show(&call, row_id(&call)?).await
+}
+
+async fn show(call: &Call, id: RowId) -> Answer {
+    let row = call.state.operations.row(id).await?;
+    Ok(ok(&RowBody::from(&row)))
+}
+
+fn row_id(call: &Call) -> Result<RowId, Problem> {
+    let id = call.part("id");
+    let digits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    id.parse().ok().filter(|_| digits).ok_or_else(|| Problem::field("id", "must be the number of a row"))
+}
+
+/// Why an operator acts.
+#[derive(ToSchema)]
+#[allow(dead_code, reason = "only its schema is used; reason() reads the body")]
+pub(crate) struct Reason {
+    /// Kept with what was done.
+    #[schema(required = false, max_length = 1000, example = "the broker is back")]
+    reason: String,
+}
+
+/// Make a waiting or parked row due now
+#[utoipa::path(post, path = "/admin/outbox/{id}/retry", tag = "admin", operation_id = "retryOutboxRow",
+    security(("bearer" = [])),
+    params(("id" = i64, Path, description = "The row")),
+    request_body(content = Option<Reason>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The row as it is now", body = RowBody),
+        (status = 404, description = "No such row", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "In flight, or sent", body = Envelope<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn retry(call: Call) -> Answer {
+    let (id, why) = (row_id(&call)?, reason(&call)?);
+    call.state.operations.retry(id, call.identity()?.subject.as_str(), &why).await?;
+    show(&call, id).await
+}
+
+/// Park a row
+#[utoipa::path(post, path = "/admin/outbox/{id}/park", tag = "admin", operation_id = "parkOutboxRow",
+    security(("bearer" = [])),
+    params(("id" = i64, Path, description = "The row")),
+    request_body(content = Option<Reason>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The row as it is now", body = RowBody),
+        (status = 404, description = "No such row", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "In flight, or sent", body = Envelope<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn park(call: Call) -> Answer {
+    let (id, why) = (row_id(&call)?, reason(&call)?);
+    call.state.operations.park(id, call.identity()?.subject.as_str(), &why).await?;
+    show(&call, id).await
+}
+
+fn reason(call: &Call) -> Result<String, Problem> {
+    if call.body.is_empty() {
+        return Ok(String::new());
+    }
+    let body = object(&call.body)?;
+    reason_of(&body)
+}
+
+/// A body that must be a JSON object.
+pub(super) fn object(body: &[u8]) -> Result<Json<'_>, Problem> {
+    match parse(body).map_err(|malformed| Problem::bad_request(malformed.to_string()))? {
+        object @ Json::Object(_) => Ok(object),
+        _ => Err(Problem::bad_request("the body must be a JSON object")),
+    }
+}
+
+/// The member `reason` of a body; none is an empty one.
+pub(super) fn reason_of(body: &Json<'_>) -> Result<String, Problem> {
+    match body.member("reason") {
+        None | Some(Json::Null) => Ok(String::new()),
+        Some(Json::Text(text)) if text.chars().count() <= REASON_MAX => Ok(text.to_string()),
+        Some(_) => Err(Problem::field("reason", "must be a string of at most 1000 characters")),
+    }
+}

@@ -1,0 +1,133 @@
+//! Listeners: starts them, says where they listen, and stops them without waiting for connections that only idle.
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::{App, HttpServer};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval, timeout_at};
+
+use crate::configure;
+use crate::listeners::Listeners;
+use crate::options::Surface;
+use crate::state::State;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4_096;
+/// How long a kept-alive connection may idle.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a connection that is being closed may take its time.
+const DISCONNECT: Duration = Duration::from_secs(2);
+/// After the last answer was handed to the server: its last bytes reach the socket within.
+const LAST_BYTES: Duration = Duration::from_millis(50);
+
+/// A listener that accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Where, with the real port.
+    pub address: SocketAddr,
+    /// What it serves.
+    pub surface: Surface,
+}
+
+/// Running listeners. Dropping it stops them without grace.
+pub struct Service {
+    state: Arc<State>,
+    bound: Vec<Bound>,
+    running: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
+}
+
+/// Binds and serves. Call it inside a Tokio runtime; each listener has threads of its own.
+///
+/// # Errors
+/// An address cannot be bound; nothing listens then.
+pub fn serve(state: &Arc<State>) -> io::Result<Service> {
+    let options = &state.options;
+    serve_on(state, Listeners::bind(&options.listen, options.admin_listen.as_deref())?)
+}
+
+/// Serves on listeners that were bound before: whoever must know the port first, or answer on it meanwhile.
+///
+/// # Errors
+/// A listener cannot be used; nothing listens then.
+pub fn serve_on(state: &Arc<State>, listeners: Listeners) -> io::Result<Service> {
+    let workers = state.options.workers;
+    let mut service = Service { state: Arc::clone(state), bound: Vec::new(), running: Vec::new() };
+    match listeners.admin {
+        None => service.listen(listeners.public, Surface::Both, workers)?,
+        Some(admin) => {
+            service.listen(listeners.public, Surface::Public, workers)?;
+            // Operators are few.
+            service.listen(admin, Surface::Admin, 1)?;
+        }
+    }
+    Ok(service)
+}
+
+impl Service {
+    /// Where it listens: the public address first, then the admin one, if it has its own.
+    pub fn bound(&self) -> &[Bound] {
+        &self.bound
+    }
+
+    fn listen(&mut self, listener: TcpListener, surface: Surface, workers: usize) -> io::Result<()> {
+        let (state, workers) = (Arc::clone(&self.state), workers.max(1));
+        let options = &self.state.options;
+        let server = HttpServer::new(move || App::new().configure(configure(Arc::clone(&state), surface)))
+            .workers(workers)
+            .backlog(BACKLOG)
+            .max_connections(options.max_connections.div_ceil(workers).max(1))
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(options.header_timeout)
+            .client_disconnect_timeout(DISCONNECT)
+            .tcp_nodelay(true)
+            // Whoever calls us owns the signals, and decides how long a stop may take.
+            .disable_signals()
+            .shutdown_timeout(60)
+            .listen(listener)?;
+        self.bound.extend(server.addrs().into_iter().map(|address| Bound { address, surface }));
+        let server = server.run();
+        let handle = server.handle();
+        self.running.push((handle, tokio::spawn(server)));
+        Ok(())
+    }
+
+    /// Stops: accepts nothing more, ends live streams, closes connections that idle, lets requests finish until `deadline` has passed.
+    /// Paint `draining` into the vitals before, so that readiness tells.
+    pub async fn stop(mut self, deadline: Duration) {
+        let until = Instant::now() + deadline;
+        self.state.end_streams();
+        for (handle, _) in &self.running {
+            // The command is sent at once; its answer comes up to a second after the last connection went, and is not waited for.
+            drop(handle.stop(true));
+        }
+        // A deadline that passes is no failure here: what is left is cut off below, as promised.
+        let _ = timeout_at(until, self.last_answer()).await;
+        self.abort();
+    }
+
+    async fn last_answer(&self) {
+        let mut look = interval(LAST_BYTES);
+        let mut idle = 0;
+        while idle < 2 {
+            look.tick().await;
+            idle = if self.state.in_flight.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
+        }
+    }
+
+    fn abort(&mut self) {
+        for (_, task) in self.running.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.state.end_streams();
+        self.abort();
+    }
+}

@@ -1,0 +1,159 @@
+//! What operators see and do.
+use app::dispatch::Fault;
+use serde_json::json;
+
+use crate::fakes::{KEY, event};
+use crate::house::*;
+
+#[actix_web::test]
+async fn every_admin_route_asks_for_admin() {
+    let house = House::new();
+    for path in ["actors", "outbox", "outbox/1", "outbox/why", "partitions", "events"] {
+        let path = format!("/admin/{path}");
+        house.ask(get(&path)).await.problem(401, "UNAUTHORIZED");
+        house.ask(get(&path).insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
+    }
+    for path in ["outbox/1/retry", "outbox/1/park", "outbox/redrive", "actors/consumer-0/panic"] {
+        let path = format!("/admin/{path}");
+        house.ask(post(&path, "")).await.problem(401, "UNAUTHORIZED");
+        house.ask(post(&path, "").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
+    }
+}
+
+#[actix_web::test]
+async fn actors_are_listed_flat() {
+    let house = House::new();
+
+    let reply = house.ask(get("/admin/actors").insert_header(admin())).await;
+
+    assert_eq!(
+        reply.json(),
+        json!({"actors": [{"path": "/relay/partition-worker-7", "actor": "PartitionWorker", "state": "running",
+            "generation": 2, "restarts": 1, "mailboxDepth": 0, "mailboxCapacity": 16, "lastExit": "panic",
+            "parent": "/relay"}]})
+    );
+}
+
+#[actix_web::test]
+async fn faults_are_injected_by_raw_path_and_only_where_they_exist() {
+    let house = House::new();
+    let inject = |path: &str| post(&format!("/admin/actors/{path}"), "").insert_header(admin());
+
+    for action in ["panic", "stop", "pause", "resume"] {
+        let reply = house.ask(inject(&format!("relay/partition-worker-7/{action}"))).await;
+        assert_eq!(reply.status, 202);
+        assert_eq!(reply.json(), json!({"path": "/relay/partition-worker-7", "action": action}));
+    }
+    assert_eq!(house.ask(inject("consumer-0/panic")).await.status, 202);
+    for unknown in ["relay/partition-worker-99/panic", "consumer-0/kill", "consumer-0", "relay/consumer-0/panic"] {
+        house.ask(inject(unknown)).await.problem(404, "NOT_FOUND");
+    }
+    let faults = house.desk.faults.lock().clone();
+    assert_eq!(faults[0], ("/relay/partition-worker-7".to_owned(), Fault::Panic, "root".to_owned()));
+    assert_eq!(faults.len(), 5);
+
+    let safe = House::planned(Plan { faults_enabled: false, ..Plan::default() });
+    safe.ask(inject("consumer-0/panic")).await.problem(404, "NOT_FOUND");
+}
+
+#[actix_web::test]
+async fn rows_are_the_views_columns_in_pages() {
+    let house = House::new();
+    let ask = async |query: &str| house.ask(get(&format!("/admin/outbox{query}")).insert_header(admin())).await;
+
+    let parked = ask("?status=PARKED&key=&type=").await.json();
+    assert_eq!(
+        parked,
+        json!({"rows": [{"id": 2, "event_id": event(2).to_string(), "key": KEY, "type": "ORDER_CREATED", "partition": 7,
+            "status": "PARKED", "lease_owner": "one", "lease_version": 5, "retry_count": 2, "next_attempt_at": null,
+            "failure_type": "NETWORK", "last_failure_reason": "refused", "created_at": "1970-01-01T00:00:01.000Z",
+            "sent_at": null}], "next": null})
+    );
+    let first = ask("?limit=3").await.json();
+    assert_eq!((first["rows"].as_array().unwrap().len(), &first["next"]), (3, &3.into()));
+    let second = ask("?limit=3&after=3").await.json();
+    assert_eq!((&second["rows"][0]["id"], &second["next"]), (&4.into(), &json!(null)));
+    assert_eq!(ask(&format!("?key={KEY}&type=ORDER_CANCELLED")).await.json()["rows"], json!([]));
+    for bad in ["status=parked", "key=x", "after=x", "limit=x"] {
+        ask(&format!("?{bad}")).await.problem(400, "BAD_REQUEST");
+    }
+    assert_eq!(ask("/1").await.json()["status"], "SENT");
+    ask("/9").await.problem(404, "NOT_FOUND");
+    ask("/x").await.problem(400, "BAD_REQUEST");
+}
+
+#[actix_web::test]
+async fn why_gives_one_verdict_and_the_facts_behind_it() {
+    let house = House::new();
+    let ask = async |query: &str| house.ask(get(&format!("/admin/outbox/why?{query}")).insert_header(admin())).await;
+    let of = |n: u8| format!("event={}", event(n));
+
+    let sent = ask(&of(1)).await.json();
+    assert_eq!((&sent["verdict"], &sent["sentAt"]), (&"SENT".into(), &"1970-01-01T00:00:02.000Z".into()));
+    assert_eq!((&sent["topic"], &sent["partition"], &sent["offset"]), (&"order.events".into(), &3.into(), &17.into()));
+    let parked = ask(&format!("key={KEY}")).await.json();
+    assert_eq!(
+        (&parked["verdict"], &parked["lastError"], &parked["epoch"]),
+        (&"PARKED".into(), &"refused".into(), &4.into())
+    );
+    let blocked = ask(&of(3)).await.json();
+    assert_eq!((&blocked["verdict"], &blocked["head"]["id"]), (&"BLOCKED_BY_HEAD".into(), &2.into()));
+    let waiting = ask(&of(4)).await.json();
+    assert_eq!(
+        (&waiting["verdict"], &waiting["nextAttemptAt"]),
+        (&"WAITING_FOR_RETRY".into(), &"1970-01-01T00:00:09.000Z".into())
+    );
+
+    ask(&of(8)).await.problem(404, "NOT_FOUND");
+    for bad in ["", "key=x", "event=x", &format!("key={KEY}&{}", of(1))] {
+        ask(bad).await.problem(400, "BAD_REQUEST");
+    }
+}
+
+#[actix_web::test]
+async fn rows_are_retried_parked_and_redriven_with_a_reason() {
+    let house = House::new();
+    let act = async |path: &str, body: &str| {
+        house.ask(post(&format!("/admin/outbox/{path}"), body).insert_header(admin())).await
+    };
+
+    let retried = act("2/retry", r#"{"reason":"it is back"}"#).await;
+    assert_eq!((retried.status, &retried.json()["status"]), (200, &"PENDING".into()));
+    let parked = act("2/park", "").await;
+    assert_eq!((parked.status, &parked.json()["status"]), (200, &"PARKED".into()));
+    act("1/retry", "").await.problem(409, "CONFLICT");
+    act("9/retry", "").await.problem(404, "NOT_FOUND");
+    act("2/park", "[]").await.problem(400, "BAD_REQUEST");
+    act("2/park", r#"{"reason":1}"#).await.problem(400, "BAD_REQUEST");
+
+    let dry = act("redrive", "").await.json();
+    assert_eq!(dry, json!({"dryRun": true, "matched": 1, "redriven": 0}));
+    let body = json!({"type": "ORDER_CREATED", "key": KEY, "failureType": "NETWORK", "olderThan": "5s", "limit": 10,
+        "dryRun": false, "reason": "go"});
+    assert_eq!(act("redrive", &body.to_string()).await.json(), json!({"dryRun": false, "matched": 1, "redriven": 1}));
+    for bad in [
+        r#"{"limit":0}"#,
+        r#"{"limit":1.5}"#,
+        r#"{"dryRun":"no"}"#,
+        r#"{"olderThan":"5"}"#,
+        r#"{"failureType":"x"}"#,
+        r#"{"key":"x"}"#,
+        r#"{"dryRun":true,"dryRun":false}"#,
+    ] {
+        act("redrive", bad).await.problem(400, "BAD_REQUEST");
+    }
+    let audits = house.rows.audits.lock();
+    let told: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.who, &*audit.why)).collect();
+    assert_eq!(told, [("root", "it is back"), ("root", ""), ("root", "go")]);
+}
+
+#[actix_web::test]
+async fn partitions_are_listed() {
+    let house = House::new();
+    let reply = house.ask(get("/admin/partitions").insert_header(admin())).await;
+    assert_eq!(
+        reply.json(),
+        json!({"partitions": [{"partition": 0, "owner": "one", "epoch": 3, "counter": 12, "in_flight": 12,
+            "expires_at": "1970-01-01T00:00:05.000Z", "depth": 2}]})
+    );
+}

@@ -1,0 +1,114 @@
+//! Probes, the actuator, metrics.
+use std::time::Duration;
+
+use app::vitals::Component;
+
+use crate::house::*;
+
+#[actix_web::test]
+async fn probes_follow_the_picture() {
+    let house = House::new();
+    let status = async |path: &str| house.ask(get(path)).await.status;
+    for path in [
+        "/livez",
+        "/readyz",
+        "/startupz",
+        "/actuator/health",
+        "/actuator/health/liveness",
+        "/actuator/health/readiness",
+    ] {
+        assert_eq!(status(path).await, 200, "{path}");
+    }
+    let verbose = house.ask(get("/readyz?verbose")).await.text();
+    assert!(verbose.contains("[+]db UP\n") && verbose.ends_with("ok\n"), "{verbose}");
+
+    house.vitals.paint(|picture| picture.passive = true);
+    let ready = house.ask(get("/readyz?verbose")).await;
+    assert_eq!((ready.status, ready.header("retry-after")), (503, "5"));
+    assert!(ready.text().contains("[-]region OUT_OF_SERVICE\n"));
+    let health = house.ask(get("/actuator/health")).await;
+    assert_eq!((health.status, health.text().as_str()), (503, r#"{"status":"OUT_OF_SERVICE"}"#));
+    assert_eq!(status("/livez").await, 200);
+    assert_eq!(status("/actuator/health/readiness").await, 503);
+
+    house.vitals.paint(|picture| {
+        picture.passive = false;
+        picture.draining = true;
+    });
+    assert_eq!((status("/readyz").await, status("/livez").await), (503, 200));
+    house.vitals.paint(|picture| {
+        picture.draining = false;
+        picture.started = false;
+    });
+    assert_eq!((status("/startupz").await, status("/readyz").await, status("/livez").await), (503, 503, 200));
+}
+
+#[actix_web::test]
+async fn a_broker_that_is_away_keeps_the_service_ready() {
+    let house = House::new();
+    let part = |name, up, gates| Component { name, up, gates, latency: Duration::ZERO, detail: Some("refused".into()) };
+    house.vitals.paint(|picture| picture.components.push(part("broker", false, false)));
+
+    assert_eq!(house.ask(get("/readyz")).await.status, 200);
+    let health = house.ask(get("/actuator/health").insert_header(admin())).await;
+    assert_eq!(health.status, 503);
+    assert_eq!(health.json()["components"]["broker"]["status"], "DOWN");
+
+    house.vitals.paint(|picture| picture.components = vec![part("db", false, true)]);
+    assert_eq!(house.ask(get("/readyz")).await.status, 503);
+}
+
+#[actix_web::test]
+async fn readiness_turns_red_on_age_where_it_is_set() {
+    let mut plan = Plan::default();
+    plan.options.unsent_age_max = Duration::from_secs(10);
+    let house = House::planned(plan);
+    for (age, status) in [(10, 200), (11, 503)] {
+        house.vitals.paint(|picture| picture.depth.oldest_unsent = Some(Duration::from_secs(age)));
+        assert_eq!(house.ask(get("/readyz")).await.status, status);
+    }
+}
+
+#[actix_web::test]
+async fn components_and_info_are_for_admins() {
+    let house = House::new();
+    house.vitals.paint(|picture| {
+        let latency = Duration::from_millis(1);
+        picture.components.push(Component { name: "redis", up: true, gates: false, latency, detail: None });
+    });
+
+    assert_eq!(house.ask(get("/actuator/health").insert_header(user("ann"))).await.text(), r#"{"status":"UP"}"#);
+    assert_eq!(house.ask(get("/actuator/health").insert_header(bearer("x"))).await.status, 200);
+    let all = house.ask(get("/actuator/health").insert_header(admin())).await.json();
+    for name in ["db", "broker", "outbox", "region", "redis"] {
+        assert_eq!(all["components"][name]["status"], "UP", "{name}");
+        let one = house.ask(get(&format!("/actuator/health/{name}")).insert_header(admin())).await;
+        assert_eq!((one.status, &one.json()["status"]), (200, &"UP".into()));
+    }
+    house.ask(get("/actuator/health/db")).await.problem(401, "UNAUTHORIZED");
+    house.ask(get("/actuator/health/db").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
+    house.ask(get("/actuator/health/x").insert_header(admin())).await.problem(404, "NOT_FOUND");
+    house.ask(get("/actuator/info")).await.problem(401, "UNAUTHORIZED");
+    let info = house.ask(get("/actuator/info").insert_header(admin())).await.json();
+    assert_eq!((&info["app"]["name"], &info["region"]["id"]), (&"posthaste".into(), &"r1".into()));
+}
+
+#[actix_web::test]
+async fn metrics_are_open_and_bring_the_cache_up_to_date() {
+    let house = House::new();
+    let id = house.place("ann").await;
+    house.ask(get(&format!("/orders/{id}")).insert_header(user("ann"))).await;
+
+    let one = house.ask(get("/metrics")).await;
+    let other = house.ask(get("/actuator/prometheus")).await;
+    let names = house.ask(get("/actuator/metrics")).await.json();
+    let reading = house.ask(get("/actuator/metrics/orders.created.count")).await.json();
+
+    assert!(one.header("content-type").starts_with("text/plain"));
+    assert!(
+        one.text().contains("\ncache_miss_count_total 1\n") && other.text().contains("\ncache_miss_count_total 1\n")
+    );
+    assert!(names["names"].as_array().unwrap().contains(&"outbox.pending.count".into()));
+    assert_eq!(reading["measurements"][0]["value"], 1.0);
+    house.ask(get("/actuator/metrics/no.such")).await.problem(404, "NOT_FOUND");
+}
