@@ -1,0 +1,58 @@
+//! Publishing without an outbox (`outbox.enabled = false`): fire and forget, as its name in the documentation says.
+use std::sync::Arc;
+
+use app::relay;
+use ports::broker::Broker;
+use ports::orders::NewRow;
+use ports::outbox::ClaimedRow;
+use telemetry::Metrics;
+
+/// Publishes rows that no outbox keeps. What fails is counted, logged, and gone.
+#[derive(Clone)]
+pub struct Direct {
+    broker: Arc<dyn Broker>,
+    source: Arc<str>,
+    metrics: Arc<Metrics>,
+}
+
+impl Direct {
+    /// Publishing to this broker, as this source.
+    pub fn new(broker: Arc<dyn Broker>, source: Arc<str>, metrics: Arc<Metrics>) -> Self {
+        Self { broker, source, metrics }
+    }
+
+    /// Hands rows to the broker and does not wait.
+    pub fn publish(&self, rows: Vec<NewRow>) {
+        let this = self.clone();
+        let records = rows.iter().map(|row| this.record(row)).collect();
+        // Fire and forget: not part of the actor's life, because nobody waits for it and nothing hangs on it.
+        tokio::task::spawn_local(async move {
+            match this.broker.append(records).await {
+                Ok(positions) => this.metrics.outbox_entries_delivered.inc_by(positions.len() as u64),
+                Err(error) => {
+                    this.metrics.outbox_entries_failed.inc();
+                    tracing::error!(event = "direct_publish_failed", error = %error, "an event was lost: the outbox is switched off");
+                }
+            }
+        });
+    }
+
+    fn record(&self, row: &NewRow) -> ports::broker::Record {
+        let claimed = ClaimedRow {
+            id: 0,
+            event_id: row.event_id,
+            key: row.key,
+            kind: row.kind.as_str().into(),
+            topic: Arc::clone(&row.topic),
+            payload: None,
+            sequence: row.sequence,
+            occurred_at: row.occurred_at,
+            region: row.region.clone(),
+            hlc: row.hlc,
+            trace: row.trace.clone(),
+            attempt: 1,
+            created_at: row.occurred_at,
+        };
+        relay::record(&claimed, &row.payload, &self.source)
+    }
+}

@@ -1,0 +1,128 @@
+//! Who is there, and which partitions are ours: heartbeat, renewal, taking what is free, giving what is surplus.
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use actix::prelude::*;
+use app::policy::partition::{Balance, balance};
+use ports::Error;
+use ports::partitions::{InstanceId, Member, PartitionNo, PartitionView};
+
+use super::OutboxPublisher;
+use crate::lease_book::LeaseBook;
+use crate::partition_worker::HandOver;
+use crate::world::World;
+
+/// What membership remembers between heartbeats; all of it can be read again from the store.
+pub struct Membership {
+    pub(super) book: Arc<LeaseBook>,
+    pub(super) instance: InstanceId,
+    away: bool,
+}
+
+/// The world as a heartbeat found it.
+struct Beat {
+    members: Vec<Member>,
+    views: Vec<PartitionView>,
+}
+
+impl Membership {
+    /// The membership of this instance.
+    pub fn new(book: Arc<LeaseBook>, instance: InstanceId) -> Self {
+        Self { book, instance, away: false }
+    }
+
+    /// A partition we thought free is not: look before the next heartbeat.
+    pub(super) fn look_again(&self, ctx: &mut Context<OutboxPublisher>) {
+        ctx.run_later(std::time::Duration::from_millis(200), |this, ctx| this.look(ctx));
+    }
+}
+
+impl OutboxPublisher {
+    /// Beats now and from now on.
+    pub(super) fn beat(&mut self, ctx: &mut Context<Self>) {
+        self.look(ctx);
+        ctx.run_later(self.options.heartbeat, Self::beat);
+    }
+
+    fn look(&mut self, ctx: &mut Context<Self>) {
+        let world = self.world.clone();
+        let (instance, dead_after) = (self.membership.instance.clone(), self.options.dead_after);
+        let book = Arc::clone(&self.membership.book);
+        let work = async move { beat(&world, &instance, dead_after, &book).await };
+        ctx.spawn(work.into_actor(self).map(|found, this, ctx| this.found(found, ctx)));
+    }
+
+    fn found(&mut self, found: Result<Beat, Error>, ctx: &mut Context<Self>) {
+        let beat = match found {
+            Ok(beat) => beat,
+            Err(error) => {
+                // Log the change of state, not every turn.
+                if !std::mem::replace(&mut self.membership.away, true) {
+                    tracing::warn!(event = "heartbeat_failed", error = %error, "the store does not answer; leases run on until they expire");
+                }
+                return;
+            }
+        };
+        self.membership.away = false;
+        let Some(roster) = self.roster.clone() else { return self.ready() };
+        let held: BTreeSet<PartitionNo> = roster.partitions().into_iter().collect();
+        let living: HashSet<&InstanceId> = beat.members.iter().filter(|m| m.alive).map(|m| &m.instance).collect();
+        let theirs = beat
+            .views
+            .iter()
+            .filter(|view| view.owner.as_ref().is_some_and(|o| *o != self.membership.instance && living.contains(o)))
+            .map(|view| view.partition)
+            .collect();
+        let Balance { take, give } = balance(self.options.partitions, living.len(), &held, &theirs);
+        for partition in take {
+            match roster.hire(partition) {
+                Ok(()) => self.schedule.wake(partition),
+                Err(error) => {
+                    tracing::debug!(event = "worker_not_hired", partition = partition.0, error = %error, "a worker could not be started yet");
+                }
+            }
+        }
+        give.into_iter().for_each(|partition| self.give(partition, ctx));
+        self.ready();
+        self.pump(ctx);
+    }
+
+    fn ready(&self) {
+        let owned = self.membership.book.held().len();
+        self.world.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
+        self.vitals().paint(|picture| {
+            picture.partitions_owned = owned;
+            picture.started = true;
+        });
+    }
+
+    /// Hands a partition over: stop claiming → settle what is in flight → release. One that is busy is asked again at the next beat.
+    fn give(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
+        let Some(roster) = self.roster.clone() else { return };
+        let Some(worker) = roster.find(partition) else { return };
+        self.schedule.forget(partition);
+        let deadline = self.options.heartbeat;
+        let work = async move {
+            if matches!(worker.try_ask(HandOver, deadline).await, Ok(true)) {
+                roster.dismiss(partition).await;
+            }
+        };
+        ctx.spawn(work.into_actor(self));
+    }
+}
+
+async fn beat(
+    world: &World,
+    instance: &InstanceId,
+    dead_after: std::time::Duration,
+    book: &LeaseBook,
+) -> Result<Beat, Error> {
+    let members = world.leases.heartbeat(instance, dead_after).await?;
+    let (asked, held) = (book.asking(), book.held());
+    if !held.is_empty() {
+        let ours = world.leases.renew(instance, &held, book.ttl()).await?;
+        book.renewed(asked, &held, &ours);
+    }
+    let views = world.leases.overview().await?;
+    Ok(Beat { members, views })
+}

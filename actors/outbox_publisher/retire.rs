@@ -1,0 +1,42 @@
+//! Before the tree stops: take nothing new, let each worker finish and hand its partition over, then leave. All at once, not in a row.
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::future::join_all;
+use supervision::Job;
+
+use super::OutboxPublisher;
+use crate::partition_worker::HandOver;
+
+/// Retire within this time. Answers how many partitions could not be handed over: their leases run out, or our next life resolves them.
+#[derive(Message)]
+#[rtype(result = "usize")]
+pub struct Retire {
+    /// For all of it.
+    pub deadline: Duration,
+}
+
+impl Handler<Job<Retire>> for OutboxPublisher {
+    type Result = ResponseActFuture<Self, usize>;
+
+    fn handle(&mut self, job: Job<Retire>, ctx: &mut Self::Context) -> Self::Result {
+        let (Retire { deadline }, slot) = job.open(ctx);
+        self.retiring = true;
+        let workers: Vec<_> = match &self.roster {
+            Some(roster) => roster.partitions().into_iter().filter_map(|no| roster.find(no)).collect(),
+            None => Vec::new(),
+        };
+        let (leases, instance) = (self.world.leases.clone(), self.options.instance.clone());
+        let work = async move {
+            let _slot = slot;
+            // The inbox of a worker holds one message: this one waits its turn behind the batch in flight.
+            let handed = join_all(workers.iter().map(|worker| worker.ask(HandOver, deadline))).await;
+            let left = handed.iter().filter(|given| !matches!(given, Ok(true))).count();
+            if let Err(error) = leases.leave(&instance).await {
+                tracing::debug!(event = "leave_failed", error = %error, "fellows will notice our absence by its length");
+            }
+            left
+        };
+        Box::pin(work.into_actor(self))
+    }
+}

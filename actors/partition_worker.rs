@@ -1,0 +1,125 @@
+//! PartitionWorker: moves one partition's rows, one batch at a time: claim → publish → settle, under its lease and its lane's session.
+mod batch;
+mod cycle;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use ports::Error;
+use ports::outbox::ClaimKind;
+use ports::partitions::{Because, PartitionNo};
+use supervision::Job;
+
+pub use cycle::Relay;
+use session::Session;
+
+/// Do one batch. The inbox holds one of these and its slot is kept until the batch is done: a full inbox *is* the backpressure.
+#[derive(Message)]
+#[rtype(result = "Report")]
+pub struct Run {
+    /// What may be claimed.
+    pub kind: ClaimKind,
+    /// Whether this is the breaker's one probe: its failure burns no attempt.
+    pub probe: bool,
+}
+
+/// Give the partition back, if nothing of it is in flight.
+#[derive(Message)]
+#[rtype(result = "bool")]
+pub struct HandOver;
+
+/// What a batch came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Rows the broker acknowledged.
+    pub sent: usize,
+    /// More rows may be due: run again without a pause.
+    pub more: bool,
+    /// When the next waiting row is due.
+    pub next_due: Option<Duration>,
+    /// A suspect is due: grant a trial.
+    pub suspect_due: bool,
+    /// What this says about the broker.
+    pub broker: Broker,
+    /// Who holds the partition, when it is not us.
+    pub held_elsewhere: bool,
+    /// What went wrong; run again after a pause.
+    pub error: Option<Error>,
+}
+
+/// What a batch says about the broker's health.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Broker {
+    /// Nothing: it was not asked.
+    #[default]
+    NotAsked,
+    /// It works.
+    Works,
+    /// It failed for a reason of its own.
+    Failed,
+}
+
+/// The actor.
+pub struct PartitionWorker {
+    relay: Arc<Relay>,
+    partition: PartitionNo,
+    session: Option<Session>,
+    because: Because,
+}
+
+impl PartitionWorker {
+    /// A worker that holds nothing yet. A life after the first knows that the one before it died.
+    pub fn new(relay: Arc<Relay>, partition: PartitionNo, generation: u64) -> Self {
+        let because = if generation == 1 { Because::Vacant } else { Because::WorkerDied };
+        Self { relay, partition, session: None, because }
+    }
+
+    fn finished(&mut self, end: cycle::End) -> Report {
+        let cycle::End { session, report } = end;
+        if session.is_none() {
+            self.because = Because::Uncertain;
+        }
+        self.session = session;
+        report
+    }
+}
+
+impl Actor for PartitionWorker {
+    type Context = Context<Self>;
+}
+
+supervision::supervised!(PartitionWorker);
+
+impl Handler<Job<Run>> for PartitionWorker {
+    type Result = ResponseActFuture<Self, Report>;
+
+    fn handle(&mut self, job: Job<Run>, ctx: &mut Self::Context) -> Self::Result {
+        let (run, slot) = job.open(ctx);
+        let (relay, partition, because) = (Arc::clone(&self.relay), self.partition, self.because);
+        let session = self.session.take();
+        // Boxed apart: the whole journey of a batch is one large future.
+        let work = Box::pin(async move { relay.run(partition, session, because, run).await });
+        Box::pin(work.into_actor(self).map(move |end, this, _| {
+            let _slot = slot;
+            this.finished(end)
+        }))
+    }
+}
+
+impl Handler<Job<HandOver>> for PartitionWorker {
+    type Result = ResponseActFuture<Self, bool>;
+
+    fn handle(&mut self, job: Job<HandOver>, ctx: &mut Self::Context) -> Self::Result {
+        let (HandOver, slot) = job.open(ctx);
+        let (relay, partition) = (Arc::clone(&self.relay), self.partition);
+        let session = self.session.take();
+        let work = async move { relay.hand_over(partition, session).await };
+        Box::pin(work.into_actor(self).map(move |(given, session), this, _| {
+            let _slot = slot;
+            this.session = session;
+            given
+        }))
+    }
+}

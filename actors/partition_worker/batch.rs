@@ -1,0 +1,208 @@
+//! A claimed batch's way out: exclude what cannot go, publish the rest, settle; or hand it back with a reason.
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::relay::{Plan, Refused, fallback_record, plan};
+use ports::Error;
+use ports::broker::{Batch, Position, Published, Record};
+use ports::outbox::{Changed, ClaimedBatch, ClaimedRow, RowId, Settlement, Verdict};
+use ports::partitions::Token;
+
+use super::cycle::{End, Relay};
+use super::session::Session;
+use super::{Broker, Report};
+use crate::retry_handler::{Exclude, Excluded};
+
+/// Longest the RetryHandler may take; past it the outcome is unknown and the batch is resolved.
+const EXCLUDE_DEADLINE: Duration = Duration::from_secs(10);
+/// How often one batch may lose rows to refusals before the rest is handed back: a broker that refuses one row a round is not worked
+/// through within one lease.
+const REFUSALS_MAX: u32 = 16;
+/// How often a settlement is repeated while the lease lasts; repeating is harmless, and a batch that stays open is resolved.
+const SETTLE_TRIES: u32 = 5;
+
+/// A batch in hand.
+struct Cargo {
+    token: Token,
+    rows: Arc<[ClaimedRow]>,
+    send: Vec<(RowId, Record)>,
+    fallback: Vec<Refused>,
+    more: bool,
+    probe: bool,
+}
+
+impl Relay {
+    pub(super) async fn send(&self, mut session: Session, batch: ClaimedBatch, probe: bool) -> End {
+        let Plan { send, refused } = plan(&batch.rows, &self.source, self.broker.record_bytes_max());
+        let ClaimedBatch { token, rows, more } = batch;
+        let mut cargo = Cargo { token, rows: rows.into(), send, fallback: Vec::new(), more, probe };
+        if !refused.is_empty()
+            && let Err(end) = self.exclude(&mut session, &mut cargo, refused).await
+        {
+            return end;
+        }
+        for _ in 0..REFUSALS_MAX {
+            let fence = &session.fence;
+            let time_left = self.book.time_left(fence.partition, fence.epoch).saturating_sub(self.options.margin);
+            if time_left.is_zero() {
+                // Nothing of it was handed over: whoever resolves it returns the attempt.
+                return End::unsure(Report { more: true, ..Report::default() });
+            }
+            let refused = match self.publish(&session, &cargo, time_left).await {
+                Published::Committed(positions) => return self.settle(session, cargo, positions).await,
+                Published::Aborted { refused, cause, reached } if refused.is_empty() => {
+                    let cause =
+                        cause.unwrap_or_else(|| Error::Unreachable("the broker aborted and did not say why".into()));
+                    return self.not_sent(session, cargo, cause, reached).await;
+                }
+                Published::Aborted { refused, .. } => refused,
+                Published::Unknown(detail) | Published::LaneLost(detail) => {
+                    self.lanes.over(&session.lane).await;
+                    let error = Some(Error::Unknown(detail));
+                    return End::unsure(Report { more: true, error, broker: Broker::Failed, ..Report::default() });
+                }
+            };
+            let refused = refused.iter().map(|(row, error)| self.refusal(&cargo, *row, error)).collect();
+            if let Err(end) = self.exclude(&mut session, &mut cargo, refused).await {
+                return end;
+            }
+        }
+        let cause = Error::Overloaded("the broker kept refusing rows of one batch".into());
+        self.not_sent(session, cargo, cause, false).await
+    }
+
+    fn refusal(&self, cargo: &Cargo, row: RowId, error: &Error) -> Refused {
+        let in_fallback = cargo.fallback.iter().any(|refused| refused.row == row);
+        Refused { in_fallback, ..Refused::by(row, error) }
+    }
+
+    async fn publish(&self, session: &Session, cargo: &Cargo, time_left: Duration) -> Published {
+        if cargo.send.is_empty() {
+            return Published::Committed(Vec::new());
+        }
+        let records = cargo.send.clone();
+        let batch = Batch { partition: session.fence.partition, token: cargo.token, records, time_left };
+        self.broker.publish(&session.lane, batch).await
+    }
+
+    /// Awaited and confirmed before anything else happens to the batch: a message alone is no confirmation.
+    async fn exclude(&self, session: &mut Session, cargo: &mut Cargo, refused: Vec<Refused>) -> Result<(), End> {
+        let (fence, token, rows) = (session.fence.clone(), cargo.token, Arc::clone(&cargo.rows));
+        let answer = self.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
+        match answer {
+            Ok(Ok(Excluded::Done { counter, out, fallback })) => {
+                session.fence.counter = counter;
+                cargo.drop_rows(&out);
+                cargo.send_to_fallback(fallback, &self.source);
+                Ok(())
+            }
+            Ok(Ok(Excluded::Stale)) => {
+                self.metrics.outbox_stale_settlement_total.inc();
+                Err(End::unsure(Report { more: true, ..Report::default() }))
+            }
+            Ok(Err(error)) => Err(End::failed(None, error)),
+            Err(lost) => Err(End::failed(None, Error::Unknown(format!("the retry handler gave no answer: {lost}")))),
+        }
+    }
+
+    async fn settle(&self, mut session: Session, cargo: Cargo, positions: Vec<(RowId, Position)>) -> End {
+        let sent = positions.len();
+        self.measure(&cargo, sent);
+        let settlement = Settlement {
+            fence: session.fence.clone(),
+            token: cargo.token,
+            positions,
+            by_fallback: cargo.fallback.iter().map(|refused| refused.row).collect(),
+        };
+        let report = Report { sent, more: cargo.more, broker: Broker::Works, ..Report::default() };
+        let mut last = None;
+        for _ in 0..SETTLE_TRIES {
+            match self.outbox.settle(settlement.clone()).await {
+                Ok(Changed::Done { counter, .. }) => {
+                    session.fence.counter = counter;
+                    self.metrics.outbox_entries_delivered.inc_by(sent as u64);
+                    self.metrics.outbox_publish_rate.inc_by(sent as u64);
+                    return End::sure(session, report);
+                }
+                Ok(Changed::Stale) => {
+                    self.metrics.outbox_stale_settlement_total.inc();
+                    return End::unsure(Report { more: true, ..report });
+                }
+                Err(error) => last = Some(error),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        End::unsure(Report { more: true, error: last, ..report })
+    }
+
+    fn measure(&self, cargo: &Cargo, sent: usize) {
+        let now = self.clock.now();
+        if sent == 0 {
+            return;
+        }
+        for row in cargo.rows.iter() {
+            let age = now.since(row.created_at);
+            self.metrics.outbox_commit_to_ack_seconds.record(age);
+            self.metrics.outbox_publish_latency.record(age);
+        }
+    }
+
+    /// The broker, not a row, is to blame. A batch that never reached it, and a probe, get their attempt back; otherwise each key's
+    /// first row waits for its retry and the later ones wait behind it.
+    async fn not_sent(&self, mut session: Session, mut cargo: Cargo, cause: Error, reached: bool) -> End {
+        let report = |error| Report { more: false, broker: Broker::Failed, error: Some(error), ..Report::default() };
+        if reached && !cargo.probe {
+            let refused = cargo.heads().into_iter().map(|row| self.refusal(&cargo, row, &cause)).collect();
+            cargo.fallback.clear();
+            if let Err(end) = self.exclude(&mut session, &mut cargo, refused).await {
+                return end;
+            }
+        }
+        match self.outbox.resolve(&session.fence, cargo.token, Verdict::Returned).await {
+            Ok(Changed::Done { counter, .. }) => {
+                session.fence.counter = counter;
+                End::sure(session, report(cause))
+            }
+            Ok(Changed::Stale) | Err(_) => End::unsure(report(cause)),
+        }
+    }
+}
+
+impl Cargo {
+    /// Rows that were excluded do not go, nor do the later rows of their keys: the store gave those back.
+    fn drop_rows(&mut self, out: &[RowId]) {
+        let mut waiting = HashSet::new();
+        let mut gone = HashSet::new();
+        for row in self.rows.iter() {
+            if out.contains(&row.id) {
+                waiting.insert(row.key);
+                gone.insert(row.id);
+            } else if waiting.contains(&row.key) {
+                gone.insert(row.id);
+            }
+        }
+        self.send.retain(|(row, _)| !gone.contains(row));
+        self.rows = self.rows.iter().filter(|row| !gone.contains(&row.id)).cloned().collect();
+    }
+
+    /// A fallback goes through its lane with the rest of the batch, in its row's place.
+    fn send_to_fallback(&mut self, refused: Vec<Refused>, source: &str) {
+        for refused in refused {
+            let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
+            let Some(payload) = &row.payload else { continue };
+            let record = fallback_record(row, payload, source, &refused);
+            self.send.retain(|(id, _)| *id != row.id);
+            let place = self.send.partition_point(|(id, _)| *id < row.id);
+            self.send.insert(place, (row.id, record));
+            self.fallback.push(refused);
+        }
+    }
+
+    /// The first row of each key that was to be sent.
+    fn heads(&self) -> Vec<RowId> {
+        let mut seen = HashSet::new();
+        let sent: HashSet<RowId> = self.send.iter().map(|(row, _)| *row).collect();
+        self.rows.iter().filter(|row| sent.contains(&row.id) && seen.insert(row.key)).map(|row| row.id).collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! What the cast works with: the ports, and how.
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::commands::Desk;
+use app::gate::Gate;
+use app::handlers::Handlers;
+use app::vitals::Vitals;
+use app::{breaker, chain, policy, relay};
+use ports::broker::Broker;
+use ports::clock::{Clock, Dice};
+use ports::inbox::Inbox;
+use ports::outbox::OutboxStore;
+use ports::partitions::{InstanceId, PartitionLeases};
+use ports::probe::Probe;
+use ports::source::Sources;
+use telemetry::Metrics;
+
+/// Everything outside the actors that they may touch.
+#[derive(Clone)]
+pub struct World {
+    /// The write side's desk: orders, keys, cache, gate.
+    pub desk: Arc<Desk>,
+    /// The outbox.
+    pub outbox: Arc<dyn OutboxStore>,
+    /// Who may move what.
+    pub leases: Arc<dyn PartitionLeases>,
+    /// Where events go; `None` while no broker is configured.
+    pub broker: Option<Arc<dyn Broker>>,
+    /// Where consumed messages come from; `None` while no broker is configured.
+    pub sources: Option<Arc<dyn Sources>>,
+    /// What was already consumed.
+    pub inbox: Arc<dyn Inbox>,
+    /// What consuming means.
+    pub handlers: Handlers,
+    /// Dependencies to watch, and whether each gates the region.
+    pub probes: Vec<(Arc<dyn Probe>, bool)>,
+    /// Stamps.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub dice: Arc<dyn Dice>,
+    /// May we write?
+    pub gate: Arc<Gate>,
+    /// Our health.
+    pub vitals: Vitals,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// How the cast works. Every queue, loop and wait has its limit here.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This instance's stable name.
+    pub instance: InstanceId,
+    /// What the relay keeps to.
+    pub relay: relay::Options,
+    /// What becomes of events that do not go.
+    pub rules: chain::Rules,
+    /// When sends pause because the broker is away.
+    pub breaker: breaker::Options,
+    /// When pressure rises.
+    pub pressure: policy::backpressure::Thresholds,
+    /// When the region turns passive.
+    pub region: policy::failover::Thresholds,
+    /// Shares of keys.
+    pub partitions: u32,
+    /// Lanes to the broker; a partition is pinned to one.
+    pub lanes: u32,
+    /// Batches in flight in this instance, one a partition. 16: enough to hide the broker's round trip behind one writer.
+    pub max_in_flight: usize,
+    /// The safety net under the wake-ups, jittered.
+    pub poll_interval: Duration,
+    /// Heartbeat and lease renewal.
+    pub heartbeat: Duration,
+    /// Silence after which a fellow counts as dead.
+    pub dead_after: Duration,
+    /// How long sent rows stay in the archive.
+    pub retention: Duration,
+    /// How long consumed events are remembered; longer than the topics keep them.
+    pub inbox_retention: Duration,
+    /// Rows of one page of a sweep.
+    pub sweep_page: u32,
+    /// Time between sweeps.
+    pub sweep_interval: Duration,
+    /// Topic that consumers read, with its retry topics.
+    pub topic: String,
+    /// Their group.
+    pub group: String,
+    /// How many there are.
+    pub consumers: u32,
+    /// Messages a consumer takes at once.
+    pub consumer_batch: u32,
+    /// Time between rounds of probes.
+    pub probe_interval: Duration,
+    /// Longest a probe may take.
+    pub probe_timeout: Duration,
+    /// Time between promotions; zero is off.
+    pub promotion_interval: Duration,
+    /// Orders of one page of a promotion.
+    pub promotion_batch: u32,
+    /// Shards of OrderAggregate.
+    pub shards: u32,
+    /// Commands a shard holds, waiting and running.
+    pub mailbox: usize,
+    /// Longest a command may take.
+    pub request_timeout: Duration,
+    /// Whether faults may be injected.
+    pub faults: bool,
+    /// Whether each sort of actor gets a thread of its own; off in simulations, where all share one virtual clock.
+    pub threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let region = domain::RegionId::new("local");
+        Self {
+            instance: InstanceId("local".into()),
+            relay: relay::Options {
+                region,
+                batch: 1_000,
+                lease: Duration::from_secs(30),
+                margin: Duration::from_secs(1),
+            },
+            rules: chain::Rules::default(),
+            breaker: breaker::Options::default(),
+            pressure: policy::backpressure::Thresholds::default(),
+            region: policy::failover::Thresholds::default(),
+            partitions: 64,
+            lanes: 2,
+            max_in_flight: 16,
+            poll_interval: Duration::from_secs(1),
+            heartbeat: Duration::from_secs(3),
+            dead_after: Duration::from_secs(15),
+            retention: Duration::from_secs(7 * 86_400),
+            inbox_retention: Duration::from_secs(14 * 86_400),
+            sweep_page: 1_000,
+            sweep_interval: Duration::from_secs(10),
+            topic: "order.events".into(),
+            group: "order-processing-group".into(),
+            consumers: 1,
+            consumer_batch: 1_000,
+            probe_interval: Duration::from_secs(5),
+            probe_timeout: Duration::from_secs(2),
+            promotion_interval: Duration::from_secs(300),
+            promotion_batch: 500,
+            shards: 16,
+            mailbox: 1_024,
+            request_timeout: Duration::from_secs(10),
+            faults: false,
+            threads: true,
+        }
+    }
+}
