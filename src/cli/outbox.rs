@@ -1,0 +1,264 @@
+//! `outbox`: look into the outbox of the configured store, explain why a row waits, retry or park one. Needs no running service.
+use app::contract::rfc3339;
+use app::operate::Operations;
+use app::seen::{RowFilter, RowStatus, RowView, Standing, Whose};
+use clap::Subcommand;
+use domain::{EventId, OrderId};
+use posthaste::Config;
+use serde_json::{Value, json};
+
+use super::{Failure, block_on, line};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// List rows, in the order in which they were written.
+    List {
+        /// PENDING, IN_FLIGHT, FAILED, PARKED or SENT.
+        #[arg(long, value_parser = status)]
+        status: Option<RowStatus>,
+        /// Only this order's.
+        #[arg(long, value_parser = order_id)]
+        key: Option<OrderId>,
+        /// Only this type's.
+        #[arg(long = "type")]
+        kind: Option<String>,
+        /// Most rows.
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one row.
+    Show {
+        /// Its id.
+        id: i64,
+        /// As a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say why an event has not left, or where it went.
+    Why {
+        /// The order whose first waiting event is meant.
+        #[arg(long, value_parser = order_id, required_unless_present = "event", conflicts_with = "event")]
+        key: Option<OrderId>,
+        /// The event.
+        #[arg(long, value_parser = event_id)]
+        event: Option<EventId>,
+        /// As a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a waiting or parked row due now.
+    Retry(Act),
+    /// Park a row that has not left; its order's later events wait with it.
+    Park(Act),
+    /// Make parked rows due again, oldest first.
+    Redrive {
+        /// Only this order's.
+        #[arg(long, value_parser = order_id)]
+        key: Option<OrderId>,
+        /// Only this type's.
+        #[arg(long = "type")]
+        kind: Option<String>,
+        /// Most rows.
+        #[arg(long, default_value_t = 1_000)]
+        limit: u32,
+        /// Say how many rows match and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Do it without asking.
+        #[arg(long)]
+        yes: bool,
+        /// Why; kept in the audit table.
+        #[arg(long)]
+        reason: String,
+    },
+    /// Who owns which partition.
+    Partitions {
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Act {
+    /// The row's id.
+    id: i64,
+    /// Why; kept in the audit table.
+    #[arg(long, default_value = "")]
+    reason: String,
+}
+
+fn status(text: &str) -> Result<RowStatus, String> {
+    RowStatus::parse(text).ok_or_else(|| "one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT".to_owned())
+}
+
+fn order_id(text: &str) -> Result<OrderId, String> {
+    OrderId::parse(text).ok_or_else(|| "an order id is a hyphenated UUID".to_owned())
+}
+
+fn event_id(text: &str) -> Result<EventId, String> {
+    EventId::parse(text).ok_or_else(|| "an event id is a hyphenated UUID".to_owned())
+}
+
+pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
+    let operations = posthaste::beside(config)?.operations;
+    block_on(carry_out(&operations, verb))
+}
+
+async fn carry_out(operations: &Operations, verb: Verb) -> Result<u8, Failure> {
+    let who = std::env::var("USER").unwrap_or_else(|_| "operator".to_owned());
+    match verb {
+        Verb::List { status, key, kind, limit, json } => {
+            let filter = RowFilter { status, key, kind, ..RowFilter::default() };
+            list(operations, filter, limit, json).await?;
+        }
+        Verb::Show { id, json } => print_row(&operations.row(id).await?, json)?,
+        Verb::Why { key, event, json } => {
+            let whose =
+                key.map(Whose::Key).or(event.map(Whose::Event)).ok_or_else(|| Failure::new("give --key or --event"))?;
+            print_why(&operations.why(whose).await?, json)?;
+        }
+        Verb::Retry(Act { id, reason }) => {
+            operations.retry(id, &who, &reason).await?;
+            eprintln!("row {id} is due now");
+        }
+        Verb::Park(Act { id, reason }) => {
+            operations.park(id, &who, &reason).await?;
+            eprintln!("row {id} is parked");
+        }
+        Verb::Redrive { key, kind, limit, dry_run, yes, reason } => {
+            let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, ..RowFilter::default() };
+            let rows = operations.redrive(&filter, limit, false, &who, &reason).await?;
+            eprintln!("{rows} parked rows match");
+            if !dry_run && rows > 0 {
+                if !yes {
+                    return Err(Failure::new("nothing was changed; repeat with --yes to make them due"));
+                }
+                let rows = operations.redrive(&filter, limit, true, &who, &reason).await?;
+                eprintln!("{rows} rows are due now");
+            }
+        }
+        Verb::Partitions { json } => partitions(operations, json).await?,
+    }
+    Ok(0)
+}
+
+async fn list(operations: &Operations, mut filter: RowFilter, limit: u32, json: bool) -> Result<(), Failure> {
+    let mut left = limit;
+    while left > 0 {
+        let page = operations.rows(&filter, left).await?;
+        for row in &page.rows {
+            print_row(row, json)?;
+        }
+        left = left.saturating_sub(page.rows.len() as u32);
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
+    if json {
+        return line(&row_json(row).to_string());
+    }
+    let due = row.next_attempt_at.map(|at| format!(", due {}", rfc3339(at))).unwrap_or_default();
+    let why = row.last_failure_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    line(&format!(
+        "{:>8} {:<9} {} {} partition {} attempts {}{due}{why}",
+        row.id,
+        row.status.as_str(),
+        row.kind,
+        row.key,
+        row.partition,
+        row.retry_count
+    ))
+}
+
+/// The columns of the view `outbox_rows`, as `/admin/outbox` shows them.
+fn row_json(row: &RowView) -> Value {
+    json!({
+        "id": row.id,
+        "event_id": row.event_id.to_string(),
+        "key": row.key.to_string(),
+        "type": row.kind,
+        "partition": row.partition.0,
+        "status": row.status.as_str(),
+        "lease_owner": row.lease_owner.as_ref().map(ToString::to_string),
+        "lease_version": row.lease_version,
+        "retry_count": row.retry_count,
+        "next_attempt_at": row.next_attempt_at.map(rfc3339),
+        "failure_type": row.failure_type.map(|kind| kind.as_str()),
+        "last_failure_reason": row.last_failure_reason,
+        "created_at": rfc3339(row.created_at),
+        "sent_at": row.sent_at.map(rfc3339),
+    })
+}
+
+fn print_why(standing: &Standing, json: bool) -> Result<(), Failure> {
+    let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
+    if json {
+        let sent_to = sent_to.as_ref();
+        return line(
+            &json!({
+                "verdict": row.status.as_str(),
+                "sentAt": row.sent_at.map(rfc3339),
+                "topic": sent_to.map(|place| place.topic.to_string()),
+                "partition": sent_to.map(|place| place.partition),
+                "offset": sent_to.map(|place| place.offset),
+                "byFallback": by_fallback,
+                "owner": owner.as_ref().map(ToString::to_string),
+                "epoch": epoch,
+                "deaths": deaths,
+                "row": row_json(row),
+                "head": head.as_ref().map(row_json),
+            })
+            .to_string(),
+        );
+    }
+    print_row(row, false)?;
+    match (sent_to, head) {
+        (Some(place), _) => line(&format!("it left: {} {}/{}", place.topic, place.partition, place.offset))?,
+        (None, Some(head)) => {
+            line("it waits behind an earlier event of its order:")?;
+            print_row(head, false)?;
+        }
+        (None, None) => {}
+    }
+    let owner = owner.as_ref().map_or("nobody".to_owned(), ToString::to_string);
+    line(&format!(
+        "its partition {} is owned by {owner}, epoch {epoch}; its claimer died {deaths} times",
+        row.partition
+    ))
+}
+
+async fn partitions(operations: &Operations, json: bool) -> Result<(), Failure> {
+    for view in operations.partitions().await? {
+        let owner = view.owner.as_ref().map(ToString::to_string);
+        if json {
+            line(
+                &json!({
+                    "partition": view.partition.0,
+                    "owner": owner,
+                    "epoch": view.epoch,
+                    "counter": view.counter,
+                    "in_flight": view.in_flight,
+                    "expires_at": view.expires_at.map(rfc3339),
+                    "depth": view.depth,
+                })
+                .to_string(),
+            )?;
+        } else {
+            let owner = owner.unwrap_or_else(|| "nobody".to_owned());
+            line(&format!(
+                "{:>4} {owner} epoch {} counter {} depth {}",
+                view.partition, view.epoch, view.counter, view.depth
+            ))?;
+        }
+    }
+    Ok(())
+}

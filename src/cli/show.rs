@@ -1,0 +1,77 @@
+//! Commands that only print: config, schema, OpenAPI, completions, migrations.
+use std::path::Path;
+
+use clap::{Args, CommandFactory, Subcommand};
+use clap_complete::Shell;
+use posthaste::{Config, Environment, config};
+
+use super::{Failure, line};
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Every key with its value and where it comes from; secrets masked. Checks as `serve` does.
+    Print {
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// A JSON Schema of the file that --config takes.
+    Schema,
+}
+
+pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &ConfigVerb) -> Result<u8, Failure> {
+    match verb {
+        ConfigVerb::Print { json } => {
+            for (key, value, origin) in config::masked(file, environment)? {
+                if *json {
+                    line(&serde_json::json!({"key": key, "value": value, "origin": origin}).to_string())?;
+                } else {
+                    line(&format!("{key} = {value:?}  # {origin}"))?;
+                }
+            }
+        }
+        ConfigVerb::Schema => line(&format!("{:#}", config::schema()))?,
+    }
+    Ok(0)
+}
+
+pub(crate) fn openapi() -> Result<u8, Failure> {
+    line(&api::openapi_json())?;
+    Ok(0)
+}
+
+#[derive(Args)]
+pub(crate) struct CompletionArguments {
+    /// Which shell; `man` prints the manual page.
+    #[arg(value_parser = ["bash", "elvish", "fish", "powershell", "zsh", "man"])]
+    shell: String,
+}
+
+pub(crate) fn completions<A: CommandFactory>(arguments: &CompletionArguments) -> Result<u8, Failure> {
+    let mut command = A::command();
+    let mut text = Vec::new();
+    match arguments.shell.parse::<Shell>() {
+        Ok(shell) => clap_complete::generate(shell, &mut command, "posthaste", &mut text),
+        Err(_) => clap_mangen::Man::new(command).render(&mut text)?,
+    }
+    line(String::from_utf8_lossy(&text).trim_end())?;
+    Ok(0)
+}
+
+#[derive(Args)]
+pub(crate) struct MigrateArguments {
+    /// up (default) or status.
+    #[arg(value_parser = ["up", "status"], default_value = "up")]
+    verb: String,
+    /// Say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The embedded store brings itself up to date whenever it is opened, so there is nothing that could be missing.
+pub(crate) fn migrate(config: &Config, arguments: &MigrateArguments) -> Result<u8, Failure> {
+    let _ = (&arguments.verb, arguments.dry_run);
+    let folder = config.store_path.display();
+    line(&format!("the embedded store in {folder} migrates itself when it is opened; nothing to do"))?;
+    Ok(0)
+}

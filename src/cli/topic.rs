@@ -1,0 +1,143 @@
+//! `topic`: the embedded broker's topics, read from the data folder, also beside a running service.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use app::contract::rfc3339;
+use clap::Subcommand;
+use ports::source::Delivery;
+use ports::topics::{TopicView, Topics};
+use posthaste::Config;
+use serde_json::{Map, Value, json};
+
+use super::{Failure, block_on, line};
+
+/// Records read at once.
+const PAGE: u32 = 500;
+/// How often a follower looks for more.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Every topic with its records.
+    List {
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a topic's records, oldest first within each partition.
+    Tail {
+        /// Its name.
+        topic: String,
+        /// From the first record that is still kept; otherwise from the end.
+        #[arg(long)]
+        from_beginning: bool,
+        /// Stay and print what comes, also when the service restarts.
+        #[arg(long)]
+        follow: bool,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
+    let topics = posthaste::beside(config)?.topics;
+    match verb {
+        Verb::List { json } => block_on(list(&*topics, json)),
+        Verb::Tail { topic, from_beginning, follow, json } => {
+            block_on(tail(&*topics, &topic, from_beginning, follow, json))
+        }
+    }
+}
+
+async fn views(topics: &dyn Topics) -> Result<Vec<TopicView>, Failure> {
+    topics.list().await.map_err(Failure::new)
+}
+
+async fn list(topics: &dyn Topics, json: bool) -> Result<u8, Failure> {
+    for TopicView { name, partitions } in views(topics).await? {
+        let records: u64 = partitions.iter().map(|(first, next)| next - first).sum();
+        if json {
+            line(&json!({"topic": name, "partitions": partitions.len(), "records": records}).to_string())?;
+        } else {
+            line(&format!("{name}  {} partitions  {records} records", partitions.len()))?;
+        }
+    }
+    Ok(0)
+}
+
+async fn tail(topics: &dyn Topics, name: &str, beginning: bool, follow: bool, json: bool) -> Result<u8, Failure> {
+    let all = views(topics).await?;
+    let Some(view) = all.iter().find(|view| view.name == name) else {
+        let names: Vec<&str> = all.iter().map(|view| view.name.as_str()).collect();
+        let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
+        return Err(Failure::new(format!("there is no topic {name}; there are: {names}")));
+    };
+    let start = |(first, next): &(u64, u64)| if beginning { *first } else { *next };
+    let mut places: BTreeMap<u32, u64> = (0..).zip(view.partitions.iter().map(start)).collect();
+    loop {
+        let printed = print_new(topics, name, &mut places, json).await?;
+        if printed == 0 {
+            if !follow {
+                return Ok(0);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+async fn print_new(
+    topics: &dyn Topics,
+    name: &str,
+    places: &mut BTreeMap<u32, u64>,
+    json: bool,
+) -> Result<usize, Failure> {
+    let mut printed = 0;
+    for (partition, place) in places.iter_mut() {
+        loop {
+            let page = topics.read(name, *partition, *place, PAGE).await.map_err(Failure::new)?;
+            for delivery in &page {
+                *place = delivery.position.offset + 1;
+                line(&if json { as_json(delivery) } else { as_text(delivery) })?;
+            }
+            printed += page.len();
+            if page.len() < PAGE as usize {
+                break;
+            }
+        }
+    }
+    Ok(printed)
+}
+
+fn as_json(Delivery { position, record }: &Delivery) -> String {
+    let headers: Map<String, Value> =
+        record.headers.iter().map(|(name, value)| (name.to_string(), Value::String(readable(value)))).collect();
+    let value = serde_json::from_slice(&record.value).unwrap_or_else(|_| Value::String(readable(&record.value)));
+    let mut object = Map::new();
+    object.insert("topic".into(), json!(&*position.topic));
+    object.insert("partition".into(), json!(position.partition));
+    object.insert("offset".into(), json!(position.offset));
+    object.insert("timestamp".into(), json!(rfc3339(record.timestamp)));
+    object.insert("key".into(), json!(&*record.key));
+    object.insert("headers".into(), Value::Object(headers));
+    object.insert("value".into(), value);
+    Value::Object(object).to_string()
+}
+
+/// Text where it is text, else hexadecimal digits.
+fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(|c| c.is_control()) => text.to_owned(),
+        _ => bytes.iter().fold(String::from("0x"), |text, byte| text + &format!("{byte:02x}")),
+    }
+}
+
+fn as_text(Delivery { position, record }: &Delivery) -> String {
+    let (partition, offset) = (position.partition, position.offset);
+    format!(
+        "{} {partition}/{offset} {} {}",
+        rfc3339(record.timestamp),
+        record.key,
+        String::from_utf8_lossy(&record.value)
+    )
+}

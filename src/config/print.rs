@@ -1,0 +1,70 @@
+//! The configuration as people read it: every key with its value, secrets masked; and as a schema.
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::layers::{self, SECRETS};
+use super::{Environment, Mistakes};
+
+/// What stands for a secret that is set.
+const MASK: &str = "***";
+
+/// Every key with its value and where it came from, secrets masked. (key, value, origin), by key.
+///
+/// # Errors
+/// The same mistakes as [`super::Config::load`].
+pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, Mistakes> {
+    let settings = layers::load(file, environment)?;
+    super::read::config(settings.clone())?;
+    let rows = settings.by_key.into_iter().map(|(key, setting)| {
+        let hide = SECRETS.contains(&key.as_str()) && !setting.text.is_empty();
+        let text = if hide { MASK.to_owned() } else { setting.text };
+        (key, text, setting.origin.to_string())
+    });
+    Ok(rows.collect())
+}
+
+/// A JSON Schema (2020-12) of the file that `--config` takes, with every key's default and its comment.
+pub fn schema() -> Value {
+    let mut root = section();
+    let mut comments: Vec<String> = Vec::new();
+    let mut path: Vec<String> = Vec::new();
+    for line in layers::DEFAULTS.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            comments.push(comment.to_owned());
+        } else if let Some(header) = line.strip_prefix('[') {
+            path = header.trim_end_matches(']').split('.').map(str::to_owned).collect();
+            comments.clear();
+        } else if let Some((name, default)) = line.split_once(" = ") {
+            place(&mut root, &path).insert(name.to_owned(), property(default, &comments.join(" ")));
+            comments.clear();
+        } else {
+            comments.clear();
+        }
+    }
+    root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    root["title"] = json!("posthaste configuration");
+    root
+}
+
+fn section() -> Value {
+    json!({"type": "object", "additionalProperties": false, "properties": {}})
+}
+
+fn place<'a>(root: &'a mut Value, path: &[String]) -> &'a mut Map<String, Value> {
+    let mut at = root;
+    for name in path {
+        at = at["properties"].as_object_mut().expect("made by section()").entry(name).or_insert_with(section);
+    }
+    at["properties"].as_object_mut().expect("made by section()")
+}
+
+fn property(default: &str, comment: &str) -> Value {
+    let default: Value = serde_json::from_str(default).unwrap_or_else(|_| json!(default));
+    let kind = match default {
+        Value::Bool(_) => json!("boolean"),
+        Value::Number(_) => json!(["number", "string"]),
+        _ => json!(["string", "array"]),
+    };
+    json!({"type": kind, "default": default, "description": comment})
+}
