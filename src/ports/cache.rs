@@ -1,4 +1,4 @@
-//! A cache of orders. It may fail or forget at any time; it must never show an older version after a newer one was put.
+//! A cache of orders. It may fail or forget at any time; while it remembers a version it never shows an older one.
 use std::sync::Arc;
 
 use async_trait::async_trait;

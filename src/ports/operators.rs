@@ -125,6 +125,7 @@ pub trait OutboxOperators: Send + Sync {
     /// Parks a PENDING or FAILED row; its key waits with it.
     async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error>;
 
-    /// How many PARKED rows the filter lets through (its `status` is ignored), and with `commit` makes the first `limit` of them due, in id order.
+    /// How many PARKED rows the filter lets through (its `status` is ignored), and with `commit` makes
+    /// the first `limit` of them due, in id order, and says how many that were.
     async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error>;
 }

@@ -69,7 +69,8 @@ pub struct Claim {
 pub enum ClaimKind {
     /// Everything but suspects. Rows that carry deaths come in ever smaller pieces: with d deaths at most limit / 8^d rows.
     Ordinary,
-    /// One due suspect, alone. The caller sees to it that nothing else runs in its process.
+    /// One due suspect, alone. The caller sees to it that nothing else runs in its process; the store keeps 10 s between two trials
+    /// of a row, the first one included.
     Trial,
 }
 
@@ -222,13 +223,16 @@ pub trait OutboxStore: Send + Sync {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error>;
 
     /// Takes rows out of an open batch, before it is published: the named rows meet their fate; later rows of the same keys in the
-    /// batch go back to PENDING with their attempt returned. The token stays open for the rest.
+    /// batch go back to PENDING with their attempt returned, under `ParkRow` too: the caller drops them from its batch. The token stays
+    /// open for the rest, even when nothing is left.
     async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error>;
 
-    /// Marks what is left of an open batch SENT and archives it; lifts the blocks of its heads. Repeating it is harmless.
+    /// Marks what is left of an open batch SENT and archives it; lifts the blocks of its heads. Compares owner, epoch and token, not the
+    /// counter. Repeating the last one under the same lease answers `Done` with no rows and the present counter.
     async fn settle(&self, settlement: Settlement) -> Result<Changed, Error>;
 
-    /// Closes an open batch by what was found out about it. Repeating it is harmless.
+    /// Closes an open batch by what was found out about it; also one of which nothing is left. Compares the counter. Repeating the last
+    /// one under the same lease answers `Done` with no rows.
     async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error>;
 
     /// How much waits.

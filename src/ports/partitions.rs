@@ -147,7 +147,8 @@ pub struct Member {
 /// Membership and partition leases.
 #[async_trait]
 pub trait PartitionLeases: Send + Sync {
-    /// Says that this instance lives, and who else does. Idempotent.
+    /// Says that this instance lives, and who else does. Idempotent. The store keeps `dead_after` with the heartbeat: by it, and not by a
+    /// taker's own, is judged whether an owner is dead.
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error>;
 
     /// Leaves at once, instead of after `dead_after`. Partitions must have been released before.
@@ -168,7 +169,8 @@ pub trait PartitionLeases: Send + Sync {
         ttl: Duration,
     ) -> Result<Acquisition, Error>;
 
-    /// Prolongs the leases that are still ours to `ttl` from now and says which: the others are lost. Never touches a counter.
+    /// Prolongs the leases that are still ours to `ttl` from now and says which: the others are lost, and so is one that has run out,
+    /// although nobody took it. Never touches a counter.
     async fn renew(
         &self,
         owner: &InstanceId,

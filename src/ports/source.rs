@@ -42,7 +42,8 @@ pub trait Source: Send + Sync {
     /// Forgets what was handed out and not acknowledged: the next poll begins after the last acknowledgement.
     async fn rewind(&self) -> Result<(), Error>;
 
-    /// Hands nothing of this topic partition out before `resume_after` has passed; the position is handed out again then.
+    /// Hands nothing of this topic partition out before `resume_after` has passed by the runtime's clock; the position is handed out
+    /// again then.
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error>;
 
     /// How far the group is behind, per topic partition of this member.

@@ -1,0 +1,167 @@
+//! Small ports that are wrong on purpose.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Subject};
+use ports::Error;
+use ports::cache::OrderCache;
+use ports::idempotency::{Begun, Idempotency};
+use ports::inbox::{Detour, DetourChange, Inbox, Mark, Marked, Remote};
+use ports::probe::{Probe, Pulse};
+use ports::rate_limit::{Policy, RateLimit, Taken};
+
+use crate::broken::Flaw;
+
+pub(crate) struct BrokenInbox {
+    pub(crate) real: Arc<dyn Inbox>,
+    pub(crate) flaw: Flaw,
+}
+
+impl BrokenInbox {
+    fn group<'g>(&self, group: &'g str) -> &'g str {
+        if self.flaw == Flaw::SharesGroups { "everyone" } else { group }
+    }
+}
+
+#[async_trait]
+impl Inbox for BrokenInbox {
+    async fn commit(&self, group: &str, mut marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+        if self.flaw == Flaw::DropsEffects {
+            marks.iter_mut().for_each(|mark| mark.effects.clear());
+        }
+        let marked = self.real.commit(self.group(group), marks).await?;
+        if self.flaw == Flaw::TakesAllForNew {
+            return Ok(vec![Marked::New; marked.len()]);
+        }
+        Ok(marked)
+    }
+    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+        self.real.remote(order_id).await
+    }
+    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+        self.real.detour(self.group(group), key).await
+    }
+    async fn set_detours(&self, group: &str, mut changes: Vec<DetourChange>) -> Result<(), Error> {
+        if self.flaw == Flaw::EndsNoDetour {
+            changes.retain(|change| matches!(change, DetourChange::Enter { .. }));
+        }
+        self.real.set_detours(self.group(group), changes).await
+    }
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let limit = if self.flaw == Flaw::SweepsTooMuch { 1_000 } else { limit };
+        let keep = if self.flaw == Flaw::SweepsYoungMessages { keep / 1_000 } else { keep };
+        self.real.sweep(keep, limit).await
+    }
+}
+
+pub(crate) struct BrokenIdempotency {
+    pub(crate) real: Arc<dyn Idempotency>,
+    pub(crate) flaw: Flaw,
+}
+
+impl BrokenIdempotency {
+    fn subject(&self, subject: &Subject) -> Subject {
+        let anyone = || Subject::new("anyone").expect("a name");
+        if self.flaw == Flaw::MixesSubjects { anyone() } else { subject.clone() }
+    }
+}
+
+#[async_trait]
+impl Idempotency for BrokenIdempotency {
+    async fn begin(
+        &self,
+        subject: &Subject,
+        key: &str,
+        fingerprint: &[u8; 32],
+        lock: Duration,
+    ) -> Result<Begun, Error> {
+        let lock = if self.flaw == Flaw::LocksForEver { lock * 1_000 } else { lock };
+        match self.real.begin(&self.subject(subject), key, fingerprint, lock).await? {
+            Begun::Running if self.flaw == Flaw::GivesToEveryone => Ok(Begun::Ours),
+            begun => Ok(begun),
+        }
+    }
+    async fn complete(
+        &self,
+        subject: &Subject,
+        key: &str,
+        fingerprint: &[u8; 32],
+        order_id: OrderId,
+        keep: Duration,
+    ) -> Result<(), Error> {
+        if self.flaw == Flaw::ForgetsWhatWasMade {
+            return self.real.abandon(subject, key).await;
+        }
+        self.real.complete(&self.subject(subject), key, fingerprint, order_id, keep).await
+    }
+    async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
+        if self.flaw == Flaw::KeepsWhatWasAbandoned {
+            return Ok(());
+        }
+        self.real.abandon(&self.subject(subject), key).await
+    }
+}
+
+pub(crate) struct BrokenCache {
+    pub(crate) real: Arc<dyn OrderCache>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl OrderCache for BrokenCache {
+    async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
+        self.real.get(self.name(id)).await
+    }
+    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+        let order = Arc::new(Order { id: self.name(order.id), ..(*order).clone() });
+        if self.flaw == Flaw::ShowsTheOlder {
+            self.real.evict(order.id).await?;
+        }
+        self.real.put(order).await
+    }
+    async fn evict(&self, id: OrderId) -> Result<(), Error> {
+        if self.flaw == Flaw::NeverEvicts { Ok(()) } else { self.real.evict(self.name(id)).await }
+    }
+}
+
+impl BrokenCache {
+    fn name(&self, id: OrderId) -> OrderId {
+        if self.flaw == Flaw::MixesOrders { OrderId::from_bytes([7; 16]) } else { id }
+    }
+}
+
+pub(crate) struct BrokenRateLimit {
+    pub(crate) real: Arc<dyn RateLimit>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl RateLimit for BrokenRateLimit {
+    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+        let bucket = if self.flaw == Flaw::SharesOneBucket { "everyone" } else { bucket };
+        let throttle = if self.flaw == Flaw::IgnoresTheThrottle { 1.0 } else { throttle };
+        // Four fifths of capacity and a quarter are the bare capacity.
+        let throttle = if self.flaw == Flaw::HoldsNoMoreThanItsCapacity { throttle * 0.8 } else { throttle };
+        let taken = self.real.take(bucket, policy, throttle).await?;
+        Ok(Taken { allowed: taken.allowed || self.flaw == Flaw::AlwaysAllows, ..taken })
+    }
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+        self.real.policy(tier, class).await
+    }
+}
+
+pub(crate) struct BrokenProbe {
+    pub(crate) real: Arc<dyn Probe>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl Probe for BrokenProbe {
+    fn name(&self) -> &'static str {
+        if self.flaw == Flaw::HasAnotherName { "database" } else { self.real.name() }
+    }
+    async fn check(&self) -> Result<Pulse, Error> {
+        if self.flaw == Flaw::IsAlwaysWell { Ok(Pulse::default()) } else { self.real.check().await }
+    }
+}

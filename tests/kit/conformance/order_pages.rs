@@ -1,0 +1,131 @@
+//! Cases of `OrderStore`: lists, pages and counts.
+use domain::{OrderId, Status, Subject, Timestamp};
+use ports::orders::{Filter, From};
+
+use super::given::{DAY, P0, given};
+use crate::backend::Backend;
+
+pub(super) async fn orders_are_listed_newest_first<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut placed = given.many_placed(5, P0).await;
+    placed.reverse();
+
+    let page =
+        |from, limit| async move { backend.orders().list(&Filter::default(), from, limit).await.expect("a page") };
+
+    assert_eq!(page(From::Offset(0), 10).await, placed);
+    assert_eq!(page(From::Offset(1), 2).await, placed[1..3]);
+    assert_eq!(page(From::Offset(5), 2).await, []);
+}
+
+pub(super) async fn a_list_is_filtered_by_owner_and_by_state<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let anns = given.placed(P0).await;
+    let anns_moved = given.done(given.make.change(&given.placed(P0).await, Status::Processing, P0)).await;
+    let bobs = given.done(given.make.creation("bob", P0)).await;
+    let list = |owner: Option<&str>, status| {
+        let filter = Filter { owner: owner.and_then(Subject::new), status };
+        async move { backend.orders().list(&filter, From::Offset(0), 10).await.expect("a page") }
+    };
+
+    assert_eq!(list(Some("ann"), None).await, [anns_moved.clone(), anns.clone()]);
+    assert_eq!(list(Some("an"), None).await, []);
+    assert_eq!(list(None, Some(Status::Pending)).await, [bobs, anns.clone()]);
+    assert_eq!(list(Some("ann"), Some(Status::Processing)).await, [anns_moved]);
+    assert_eq!(list(Some("ann"), Some(Status::Pending)).await, [anns]);
+}
+
+pub(super) async fn a_page_after_an_id_is_strictly_older_whoevers_the_id_is<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let first = given.placed(P0).await;
+    let never_written = given.make.placed("eve").0;
+    let bobs = given.done(given.make.creation("bob", P0)).await;
+    let last = given.placed(P0).await;
+    let anns = Filter { owner: Subject::new("ann"), status: None };
+    let after = async |id| {
+        let page = backend.orders().list(&anns, From::After(id), 10).await.expect("a page");
+        page.into_iter().map(|order| order.id).collect::<Vec<_>>()
+    };
+
+    assert_eq!(after(last.id).await, [first.id]);
+    assert_eq!(after(bobs.id).await, [first.id]);
+    assert_eq!(after(never_written.id).await, [first.id]);
+    assert_eq!(after(first.id).await, []);
+    let end_of_time = OrderId::at(last.created_at.after(DAY), [0; 10]);
+    assert_eq!(after(end_of_time).await, [last.id, first.id]);
+}
+
+pub(super) async fn pages_by_key_show_each_order_once_although_new_ones_arrive<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut placed = given.many_placed(7, P0).await;
+    placed.reverse();
+
+    let mut seen = backend.orders().list(&Filter::default(), From::Offset(0), 2).await.expect("a page");
+    loop {
+        given.placed(P0).await;
+        let after = From::After(seen.last().expect("the first page is full").id);
+        let page = backend.orders().list(&Filter::default(), after, 2).await.expect("a page");
+        if page.is_empty() {
+            break;
+        }
+        seen.extend(page);
+        assert!(seen.len() <= placed.len(), "orders come again");
+    }
+
+    assert_eq!(seen, placed);
+}
+
+pub(super) async fn orders_of_one_millisecond_page_without_a_gap<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let now = given.make.instant();
+    let mut ids = Vec::new();
+    for _ in 0..9 {
+        let mut creation = given.make.creation("ann", P0);
+        creation.order.id = given.make.order_id(now);
+        (creation.order.created_at, creation.order.updated_at) = (now, now);
+        ids.push(creation.order.id);
+        given.done(creation).await;
+    }
+    ids.sort();
+    ids.reverse();
+
+    let mut seen: Vec<OrderId> = Vec::new();
+    let mut from = From::Offset(0);
+    for _ in 0..5 {
+        let page = backend.orders().list(&Filter::default(), from, 2).await.expect("a page");
+        seen.extend(page.iter().map(|order| order.id));
+        from = From::After(*seen.last().expect("something was seen"));
+    }
+
+    assert_eq!(seen, ids);
+}
+
+pub(super) async fn a_count_counts_what_the_filter_lets_through<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.many_placed(3, P0).await;
+    given.done(given.make.creation("bob", P0)).await;
+    let count = |owner: Option<&str>, status| {
+        let filter = Filter { owner: owner.and_then(Subject::new), status };
+        async move { backend.orders().count(&filter).await.expect("counted") }
+    };
+
+    assert_eq!(count(None, None).await, 4);
+    assert_eq!(count(Some("ann"), None).await, 3);
+    assert_eq!(count(Some("bob"), Some(Status::Pending)).await, 1);
+    assert_eq!(count(Some("bob"), Some(Status::Shipped)).await, 0);
+}
+
+pub(super) async fn the_oldest_orders_of_a_state_come_first<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.many_placed(5, P0).await;
+    given.done(given.make.change(&placed[1], Status::Processing, P0)).await;
+    let oldest =
+        |after, limit| async move { backend.orders().oldest(Status::Pending, after, limit).await.expect("ids") };
+
+    assert_eq!(oldest(None, 2).await, [placed[0].id, placed[2].id]);
+    assert_eq!(oldest(Some(placed[2].id), 9).await, [placed[3].id, placed[4].id]);
+    assert_eq!(oldest(Some(placed[1].id), 1).await, [placed[2].id], "also after one that has left the state");
+    assert_eq!(oldest(Some(placed[4].id), 9).await, []);
+    let beginning = OrderId::at(Timestamp::from_millis(0), [0; 10]);
+    assert_eq!(oldest(Some(beginning), 1).await, [placed[0].id]);
+}

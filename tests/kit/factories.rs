@@ -1,0 +1,139 @@
+//! Orders, rows, items, ids and records, made up from a seed: the same seed makes the same ones.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use domain::{
+    Change, Event, EventId, EventType, Item, Items, Money, Order, OrderId, Placement, RegionId, Status, Subject,
+    Timestamp,
+};
+use ports::broker::Record;
+use ports::clock::Dice;
+use ports::orders::{Commit, Mark, NewRow, Trace};
+use ports::partitions::PartitionNo;
+
+use crate::clock::{BEGINNING, SeededDice};
+
+/// Makes things up. Each order is a millisecond younger than the one before.
+pub struct Factory {
+    dice: SeededDice,
+    millis: AtomicI64,
+    topic: Arc<str>,
+}
+
+impl Factory {
+    /// A factory of this seed, whose events go to `topic`.
+    pub fn seeded(seed: u64, topic: Arc<str>) -> Self {
+        Self { dice: SeededDice::new(seed), millis: AtomicI64::new(BEGINNING.millis()), topic }
+    }
+
+    /// The next millisecond.
+    pub fn instant(&self) -> Timestamp {
+        Timestamp::from_millis(self.millis.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A fresh order id of this instant.
+    pub fn order_id(&self, at: Timestamp) -> OrderId {
+        OrderId::at(at, self.dice.entropy())
+    }
+
+    /// A fresh event id.
+    pub fn event_id(&self) -> EventId {
+        EventId::at(self.instant(), self.dice.entropy())
+    }
+
+    /// So many lines, the odd ones with awkward names and prices.
+    pub fn items(&self, count: u32) -> Items {
+        let lines = (0..count).map(|line| {
+            let (name, price) = match line % 3 {
+                0 => ("Kaffee".to_owned(), "4.50"),
+                1 => (format!("naïve ☕ \"{line}\" 'n' \\ , NULL"), "1234567890.123456789012"),
+                _ => (format!("{line} %s; --"), "0.00"),
+            };
+            let price = Money::parse(price).expect("the price is legal");
+            Item::new(&name, line + 1, price).expect("the line is legal")
+        });
+        Items::new(lines.collect()).expect("the lines are few and their total is exact")
+    }
+
+    /// An order just placed by `owner`, and its event.
+    pub fn placed(&self, owner: &str) -> (Order, Event) {
+        let now = self.instant();
+        Order::place(Placement {
+            id: self.order_id(now),
+            event_id: self.event_id(),
+            owner: Subject::new(owner).expect("owners have names"),
+            items: self.items(3),
+            region: RegionId::new("eu-west-1"),
+            now,
+        })
+    }
+
+    /// The order moved on, and its event.
+    pub fn moved(&self, order: &Order, to: Status) -> (Order, Event) {
+        let change = Change { event_id: self.event_id(), region: RegionId::new("us-east-1"), now: self.instant() };
+        order.change_status(to, change).expect("the move is legal")
+    }
+
+    /// The outbox row of an event.
+    pub fn row(&self, event: &Event, partition: PartitionNo) -> NewRow {
+        NewRow {
+            event_id: event.id,
+            key: event.order_id,
+            kind: event.kind,
+            topic: Arc::clone(&self.topic),
+            partition,
+            payload: format!(r#"{{"orderId":"{}","sequence":{}}}"#, event.order_id, event.sequence).into_bytes().into(),
+            sequence: event.sequence,
+            occurred_at: event.occurred_at,
+            region: event.region.clone(),
+            hlc: event.hlc,
+            trace: None,
+        }
+    }
+
+    /// A commit that places an order.
+    pub fn creation(&self, owner: &str, partition: PartitionNo) -> Commit {
+        let (order, event) = self.placed(owner);
+        Commit { order, expected: None, events: vec![self.row(&event, partition)], mark: None }
+    }
+
+    /// A commit that moves an order on.
+    pub fn change(&self, order: &Order, to: Status, partition: PartitionNo) -> Commit {
+        let (next, event) = self.moved(order, to);
+        Commit { order: next, expected: Some(order.version), events: vec![self.row(&event, partition)], mark: None }
+    }
+
+    /// The durable mark of a creation.
+    pub fn mark(&self, order: &Order, key: &str) -> Mark {
+        Mark {
+            subject: order.owner.clone(),
+            key: key.into(),
+            fingerprint: [u8::try_from(key.len() % 251).expect("below 251"); 32],
+            order_id: order.id,
+        }
+    }
+
+    /// A trace context.
+    pub fn trace(&self) -> Trace {
+        Trace {
+            parent: format!("00-{:016x}{:016x}-{:016x}-01", self.dice.roll(), self.dice.roll(), self.dice.roll())
+                .into(),
+            state: Some("vendor=opaque".into()),
+        }
+    }
+
+    /// A message for the factory's topic, with a text header and a binary one.
+    pub fn record(&self, key: &str, value: &str) -> Record {
+        Record {
+            topic: Arc::clone(&self.topic),
+            key: key.into(),
+            headers: vec![
+                ("ce_type".into(), EventType::OrderCreated.as_str().as_bytes().into()),
+                ("ce_id".into(), self.event_id().to_string().into_bytes().into()),
+                ("x-bytes".into(), [0_u8, 255, 13, 10].as_slice().into()),
+            ],
+            value: value.as_bytes().into(),
+            timestamp: self.instant(),
+        }
+    }
+}

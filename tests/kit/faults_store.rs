@@ -1,0 +1,125 @@
+//! A store that plays a script: orders, outbox and leases, each wrapped by itself.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Status, Subject};
+use ports::Error;
+use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
+use ports::outbox::{Changed, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, Verdict};
+use ports::partitions::{
+    Acquisition, Because, Epoch, Fence, InstanceId, Member, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+};
+
+use crate::faults::{Call, Script};
+
+macro_rules! faulty {
+    ($(#[$doc:meta])* $name:ident, $port:ident) => {
+        $(#[$doc])*
+        pub struct $name {
+            real: Arc<dyn $port>,
+            script: Script,
+        }
+
+        impl $name {
+            /// This port under this script.
+            pub fn around(real: Arc<dyn $port>, script: Script) -> Self {
+                Self { real, script }
+            }
+        }
+    };
+}
+
+faulty!(
+    /// Orders under a script.
+    FaultyOrders, OrderStore
+);
+faulty!(
+    /// An outbox under a script.
+    FaultyOutbox, OutboxStore
+);
+faulty!(
+    /// Leases under a script.
+    FaultyLeases, PartitionLeases
+);
+
+#[async_trait]
+impl OrderStore for FaultyOrders {
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        self.script.around(Call::Commit, self.real.commit(commit)).await
+    }
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.script.around(Call::Read, self.real.find(id)).await
+    }
+    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+        self.script.around(Call::Read, self.real.list(filter, from, limit)).await
+    }
+    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        self.script.around(Call::Read, self.real.count(filter)).await
+    }
+    async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
+        self.script.around(Call::Read, self.real.oldest(status, after, limit)).await
+    }
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+        self.script.around(Call::Read, self.real.find_mark(subject, key, keep)).await
+    }
+    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.real.sweep_marks(keep, limit).await
+    }
+}
+
+#[async_trait]
+impl OutboxStore for FaultyOutbox {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        self.script.around(Call::Claim, self.real.claim(claim)).await
+    }
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+        self.script.around(Call::Exclude, self.real.exclude(fence, token, rows)).await
+    }
+    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+        self.script.around(Call::Settle, self.real.settle(settlement)).await
+    }
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+        self.script.around(Call::Resolve, self.real.resolve(fence, token, verdict)).await
+    }
+    async fn depth(&self) -> Result<Depth, Error> {
+        self.real.depth().await
+    }
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.real.sweep(keep, limit).await
+    }
+}
+
+#[async_trait]
+impl PartitionLeases for FaultyLeases {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+        self.script.around(Call::Heartbeat, self.real.heartbeat(instance, dead_after)).await
+    }
+    async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
+        self.real.leave(instance).await
+    }
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        owner: &InstanceId,
+        because: Because,
+        watermark: Option<Token>,
+        ttl: Duration,
+    ) -> Result<Acquisition, Error> {
+        self.script.around(Call::Acquire, self.real.acquire(partition, owner, because, watermark, ttl)).await
+    }
+    async fn renew(
+        &self,
+        owner: &InstanceId,
+        held: &[(PartitionNo, Epoch)],
+        ttl: Duration,
+    ) -> Result<Vec<PartitionNo>, Error> {
+        self.script.around(Call::Renew, self.real.renew(owner, held, ttl)).await
+    }
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        self.script.around(Call::Release, self.real.release(partition, owner, epoch)).await
+    }
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        self.real.overview().await
+    }
+}

@@ -1,0 +1,74 @@
+//! The reference's inbox.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{OrderId, Timestamp};
+use ports::Error;
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, Mark, Marked, Remote};
+
+use crate::reference::{Reference, State};
+
+impl State {
+    fn consume(&mut self, group: &str, mark: Mark, now: Timestamp) -> Marked {
+        let key = (group.to_owned(), mark.event_id);
+        if self.consumed.contains_key(&key) {
+            return Marked::Duplicate;
+        }
+        self.consumed.insert(key, now);
+        for Effect::RememberRemote { order_id, region, hlc } in mark.effects {
+            self.remotes.insert(order_id, Remote { region, hlc });
+        }
+        Marked::New
+    }
+
+    fn change_detour(&mut self, group: &str, change: DetourChange) {
+        match change {
+            DetourChange::Enter { key, stage } => {
+                let detour = self.detours.entry((group.to_owned(), key)).or_insert(Detour { stage, outstanding: 0 });
+                (detour.stage, detour.outstanding) = (stage, detour.outstanding + 1);
+            }
+            DetourChange::Leave { key } => {
+                let key = (group.to_owned(), key);
+                let Some(detour) = self.detours.get_mut(&key) else { return };
+                detour.outstanding -= 1;
+                if detour.outstanding == 0 {
+                    self.detours.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Inbox for Reference {
+    async fn commit(&self, group: &str, marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        Ok(marks.into_iter().map(|mark| state.consume(group, mark, now)).collect())
+    }
+
+    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+        Ok(self.state.lock().remotes.get(&order_id).cloned())
+    }
+
+    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+        Ok(self.state.lock().detours.get(&(group.to_owned(), key.to_owned())).cloned())
+    }
+
+    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        changes.into_iter().for_each(|change| state.change_detour(group, change));
+        Ok(())
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let old = state.consumed.iter().filter(|(_, marked)| now.since(**marked) > keep);
+        let old: Vec<_> = old.map(|(key, _)| key.clone()).take(limit as usize).collect();
+        for key in &old {
+            state.consumed.remove(key);
+        }
+        Ok(old.len() as u64)
+    }
+}

@@ -1,0 +1,135 @@
+//! The embedded adapter keeps every port's word: with its writer inline, as simulations run it, and on a thread, as services do.
+use std::sync::Arc;
+use std::time::Duration;
+
+use embedded::{BrokerProbe, Embedded, Options, StoreProbe, Writing};
+use kit::{Backend, TestClock, conformance_suite};
+use ports::broker::Broker;
+use ports::cache::OrderCache;
+use ports::idempotency::Idempotency;
+use ports::inbox::Inbox;
+use ports::operators::OutboxOperators;
+use ports::orders::OrderStore;
+use ports::outbox::OutboxStore;
+use ports::partitions::{InstanceId, PartitionLeases};
+use ports::probe::Probe;
+use ports::rate_limit::RateLimit;
+use ports::source::Sources;
+use ports::topics::Topics;
+use tempfile::TempDir;
+
+struct Store {
+    store: Embedded,
+    clock: TestClock,
+    _folder: TempDir,
+}
+
+impl Store {
+    fn open(writing: Writing) -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let clock = TestClock::default();
+        let mut options = Options::new(folder.path(), InstanceId("kit".into()), Arc::new(clock.clone()));
+        options.writing = writing;
+        let store = Embedded::open(options).expect("an empty folder can be opened");
+        Self { store, clock, _folder: folder }
+    }
+
+    /// A pause of a consumer is measured by the runtime's clock, all the rest by the store's.
+    async fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+        tokio::time::pause();
+        tokio::time::advance(by).await;
+        tokio::time::resume();
+    }
+}
+
+macro_rules! backend {
+    ($name:ident, $writing:expr) => {
+        struct $name(Store);
+
+        #[async_trait::async_trait]
+        impl Backend for $name {
+            async fn fresh() -> Self {
+                Self(Store::open($writing))
+            }
+            async fn advance(&self, by: Duration) {
+                self.0.advance(by).await;
+            }
+            fn partitions(&self) -> u32 {
+                self.0.store.partitions()
+            }
+            fn orders(&self) -> Arc<dyn OrderStore> {
+                Arc::new(self.0.store.clone())
+            }
+            fn outbox(&self) -> Arc<dyn OutboxStore> {
+                Arc::new(self.0.store.clone())
+            }
+            fn operators(&self) -> Arc<dyn OutboxOperators> {
+                Arc::new(self.0.store.clone())
+            }
+            fn leases(&self) -> Arc<dyn PartitionLeases> {
+                Arc::new(self.0.store.clone())
+            }
+            fn inbox(&self) -> Arc<dyn Inbox> {
+                Arc::new(self.0.store.clone())
+            }
+            fn broker(&self) -> Arc<dyn Broker> {
+                Arc::new(self.0.store.clone())
+            }
+            fn sources(&self) -> Arc<dyn Sources> {
+                Arc::new(self.0.store.clone())
+            }
+            fn topics(&self) -> Arc<dyn Topics> {
+                Arc::new(self.0.store.clone())
+            }
+            fn idempotency(&self) -> Arc<dyn Idempotency> {
+                Arc::new(self.0.store.clone())
+            }
+            fn cache(&self) -> Arc<dyn OrderCache> {
+                Arc::new(self.0.store.clone())
+            }
+            fn rate_limit(&self) -> Arc<dyn RateLimit> {
+                Arc::new(self.0.store.clone())
+            }
+            fn probes(&self) -> Vec<Arc<dyn Probe>> {
+                vec![Arc::new(StoreProbe(self.0.store.clone())), Arc::new(BrokerProbe(self.0.store.clone()))]
+            }
+            async fn cut_off(&self) -> bool {
+                self.0.store.close().await.is_ok()
+            }
+        }
+    };
+}
+
+backend!(Inline, Writing::Inline);
+backend!(Threaded, Writing::Thread);
+
+macro_rules! every_suite {
+    ($mode:ident, $backend:ident) => {
+        mod $mode {
+            use super::*;
+            conformance_suite!(orders, $backend);
+            conformance_suite!(outbox, $backend);
+            conformance_suite!(operators, $backend);
+            conformance_suite!(partitions, $backend);
+            conformance_suite!(inbox, $backend);
+            conformance_suite!(broker, $backend);
+            conformance_suite!(source, $backend);
+            conformance_suite!(topics, $backend);
+            conformance_suite!(idempotency, $backend);
+            conformance_suite!(cache, $backend);
+            conformance_suite!(rate_limit, $backend);
+            conformance_suite!(probe, $backend);
+        }
+    };
+}
+
+every_suite!(inline, Inline);
+every_suite!(threaded, Threaded);
+
+#[tokio::test]
+async fn no_flaw_goes_unnoticed_around_the_embedded_store() {
+    let judged = kit::broken::judge_all::<Inline>().await;
+
+    assert!(judged.unnoticed.is_empty(), "{judged}");
+}
