@@ -1,0 +1,183 @@
+//! The rules of the house that no compiler knows: arrows between rooms, sizes, names, and that documents and code agree.
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("src/domain", &[]),
+    ("src/ports", &["domain"]),
+    ("src/app", &["domain", "ports"]),
+    ("src/telemetry", &[]),
+    ("src/api", &["app", "domain", "telemetry"]),
+    ("src/adapters/embedded", &["domain", "ports", "telemetry"]),
+    ("actors", &["app", "domain", "ports", "supervision", "telemetry"]),
+    ("actors/supervision", &[]),
+    ("tests/kit", &["domain", "ports"]),
+];
+
+/// Rooms of the workspace, by the name under which they are imported.
+const ROOMS: [&str; 9] = ["domain", "ports", "app", "telemetry", "api", "embedded", "actors", "supervision", "kit"];
+
+/// Clients and runtimes that a room must never see.
+const FORBIDDEN: [(&str, &[&str]); 5] = [
+    ("src/domain", &["serde", "tokio", "actix", "jiff", "rand"]),
+    ("src/ports", &["tokio", "actix", "rusqlite", "serde"]),
+    ("src/app", &["tokio", "actix", "rusqlite", "tracing", "rand"]),
+    ("src/api", &["rusqlite", "actix"]),
+    ("actors", &["actix-web", "rusqlite"]),
+];
+
+/// Longest file. 120 lines are normal, 250 long.
+const LINES_MAX: usize = 400;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Files below a folder that end so, without what cargo makes.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("UTF-8").to_owned();
+        if path.is_dir() {
+            if !name.starts_with('.') && !name.starts_with("target") && name != "data" {
+                files(&path, ending, found);
+            }
+        } else if name.ends_with(ending) {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    files(&root(), ".rs", &mut found);
+    let relative = |path: &PathBuf| path.strip_prefix(root()).expect("below the root").display().to_string();
+    found.iter().map(|path| (relative(path), read(path))).collect()
+}
+
+fn dependencies(manifest: &toml::Table, section: &str) -> BTreeSet<String> {
+    manifest
+        .get(section)
+        .and_then(toml::Value::as_table)
+        .map(|table| table.keys().cloned().collect())
+        .unwrap_or_default()
+}
+
+#[test]
+fn arrows_between_rooms_are_the_ones_that_architecture_draws() {
+    for (room, allowed) in ARROWS {
+        let manifest: toml::Table = read(&root().join(room).join("Cargo.toml")).parse().expect("TOML");
+        let imported = dependencies(&manifest, "dependencies");
+        let rooms: Vec<&str> = ROOMS.into_iter().filter(|name| imported.contains(*name)).collect();
+        for name in rooms {
+            assert!(allowed.contains(&name), "{room} must not import {name}");
+        }
+    }
+    for (room, forbidden) in FORBIDDEN {
+        let manifest: toml::Table = read(&root().join(room).join("Cargo.toml")).parse().expect("TOML");
+        let imported = dependencies(&manifest, "dependencies");
+        for name in forbidden {
+            assert!(!imported.contains(*name), "{room} must not depend on {name}");
+        }
+    }
+}
+
+#[test]
+fn only_wiring_names_an_adapter_and_only_the_tree_starts_actors() {
+    for (path, text) in sources() {
+        let in_wiring = path == "src/wiring.rs" || path.starts_with("src/wiring/");
+        let may_name = in_wiring || path.starts_with("src/adapters/") || path.starts_with("tests/");
+        assert!(may_name || !text.contains("use embedded::"), "{path} names an adapter");
+        let may_start =
+            path == "actors/tree.rs" || path.starts_with("actors/supervision") || path.starts_with("tests/");
+        assert!(may_start || !text.contains("supervision::actor("), "{path} starts an actor");
+    }
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{path} has {lines} lines: is there a second idea in it?");
+        assert!(text.starts_with("//!"), "{path} does not say what lives in it");
+        assert!(!path.ends_with("/mod.rs"), "{path}: name the file after the module");
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("#[ig", "nore"),
+    ];
+    for (path, text) in sources() {
+        for mark in marks {
+            assert!(!text.contains(mark), "{path} has {mark}: write an issue, or do it");
+        }
+    }
+}
+
+#[test]
+fn tests_wait_for_conditions_and_never_sleep() {
+    let naps = [concat!("thread::", "sleep("), concat!("time::", "sleep(")];
+    for (path, text) in sources() {
+        let is_test = path.starts_with("tests/") || path.contains("/tests/");
+        if is_test && path != "tests/kit/wait.rs" && !path.starts_with("tests/kit/faults") {
+            let bare: Vec<&str> = text.lines().filter(|line| naps.iter().any(|nap| line.contains(nap))).collect();
+            let virtual_time = text.contains("start_paused");
+            assert!(bare.is_empty() || virtual_time, "{path} sleeps: {bare:?}");
+        }
+    }
+}
+
+#[test]
+fn sql_stands_in_its_adapter_and_statuses_in_one_file() {
+    for (path, text) in sources() {
+        let in_adapter = path.starts_with("src/adapters/") || path.starts_with("tests/");
+        for statement in [concat!("SELECT", " "), concat!("INSERT", " INTO"), concat!("UPDATE", " outbox")] {
+            assert!(in_adapter || !text.contains(statement), "{path} speaks SQL");
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_configuration_is_in_the_readme_or_its_section_is() {
+    let defaults: toml::Table = read(&root().join("config/default.toml")).parse().expect("TOML");
+    let readme = read(&root().join("README.md"));
+    for section in defaults.keys() {
+        assert!(readme.contains(&format!("`{section}.")), "README.md does not mention a key of [{section}]");
+    }
+}
+
+#[test]
+fn every_metric_is_in_the_catalogue_and_named_there_once() {
+    let mut seen = BTreeMap::new();
+    for entry in telemetry::CATALOGUE {
+        let before = seen.insert(entry.prometheus(), entry.name);
+        assert_eq!(before, None, "{} stands twice", entry.name);
+        assert!(!entry.help.is_empty(), "{} has no help", entry.name);
+    }
+    assert!(seen.len() >= 60, "the contract names more than {}", seen.len());
+}
+
+#[test]
+fn documents_and_scripts_that_a_newcomer_needs_are_there() {
+    for name in
+        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile", ".ci/run", "Cargo.lock", "rust-toolchain.toml"]
+    {
+        assert!(root().join(name).is_file(), "{name} is missing");
+    }
+    let readme = read(&root().join("README.md"));
+    assert!(readme.contains("make run") && readme.contains("make test"));
+    let ci = std::fs::metadata(root().join(".ci/run")).expect("there").permissions();
+    assert!(std::os::unix::fs::PermissionsExt::mode(&ci) & 0o111 != 0, ".ci/run cannot be run");
+    assert!(read(&root().join(".ci/run")).contains("make check"));
+}
