@@ -1,0 +1,11 @@
+//! Stories over HTTP: the real program, embedded, on a free port. Nothing is mocked; what is killed is really killed.
+mod check;
+mod cli;
+mod durability;
+mod faults;
+mod http;
+mod load;
+mod orders;
+mod process;
+mod relay;
+mod trouble;

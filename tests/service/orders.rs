@@ -1,0 +1,163 @@
+//! An order's life as a client sees it.
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::check;
+use crate::http::tea;
+use crate::process::{Folder, Posthaste};
+
+#[test]
+fn an_order_travels_from_http_to_processed_events() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let user = service.http.user();
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    let created = service.http.post("/orders", &user, &[("traceparent", trace)], &tea(2));
+
+    assert_eq!(created.status, 201, "{}", created.text);
+    let order = created.json();
+    let id = order["id"].as_str().expect("an id");
+    assert_eq!(created.header("location"), Some(format!("/orders/{id}").as_str()));
+    assert_eq!((&order["status"], &order["version"], &order["total"]), (&json!("PENDING"), &json!(0), &json!("5.00")));
+    assert_eq!(service.http.get(&format!("/orders/{id}"), Some(&user)).json(), order);
+    service.drain();
+    let why = service.http.get(&format!("/admin/outbox/why?key={id}"), Some(&service.http.admin())).json();
+    assert_eq!((&why["verdict"], &why["topic"]), (&json!("SENT"), &json!("order.events")));
+    let events = check::events(&folder);
+    assert_eq!(events.len(), 1);
+    let event = &events[0];
+    assert_eq!((&event["partition"], &event["offset"]), (&why["partition"], &why["offset"]));
+    assert_eq!(event["key"], order["id"]);
+    assert_eq!(event["headers"]["traceparent"], trace);
+    assert_eq!(event["headers"]["ce_type"], "ORDER_CREATED");
+    assert_eq!(event["headers"]["ce_source"], "/posthaste/local");
+    assert_eq!(event["headers"]["x-sequence"], "1");
+    assert_eq!(event["headers"]["id"], event["value"]["eventId"]);
+    assert_eq!(event["value"]["items"], order["items"]);
+    let seen = service.http.get("/actuator/metrics/kafka.consumer.processed.count", None).json();
+    assert_eq!(seen["measurements"][0]["value"], 1.0);
+    assert!(service.stop().success());
+}
+
+#[test]
+fn every_change_tells_an_event_and_the_table_of_moves_holds() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let place = || service.http.post("/orders", &user, &[], &tea(1)).json()["id"].as_str().expect("an id").to_owned();
+    let (shipped, cancelled) = (place(), place());
+    let status = |id: &str, to: &str, version: u64| {
+        service.http.patch(&format!("/orders/{id}/status"), &admin, &[], &json!({"status": to, "version": version}))
+    };
+
+    assert_eq!(status(&shipped, "PROCESSING", 0).status, 200);
+    assert_eq!(status(&shipped, "PROCESSING", 1).status, 409, "standing still is no move");
+    assert_eq!(status(&shipped, "SHIPPED", 0).status, 409, "a wrong version");
+    let moved = status(&shipped, "SHIPPED", 1);
+    assert_eq!((moved.status, moved.header("etag")), (200, Some("\"2\"")));
+    assert_eq!(service.http.patch(&format!("/orders/{shipped}/cancel"), &user, &[], &json!({})).status, 409);
+    let gone = service.http.patch(&format!("/orders/{cancelled}/cancel"), &user, &[], &json!({}));
+    assert_eq!((gone.status, gone.json()["status"].clone()), (200, json!("CANCELLED")));
+
+    service.drain();
+    let types: Vec<_> = check::events(&folder)
+        .iter()
+        .filter(|event| event["key"] == json!(shipped))
+        .map(|event| event["value"]["eventType"].clone())
+        .collect();
+    assert_eq!(types, ["ORDER_CREATED", "ORDER_STATUS_CHANGED", "ORDER_STATUS_CHANGED"]);
+    check::laws(&folder, &BTreeMap::from([(shipped, 3), (cancelled, 2)]));
+}
+
+#[test]
+fn a_key_creates_once_whatever_happens_in_between() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let user = service.http.user();
+    let keyed = |service: &Posthaste, body| service.http.post("/orders", &user, &[("Idempotency-Key", "k-1")], &body);
+
+    let first = keyed(&service, tea(1));
+    let again = keyed(&service, tea(1));
+    let other = keyed(&service, tea(2));
+
+    assert_eq!((first.status, again.status, other.status), (201, 201, 422));
+    assert_eq!(first.header("idempotent-replayed"), None);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(first.json()["id"], again.json()["id"]);
+    let bob = service.http.token("bob", "USER");
+    let bobs = service.http.post("/orders", &bob, &[("X-Idempotency-Key", "k-1")], &tea(1));
+    assert_ne!(bobs.json()["id"], first.json()["id"], "a key belongs to its subject");
+
+    service.kill();
+    let service = Posthaste::start(&folder, &[]);
+    let after = keyed(&service, tea(1));
+    assert_eq!((after.status, after.header("idempotent-replayed")), (201, Some("true")));
+    assert_eq!(after.json()["id"], first.json()["id"], "the mark is durable");
+}
+
+#[test]
+fn of_many_with_one_key_at_once_one_creates() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let user = service.http.user();
+
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let ask = || service.http.post("/orders", &user, &[("Idempotency-Key", "race")], &tea(1));
+        let racers: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        racers.into_iter().map(|racer| racer.join().expect("no panic")).collect()
+    });
+
+    let mut ids: Vec<_> = answers.iter().filter(|a| a.status == 201).map(|a| a.json()["id"].to_string()).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer.status, 201 | 409)), "{answers:?}");
+    let all = service.http.get("/orders", Some(&user)).json();
+    assert_eq!(all.as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn pages_walk_through_all_orders_newest_first_by_number_and_by_key() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let user = service.http.user();
+    for quantity in 1..=7 {
+        assert_eq!(service.http.post("/orders", &user, &[], &tea(quantity)).status, 201);
+    }
+    service.http.post("/orders", &service.http.token("bob", "USER"), &[], &tea(9));
+    let quantities = |path: &str| -> Vec<u64> {
+        let page = service.http.get(path, Some(&user)).json();
+        let orders = page["orders"].as_array().expect("orders").clone();
+        orders.iter().map(|order| order["items"][0]["quantity"].as_u64().expect("a number")).collect()
+    };
+
+    assert_eq!(quantities("/orders/page?size=3"), [7, 6, 5]);
+    assert_eq!(quantities("/orders/page?size=3&page=2"), [1]);
+    assert_eq!(quantities("/orders/page?size=3&page=-4"), [7, 6, 5]);
+    let first = service.http.get("/orders/page?after=&size=5", Some(&user));
+    let link = first.header("link").expect("a link").to_owned();
+    let next = link.split(['<', '>']).nth(1).expect("a target");
+    assert!(link.contains("rel=\"next\"") && next.contains("after="), "{link}");
+    assert_eq!(quantities(next), [2, 1]);
+}
+
+#[test]
+fn waiting_orders_are_promoted_on_their_own_rate_through_the_same_rules() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[("POSTHASTE__PROMOTION__INTERVAL", "200ms")]);
+    let user = service.http.user();
+    let ids: Vec<String> = (1..=5)
+        .map(|quantity| {
+            service.http.post("/orders", &user, &[], &tea(quantity)).json()["id"].as_str().expect("id").to_owned()
+        })
+        .collect();
+
+    kit::wait::until("all are promoted", std::time::Duration::from_secs(10), || {
+        let left = service.http.get("/orders?status=PENDING", Some(&user)).json();
+        left.as_array().expect("orders").is_empty().then_some(())
+    });
+
+    service.drain();
+    check::laws(&folder, &ids.into_iter().map(|id| (id, 2)).collect());
+}

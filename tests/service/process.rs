@@ -1,0 +1,168 @@
+//! The real program as a process of its own, on a throwaway data folder and a free port.
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kit::wait::until;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::http::Http;
+
+/// What tokens in these tests are signed with.
+pub const SECRET: &str = "a-secret-of-the-service-tests-that-nobody-else-uses";
+
+/// Where a service keeps its data; outlives the process.
+pub struct Folder(TempDir);
+
+impl Folder {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+}
+
+/// A command of the program, ready to run on this folder.
+pub fn command(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command
+        .args(arguments)
+        .env("POSTHASTE__STORE__PATH", folder.data())
+        .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
+        .env("POSTHASTE__AUTH__HS256_SECRET", SECRET)
+        .env("POSTHASTE__LOG__FORMAT", "json")
+        .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
+        .env("POSTHASTE__FAULT_INJECTION__ENABLED", "true")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end: exit code, stdout, stderr.
+pub fn run(folder: &Folder, arguments: &[&str]) -> (i32, String, String) {
+    finish(&mut command(folder, arguments))
+}
+
+/// Runs a prepared command to its end.
+pub fn finish(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+/// A running service. Dropped, it is killed.
+pub struct Posthaste {
+    child: Child,
+    log: Arc<Mutex<Vec<Value>>>,
+    pub http: Http,
+    pub started_in: Duration,
+}
+
+impl Posthaste {
+    /// Starts on a folder, with more settings.
+    pub fn start(folder: &Folder, environment: &[(&str, &str)]) -> Self {
+        let begun = Instant::now();
+        let mut child = command(folder, &["serve"])
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let log: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let errors = Arc::new(Mutex::new(String::new()));
+        let (stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let (lines, text) = (Arc::clone(&log), Arc::clone(&errors));
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let event = serde_json::from_str(&line).unwrap_or_else(|_| panic!("a log line is no JSON: {line}"));
+                lines.lock().expect("not poisoned").push(event);
+            }
+        });
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = stderr.read(&mut buffer) {
+                text.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&buffer[..read]));
+            }
+        });
+        let address = until("the service listens", Duration::from_secs(20), || {
+            if let Ok(Some(status)) = child.try_wait() {
+                panic!("the service ended with {status}: {}", errors.lock().expect("not poisoned"));
+            }
+            let log = log.lock().expect("not poisoned");
+            log.iter().find(|e| e["event"] == "listening").map(|e| e["address"].as_str().expect("text").to_owned())
+        });
+        let http = Http::new(&address);
+        until("the service is ready", Duration::from_secs(20), || {
+            (http.get("/readyz", None).status == 200).then_some(())
+        });
+        Self { child, log, http, started_in: begun.elapsed() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Every log line so far whose `event` is this.
+    pub fn logged(&self, event: &str) -> Vec<Value> {
+        let log = self.log.lock().expect("not poisoned");
+        log.iter().filter(|line| line["event"] == event).cloned().collect()
+    }
+
+    /// kill -9, and waits until the process is gone.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+        assert!(done.expect("kill runs").success());
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn ended(&mut self, limit: Duration) -> ExitStatus {
+        until("the process ends", limit, || self.child.try_wait().expect("it is ours"))
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.ended(Duration::from_secs(30))
+    }
+
+    /// Waits until nothing waits in the outbox and everything in the log was consumed.
+    pub fn drain(&self) {
+        until("everything has left and was consumed", Duration::from_secs(30), || {
+            let metrics = self.http.get("/metrics", None).text;
+            let value = |name: &str| {
+                let lines = metrics.lines().filter(|line| line.starts_with(name));
+                lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+            };
+            let waiting = value("outbox_rows{status=\"PENDING\"}") + value("outbox_rows{status=\"IN_FLIGHT\"}");
+            let behind = value("kafka_consumer_lag{");
+            (waiting + behind == 0.0 && self.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty()).then_some(())
+        });
+    }
+
+    /// Rows of the outbox in these states.
+    pub fn rows(&self, states: &[&str]) -> Vec<Value> {
+        let rows = |status: &&str| {
+            let answer = self.http.get(&format!("/admin/outbox?status={status}"), Some(&self.http.admin()));
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            answer.json()["rows"].as_array().expect("rows").clone()
+        };
+        states.iter().flat_map(rows).collect()
+    }
+}
+
+impl Drop for Posthaste {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,85 @@
+//! What goes wrong around the service: a damaged file, a folder that is none, many at once.
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::json;
+
+use crate::http::tea;
+use crate::process::{Folder, Posthaste, command, finish};
+
+#[test]
+fn a_damaged_file_is_told_clearly_and_left_as_it_is() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.data()).expect("a folder");
+    let garbage = b"this is no database at all, but somebody's letters".repeat(200);
+    let name = {
+        let other = Folder::new();
+        Posthaste::start(&other, &[]).stop();
+        let files = std::fs::read_dir(other.data()).expect("a folder");
+        let mut names = files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"));
+        names.find(|name| name.ends_with(".db") || name.ends_with(".sqlite")).expect("a database file")
+    };
+    std::fs::write(folder.data().join(&name), &garbage).expect("written");
+
+    let (code, _, stderr) = finish(&mut command(&folder, &["serve"]));
+
+    assert_eq!(code, 1);
+    assert!(stderr.contains(&name) && stderr.contains("damaged"), "{stderr}");
+    assert_eq!(std::fs::read(folder.data().join(&name)).expect("read"), garbage, "it was not touched");
+}
+
+#[test]
+fn a_folder_that_cannot_be_one_is_told_clearly() {
+    let folder = Folder::new();
+    std::fs::write(folder.data(), "a file where the folder should be").expect("written");
+
+    let (code, _, stderr) = finish(&mut command(&folder, &["serve"]));
+
+    assert_eq!(code, 1);
+    assert!(stderr.contains(&folder.data().display().to_string()), "{stderr}");
+}
+
+#[test]
+fn a_full_mailbox_answers_503_with_retry_after_and_nothing_was_changed() {
+    let folder = Folder::new();
+    let settings = [("POSTHASTE__ORDERS__SHARDS", "1"), ("POSTHASTE__ORDERS__MAILBOX", "2")];
+    let service = Posthaste::start(&folder, &settings);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let pause = service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
+    assert_eq!(pause.status, 202);
+
+    let refused = std::thread::scope(|scope| {
+        let post = || service.http.post("/orders", &user, &[], &tea(1));
+        let waiting: Vec<_> = (0..2).map(|_| scope.spawn(post)).collect();
+        let refused = until("the mailbox is full", Duration::from_secs(5), || {
+            let tree = service.http.get("/admin/actors", Some(&admin)).json();
+            let actors = tree["actors"].as_array().expect("actors").clone();
+            let shard = actors.into_iter().find(|actor| actor["path"] == "/order-aggregate-0").expect("the shard");
+            (shard["mailboxDepth"] == 2).then(post)
+        });
+        service.http.post("/admin/actors/order-aggregate-0/resume", &admin, &[], &json!({}));
+        let answers: Vec<u16> = waiting.into_iter().map(|client| client.join().expect("no panic").status).collect();
+        assert_eq!(answers, [201, 201]);
+        refused
+    });
+
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text);
+    assert_eq!(refused.json()["code"], "INFRASTRUCTURE_ERROR");
+    assert_eq!(service.http.get("/orders", Some(&user)).json().as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_command_that_waits_past_the_deadline_is_dropped_unread() {
+    let folder = Folder::new();
+    let service =
+        Posthaste::start(&folder, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "300ms"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
+
+    let late = service.http.post("/orders", &user, &[], &tea(1));
+
+    assert_eq!((late.status, late.header("retry-after")), (503, Some("1")), "{}", late.text);
+    service.http.post("/admin/actors/order-aggregate-0/resume", &admin, &[], &json!({}));
+    assert_eq!(service.http.post("/orders", &user, &[], &tea(2)).status, 201);
+    assert_eq!(service.http.get("/orders", Some(&user)).json().as_array().map(Vec::len), Some(1));
+}
