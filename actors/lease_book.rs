@@ -65,6 +65,11 @@ impl LeaseBook {
         }
     }
 
+    /// Whether this one is ours, as far as we know.
+    pub fn holds(&self, partition: PartitionNo) -> bool {
+        self.held.lock().contains_key(&partition)
+    }
+
     /// What we hold.
     pub fn held(&self) -> Vec<(PartitionNo, Epoch)> {
         self.held.lock().iter().map(|(partition, (epoch, _))| (*partition, *epoch)).collect()

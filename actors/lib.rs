@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::dispatch::Dispatch;
-use supervision::{Bus, DrainReport, Inbox, Reason, Root};
+use supervision::{Bus, DrainReport, Inbox, Reason, Root, State};
 
 pub use world::{Options, World};
 
@@ -88,6 +88,11 @@ impl Cast {
     /// Stops: claim nothing new, finish and hand over, then the tree in reverse order.
     pub async fn stop(self, deadline: Duration) -> Stopped {
         let begun = tokio::time::Instant::now();
+        // Whoever a drill has paused would keep the hand-over waiting for all of its time.
+        for row in self.bus.snapshot().into_iter().filter(|row| row.state == State::Paused) {
+            // It may have ended since: then it keeps nobody waiting.
+            let _ = self.bus.resume(&row.path, "shutdown");
+        }
         // Half of the time for the hand-over at most: the tree needs the rest.
         let half = deadline / 2;
         let partitions_left = self.publisher.ask(Retire { deadline: half }, half).await.unwrap_or(0);

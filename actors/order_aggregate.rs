@@ -11,6 +11,7 @@ use app::error::CommandError;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::{Job, Slot};
+use telemetry::Metrics;
 use tokio::sync::Mutex;
 
 use crate::direct::Direct;
@@ -41,20 +42,24 @@ pub struct OrderAggregate {
     desk: Arc<Desk>,
     nudge: Nudge,
     direct: Option<Direct>,
+    metrics: Arc<Metrics>,
     turns: HashMap<OrderId, Arc<Mutex<()>>>,
 }
 
 impl OrderAggregate {
     /// A shard with nothing in hand. `direct` publishes where there is no outbox.
-    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>) -> Self {
-        Self { desk, nudge, direct, turns: HashMap::new() }
+    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>, metrics: Arc<Metrics>) -> Self {
+        Self { desk, nudge, direct, metrics, turns: HashMap::new() }
     }
 
     /// After the commit: the relay hears of the rows, or they are published right away where there is no outbox.
     fn announce(&self, rows: Vec<NewRow>) {
         match &self.direct {
             Some(direct) => direct.publish(rows),
-            None => rows.iter().for_each(|row| self.nudge.wake(row.partition)),
+            None => {
+                self.metrics.outbox_entries_written.inc_by(rows.len() as u64);
+                rows.iter().for_each(|row| self.nudge.wake(row.partition));
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub struct OutboxPublisher {
     probing: Option<PartitionNo>,
     /// Partitions that wait for a moment of their own, earliest wins.
     alarms: BTreeMap<PartitionNo, Instant>,
+    /// When a partition's last batch that sent something began.
+    last_batch: BTreeMap<PartitionNo, Instant>,
     failing: bool,
     retiring: bool,
 }
@@ -78,6 +80,7 @@ impl OutboxPublisher {
             born: Instant::now(),
             probing: None,
             alarms: BTreeMap::new(),
+            last_batch: BTreeMap::new(),
             failing: false,
             retiring: false,
         }
@@ -113,18 +116,27 @@ impl OutboxPublisher {
     }
 
     fn run(&mut self, partition: PartitionNo, kind: ClaimKind, probe: bool, ctx: &mut Context<Self>) {
-        let Some(worker) = self.roster.as_ref().and_then(|roster| roster.find(partition)) else {
+        let giving = self.membership.giving.contains(&partition);
+        let worker = self.roster.as_ref().filter(|_| !giving).and_then(|roster| roster.find(partition));
+        let Some(worker) = worker else {
             self.schedule.finished(partition);
             self.schedule.forget(partition);
             self.end_probe(partition, Broker::NotAsked);
             return;
         };
+        let begun = Instant::now();
         let ask = async move { worker.try_ask(Run { kind, probe }, RUN_DEADLINE).await };
-        ctx.spawn(ask.into_actor(self).map(move |answer, this, ctx| this.ran(partition, answer, ctx)));
+        ctx.spawn(ask.into_actor(self).map(move |answer, this, ctx| this.ran(partition, begun, answer, ctx)));
     }
 
-    fn ran(&mut self, partition: PartitionNo, answer: Result<Report, AskError>, ctx: &mut Context<Self>) {
-        self.schedule.finished(partition);
+    fn ran(
+        &mut self,
+        partition: PartitionNo,
+        begun: Instant,
+        answer: Result<Report, AskError>,
+        ctx: &mut Context<Self>,
+    ) {
+        let woken = self.schedule.finished(partition);
         let report = match answer {
             Ok(report) => report,
             // The worker died, or still works on a batch it was given before: ask again shortly.
@@ -134,6 +146,10 @@ impl OutboxPublisher {
                 return self.pump(ctx);
             }
         };
+        if report.sent > 0 {
+            self.last_batch.insert(partition, begun);
+            self.world.metrics.outbox_publish_duration.record(begun.elapsed());
+        }
         self.heed(partition, &report);
         self.show_failing(&report);
         if report.suspect_due {
@@ -144,6 +160,9 @@ impl OutboxPublisher {
             (None, true, _) => self.schedule.wake(partition),
             (None, false, Some(due)) => self.wake_in(partition, due, ctx),
             (None, false, None) => {}
+        }
+        if woken {
+            self.wake(partition, ctx);
         }
         if report.held_elsewhere {
             self.membership.look_again(ctx);
@@ -211,6 +230,16 @@ impl OutboxPublisher {
         }
     }
 
+    /// A partition has something new. One whose last batch began a moment ago waits until the spacing is over, so that under load a batch
+    /// carries several events and not one; one that was idle runs at once.
+    fn wake(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
+        let since = self.last_batch.get(&partition).map_or(Duration::MAX, Instant::elapsed);
+        match self.options.batch_spacing.checked_sub(since) {
+            Some(pause) if !pause.is_zero() => self.wake_in(partition, pause, ctx),
+            _ => self.schedule.wake(partition),
+        }
+    }
+
     /// Wakes a partition after a pause; of several alarms the earliest counts.
     fn wake_in(&mut self, partition: PartitionNo, pause: Duration, ctx: &mut Context<Self>) {
         let at = Instant::now() + pause;
@@ -271,7 +300,7 @@ impl Handler<Job<Wake>> for OutboxPublisher {
         if let Some(flag) = self.woken.get(partition.0 as usize) {
             flag.store(false, Release);
         }
-        self.schedule.wake(partition);
+        self.wake(partition, ctx);
         self.pump(ctx);
     }
 }

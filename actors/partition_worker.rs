@@ -76,11 +76,9 @@ impl PartitionWorker {
         Self { relay, partition, session: None, because }
     }
 
-    fn finished(&mut self, end: cycle::End) -> Report {
+    fn finished(&mut self, end: cycle::End, because: Because) -> Report {
         let cycle::End { session, report } = end;
-        if session.is_none() {
-            self.because = Because::Uncertain;
-        }
+        self.because = because;
         self.session = session;
         report
     }
@@ -97,13 +95,13 @@ impl Handler<Job<Run>> for PartitionWorker {
 
     fn handle(&mut self, job: Job<Run>, ctx: &mut Self::Context) -> Self::Result {
         let (run, slot) = job.open(ctx);
-        let (relay, partition, because) = (Arc::clone(&self.relay), self.partition, self.because);
+        let (relay, partition, mut because) = (Arc::clone(&self.relay), self.partition, self.because);
         let session = self.session.take();
         // Boxed apart: the whole journey of a batch is one large future.
-        let work = Box::pin(async move { relay.run(partition, session, because, run).await });
-        Box::pin(work.into_actor(self).map(move |end, this, _| {
+        let work = Box::pin(async move { (relay.run(partition, session, &mut because, run).await, because) });
+        Box::pin(work.into_actor(self).map(move |(end, because), this, _| {
             let _slot = slot;
-            this.finished(end)
+            this.finished(end, because)
         }))
     }
 }
@@ -113,12 +111,12 @@ impl Handler<Job<HandOver>> for PartitionWorker {
 
     fn handle(&mut self, job: Job<HandOver>, ctx: &mut Self::Context) -> Self::Result {
         let (HandOver, slot) = job.open(ctx);
-        let (relay, partition) = (Arc::clone(&self.relay), self.partition);
+        let (relay, partition, mut because) = (Arc::clone(&self.relay), self.partition, self.because);
         let session = self.session.take();
-        let work = async move { relay.hand_over(partition, session).await };
-        Box::pin(work.into_actor(self).map(move |(given, session), this, _| {
+        let work = Box::pin(async move { (relay.hand_over(partition, session, &mut because).await, because) });
+        Box::pin(work.into_actor(self).map(move |((given, session), because), this, _| {
             let _slot = slot;
-            this.session = session;
+            (this.session, this.because) = (session, because);
             given
         }))
     }

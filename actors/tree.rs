@@ -293,8 +293,9 @@ fn shards(
     let mut inboxes = Vec::new();
     for number in 0..options.shards.max(1) {
         let (desk, nudge, direct) = (Arc::clone(&world.desk), nudge.clone(), direct.clone());
+        let metrics = Arc::clone(&world.metrics);
         let (inbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
-            OrderAggregate::new(Arc::clone(&desk), nudge.clone(), direct.clone())
+            OrderAggregate::new(Arc::clone(&desk), nudge.clone(), direct.clone(), Arc::clone(&metrics))
         });
         spec = spec.child(shard.arbiter(threads.orders()));
         inboxes.push(inbox);

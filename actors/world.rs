@@ -68,6 +68,9 @@ pub struct Options {
     pub lanes: u32,
     /// Batches in flight in this instance, one a partition. 16: enough to hide the broker's round trip behind one writer.
     pub max_in_flight: usize,
+    /// Least time between the beginnings of two batches of one partition that does not come back full. 20 ms: at 6,000 events a second
+    /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never waits.
+    pub batch_spacing: Duration,
     /// The safety net under the wake-ups, jittered.
     pub poll_interval: Duration,
     /// Heartbeat and lease renewal.
@@ -128,6 +131,7 @@ impl Default for Options {
             partitions: 64,
             lanes: 2,
             max_in_flight: 16,
+            batch_spacing: Duration::from_millis(20),
             poll_interval: Duration::from_secs(1),
             heartbeat: Duration::from_secs(3),
             dead_after: Duration::from_secs(15),

@@ -9,7 +9,7 @@ use domain::{RegionId, Timestamp};
 use ports::Error;
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
-use ports::inbox::{DetourChange, Inbox, Mark, Marked};
+use ports::inbox::{DetourChange, Effect, Inbox, Mark, Marked};
 use ports::source::{Delivery, Lag, Source, Sources};
 use telemetry::Metrics;
 
@@ -38,6 +38,9 @@ pub struct Intake {
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
+
+/// Names the round in a message that goes into the last retry topic again.
+const ROUND: &str = "x-detour-round";
 
 /// A turn's decisions, to be carried out in this order: onward, detours, marks, acknowledgement. A crash in between repeats the turn:
 /// marks absorb it, and only a retried or dead message may then stand twice in its topic.
@@ -113,12 +116,15 @@ impl Intake {
         let version = understood.event.schema_version.to_string();
         self.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.of(understood.event.kind).needs_order();
-        if needs_order && let Some(stage) = self.detour(delivery, turn).await? {
-            let failure = behind();
-            self.retry(delivery, stage, &failure, understood.attempts_made, true, turn);
+        let round = round_of(delivery).filter(|_| needs_order);
+        if needs_order && let Some(ahead) = self.detour(delivery, turn).await? {
+            // Stage by stage, so that no follower passes one that follows too.
+            let stage = round.map_or(0, |round| round + 1);
+            self.retry(delivery, stage, Some(ahead), &behind(), understood.attempts_made, turn);
+            self.leave(delivery, needs_order, turn);
             return Ok(());
         }
-        let remote = self.remote(&understood).await?;
+        let remote = self.remote(&understood, turn).await?;
         match intake::judge(&self.handlers, delivery, &understood, remote, self.clock.now()) {
             Step::Take { mark, stale } => {
                 if stale {
@@ -129,7 +135,10 @@ impl Intake {
                 self.leave(delivery, needs_order, turn);
             }
             Step::Retry { stage, failure } => {
-                self.retry(delivery, stage, &failure, understood.attempts_made + 1, needs_order, turn);
+                // One that waited in a later topic than its own failures lead to goes on from there: back would be past its followers.
+                let stage = round.map_or(stage, |round| stage.max(round + 1));
+                let detour = needs_order.then_some(stage);
+                self.retry(delivery, stage, detour, &failure, understood.attempts_made + 1, turn);
                 self.leave(delivery, needs_order, turn);
             }
             Step::Dead(failure) => {
@@ -140,44 +149,59 @@ impl Intake {
         Ok(())
     }
 
-    /// Where a message of a key must go that waits behind an earlier one of it. Messages that come from a retry topic are the ones
-    /// that are waited for.
+    /// How far an earlier message of the key has got on its detour, behind which this one must stay. One that has got as far itself is
+    /// the one that is waited for.
     async fn detour(&self, delivery: &Delivery, turn: &Turn) -> Result<Option<u32>, Error> {
-        if intake::stage_of(&delivery.position.topic).is_some() {
-            return Ok(None);
-        }
         let key = &*delivery.record.key;
-        let in_this_turn = turn.detours.iter().find_map(|change| match change {
+        let in_this_turn = turn.detours.iter().rev().find_map(|change| match change {
             DetourChange::Enter { key: entered, stage } if entered == key => Some(*stage),
             DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
         });
-        match in_this_turn {
-            Some(stage) => Ok(Some(stage)),
-            None => Ok(self.inbox.detour(&self.group, key).await?.map(|detour| detour.stage)),
-        }
+        let ahead = match in_this_turn {
+            Some(stage) => Some(stage),
+            None => self.inbox.detour(&self.group, key).await?.map(|detour| detour.stage),
+        };
+        Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
     }
 
-    async fn remote(&self, understood: &Understood) -> Result<Option<Option<Stand>>, Error> {
+    async fn remote(&self, understood: &Understood, turn: &Turn) -> Result<Option<Option<Stand>>, Error> {
         if !intake::is_remote(understood, &self.region) {
             return Ok(None);
         }
-        let last = self.inbox.remote(understood.event.order_id).await?;
-        Ok(Some(last.map(|remote| Stand { hlc: remote.hlc, region: remote.region })))
+        let id = understood.event.order_id;
+        let in_this_turn = turn.marks.iter().rev().flat_map(|mark| &mark.effects).find_map(|effect| match effect {
+            Effect::RememberRemote { order_id, region, hlc } => {
+                (*order_id == id).then(|| Stand { hlc: *hlc, region: region.clone() })
+            }
+        });
+        match in_this_turn {
+            Some(stand) => Ok(Some(Some(stand))),
+            None => {
+                let last = self.inbox.remote(id).await?;
+                Ok(Some(last.map(|remote| Stand { hlc: remote.hlc, region: remote.region })))
+            }
+        }
     }
 
     fn retry(
         &self,
         delivery: &Delivery,
         stage: u32,
+        detour: Option<u32>,
         failure: &Failure,
         attempts: u32,
-        needs_order: bool,
         turn: &mut Turn,
     ) {
         self.metrics.kafka_consumer_retry_count.inc();
-        let target = format!("{}-retry-{stage}", intake::base_topic(&delivery.position.topic));
-        turn.onward.push(intake::onward(delivery, target, failure, attempts, self.clock.now()));
-        if needs_order {
+        let topic = stage.min(RETRY_DELAYS.len() as u32 - 1);
+        let target = format!("{}-retry-{topic}", intake::base_topic(&delivery.position.topic));
+        let mut onward = intake::onward(delivery, target, failure, attempts, self.clock.now());
+        onward.headers.retain(|(name, _)| &**name != ROUND);
+        if topic < stage {
+            onward.headers.push((ROUND.into(), stage.to_string().into_bytes().into()));
+        }
+        turn.onward.push(onward);
+        if let Some(stage) = detour {
             turn.detours.push(DetourChange::Enter { key: delivery.record.key.to_string(), stage });
         }
     }
@@ -231,6 +255,15 @@ impl Intake {
             self.metrics.kafka_consumer_lag.with([topic, &partition]).set(i64::try_from(*messages).unwrap_or(i64::MAX));
         }
     }
+}
+
+/// The round of a key's detour that a message from a retry topic is in: its topic's number, and beyond the last topic a count of its
+/// own, which tells a message that went into that topic again from those that stand there since before.
+fn round_of(delivery: &Delivery) -> Option<u32> {
+    let stage = u32::try_from(intake::stage_of(&delivery.position.topic)?).ok()?;
+    let told = delivery.record.headers.iter().find(|(name, _)| &**name == ROUND);
+    let round = told.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+    Some(round.unwrap_or(stage))
 }
 
 /// Why a message takes a detour although nothing is wrong with it.

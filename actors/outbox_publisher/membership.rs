@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use app::policy::partition::{Balance, balance};
+use domain::Timestamp;
 use ports::Error;
 use ports::partitions::{InstanceId, Member, PartitionNo, PartitionView};
 
@@ -16,6 +17,8 @@ use crate::world::World;
 pub struct Membership {
     pub(super) book: Arc<LeaseBook>,
     pub(super) instance: InstanceId,
+    /// Partitions on their way out: they do not run any more.
+    pub(super) giving: BTreeSet<PartitionNo>,
     away: bool,
 }
 
@@ -25,10 +28,23 @@ struct Beat {
     views: Vec<PartitionView>,
 }
 
+impl Beat {
+    /// Partitions that a living fellow holds. A lease that has run out binds nobody: its owner may live and have its share elsewhere.
+    fn of_fellows(&self, us: &InstanceId, living: &HashSet<&InstanceId>) -> BTreeSet<PartitionNo> {
+        // We have just been seen: that is the store's time.
+        let now = self.members.iter().find(|member| member.instance == *us).map_or(Timestamp::default(), |m| m.seen_at);
+        let holds = |view: &&PartitionView| {
+            let fellow = view.owner.as_ref().is_some_and(|owner| owner != us && living.contains(owner));
+            fellow && view.expires_at.is_some_and(|until| until > now)
+        };
+        self.views.iter().filter(holds).map(|view| view.partition).collect()
+    }
+}
+
 impl Membership {
     /// The membership of this instance.
     pub fn new(book: Arc<LeaseBook>, instance: InstanceId) -> Self {
-        Self { book, instance, away: false }
+        Self { book, instance, giving: BTreeSet::new(), away: false }
     }
 
     /// A partition we thought free is not: look before the next heartbeat.
@@ -65,14 +81,11 @@ impl OutboxPublisher {
         };
         self.membership.away = false;
         let Some(roster) = self.roster.clone() else { return self.ready() };
-        let held: BTreeSet<PartitionNo> = roster.partitions().into_iter().collect();
         let living: HashSet<&InstanceId> = beat.members.iter().filter(|m| m.alive).map(|m| &m.instance).collect();
-        let theirs = beat
-            .views
-            .iter()
-            .filter(|view| view.owner.as_ref().is_some_and(|o| *o != self.membership.instance && living.contains(o)))
-            .map(|view| view.partition)
-            .collect();
+        let theirs = beat.of_fellows(&self.membership.instance, &living);
+        // Where a fellow was first, our worker waits for nothing, and would count as a share that we do not have.
+        let (missed, held): (BTreeSet<_>, BTreeSet<_>) =
+            roster.partitions().into_iter().partition(|no| theirs.contains(no));
         let Balance { take, give } = balance(self.options.partitions, living.len(), &held, &theirs);
         for partition in take {
             match roster.hire(partition) {
@@ -82,7 +95,7 @@ impl OutboxPublisher {
                 }
             }
         }
-        give.into_iter().for_each(|partition| self.give(partition, ctx));
+        give.into_iter().chain(missed).for_each(|partition| self.give(partition, ctx));
         self.ready();
         self.pump(ctx);
     }
@@ -96,18 +109,26 @@ impl OutboxPublisher {
         });
     }
 
-    /// Hands a partition over: stop claiming → settle what is in flight → release. One that is busy is asked again at the next beat.
+    /// Hands a partition over: stop claiming → settle what is in flight → release. Waits its turn behind the batch in flight, or a busy
+    /// partition would never change hands; one that cannot be given now is asked again at the next beat.
     fn give(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
         let Some(roster) = self.roster.clone() else { return };
         let Some(worker) = roster.find(partition) else { return };
+        if !self.membership.giving.insert(partition) {
+            return;
+        }
         self.schedule.forget(partition);
-        let deadline = self.options.heartbeat;
+        let deadline = self.options.relay.lease;
         let work = async move {
-            if matches!(worker.try_ask(HandOver, deadline).await, Ok(true)) {
+            if matches!(worker.ask(HandOver, deadline).await, Ok(true)) {
                 roster.dismiss(partition).await;
             }
         };
-        ctx.spawn(work.into_actor(self));
+        ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
+            this.membership.giving.remove(&partition);
+            this.schedule.wake(partition);
+            this.pump(ctx);
+        }));
     }
 }
 

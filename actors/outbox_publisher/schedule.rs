@@ -58,17 +58,15 @@ impl Schedule {
         !self.waiting.is_empty() || !self.trials.is_empty()
     }
 
-    /// A run is over.
-    pub(super) fn finished(&mut self, partition: PartitionNo) {
+    /// A run is over. Answers whether the partition was woken meanwhile.
+    pub(super) fn finished(&mut self, partition: PartitionNo) -> bool {
         self.running.remove(&partition);
         if self.on_trial == Some(partition) {
             self.on_trial = None;
             // What was queued for it meanwhile, or left behind the suspect, gets its ordinary turn.
             self.wake(partition);
         }
-        if self.again.remove(&partition) {
-            self.wake(partition);
-        }
+        self.again.remove(&partition)
     }
 
     /// A partition is not ours any more.
@@ -102,7 +100,8 @@ mod tests {
         assert_eq!(schedule.next(1), Some((A, ClaimKind::Ordinary)));
         schedule.wake(A);
         assert_eq!(schedule.next(1), None, "no more than asked");
-        schedule.finished(A);
+        assert!(schedule.finished(A), "it was woken while it ran");
+        schedule.wake(A);
 
         let turns: Vec<_> = (0..3)
             .filter_map(|_| {

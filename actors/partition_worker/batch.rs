@@ -83,7 +83,10 @@ impl Relay {
         }
         let records = cargo.send.clone();
         let batch = Batch { partition: session.fence.partition, token: cargo.token, records, time_left };
-        self.broker.publish(&session.lane, batch).await
+        // Past the lease's time nothing of the batch may commit, so an answer that is still out then says nothing any more.
+        let overdue = time_left + self.options.margin;
+        let answer = tokio::time::timeout(overdue, self.broker.publish(&session.lane, batch)).await;
+        answer.unwrap_or_else(|_| Published::Unknown(format!("the broker gave no answer for {} s", overdue.as_secs())))
     }
 
     /// Awaited and confirmed before anything else happens to the batch: a message alone is no confirmation.

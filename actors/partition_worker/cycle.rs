@@ -66,7 +66,7 @@ impl Relay {
         &self,
         partition: PartitionNo,
         session: Option<Session>,
-        because: Because,
+        because: &mut Because,
         run: Run,
     ) -> End {
         let session = match session {

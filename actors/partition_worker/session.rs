@@ -23,15 +23,20 @@ pub(super) enum Begun {
 
 impl Relay {
     /// Takes the partition and resolves what its former owner left open. Every acquisition reads the watermark, so that the counter
-    /// stays above it although the store may have gone back in time.
-    pub(super) async fn begin(&self, partition: PartitionNo, because: Because) -> Result<Begun, Error> {
+    /// stays above it although the store may have gone back in time. `because` stays as it is until the store has heard it: a death
+    /// counts although the first look after it failed.
+    pub(super) async fn begin(&self, partition: PartitionNo, because: &mut Because) -> Result<Begun, Error> {
         let watermark = self.broker.watermark(partition).await?;
         let asked = self.book.asking();
-        let taken = self.leases.acquire(partition, &self.instance, because, watermark, self.book.ttl()).await?;
+        let taken = self.leases.acquire(partition, &self.instance, *because, watermark, self.book.ttl()).await?;
         let Acquired { mut fence, in_flight } = match taken {
             Acquisition::Taken(acquired) => acquired,
-            Acquisition::Held { .. } => return Ok(Begun::HeldElsewhere),
+            Acquisition::Held { .. } => {
+                *because = Because::Vacant;
+                return Ok(Begun::HeldElsewhere);
+            }
         };
+        *because = Because::Uncertain;
         self.book.took(partition, fence.epoch, asked);
         if let Some(open) = in_flight {
             fence.counter = self.resolve(&fence, &open).await?;
@@ -65,9 +70,23 @@ impl Relay {
         }
     }
 
-    /// Gives a partition back, so that its next owner starts at once. Answers whether it is free of us.
-    pub(super) async fn hand_over(&self, partition: PartitionNo, session: Option<Session>) -> (bool, Option<Session>) {
-        let Some(session) = session else { return (true, None) };
+    /// Gives a partition back, so that its next owner starts at once. Answers whether it is free of us. A lease without a session has
+    /// a batch open that nobody knows about: it is resolved first, or our heartbeat would renew the lease for ever.
+    pub(super) async fn hand_over(
+        &self,
+        partition: PartitionNo,
+        session: Option<Session>,
+        because: &mut Because,
+    ) -> (bool, Option<Session>) {
+        let session = match session {
+            Some(session) => session,
+            None if !self.book.holds(partition) => return (true, None),
+            None => match self.begin(partition, because).await {
+                Ok(Begun::Session(session)) => session,
+                Ok(Begun::HeldElsewhere) => return (true, None),
+                Err(_) => return (false, None),
+            },
+        };
         let released = self.leases.release(partition, &self.instance, session.fence.epoch).await;
         match released {
             Ok(Release::Done | Release::NotOurs) => {

@@ -144,6 +144,13 @@ pub fn topics_of(topic: &str) -> Vec<String> {
     std::iter::once(topic.to_owned()).chain(retries).collect()
 }
 
+/// Every topic of ours around `topic`: itself, its retry topics, its dead letters.
+pub fn all_topics(topic: &str) -> Vec<String> {
+    let mut topics = topics_of(topic);
+    topics.push(format!("{topic}-dlt"));
+    topics
+}
+
 /// The record that carries a message to a retry topic or to the dead letters, with Spring Kafka's headers: the first journey's
 /// place stays, attempts grow, the last error is told.
 pub fn onward(delivery: &Delivery, target: String, failure: &Failure, attempts: u32, now: Timestamp) -> Record {

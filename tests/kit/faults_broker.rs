@@ -68,6 +68,10 @@ impl Broker for FaultyBroker {
         self.script.around(Call::Append, self.real.append(records)).await
     }
 
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        self.real.sweep(limit).await
+    }
+
     fn record_bytes_max(&self) -> usize {
         self.real.record_bytes_max()
     }

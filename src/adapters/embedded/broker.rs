@@ -70,6 +70,10 @@ impl Broker for Embedded {
         self.write("append", move |work| log::append(work, &chosen)).await
     }
 
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        self.sweep_log(limit).await
+    }
+
     fn record_bytes_max(&self) -> usize {
         self.inner.options.record_bytes_max
     }

@@ -1,0 +1,143 @@
+//! The gate's keepers: pressure closes it and opens it again step by step, and so does a dependency that is away.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use app::error::CommandError;
+use app::gate::Closed;
+use app::policy::backpressure::Level;
+use async_trait::async_trait;
+use kit::faults::{Call, Mishap};
+use ports::Error;
+use ports::probe::{Probe, Pulse};
+
+use crate::house::House;
+use crate::ledger::Ledger;
+use crate::life::SOON;
+
+/// A dependency that a test switches.
+struct Switch {
+    name: &'static str,
+    up: AtomicBool,
+    hangs: AtomicBool,
+    asked: AtomicU32,
+}
+
+impl Switch {
+    fn on(name: &'static str) -> Arc<Self> {
+        let (up, hangs, asked) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU32::new(0));
+        Arc::new(Self { name, up, hangs, asked })
+    }
+}
+
+#[async_trait]
+impl Probe for Switch {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn check(&self) -> Result<Pulse, Error> {
+        self.asked.fetch_add(1, SeqCst);
+        if self.hangs.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if self.up.load(SeqCst) { Ok(Pulse::default()) } else { Err(Error::Unreachable("switched off".into())) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn critical_pressure_gates_writes_and_falls_step_by_step() {
+    let (mut house, mut ledger) = (House::new(), Ledger::default());
+    house.options.pressure.backlog = (10, 20);
+    house.script.always(Call::Publish, Mishap::Unreachable);
+    let life = house.start().await;
+    ledger.place_many(&life, 25).await;
+
+    life.until("pressure is critical", Duration::from_secs(4), async || life.picture().level == Level::Critical).await;
+    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Pressure)));
+    assert_eq!(life.gate.throttle(), 0.35);
+
+    house.script.calm();
+    life.drained(SOON).await;
+    life.until("pressure is elevated", SOON, async || life.picture().level == Level::Elevated).await;
+    ledger.place(&life).await;
+    life.pass(Duration::from_secs(5)).await;
+    assert_eq!(life.picture().level, Level::Elevated, "one level in ten calm seconds");
+    life.until("pressure is normal", SOON, async || life.picture().level == Level::Normal).await;
+
+    ledger.laws(&life).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backpressure_manager_that_dies_leaves_the_gate_with_a_keeper() {
+    let (mut house, mut ledger) = (House::new(), Ledger::default());
+    house.options.pressure.backlog = (10, 20);
+    house.script.always(Call::Publish, Mishap::Unreachable);
+    let life = house.start().await;
+    ledger.place_many(&life, 25).await;
+    life.until("pressure is critical", SOON, async || life.picture().level == Level::Critical).await;
+
+    life.bus().panic("/backpressure-manager", "test").expect("it stands");
+    life.pass(Duration::from_secs(5)).await;
+    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Pressure)));
+    house.script.calm();
+    life.until("pressure is normal", SOON * 3, async || life.picture().level == Level::Normal).await;
+
+    ledger.place(&life).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependency_that_is_away_makes_the_region_passive_until_it_answered_twice() {
+    let (mut house, mut ledger) = (House::new(), Ledger::default());
+    let db = Switch::on("db");
+    house.probes = vec![(db.clone(), true)];
+    let life = house.start().await;
+    life.pass(Duration::from_secs(12)).await;
+    ledger.place(&life).await;
+
+    db.up.store(false, SeqCst);
+    let before = db.asked.load(SeqCst);
+    life.until("the region is passive", SOON, async || life.gate.is_passive()).await;
+    // Below its own threshold of two the dependency makes no round unhealthy; then three of them do.
+    assert_eq!(db.asked.load(SeqCst) - before, 4);
+    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Passive)));
+
+    db.up.store(true, SeqCst);
+    let before = db.asked.load(SeqCst);
+    life.until("the region is active", SOON, async || !life.gate.is_passive()).await;
+    assert_eq!(db.asked.load(SeqCst) - before, 2);
+    ledger.place(&life).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_hangs_counts_as_no_answer_and_one_that_does_not_gate_gates_nothing() {
+    let mut house = House::new();
+    let (db, broker) = (Switch::on("db"), Switch::on("broker"));
+    house.probes = vec![(db.clone(), true), (broker.clone(), false)];
+    let life = house.start().await;
+
+    broker.hangs.store(true, SeqCst);
+    life.pass(Duration::from_secs(60)).await;
+    assert!(!life.gate.is_passive());
+    assert!(life.picture().components.iter().any(|component| component.name == "broker" && !component.up));
+    db.hangs.store(true, SeqCst);
+
+    life.until("the region is passive", SOON * 2, async || life.gate.is_passive()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failover_manager_that_dies_comes_back_passive() {
+    let mut house = House::new();
+    let db = Switch::on("db");
+    house.probes = vec![(db.clone(), true)];
+    let life = house.start().await;
+    db.up.store(false, SeqCst);
+    life.until("the region is passive", SOON, async || life.gate.is_passive()).await;
+
+    life.bus().panic("/failover-manager", "test").expect("it stands");
+    life.pass(Duration::from_secs(20)).await;
+    assert!(life.gate.is_passive(), "a death opens no gate");
+    db.up.store(true, SeqCst);
+
+    life.until("the region is active", SOON, async || !life.gate.is_passive()).await;
+}
