@@ -1,3 +1,5 @@
+-- Why: the first schema of the embedded store. Orders, their outbox, the topic log and the inbox share one file, so that an order and its
+-- events commit together, and records and their watermark do. Forward only: a released file never changes, the next step is a new one.
 -- Version 1. Times are milliseconds of the store's clock. Ids of orders and events are the sixteen bytes of a UUID v7, which sort by time.
 CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 -- One row that the probe rewrites: a sign of life that needs the whole way to the disk.

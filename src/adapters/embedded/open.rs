@@ -1,6 +1,7 @@
 //! Opening and closing the store.
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -44,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) orders: Orders,
     pub(crate) keys: Keys,
     pub(crate) buckets: Buckets,
+    /// A write found the disk full, and no room was seen since.
+    full: AtomicBool,
     lock: Mutex<Option<FolderLock>>,
 }
 
@@ -127,6 +130,7 @@ impl Embedded {
             keys: Keys::new(options.keys_max),
             buckets: Buckets::new(options.buckets_max),
             options,
+            full: AtomicBool::new(false),
             lock: Mutex::new(lock),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -181,6 +185,9 @@ impl Embedded {
     {
         let begun = tokio::time::Instant::now();
         let told = self.inner.writer.call(doing, work).await;
+        if matches!(told, Err(Error::Full(_))) {
+            self.inner.full.store(true, Relaxed);
+        }
         self.measure(doing, begun);
         told
     }
@@ -198,6 +205,16 @@ impl Embedded {
         };
         self.measure(doing, begun);
         told
+    }
+
+    /// Whether a write found the disk full, and no room was seen since.
+    pub(crate) fn is_full(&self) -> bool {
+        self.inner.full.load(Relaxed)
+    }
+
+    /// There is room again.
+    pub(crate) fn has_room(&self) {
+        self.inner.full.store(false, Relaxed);
     }
 
     /// How full the writer's queue is.
