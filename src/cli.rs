@@ -121,7 +121,7 @@ fn carry_out(arguments: Arguments) -> Result<u8, Failure> {
         Command::Serve(arguments) => serve::serve(config()?, &arguments),
         Command::Demo(arguments) => demo::demo(config()?, &arguments),
         Command::Migrate(arguments) => show::migrate(&config()?, &arguments),
-        Command::Doctor(arguments) => doctor::doctor(config()?, &arguments),
+        Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),
         Command::Outbox(verb) => outbox::outbox(&config()?, verb),
         Command::Actors(verb) => actors::actors(&config()?, verb),
         Command::Topic(verb) => topic::topic(&config()?, verb),

@@ -47,6 +47,17 @@ pub enum AuthKey {
     JwksUrl(String),
 }
 
+impl AuthKey {
+    /// As the verifier takes it.
+    pub fn source(&self) -> api::auth::Source {
+        match self.clone() {
+            AuthKey::Secret(secret) => api::auth::Source::Secret(secret),
+            AuthKey::PublicKeyFile(path) => api::auth::Source::PublicKeyFile(path),
+            AuthKey::JwksUrl(url) => api::auth::Source::JwksUrl(url),
+        }
+    }
+}
+
 /// Everything that can be set. Named as its keys are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -118,7 +129,7 @@ impl Config {
     /// # Errors
     /// Every mistake found, each with the key, what is wrong and what to write instead.
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, Mistakes> {
-        let settings = layers::load(file, environment)?;
+        let settings = layers::load(file, environment);
         read::config(settings)
     }
 

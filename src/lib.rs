@@ -45,9 +45,6 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
     let http = api::serve_on(&api::State::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
     wired.store.announce(&addresses);
-    for address in &addresses {
-        tracing::info!(event = "listening", address = %address, "listening");
-    }
     Ok(Service { addresses, cast, http, store: wired.store, vitals: wired.vitals, deadline: config.shutdown_deadline })
 }
 

@@ -1,9 +1,10 @@
 //! COMPOSITION ROOT: the only file that names an adapter. One match arm per backend.
 mod alone;
+mod opening;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use app::admission::Admission;
 use app::commands::{self, Desk};
@@ -23,8 +24,9 @@ use ports::topics::Topics;
 use telemetry::Metrics;
 
 pub use alone::statements_alone;
+use opening::Door;
 
-use crate::config::{AuthKey, BrokerKind, Config, StoreKind};
+use crate::config::{BrokerKind, Config};
 
 /// Why a start cannot succeed.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +113,7 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     // A port of our own choice names the instance, so it must be known before the store is locked under that name.
     let mut listeners = None;
     if config.http_listen.port() == 0 {
-        listeners = Some(listen(config)?);
+        listeners = Some(opening::listen(config)?);
     }
     let port = listeners.as_ref().map_or(Ok(config.http_listen.port()), |bound| {
         bound.public.local_addr().map(|address| address.port()).map_err(StartError::Listen)
@@ -119,11 +121,9 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let instance = InstanceId(config.instance(port).into());
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = open(config, &instance, &clock, &metrics, &mut listeners).await?;
-    let listeners = match listeners {
-        Some(listeners) => listeners,
-        None => listen(config)?,
-    };
+    let door = Door { listeners, told: false };
+    let (store, door) = opening::open(config, &instance, &clock, &metrics, door).await?;
+    let listeners = door.listening(config)?;
     Ok(assemble(config, instance, metrics, clock, store, auth, proxies, listeners))
 }
 
@@ -178,60 +178,8 @@ fn assemble(
     Wired { world, actors: actor_options(config, instance), http, listeners, store: Store(store), vitals }
 }
 
-/// Opens the store; waits with growing pauses for one that is not there yet, answering probes meanwhile.
-async fn open(
-    config: &Config,
-    instance: &InstanceId,
-    clock: &Arc<dyn Clock>,
-    metrics: &Arc<Metrics>,
-    listeners: &mut Option<api::Listeners>,
-) -> Result<Embedded, StartError> {
-    match config.store_kind {
-        StoreKind::Embedded => {}
-        StoreKind::Postgres | StoreKind::Redis => {
-            return Err(StartError::Config(
-                "store.kind: this binary was built without that store; use store.kind = \"embedded\"".into(),
-            ));
-        }
-    }
-    if config.broker_kind == BrokerKind::Kafka || config.cache_redis {
-        return Err(StartError::Config("this binary was built without Kafka and Redis".into()));
-    }
-    let begun = Instant::now();
-    let mut pause = Duration::from_millis(100);
-    let mut waiting = None;
-    loop {
-        let error = match Embedded::open(store_options(config, instance, clock, metrics)) {
-            Ok(store) => {
-                if let Some(waiting) = waiting {
-                    api::Waiting::stop(waiting).await;
-                }
-                return Ok(store);
-            }
-            Err(error) if error.may_pass() && begun.elapsed() < config.startup_deadline => error,
-            Err(error) => return Err(StartError::Store(error.to_string())),
-        };
-        if waiting.is_none() {
-            tracing::warn!(event = "store_not_there", error = %error, "the store is not there yet; waiting for it");
-            let bound = match listeners.take() {
-                Some(bound) => bound,
-                None => listen(config)?,
-            };
-            waiting = Some(api::wait_on(&bound).map_err(StartError::Listen)?);
-            *listeners = Some(bound);
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(2));
-    }
-}
-
-fn listen(config: &Config) -> Result<api::Listeners, StartError> {
-    let admin = config.http_admin_listen.map(|address| address.to_string());
-    api::Listeners::bind(&config.http_listen.to_string(), admin.as_deref()).map_err(StartError::Listen)
-}
-
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
-    let Some(key) = config.auth_key.clone() else {
+    let Some(key) = &config.auth_key else {
         return Err(StartError::Config(
             "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
              POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
@@ -239,13 +187,8 @@ fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
                 .into(),
         ));
     };
-    let source = match key {
-        AuthKey::Secret(secret) => api::auth::Source::Secret(secret),
-        AuthKey::PublicKeyFile(path) => api::auth::Source::PublicKeyFile(path),
-        AuthKey::JwksUrl(url) => api::auth::Source::JwksUrl(url),
-    };
     let options = api::auth::Options {
-        source,
+        source: key.source(),
         issuer: config.auth_issuer.clone(),
         audience: config.auth_audience.clone(),
         leeway: config.auth_leeway,

@@ -21,9 +21,9 @@ const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-
 
 pub(crate) fn resources() -> Vec<Resource> {
     vec![
-        Resource::at("/openapi.json").on(Endpoint::get(handler!(document))),
-        Resource::at("/docs").on(Endpoint::get(handler!(index)).other()),
-        Resource::at("/docs/{file}").on(Endpoint::get(handler!(file)).other()),
+        Resource::at("/openapi.json").on(Endpoint::get(handler!(document)).counted()),
+        Resource::at("/docs").on(Endpoint::get(handler!(index)).other().counted()),
+        Resource::at("/docs/{file}").on(Endpoint::get(handler!(file)).other().counted()),
     ]
 }
 

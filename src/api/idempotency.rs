@@ -6,6 +6,8 @@ use actix_web::http::header::HeaderMap;
 use crate::error::Problem;
 
 const KEY_MAX: usize = 128;
+/// What HTTP counts as white space around a value. Unicode's other blanks are no printable ASCII.
+const BLANK: [char; 2] = [' ', '\t'];
 const NAMES: [&str; 2] = ["idempotency-key", "x-idempotency-key"];
 
 /// The key, quoted or bare; blank is none.
@@ -18,8 +20,8 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<Arc<str>>, Problem> {
         let Ok(text) = std::str::from_utf8(value.as_bytes()) else {
             return Err(Problem::field("Idempotency-Key", "must be printable ASCII"));
         };
-        let key = bare(text.trim());
-        if key.trim().is_empty() {
+        let key = bare(text.trim_matches(BLANK));
+        if key.trim_matches(BLANK).is_empty() {
             continue;
         }
         if found.is_some_and(|found| found != key) {
@@ -71,6 +73,8 @@ mod tests {
         assert_eq!(read(&[(first, b"a"), (first, b"b")]), Err(()));
         assert_eq!(read(&[(first, "é".as_bytes())]), Err(()));
         assert_eq!(read(&[(first, b"\xff")]), Err(()));
+        assert_eq!(read(&[(first, "\u{a0}k".as_bytes())]), Err(()));
+        assert_eq!(read(&[(first, "\u{a0}".as_bytes())]), Err(()));
         assert_eq!(read(&[(first, &[b'k'; 128])]), some(&"k".repeat(128)));
         assert_eq!(read(&[(first, format!("\"{}\"", "k".repeat(128)).as_bytes())]), some(&"k".repeat(128)));
         assert_eq!(read(&[(first, &[b'k'; 129])]), Err(()));

@@ -42,7 +42,7 @@ pub use options::{Options, Surface};
 pub use proxies::{NoNetwork, Proxies};
 pub use server::{Bound, Service, serve, serve_on};
 pub use state::{Parts, State};
-pub use waiting::{Waiting, wait_on};
+pub use waiting::{Early, Waiting, wait_on};
 
 /// Puts a surface's routes into an actix app. [`serve`] does this; tests do it themselves.
 pub fn configure(state: Arc<State>, which: Surface) -> impl FnOnce(&mut ServiceConfig) {

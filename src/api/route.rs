@@ -140,6 +140,11 @@ impl Endpoint {
         Self { access: Access::Admin, ..self }
     }
 
+    /// Counted by the rate limit; whoever asks without a token is counted by address.
+    pub(crate) fn counted(self) -> Self {
+        Self { limited: true, ..self }
+    }
+
     pub(crate) fn either(self) -> Self {
         Self { access: Access::Either, ..self }
     }

@@ -15,8 +15,6 @@ use crate::listeners::Listeners;
 use crate::options::Surface;
 use crate::state::State;
 
-/// Connections that wait to be accepted.
-const BACKLOG: u32 = 4_096;
 /// How long a kept-alive connection may idle.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a connection that is being closed may take its time.
@@ -78,7 +76,6 @@ impl Service {
         let options = &self.state.options;
         let server = HttpServer::new(move || App::new().configure(configure(Arc::clone(&state), surface)))
             .workers(workers)
-            .backlog(BACKLOG)
             .max_connections(options.max_connections.div_ceil(workers).max(1))
             .keep_alive(KEEP_ALIVE)
             .client_request_timeout(options.header_timeout)

@@ -26,7 +26,7 @@ pub(crate) enum Verb {
     Tree {
         #[command(flatten)]
         reach: Reach,
-        /// The document of /admin/actors.
+        /// One JSON object a line, as in /admin/actors.
         #[arg(long)]
         json: bool,
     },
@@ -48,11 +48,11 @@ pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
 
 async fn tree(config: &Config, reach: &Reach, json: bool) -> Result<u8, Failure> {
     let answer = ask(config, reach, "GET", "/admin/actors").await?;
-    if json {
-        line(&answer.to_string())?;
-        return Ok(0);
-    }
     for actor in answer["actors"].as_array().into_iter().flatten() {
+        if json {
+            line(&actor.to_string())?;
+            continue;
+        }
         let text = |name: &str| actor[name].as_str().unwrap_or("-").to_owned();
         let number = |name: &str| actor[name].as_u64().unwrap_or(0);
         line(&format!(

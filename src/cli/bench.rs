@@ -60,7 +60,7 @@ fn settings(arguments: &Arguments) -> Result<(), Failure> {
         "settings",
         &json!({
             "build": build, "cores": cores, "clients": arguments.clients, "seconds": arguments.time.as_secs_f64(), "events": arguments.events,
-            "store": "embedded", "broker": "embedded", "rate_limit": "off", "log": "warn", "load": "beside the service on the same cores",
+            "store": "embedded", "broker": "embedded", "rate_limit": "off", "log": "start and stop, no request lines", "load": "beside the service on the same cores",
         }),
     )
 }
@@ -138,7 +138,7 @@ fn report(arguments: &Arguments, what: &str, figures: &Value) -> Result<(), Fail
     if arguments.json {
         return line(&json!({"bench": what, "figures": figures}).to_string());
     }
-    line(&format!("{what}"))?;
+    line(what)?;
     for (name, value) in figures.as_object().into_iter().flatten() {
         line(&format!("  {name}: {value}"))?;
     }

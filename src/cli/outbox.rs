@@ -3,7 +3,7 @@ use app::contract::rfc3339;
 use app::operate::Operations;
 use app::seen::{RowFilter, RowStatus, RowView, Standing, Whose};
 use clap::Subcommand;
-use domain::{EventId, OrderId};
+use domain::{EventId, OrderId, Timestamp};
 use posthaste::Config;
 use serde_json::{Value, json};
 
@@ -22,6 +22,9 @@ pub(crate) enum Verb {
         /// Only this type's.
         #[arg(long = "type")]
         kind: Option<String>,
+        /// Only behind this row.
+        #[arg(long)]
+        after: Option<i64>,
         /// Most rows.
         #[arg(long, default_value_t = 100)]
         limit: u32,
@@ -71,7 +74,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         yes: bool,
         /// Why; kept in the audit table.
-        #[arg(long)]
+        #[arg(long, default_value = "")]
         reason: String,
     },
     /// Who owns which partition.
@@ -89,6 +92,15 @@ pub(crate) struct Act {
     /// Why; kept in the audit table.
     #[arg(long, default_value = "")]
     reason: String,
+    /// Show the row and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Taken and not needed: nothing is asked about one row, but a script may say yes to every verb that changes something.
+    #[arg(long, hide = true)]
+    yes: bool,
+    /// Print the row as it is afterwards, as a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 fn status(text: &str) -> Result<RowStatus, String> {
@@ -111,23 +123,29 @@ pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
 async fn carry_out(operations: &Operations, verb: Verb) -> Result<u8, Failure> {
     let who = std::env::var("USER").unwrap_or_else(|_| "operator".to_owned());
     match verb {
-        Verb::List { status, key, kind, limit, json } => {
-            let filter = RowFilter { status, key, kind, ..RowFilter::default() };
+        Verb::List { status, key, kind, after, limit, json } => {
+            let filter = RowFilter { status, key, kind, after, ..RowFilter::default() };
             list(operations, filter, limit, json).await?;
         }
         Verb::Show { id, json } => print_row(&operations.row(id).await?, json)?,
         Verb::Why { key, event, json } => {
             let whose =
                 key.map(Whose::Key).or(event.map(Whose::Event)).ok_or_else(|| Failure::new("give --key or --event"))?;
-            print_why(&operations.why(whose).await?, json)?;
+            print_why(&operations.why(whose).await?, operations.now(), json)?;
         }
-        Verb::Retry(Act { id, reason }) => {
-            operations.retry(id, &who, &reason).await?;
-            eprintln!("row {id} is due now");
+        Verb::Retry(act) => {
+            if !act.dry_run {
+                operations.retry(act.id, &who, &act.reason).await?;
+                eprintln!("row {} is due now", act.id);
+            }
+            after(operations, &act).await?;
         }
-        Verb::Park(Act { id, reason }) => {
-            operations.park(id, &who, &reason).await?;
-            eprintln!("row {id} is parked");
+        Verb::Park(act) => {
+            if !act.dry_run {
+                operations.park(act.id, &who, &act.reason).await?;
+                eprintln!("row {} is parked", act.id);
+            }
+            after(operations, &act).await?;
         }
         Verb::Redrive { key, kind, limit, dry_run, yes, reason } => {
             let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, ..RowFilter::default() };
@@ -144,6 +162,11 @@ async fn carry_out(operations: &Operations, verb: Verb) -> Result<u8, Failure> {
         Verb::Partitions { json } => partitions(operations, json).await?,
     }
     Ok(0)
+}
+
+/// Shows the row an operator acted on, where that was asked for.
+async fn after(operations: &Operations, act: &Act) -> Result<(), Failure> {
+    if act.json || act.dry_run { print_row(&operations.row(act.id).await?, act.json) } else { Ok(()) }
 }
 
 async fn list(operations: &Operations, mut filter: RowFilter, limit: u32, json: bool) -> Result<(), Failure> {
@@ -199,13 +222,17 @@ fn row_json(row: &RowView) -> Value {
     })
 }
 
-fn print_why(standing: &Standing, json: bool) -> Result<(), Failure> {
+/// The fields of `/admin/outbox/why`.
+fn print_why(standing: &Standing, now: Timestamp, json: bool) -> Result<(), Failure> {
     let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
     if json {
         let sent_to = sent_to.as_ref();
         return line(
             &json!({
-                "verdict": row.status.as_str(),
+                "verdict": standing.verdict(now),
+                "attempt": row.retry_count,
+                "nextAttemptAt": row.next_attempt_at.map(rfc3339),
+                "lastError": row.last_failure_reason,
                 "sentAt": row.sent_at.map(rfc3339),
                 "topic": sent_to.map(|place| place.topic.to_string()),
                 "partition": sent_to.map(|place| place.partition),

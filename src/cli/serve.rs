@@ -1,6 +1,7 @@
 //! `serve`: the service until a signal. First signal drains, the second ends at once with 130.
 use posthaste::config::AuthKey;
 use posthaste::{Config, Service};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -23,6 +24,7 @@ pub(crate) struct Arguments {
 pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
     let format = config.log_format.unwrap_or_else(Format::of_stdout);
     logging::init(format, &config.log_level).map_err(Failure::new)?;
+    raise_open_files();
     if arguments.dev {
         allow_development(&mut config);
     }
@@ -35,6 +37,15 @@ pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Fai
         };
         run(service, signals).await
     })
+}
+
+/// As many open files as this process may have: a connection is one, and many shells grant 1,024.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(event = "open_files_not_raised", error = %error, "the limit of open files stays as it was");
+    }
 }
 
 /// Uses the development secret where no key is configured.

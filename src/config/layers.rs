@@ -2,8 +2,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Mistakes;
-
 /// The defaults, compiled in: also the list of all keys there are.
 pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// What environment variables of ours begin with.
@@ -60,7 +58,7 @@ pub(super) struct Settings {
     pub mistakes: Vec<String>,
 }
 
-pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Result<Settings, Mistakes> {
+pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
     let mut settings = Settings::default();
     let defaults: toml::Table = DEFAULTS.parse().expect("config/default.toml is tested");
     flatten("", &toml::Value::Table(defaults), &mut |key, text| {
@@ -69,12 +67,12 @@ pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Result<Set
     let known: Vec<String> = settings.by_key.keys().cloned().collect();
     if let Some(path) = file {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Mistakes(vec![format!("{shown}: {error}")]))?;
-        let table: toml::Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| Mistakes(vec![format!("{shown}: {}", error.to_string().trim())]))?;
         let mut found = Vec::new();
-        flatten("", &toml::Value::Table(table), &mut |key, text| found.push((key, text)));
+        // A file that cannot be read at all is one mistake, and no reason to keep quiet about those of the environment.
+        match read_table(path) {
+            Ok(table) => flatten("", &toml::Value::Table(table), &mut |key, text| found.push((key, text))),
+            Err(error) => settings.mistakes.push(format!("{shown}: {error}")),
+        }
         settings.lay(&known, found, |_| Origin::File(shown.clone()));
     }
     let variables = environment.0.iter().filter_map(|(name, text)| {
@@ -82,7 +80,12 @@ pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Result<Set
         Some((key, text.clone()))
     });
     settings.lay(&known, variables.collect(), |key| Origin::Variable(variable(key)));
-    Ok(settings)
+    settings
+}
+
+fn read_table(path: &Path) -> Result<toml::Table, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())
 }
 
 impl Settings {

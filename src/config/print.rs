@@ -14,7 +14,7 @@ const MASK: &str = "***";
 /// # Errors
 /// The same mistakes as [`super::Config::load`].
 pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, Mistakes> {
-    let settings = layers::load(file, environment)?;
+    let settings = layers::load(file, environment);
     super::read::config(settings.clone())?;
     let rows = settings.by_key.into_iter().map(|(key, setting)| {
         let hide = SECRETS.contains(&key.as_str()) && !setting.text.is_empty();

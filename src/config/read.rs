@@ -131,7 +131,14 @@ impl Reader {
         if names.len() > 1 {
             self.mistakes.push(format!("{}: set exactly one of them", names.join(" and ")));
         }
-        given.into_iter().find_map(|(_, key)| key)
+        let key = given.into_iter().find_map(|(_, key)| key);
+        // A key that cannot be used is a mistake of the configuration like any other; nothing is fetched for it.
+        if let (Some(key), 1) = (&key, names.len())
+            && let Err(error) = api::auth::Verifier::new(api::auth::Options::new(key.source()))
+        {
+            self.mistakes.push(format!("{}: {error}", names[0]));
+        }
+        key
     }
 
     fn gates(&mut self) -> Vec<String> {
@@ -292,6 +299,11 @@ impl Reader {
         let legal_id = |id: &str| id.bytes().all(|byte| byte.is_ascii_graphic());
         must(legal_id(&config.region_id), "region.id: must be printable ASCII without spaces");
         must(config.instance_id.as_deref().is_none_or(legal_id), "instance.id: must be printable ASCII without spaces");
+        let legal_topic = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        must(
+            config.broker_topic_prefix.len() <= 200 && config.broker_topic_prefix.bytes().all(legal_topic),
+            "broker.topic_prefix: must be at most 200 letters, digits, dots, underscores and hyphens",
+        );
         must(
             config.partitions_dead_after > config.partitions_heartbeat,
             "partitions.dead_after: must be longer than partitions.heartbeat",

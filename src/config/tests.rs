@@ -99,6 +99,15 @@ fn all_mistakes_are_told_together_each_with_its_remedy() {
 }
 
 #[test]
+fn a_file_that_is_no_toml_hides_no_mistake_of_the_environment() {
+    let broken = file("[auth\n");
+    let found = Config::load(Some(broken.path()), &environment(&[("POSTHASTE__NOPE", "1")])).expect_err("two").0;
+    assert_eq!(found.len(), 2, "{found:?}");
+    let missing = Config::load(Some(Path::new("/no/such.toml")), &environment(&[("POSTHASTE__NOPE", "1")]));
+    assert_eq!(missing.expect_err("two").0.len(), 2);
+}
+
+#[test]
 fn secrets_come_from_files_too_but_not_from_both_and_are_never_told() {
     let secret = file("top secret\n");
     let path = secret.path().display().to_string();
@@ -128,6 +137,9 @@ fn what_does_not_fit_together_is_told() {
         (&[("POSTHASTE__FAILOVER__GATES", "db,kafka")][..], "failover.gates"),
         (&[("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.0/33")][..], "http.trusted_proxies"),
         (&[("POSTHASTE__LOG__LEVEL", "loud")][..], "log.level"),
+        (&[("POSTHASTE__AUTH__JWKS_URL", "http://keys.example/jwks")][..], "auth.jwks_url: http://keys.example/jwks"),
+        (&[("POSTHASTE__AUTH__PUBLIC_KEY_FILE", "/no/such.pem")][..], "auth.public_key_file: cannot read"),
+        (&[("POSTHASTE__BROKER__TOPIC_PREFIX", "no topic/")][..], "broker.topic_prefix"),
         (&[("POSTHASTE__OUTBOX__ENABLED", "false"), ("POSTHASTE__BROKER__KIND", "none")][..], "outbox.enabled"),
     ];
     for (pairs, told) in cases {

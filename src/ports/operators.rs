@@ -87,6 +87,22 @@ pub struct Standing {
     pub by_fallback: bool,
 }
 
+impl Standing {
+    /// The answer in one word: SENT, IN_FLIGHT, PARKED, BLOCKED_BY_HEAD, WAITING_FOR_RETRY or PENDING. A row behind an earlier one of
+    /// its key waits for that one, whatever it says of itself.
+    pub fn verdict(&self, now: Timestamp) -> &'static str {
+        match self.row.status {
+            RowStatus::Sent => "SENT",
+            RowStatus::InFlight => "IN_FLIGHT",
+            RowStatus::Parked => "PARKED",
+            RowStatus::Pending | RowStatus::Failed if self.head.is_some() => "BLOCKED_BY_HEAD",
+            RowStatus::Failed => "WAITING_FOR_RETRY",
+            RowStatus::Pending if self.row.next_attempt_at.is_some_and(|due| due > now) => "WAITING_FOR_RETRY",
+            RowStatus::Pending => "PENDING",
+        }
+    }
+}
+
 /// Who acts, and why: kept with what was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {

@@ -80,8 +80,50 @@ fn topics_are_read_beside_a_running_service_and_a_wrong_name_tells_the_right_one
     assert!(stderr.contains("order.events"), "{stderr}");
     let (code, stdout, _) = run(&folder, &["outbox", "list", "--status", "SENT", "--json"]);
     assert_eq!((code, stdout.lines().count()), (0, 1));
+    let (code, stdout, _) = run(&folder, &["topic", "tail", "order.events-dlt", "--from-beginning"]);
+    assert_eq!((code, stdout.as_str()), (0, ""), "dead letters have their topic before there are any");
     let (code, stdout, _) = run(&folder, &["outbox", "partitions", "--json"]);
     assert_eq!((code, stdout.lines().count()), (0, 64));
+}
+
+#[test]
+fn a_row_is_explained_parked_and_redriven_beside_the_service() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[("POSTHASTE__BROKER__KIND", "none")]);
+    let order = service.http.post("/orders", &service.http.user(), &[], &tea(1)).json();
+    let key = order["id"].as_str().expect("an id");
+    let why = || -> Value {
+        let (code, stdout, stderr) = run(&folder, &["outbox", "why", "--key", key, "--json"]);
+        assert_eq!(code, 0, "{stderr}");
+        serde_json::from_str(&stdout).expect("an object")
+    };
+    assert_eq!(why()["verdict"], "PENDING");
+
+    let (code, stdout, _) = run(&folder, &["outbox", "park", "1", "--dry-run", "--json"]);
+    assert!(code == 0 && stdout.contains("\"PENDING\""), "{stdout}");
+    let (code, stdout, _) = run(&folder, &["outbox", "park", "1", "--yes", "--json"]);
+    assert!(code == 0 && stdout.contains("\"PARKED\""), "{stdout}");
+    assert_eq!(why()["verdict"], "PARKED");
+    assert_eq!(run(&folder, &["outbox", "redrive", "--dry-run"]).0, 0);
+    assert_eq!(why()["verdict"], "PARKED");
+    assert_eq!(run(&folder, &["outbox", "redrive", "--yes"]).0, 0);
+    assert_eq!(why()["verdict"], "WAITING_FOR_RETRY", "as /admin/outbox/why calls it");
+    let (code, stdout, _) = run(&folder, &["outbox", "list", "--after", "1", "--json"]);
+    assert_eq!((code, stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn the_doctor_says_where_the_configuration_comes_from_and_which_topics_there_are() {
+    let folder = Folder::new();
+    let _service = Posthaste::start(&folder, &[]);
+    // Partitions are taken one after the other, a moment after the service is ready.
+    let stdout = kit::wait::until("nothing is wrong", Duration::from_secs(30), || {
+        let (code, stdout, _) = run(&folder, &["doctor", "--json"]);
+        (code == 0).then_some(stdout)
+    });
+    for told in ["POSTHASTE__HTTP__LISTEN", "\"topics\"", "none missing", "64 of 64 owned"] {
+        assert!(stdout.contains(told), "{told} is missing in: {stdout}");
+    }
 }
 
 #[test]
@@ -93,6 +135,9 @@ fn the_tree_is_shown_and_an_actor_killed_from_the_command_line() {
     let (code, stdout, stderr) = run(&folder, &["actors", "tree", "--url", &url]);
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("/relay/partition-worker-63") && stdout.contains("/order-aggregate-15"), "{stdout}");
+    let (code, stdout, _) = run(&folder, &["actors", "tree", "--json", "--url", &url]);
+    let actors: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    assert!(code == 0 && actors.len() > 80 && actors.iter().all(|actor| actor["path"].is_string()), "{stdout}");
     let (code, _, stderr) = run(&folder, &["actors", "kill", "/consumer-0", "--url", &url]);
     assert_eq!(code, 0, "{stderr}");
     kit::wait::until("it is back", Duration::from_secs(1), || {

@@ -111,13 +111,12 @@ fn a_crash_loop_escalates_and_the_process_exits_with_70_after_draining() {
     let mut service = Posthaste::start(&folder, &[]);
     let created = service.http.post("/orders", &service.http.user(), &[], &tea(1)).json();
 
-    let status = until("the root gives up", Duration::from_secs(60), || {
+    until("the root gives up", Duration::from_secs(60), || {
         let path = "/admin/actors/failover-manager/panic";
         // Refused or cut off once the service goes down.
         let _ = service.http.try_send("POST", path, Some(&service.http.admin()), &[], Some("{}".into()));
         (!service.logged("root_gave_up").is_empty()).then_some(())
     });
-    let () = status;
     let status = service.ended(Duration::from_secs(30));
 
     assert_eq!(status.code(), Some(70));

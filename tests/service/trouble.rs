@@ -83,3 +83,46 @@ fn a_command_that_waits_past_the_deadline_is_dropped_unread() {
     assert_eq!(service.http.post("/orders", &user, &[], &tea(2)).status, 201);
     assert_eq!(service.http.get("/orders", Some(&user)).json().as_array().map(Vec::len), Some(1));
 }
+
+#[test]
+fn a_paused_actor_does_not_hold_a_stop() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let admin = service.http.admin();
+    for path in ["relay/outbox-publisher", "relay/partition-worker-3", "order-aggregate-0", "consumer-0"] {
+        assert_eq!(service.http.post(&format!("/admin/actors/{path}/pause"), &admin, &[], &json!({})).status, 202);
+    }
+
+    let begun = std::time::Instant::now();
+    let status = service.stop();
+
+    assert!(status.success() && begun.elapsed() < Duration::from_secs(5), "{status} after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_second_process_waits_a_moment_for_the_folder_and_is_then_refused_by_name() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[("POSTHASTE__INSTANCE__ID", "first")]);
+
+    let begun = std::time::Instant::now();
+    let (code, _, stderr) = finish(&mut command(&folder, &["serve"]));
+
+    assert!(code == 1 && begun.elapsed() < Duration::from_secs(5), "{code} after {:?}", begun.elapsed());
+    let pid = format!("pid {}", service.pid());
+    for told in ["first", &pid, &folder.data().display().to_string(), service.http.base().trim_start_matches("http://")]
+    {
+        assert!(stderr.contains(told), "{told} is missing in: {stderr}");
+    }
+}
+
+#[test]
+fn more_connections_are_held_than_a_shell_grants_open_files() {
+    let folder = Folder::new();
+    let service = Posthaste::start(&folder, &[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", service.pid())).expect("its limits");
+
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("the line");
+    let numbers: Vec<&str> = files.split_whitespace().skip(3).take(2).collect();
+
+    assert_eq!(numbers[0], numbers[1], "the soft limit is as high as the hard one: {files}");
+}

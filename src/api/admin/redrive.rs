@@ -10,6 +10,7 @@ use super::outbox::{object, reason_of};
 use crate::call::{Call, ok};
 use crate::error::{Envelope, Problem};
 use crate::json::Json;
+use crate::query::Query;
 use crate::route::Answer;
 
 /// Rows of one redrive unless asked otherwise.
@@ -68,20 +69,25 @@ struct Order {
 /// Send parked rows on their way
 #[utoipa::path(post, path = "/admin/outbox/redrive", tag = "admin", operation_id = "redriveOutbox",
     security(("bearer" = [])),
+    params(("dryRun" = Option<bool>, Query, description = "As in the body, which counts where both are given")),
     request_body(content = Option<Redrive>, content_type = "application/json",
         example = json!({"failureType": "NETWORK", "dryRun": false, "reason": "the broker is back"})),
     responses(
         (status = 200, description = "How many", body = Redriven),
         (status = 400, description = "Not a valid filter", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(call: Call) -> Answer {
-    let Order { filter, limit, dry_run, reason } =
-        if call.body.is_empty() { read(&Json::Object(Vec::new()))? } else { read(&object(&call.body)?)? };
+    let query = call.query();
+    let Order { filter, limit, dry_run, reason } = if call.body.is_empty() {
+        read(&Json::Object(Vec::new()), &query)?
+    } else {
+        read(&object(&call.body)?, &query)?
+    };
     let who = call.identity()?.subject.as_str();
     let rows = call.state.operations.redrive(&filter, limit, !dry_run, who, &reason).await?;
     Ok(ok(&Redriven { dry_run, matched: rows, redriven: if dry_run { 0 } else { rows } }))
 }
 
-fn read(body: &Json<'_>) -> Result<Order, Problem> {
+fn read(body: &Json<'_>, query: &Query<'_>) -> Result<Order, Problem> {
     let kind = text(body, "type")?.map(str::to_owned);
     let key = chosen(body, "key", OrderId::parse, "must be a hyphenated UUID")?;
     let failure = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
@@ -94,13 +100,24 @@ fn read(body: &Json<'_>) -> Result<Order, Problem> {
         }
         Some(_) => return Err(bad_limit()),
     };
-    let dry_run = match body.member("dryRun") {
-        None | Some(Json::Null) => true,
-        Some(Json::Bool(dry_run)) => *dry_run,
-        Some(_) => return Err(Problem::field("dryRun", "must be true or false")),
-    };
+    let dry_run = dry_run(body, query)?;
     let filter = RowFilter { kind, key, failure_type, older_than, ..RowFilter::default() };
     Ok(Order { filter, limit, dry_run, reason: reason_of(body)? })
+}
+
+/// In the body or in the query string; where both speak, the body does.
+fn dry_run(body: &Json<'_>, query: &Query<'_>) -> Result<bool, Problem> {
+    let wrong = || Problem::field("dryRun", "must be true or false");
+    match body.member("dryRun") {
+        Some(Json::Bool(dry_run)) => return Ok(*dry_run),
+        None | Some(Json::Null) => {}
+        Some(_) => return Err(wrong()),
+    }
+    match query.filled("dryRun")? {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(wrong()),
+    }
 }
 
 fn bad_limit() -> Problem {

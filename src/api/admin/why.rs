@@ -89,7 +89,7 @@ fn explain(standing: &Standing, now: Timestamp) -> Why {
     let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
     let position = sent_to.as_ref();
     Why {
-        verdict: verdict(standing, now),
+        verdict: standing.verdict(now),
         row: row.into(),
         head: head.as_ref().map(RowBody::from),
         attempt: row.retry_count,
@@ -103,18 +103,5 @@ fn explain(standing: &Standing, now: Timestamp) -> Why {
         partition: position.map(|position| position.partition),
         offset: position.map(|position| position.offset),
         by_fallback: (row.status == RowStatus::Sent).then_some(*by_fallback),
-    }
-}
-
-/// A row behind an earlier one of its key waits for that one, whatever it says of itself.
-fn verdict(standing: &Standing, now: Timestamp) -> &'static str {
-    match standing.row.status {
-        RowStatus::Sent => "SENT",
-        RowStatus::InFlight => "IN_FLIGHT",
-        RowStatus::Parked => "PARKED",
-        RowStatus::Pending | RowStatus::Failed if standing.head.is_some() => "BLOCKED_BY_HEAD",
-        RowStatus::Failed => "WAITING_FOR_RETRY",
-        RowStatus::Pending if standing.row.next_attempt_at.is_some_and(|due| due > now) => "WAITING_FOR_RETRY",
-        RowStatus::Pending => "PENDING",
     }
 }

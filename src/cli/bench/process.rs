@@ -45,7 +45,7 @@ impl Running {
             .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
             .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
             .env("POSTHASTE__LOG__FORMAT", "json")
-            .env("POSTHASTE__LOG__LEVEL", "warn,posthaste::listening=info")
+            .env("POSTHASTE__LOG__LEVEL", "warn,posthaste=info,api=warn,supervision=warn")
             .env("POSTHASTE__BACKPRESSURE__BACKLOG", "100000000,100000000")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())

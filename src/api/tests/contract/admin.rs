@@ -131,6 +131,14 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     let body = json!({"type": "ORDER_CREATED", "key": KEY, "failureType": "NETWORK", "olderThan": "5s", "limit": 10,
         "dryRun": false, "reason": "go"});
     assert_eq!(act("redrive", &body.to_string()).await.json(), json!({"dryRun": false, "matched": 1, "redriven": 1}));
+    let dry_run = |query: &str, body: &str| {
+        let question = post(&format!("/admin/outbox/redrive{query}"), body).insert_header(admin());
+        async { house.ask(question).await.json()["dryRun"].clone() }
+    };
+    assert_eq!(dry_run("?dryRun=false", "").await, false);
+    assert_eq!(dry_run("?dryRun=true", "{}").await, true);
+    assert_eq!(dry_run("?dryRun=false", r#"{"dryRun":true}"#).await, true, "the body counts where both speak");
+    act("redrive?dryRun=1", "").await.problem(400, "BAD_REQUEST");
     for bad in [
         r#"{"limit":0}"#,
         r#"{"limit":1.5}"#,
@@ -144,7 +152,7 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     }
     let audits = house.rows.audits.lock();
     let told: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.who, &*audit.why)).collect();
-    assert_eq!(told, [("root", "it is back"), ("root", ""), ("root", "go")]);
+    assert_eq!(told, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "")]);
 }
 
 #[actix_web::test]

@@ -195,6 +195,21 @@ async fn limited_answers_tell_the_limit_and_refusals_take_no_token() {
 }
 
 #[actix_web::test]
+async fn all_but_probes_and_metrics_is_counted_and_who_has_no_token_by_address() {
+    let house = House::new();
+    for path in ["/openapi.json", "/docs"] {
+        assert!(house.ask(get(path)).await.header("ratelimit").starts_with("\"default\";r="), "{path}");
+    }
+    assert_eq!(
+        *house.bucket.asked.lock(),
+        ["10.1.1.1\nGET\n/openapi.json\n10.1.1.1", "10.1.1.1\nGET\n/docs\n10.1.1.1"]
+    );
+    for path in ["/livez", "/readyz", "/startupz", "/metrics", "/actuator/health", "/actuator/metrics"] {
+        assert_eq!(house.ask(get(path)).await.header("ratelimit"), "", "{path}");
+    }
+}
+
+#[actix_web::test]
 async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
     for (trusted, expected) in [(vec![], "10.1.1.1"), (vec!["10.0.0.0/8"], "1.2.3.4")] {
         let mut plan = Plan::default();

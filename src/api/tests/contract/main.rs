@@ -12,3 +12,4 @@ mod orders;
 mod pages;
 mod server;
 mod validation;
+mod waiting;

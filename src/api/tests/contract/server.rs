@@ -15,7 +15,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Sends, then reads until the answer's end or the line's.
-fn exchange(address: SocketAddr, request: Vec<u8>) -> String {
+pub fn exchange(address: SocketAddr, request: Vec<u8>) -> String {
     let mut stream = connect(address);
     // A server that refuses early may close before all is written.
     let _ = stream.write_all(&request);
@@ -24,11 +24,11 @@ fn exchange(address: SocketAddr, request: Vec<u8>) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn head(text: &str) -> Vec<u8> {
+pub fn head(text: &str) -> Vec<u8> {
     format!("{text}\r\nhost: x\r\nconnection: close\r\n\r\n").into_bytes()
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
