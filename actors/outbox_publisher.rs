@@ -55,6 +55,7 @@ pub struct OutboxPublisher {
     last_batch: BTreeMap<PartitionNo, Instant>,
     failing: bool,
     retiring: bool,
+    pump_is_due: bool,
 }
 
 impl OutboxPublisher {
@@ -83,6 +84,7 @@ impl OutboxPublisher {
             last_batch: BTreeMap::new(),
             failing: false,
             retiring: false,
+            pump_is_due: false,
         }
     }
 
@@ -109,9 +111,13 @@ impl OutboxPublisher {
     }
 
     /// Comes back when the breaker may let one through; a probe's end pumps by itself.
-    fn pump_later(&self, pause: Duration, ctx: &mut Context<Self>) {
-        if self.probing.is_none() {
-            ctx.run_later(pause, Self::pump);
+    fn pump_later(&mut self, pause: Duration, ctx: &mut Context<Self>) {
+        // One timer however many wake-ups come meanwhile.
+        if self.probing.is_none() && !std::mem::replace(&mut self.pump_is_due, true) {
+            ctx.run_later(pause, |this, ctx| {
+                this.pump_is_due = false;
+                this.pump(ctx);
+            });
         }
     }
 

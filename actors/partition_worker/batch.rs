@@ -118,7 +118,9 @@ impl Relay {
             positions,
             by_fallback: cargo.fallback.iter().map(|refused| refused.row).collect(),
         };
-        let report = Report { sent, more: cargo.more, broker: Broker::Works, ..Report::default() };
+        // A batch of which nothing was left to send says nothing about the broker, least of all as the breaker's probe.
+        let broker = if sent > 0 { Broker::Works } else { Broker::NotAsked };
+        let report = Report { sent, more: cargo.more, broker, ..Report::default() };
         let mut last = None;
         for _ in 0..SETTLE_TRIES {
             match self.outbox.settle(settlement.clone()).await {
