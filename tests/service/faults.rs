@@ -40,7 +40,11 @@ fn killed_under_load(action: &str, reason: &str) {
     until("load runs", Duration::from_secs(30), || (load.answered() > 20).then_some(()));
 
     for path in CAST {
-        let before = actor(&service, path)["generation"].as_u64().expect("a number");
+        // Whoever went down with the one before must be up again: a fault does nothing to an actor that is between two lives.
+        let before = until(&format!("{path} runs"), Duration::from_secs(2), || {
+            let now = actor(&service, path);
+            (now["state"] == "running").then(|| now["generation"].as_u64().expect("a number"))
+        });
         inject(&service, path, action);
         until(&format!("{path} is back after {action}"), Duration::from_secs(1), || {
             let now = actor(&service, path);
