@@ -122,6 +122,11 @@ impl OutboxPublisher {
     }
 
     fn run(&mut self, partition: PartitionNo, kind: ClaimKind, probe: bool, ctx: &mut Context<Self>) {
+        // Lowered before the claim, and not when the wake-up is heard: until then every further row costs no message, and a row that is
+        // committed after the claim raises it again.
+        if let Some(flag) = self.woken.get(partition.0 as usize) {
+            flag.store(false, Release);
+        }
         let giving = self.membership.giving.contains(&partition);
         let worker = self.roster.as_ref().filter(|_| !giving).and_then(|roster| roster.find(partition));
         let Some(worker) = worker else {
@@ -302,10 +307,6 @@ impl Handler<Job<Wake>> for OutboxPublisher {
 
     fn handle(&mut self, job: Job<Wake>, ctx: &mut Self::Context) {
         let (Wake { partition }, _slot) = job.open(ctx);
-        // Lowered before the claim that it leads to, so that a row committed later raises it again.
-        if let Some(flag) = self.woken.get(partition.0 as usize) {
-            flag.store(false, Release);
-        }
         self.wake(partition, ctx);
         self.pump(ctx);
     }
