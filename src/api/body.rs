@@ -6,6 +6,7 @@ use futures::StreamExt;
 use tokio::time::timeout;
 
 use crate::error::{Kind, Problem};
+use crate::json::{Json, parse};
 use crate::options::Options;
 
 /// First allocation for a body whose length is not told, and the most that a told length is believed for.
@@ -42,6 +43,14 @@ async fn collect(mut payload: Payload, told: Option<usize>, most: usize) -> Resu
         whole.extend_from_slice(&piece);
     }
     Ok(whole.freeze())
+}
+
+/// A body that must be a JSON object.
+pub(crate) fn object(body: &[u8]) -> Result<Json<'_>, Problem> {
+    match parse(body).map_err(|malformed| Problem::bad_request(malformed.to_string()))? {
+        object @ Json::Object(_) => Ok(object),
+        _ => Err(Problem::bad_request("the body must be a JSON object")),
+    }
 }
 
 fn too_large() -> Problem {

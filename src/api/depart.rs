@@ -18,7 +18,7 @@ use crate::error::{Kind, Problem};
 use crate::rate;
 use crate::route::Answer;
 use crate::state::State;
-use crate::time::rfc3339;
+use app::contract::rfc3339;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REGION_ID: HeaderName = HeaderName::from_static("x-region-id");

@@ -13,6 +13,7 @@ mod conditions;
 mod context;
 mod depart;
 mod docs;
+mod documents;
 mod enter;
 mod error;
 mod health;
@@ -29,13 +30,13 @@ mod rate;
 mod route;
 mod server;
 mod state;
-mod time;
 mod waiting;
 
 use std::sync::Arc;
 
 use actix_web::web::{self, ServiceConfig};
 
+pub use documents::{partition_document, row_document};
 pub use listeners::Listeners;
 pub use openapi::openapi_json;
 pub use options::{Options, Surface};

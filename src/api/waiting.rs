@@ -16,7 +16,7 @@ use crate::context;
 use crate::error::{Kind, Problem};
 use crate::health::retry_later;
 use crate::listeners::Listeners;
-use crate::time::rfc3339;
+use app::contract::rfc3339;
 
 /// Listeners that answer 503 until the service takes them over.
 pub struct Waiting {

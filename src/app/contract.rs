@@ -86,10 +86,12 @@ fn named<T>(field: &str, read: Option<T>) -> Result<T, ContractError> {
     read.ok_or_else(|| ContractError::Malformed(format!("{field} is not what it should be")))
 }
 
+static PRINTER: jiff::fmt::temporal::DateTimePrinter = jiff::fmt::temporal::DateTimePrinter::new().precision(Some(3));
+
 /// RFC 3339 in UTC with `Z` and milliseconds: the form of all times, everywhere.
 pub fn rfc3339(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.millis()) {
-        Ok(stamp) => format!("{stamp:.3}"),
+        Ok(stamp) => PRINTER.timestamp_to_string(&stamp),
         // Beyond year 9999; a store cannot hold it and no clock tells it.
         Err(_) => String::from("9999-12-31T23:59:59.999Z"),
     }
@@ -118,6 +120,12 @@ mod tests {
             now,
         });
         event
+    }
+
+    #[test]
+    fn times_carry_z_and_milliseconds() {
+        assert_eq!(rfc3339(Timestamp::from_millis(0)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(Timestamp::from_millis(1_769_860_800_120)), "2026-01-31T12:00:00.120Z");
     }
 
     /// Released values, byte for byte as they stand in topics. Never edit one: add the next version's.

@@ -1,11 +1,12 @@
 //! `outbox`: look into the outbox of the configured store, explain why a row waits, retry or park one. Needs no running service.
+use api::{partition_document, row_document};
 use app::contract::rfc3339;
 use app::operate::Operations;
 use app::seen::{RowFilter, RowStatus, RowView, Standing, Whose};
 use clap::Subcommand;
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::Config;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Failure, block_on, line};
 
@@ -187,7 +188,7 @@ async fn list(operations: &Operations, mut filter: RowFilter, limit: u32, json: 
 
 fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
     if json {
-        return line(&row_json(row).to_string());
+        return line(&row_document(row).to_string());
     }
     let due = row.next_attempt_at.map(|at| format!(", due {}", rfc3339(at))).unwrap_or_default();
     let why = row.last_failure_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -200,26 +201,6 @@ fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
         row.partition,
         row.retry_count
     ))
-}
-
-/// The columns of the view `outbox_rows`, as `/admin/outbox` shows them.
-fn row_json(row: &RowView) -> Value {
-    json!({
-        "id": row.id,
-        "event_id": row.event_id.to_string(),
-        "key": row.key.to_string(),
-        "type": row.kind,
-        "partition": row.partition.0,
-        "status": row.status.as_str(),
-        "lease_owner": row.lease_owner.as_ref().map(ToString::to_string),
-        "lease_version": row.lease_version,
-        "retry_count": row.retry_count,
-        "next_attempt_at": row.next_attempt_at.map(rfc3339),
-        "failure_type": row.failure_type.map(|kind| kind.as_str()),
-        "last_failure_reason": row.last_failure_reason,
-        "created_at": rfc3339(row.created_at),
-        "sent_at": row.sent_at.map(rfc3339),
-    })
 }
 
 /// The fields of `/admin/outbox/why`.
@@ -241,8 +222,8 @@ fn print_why(standing: &Standing, now: Timestamp, json: bool) -> Result<(), Fail
                 "owner": owner.as_ref().map(ToString::to_string),
                 "epoch": epoch,
                 "deaths": deaths,
-                "row": row_json(row),
-                "head": head.as_ref().map(row_json),
+                "row": row_document(row),
+                "head": head.as_ref().map(row_document),
             })
             .to_string(),
         );
@@ -265,22 +246,10 @@ fn print_why(standing: &Standing, now: Timestamp, json: bool) -> Result<(), Fail
 
 async fn partitions(operations: &Operations, json: bool) -> Result<(), Failure> {
     for view in operations.partitions().await? {
-        let owner = view.owner.as_ref().map(ToString::to_string);
         if json {
-            line(
-                &json!({
-                    "partition": view.partition.0,
-                    "owner": owner,
-                    "epoch": view.epoch,
-                    "counter": view.counter,
-                    "in_flight": view.in_flight,
-                    "expires_at": view.expires_at.map(rfc3339),
-                    "depth": view.depth,
-                })
-                .to_string(),
-            )?;
+            line(&partition_document(view).to_string())?;
         } else {
-            let owner = owner.unwrap_or_else(|| "nobody".to_owned());
+            let owner = view.owner.as_ref().map_or("nobody".to_owned(), ToString::to_string);
             line(&format!(
                 "{:>4} {owner} epoch {} counter {} depth {}",
                 view.partition, view.epoch, view.counter, view.depth

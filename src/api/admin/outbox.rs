@@ -5,9 +5,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::row::RowBody;
+use crate::body::object;
 use crate::call::{Call, ok};
 use crate::error::{Envelope, Problem};
-use crate::json::{Json, parse};
+use crate::json::Json;
 use crate::query::Query;
 use crate::route::Answer;
 
@@ -126,14 +127,6 @@ fn reason(call: &Call) -> Result<String, Problem> {
     }
     let body = object(&call.body)?;
     reason_of(&body)
-}
-
-/// A body that must be a JSON object.
-pub(super) fn object(body: &[u8]) -> Result<Json<'_>, Problem> {
-    match parse(body).map_err(|malformed| Problem::bad_request(malformed.to_string()))? {
-        object @ Json::Object(_) => Ok(object),
-        _ => Err(Problem::bad_request("the body must be a JSON object")),
-    }
 }
 
 /// The member `reason` of a body; none is an empty one.

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::call::{Call, ok};
 use crate::route::Answer;
-use crate::time::rfc3339;
+use app::contract::rfc3339;
 
 /// Every partition, in order.
 #[derive(Serialize, ToSchema)]

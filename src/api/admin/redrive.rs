@@ -6,7 +6,8 @@ use domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::outbox::{object, reason_of};
+use super::outbox::reason_of;
+use crate::body::object;
 use crate::call::{Call, ok};
 use crate::error::{Envelope, Problem};
 use crate::json::Json;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::orders::shape::Shown;
-use crate::time::rfc3339;
+use app::contract::rfc3339;
 
 /// A row of the outbox.
 #[derive(Serialize, ToSchema)]

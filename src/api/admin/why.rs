@@ -9,7 +9,7 @@ use super::row::RowBody;
 use crate::call::{Call, ok};
 use crate::error::{Envelope, Problem};
 use crate::route::Answer;
-use crate::time::rfc3339;
+use app::contract::rfc3339;
 
 /// Why an event stands where it stands.
 #[derive(Serialize, ToSchema)]

@@ -5,9 +5,10 @@ use domain::{OrderId, Status};
 
 use super::shape::{ChangeBody, OrderBody, STATUS_MESSAGE};
 use super::{measured, order_id, tagged};
+use crate::body::object;
 use crate::call::Call;
 use crate::error::{Envelope, FieldError, Problem};
-use crate::json::{Json, parse};
+use crate::json::Json;
 use crate::route::Answer;
 use crate::{conditions, context};
 
@@ -74,10 +75,7 @@ async fn send(call: &Call, id: OrderId, to: Status, expect: Expect) -> Answer {
 
 /// Where to, and from which version; the version may be missing when a tag stands in for it.
 fn read(body: &[u8], tagged: bool) -> Result<(Status, Option<u64>), Problem> {
-    let body = parse(body).map_err(|malformed| Problem::bad_request(malformed.to_string()))?;
-    if !matches!(body, Json::Object(_)) {
-        return Err(Problem::bad_request("the body must be a JSON object"));
-    }
+    let body = object(body)?;
     let status = match body.member("status") {
         Some(Json::Text(name)) => Status::parse(name).ok_or(STATUS_MESSAGE),
         Some(_) => Err(STATUS_MESSAGE),

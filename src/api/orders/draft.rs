@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use domain::item::{ITEMS_MAX, check_name, check_quantity};
 use domain::{Item, Items, ItemsError, Money, MoneyError};
 
+use crate::body::object;
 use crate::error::{FIELD_ERRORS_MAX, FieldError, Problem};
-use crate::json::{Json, parse};
+use crate::json::Json;
 
 const INVALID: &str = "the body is not a valid order";
 
@@ -14,10 +15,7 @@ const INVALID: &str = "the body is not a valid order";
 /// # Errors
 /// Malformed JSON, or the fields that are not as they must be.
 pub(crate) fn items(body: &[u8]) -> Result<Items, Problem> {
-    let body = parse(body).map_err(|malformed| Problem::bad_request(malformed.to_string()))?;
-    if !matches!(body, Json::Object(_)) {
-        return Err(Problem::bad_request("the body must be a JSON object"));
-    }
+    let body = object(body)?;
     let mut mistakes = Mistakes::default();
     let lines = match body.member("items") {
         Some(Json::Array(lines)) if lines.is_empty() || lines.len() > ITEMS_MAX => {

@@ -6,7 +6,7 @@ use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::time::rfc3339;
+use app::contract::rfc3339;
 
 pub(crate) const STATUS_MESSAGE: &str = "must be one of PENDING, PROCESSING, SHIPPED, DELIVERED, CANCELLED";
 

@@ -1,7 +1,7 @@
 //! Places an order: gate → key → Order::place → one commit of order, event and mark → key completed.
 use std::sync::Arc;
 
-use domain::{Items, Order, Placement};
+use domain::{Items, Order, Placement, Subject};
 use ports::idempotency::Begun;
 use ports::orders::{Commit, Committed, Mark, NewRow};
 use sha2::{Digest, Sha256};
@@ -70,7 +70,7 @@ async fn begin(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Resu
         Err(error) => Err(error.into()),
     };
     if !matches!(answer, Ok(None)) {
-        free(desk, command, intent, answer.as_ref().ok().and_then(Option::as_ref)).await;
+        free(desk, &command.subject, intent, answer.as_ref().ok().and_then(Option::as_ref)).await;
     }
     answer
 }
@@ -81,24 +81,24 @@ async fn place_keyed(
     intent: KeyedIntent,
     reach: &Reach,
 ) -> Result<Outcome, CommandError> {
-    let asked = CreateOrder { intent: Some(intent.clone()), ..command.clone() };
+    let subject = command.subject.clone();
     let outcome = place(desk, command, reach).await;
     // An unknown outcome keeps the key locked: the client that repeats it finds the durable mark, or a free key after the lock.
     if !matches!(outcome, Err(CommandError::Unknown(_))) {
-        free(desk, &asked, &intent, outcome.as_ref().ok()).await;
+        free(desk, &subject, &intent, outcome.as_ref().ok()).await;
     }
     outcome
 }
 
 /// Completes the key with what it made, or gives it back. A quick line that fails here only forgets; the mark remembers.
-async fn free(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent, made: Option<&Outcome>) {
+async fn free(desk: &Desk, subject: &Subject, intent: &KeyedIntent, made: Option<&Outcome>) {
     let _ = match made {
         Some(made) => {
             let id = made.created.order.id;
             let keep = desk.options.key_keep;
-            desk.idempotency.complete(&command.subject, &intent.key, &intent.fingerprint, id, keep).await
+            desk.idempotency.complete(subject, &intent.key, &intent.fingerprint, id, keep).await
         }
-        None => desk.idempotency.abandon(&command.subject, &intent.key).await,
+        None => desk.idempotency.abandon(subject, &intent.key).await,
     };
 }
 
