@@ -9,6 +9,7 @@ use ports::Error;
 use ports::cache::OrderCache;
 
 use crate::generations::Generations;
+use crate::memory::Memory;
 use crate::open::Embedded;
 
 /// Locks, so that workers seldom meet.
@@ -66,6 +67,21 @@ impl Orders {
 
 #[async_trait]
 impl OrderCache for Embedded {
+    async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
+        self.inner.memory.get(id).await
+    }
+
+    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+        self.inner.memory.put(order).await
+    }
+
+    async fn evict(&self, id: OrderId) -> Result<(), Error> {
+        self.inner.memory.evict(id).await
+    }
+}
+
+#[async_trait]
+impl OrderCache for Memory {
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
         Ok(self.inner.orders.get(id, self.inner.clock.now()))
     }

@@ -6,7 +6,10 @@ use rusqlite::{Connection, params};
 use crate::open_error::OpenError;
 
 /// Every step, oldest first; a file's `user_version` says how many it has seen.
-const STEPS: &[&str] = &[include_str!("../../../migrations/embedded/V1__orders_outbox_log_and_inbox.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../../../migrations/embedded/V1__orders_outbox_log_and_inbox.sql"),
+    include_str!("../../../migrations/embedded/V2__owners_in_batches.sql"),
+];
 
 /// The latest version.
 pub(crate) const LATEST: u32 = STEPS.len() as u32;

@@ -11,16 +11,15 @@ use ports::partitions::InstanceId;
 use rusqlite::Connection;
 
 use crate::book::Book;
-use crate::cache::Orders;
 use crate::connect;
-use crate::engine::{Engine, Work};
+use crate::engine::{Engine, Manners, Work};
 use crate::error::Answer;
 use crate::idempotency::Keys;
 use crate::lock::FolderLock;
+use crate::memory::Memory;
 use crate::migrations::{self, Installation};
 use crate::open_error::OpenError;
 use crate::options::{Options, Writing};
-use crate::rate_limit::Buckets;
 use crate::readers::Readers;
 use crate::writer::Writer;
 
@@ -42,9 +41,8 @@ pub(crate) struct Inner {
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
     pub(crate) options: Options,
-    pub(crate) orders: Orders,
+    pub(crate) memory: Memory,
     pub(crate) keys: Keys,
-    pub(crate) buckets: Buckets,
     /// A write found the disk full, and no room was seen since.
     full: AtomicBool,
     lock: Mutex<Option<FolderLock>>,
@@ -111,7 +109,8 @@ impl Embedded {
         let partitions = installed_partitions(&sql).map_err(told)?;
         let book = Arc::new(Book::default());
         crate::log::load(&sql, &book).map_err(told)?;
-        let engine = Engine::new(sql, options.clock.clone(), book.clone());
+        let fresh = crate::owners::fresh(&sql).map_err(told)?;
+        let engine = Engine::new(sql, options.clock.clone(), book.clone(), fresh);
         let (writer, readers) = match options.writing {
             Writing::Inline => (Writer::Inline(Mutex::new(Some(engine))), None),
             Writing::Thread => {
@@ -126,9 +125,8 @@ impl Embedded {
             clock: options.clock.clone(),
             installation: installation.into(),
             partitions,
-            orders: Orders::new(options.orders_cached, options.order_ttl),
+            memory: Memory::new(&options.memory, options.clock.clone()),
             keys: Keys::new(options.keys_max),
-            buckets: Buckets::new(options.buckets_max),
             options,
             full: AtomicBool::new(false),
             lock: Mutex::new(lock),
@@ -183,8 +181,25 @@ impl Embedded {
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Answer<T> + Send + 'static,
     {
+        self.write_with(doing, Manners::Careless, work).await
+    }
+
+    /// The same for a command that finds whatever stands in its way before it writes.
+    pub(crate) async fn write_tidy<T, F>(&self, doing: &'static str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Answer<T> + Send + 'static,
+    {
+        self.write_with(doing, Manners::Tidy, work).await
+    }
+
+    async fn write_with<T, F>(&self, doing: &'static str, manners: Manners, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Answer<T> + Send + 'static,
+    {
         let begun = tokio::time::Instant::now();
-        let told = self.inner.writer.call(doing, work).await;
+        let told = self.inner.writer.call(doing, manners, work).await;
         if matches!(told, Err(Error::Full(_))) {
             self.inner.full.store(true, Relaxed);
         }

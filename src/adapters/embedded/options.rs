@@ -6,6 +6,8 @@ use std::time::Duration;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 
+use crate::memory::MemoryOptions;
+
 /// Who runs the commands that write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
@@ -47,12 +49,8 @@ pub struct Options {
     pub record_bytes_max: usize,
     /// How long the log keeps a record that every group has read.
     pub log_retention: Duration,
-    /// How long a cached order is believed; up to a fifth is taken off, so that entries do not expire together.
-    pub order_ttl: Duration,
-    /// Most cached orders.
-    pub orders_cached: usize,
-    /// Most rate-limit buckets kept; the ones longest unused go first, and a forgotten bucket is a full one.
-    pub buckets_max: usize,
+    /// Cache and token buckets.
+    pub memory: MemoryOptions,
     /// Most idempotency keys in memory; a forgotten one is still in the store.
     pub keys_max: usize,
     /// Longest wait for the writer when closing.
@@ -79,9 +77,7 @@ impl Options {
             readers: 2,
             record_bytes_max: 1024 * 1024,
             log_retention: Duration::from_secs(7 * 24 * 3600),
-            order_ttl: Duration::from_secs(300),
-            orders_cached: 8192,
-            buckets_max: 65_536,
+            memory: MemoryOptions::default(),
             keys_max: 16_384,
             close_within: Duration::from_secs(10),
             metrics: None,

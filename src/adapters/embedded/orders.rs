@@ -12,6 +12,7 @@ use crate::commit;
 use crate::error::Answer;
 use crate::open::Embedded;
 use crate::order_row;
+use crate::owners::IDS;
 
 #[async_trait]
 impl OrderStore for Embedded {
@@ -19,7 +20,7 @@ impl OrderStore for Embedded {
         if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= self.inner.partitions) {
             return Err(Error::Rejected(format!("event {}: there is no partition {}", row.event_id, row.partition)));
         }
-        self.write("order_commit", move |work| commit::commit(work, &commit)).await
+        self.write_tidy("order_commit", move |work| commit::commit(work, &commit)).await
     }
 
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
@@ -79,25 +80,23 @@ impl Embedded {
     }
 }
 
-/// The conditions of a filter and their values.
-fn conditions(filter: &Filter) -> (String, Vec<Value>) {
-    let mut text = String::from(" WHERE true");
+/// Where a filter's ids stand, and its values. The narrowest way in: an owner's list, else the state's index, else the orders.
+fn ids(filter: &Filter) -> (String, Vec<Value>) {
     let mut values = Vec::new();
-    if let Some(owner) = &filter.owner {
-        values.push(Value::Text(owner.as_str().into()));
-        text.push_str(&format!(" AND owner = ?{}", values.len()));
-    }
-    if let Some(status) = filter.status {
-        values.push(Value::Text(status.as_str().into()));
-        // The owner's index is the narrower one: with an owner, the status only filters.
-        let column = if filter.owner.is_some() { "+status" } else { "status" };
-        text.push_str(&format!(" AND {column} = ?{}", values.len()));
-    }
+    values.extend(filter.owner.as_ref().map(|owner| Value::Text(owner.as_str().into())));
+    values.extend(filter.status.map(|status| Value::Text(status.as_str().into())));
+    let text = match (&filter.owner, filter.status) {
+        (None, None) => "SELECT id FROM orders WHERE true".to_owned(),
+        (None, Some(_)) => "SELECT id FROM orders WHERE status = ?1".to_owned(),
+        (Some(_), None) => format!("SELECT id FROM ({IDS}) WHERE true"),
+        // The owner's list is the narrower one: the status only filters.
+        (Some(_), Some(_)) => format!("SELECT id FROM ({IDS}) JOIN orders USING (id) WHERE +status = ?2"),
+    };
     (text, values)
 }
 
 fn list(sql: &Connection, filter: &Filter, from: From, limit: u32) -> Answer<Vec<Order>> {
-    let (mut text, mut values) = conditions(filter);
+    let (mut text, mut values) = ids(filter);
     let mut skip = 0;
     match from {
         From::After(id) => {
@@ -108,10 +107,9 @@ fn list(sql: &Connection, filter: &Filter, from: From, limit: u32) -> Answer<Vec
     }
     values.extend([Value::Integer(limit.into()), Value::Integer(skip)]);
     let (last, before) = (values.len(), values.len() - 1);
-    // Skipping walks the narrow index; only the page's own rows are read in full.
+    // Skipping walks what is narrow; only the page's own rows are read in full.
     let text = format!(
-        "SELECT {columns} FROM orders WHERE id IN (SELECT id FROM orders{text} ORDER BY id DESC LIMIT ?{before} OFFSET ?{last})
-         ORDER BY id DESC",
+        "SELECT {columns} FROM orders WHERE id IN ({text} ORDER BY id DESC LIMIT ?{before} OFFSET ?{last}) ORDER BY id DESC",
         columns = order_row::COLUMNS
     );
     let mut statement = sql.prepare_cached(&text)?;
@@ -123,14 +121,21 @@ fn list(sql: &Connection, filter: &Filter, from: From, limit: u32) -> Answer<Vec
     Ok(orders)
 }
 
-/// Without an owner the running counts know; an owner's orders are few enough to be counted along the index.
+/// Without an owner the running counts know; an owner's orders are few enough to be counted one by one.
 fn count(sql: &Connection, filter: &Filter) -> Answer<u64> {
-    let text = match &filter.owner {
-        Some(_) => format!("SELECT count(*) FROM orders{}", conditions(filter).0),
-        None => format!("SELECT coalesce(sum(orders), 0) FROM order_count{}", conditions(filter).0),
+    let (text, values) = match (&filter.owner, filter.status) {
+        (Some(_), _) => {
+            let (text, values) = ids(filter);
+            (format!("SELECT count(*) FROM ({text})"), values)
+        }
+        (None, None) => ("SELECT coalesce(sum(orders), 0) FROM order_count".to_owned(), Vec::new()),
+        (None, Some(status)) => {
+            let text = "SELECT coalesce(sum(orders), 0) FROM order_count WHERE status = ?1".to_owned();
+            (text, vec![Value::Text(status.as_str().into())])
+        }
     };
     let mut statement = sql.prepare_cached(&text)?;
-    let orders: i64 = statement.query_row(params_from_iter(conditions(filter).1), |row| row.get(0))?;
+    let orders: i64 = statement.query_row(params_from_iter(values), |row| row.get(0))?;
     Ok(orders as u64)
 }
 

@@ -9,6 +9,7 @@ use ports::Error;
 use ports::rate_limit::{Policy, RateLimit, Taken};
 
 use crate::generations::Generations;
+use crate::memory::Memory;
 use crate::open::Embedded;
 
 /// Longest time to the next token that is told, also where none will ever come.
@@ -59,6 +60,17 @@ fn take(known: Option<Bucket>, policy: &Policy, throttle: f64, now: Timestamp) -
 
 #[async_trait]
 impl RateLimit for Embedded {
+    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+        self.inner.memory.take(bucket, policy, throttle).await
+    }
+
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+        self.inner.memory.policy(tier, class).await
+    }
+}
+
+#[async_trait]
+impl RateLimit for Memory {
     async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
         Ok(self.inner.buckets.take(bucket, policy, throttle, self.inner.clock.now()))
     }

@@ -8,7 +8,7 @@ use ports::Error;
 use rusqlite::Connection;
 
 use crate::done::{Done, RaiseOnDrop};
-use crate::engine::{Call, Engine, Job, Work};
+use crate::engine::{Call, Engine, Job, Manners, Work};
 use crate::error::Answer;
 use crate::queue::{Queue, Refused};
 use crate::readers::snapshot;
@@ -42,12 +42,12 @@ impl Writer {
     }
 
     /// Runs a command in a transaction of its own or shared with others; durable when it answers.
-    pub(crate) async fn call<T, F>(&self, doing: &'static str, work: F) -> Result<T, Error>
+    pub(crate) async fn call<T, F>(&self, doing: &'static str, manners: Manners, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Answer<T> + Send + 'static,
     {
-        let (call, answer) = Call::new(doing, work);
+        let (call, answer) = Call::new(doing, manners, work);
         match self {
             Writer::Thread { queue, .. } => match queue.put(Box::new(call)) {
                 Ok(()) => {}

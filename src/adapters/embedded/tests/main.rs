@@ -3,6 +3,7 @@
 
 mod folder;
 mod log;
+mod owners;
 mod poison;
 mod relay;
 mod support;
