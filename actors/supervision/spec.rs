@@ -189,6 +189,8 @@ pub struct SupervisorSpec {
     pub backoff: Backoff,
     /// End when a significant child ended for good. Default false.
     pub auto_shutdown: bool,
+    /// Its children are alike and need no order: all of them are stopped at once, as OTP's simple_one_for_one does. Default false.
+    pub stops_at_once: bool,
     /// In start order.
     pub children: Vec<ChildSpec>,
 }
@@ -204,6 +206,7 @@ impl SupervisorSpec {
             window,
             backoff: Backoff::default(),
             auto_shutdown: false,
+            stops_at_once: false,
             children: Vec::new(),
         }
     }
@@ -223,6 +226,12 @@ impl SupervisorSpec {
     /// Ends when a significant child ended for good.
     pub fn auto_shutdown(mut self) -> Self {
         self.auto_shutdown = true;
+        self
+    }
+
+    /// Stops its children all at once instead of one after the other.
+    pub fn stops_at_once(mut self) -> Self {
+        self.stops_at_once = true;
         self
     }
 

@@ -1,4 +1,5 @@
 //! How a supervisor stops its children: in reverse start order, each drained within its own limit, then killed.
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::Level;
@@ -12,10 +13,37 @@ use crate::supervisor::Supervisor;
 
 impl Supervisor {
     pub(crate) async fn stop_all(&mut self, why: &Reason, last: bool) {
-        for at in (0..self.kids.len()).rev() {
+        let stopped = if self.stops_at_once { self.stop_at_once(why, last).await } else { Vec::new() };
+        for at in (0..self.kids.len()).rev().filter(|at| !stopped.contains(at)) {
             self.stop_one(at, why, last).await;
         }
         self.stopped_all();
+    }
+
+    /// Asks all that run to drain before it waits for any. Answers whom it stopped.
+    async fn stop_at_once(&mut self, why: &Reason, last: bool) -> Vec<usize> {
+        let asked_at = Instant::now();
+        let patient = (0..self.kids.len()).filter(|at| self.kids[*at].up && self.patience(*at).is_some());
+        let asked: Vec<usize> = patient.collect();
+        for at in &asked {
+            self.is_up_to_stop(*at, why, last);
+            self.ask_to_drain(*at, why, last);
+        }
+        for at in asked.iter().rev().copied() {
+            let limit = self.patience(at).unwrap_or_default().saturating_sub(asked_at.elapsed());
+            let exit = self.drained(at, last, limit, asked_at).await;
+            self.ended(at, exit, last);
+        }
+        asked
+    }
+
+    /// How long a child may take to drain; none: it is killed without a word.
+    fn patience(&self, at: usize) -> Option<Duration> {
+        match self.kids[at].shutdown {
+            Shutdown::Brutal => None,
+            Shutdown::Timeout(limit) => Some(limit),
+            Shutdown::Infinity => Some(FOREVER),
+        }
     }
 
     pub(crate) async fn kill_all(&mut self, why: &Reason, last: bool) {
@@ -41,14 +69,12 @@ impl Supervisor {
         if !self.is_up_to_stop(at, why, last) {
             return;
         }
-        let limit = match self.kids[at].shutdown {
-            Shutdown::Brutal => None,
-            Shutdown::Timeout(limit) => Some(limit),
-            Shutdown::Infinity => Some(FOREVER),
-        };
-        let exit = match limit {
+        let exit = match self.patience(at) {
             None => self.kill(at, why, last).await,
-            Some(limit) => self.drain(at, why, last, limit).await,
+            Some(limit) => {
+                self.ask_to_drain(at, why, last);
+                self.drained(at, last, limit, Instant::now()).await
+            }
         };
         self.ended(at, exit, last);
     }
@@ -76,17 +102,20 @@ impl Supervisor {
         self.exit_of(at).await
     }
 
-    async fn drain(&mut self, at: usize, why: &Reason, last: bool, limit: std::time::Duration) -> Exit {
+    fn ask_to_drain(&self, at: usize, why: &Reason, last: bool) {
+        // An error shows as a sign that does not come.
+        let _ = self.kids[at].line.order(Order::Drain { why: why.clone(), last });
+    }
+
+    /// Waits for the end of a child that was asked to drain.
+    async fn drained(&mut self, at: usize, last: bool, limit: Duration, asked_at: Instant) -> Exit {
         let kid = &self.kids[at];
         let (token, generation, is_supervisor) = (kid.token, kid.generation, kid.is_supervisor());
-        // An error shows as a sign that does not come.
-        let _ = kid.line.order(Order::Drain { why: why.clone(), last });
         // A supervisor ends by itself at a shutdown's deadline, as soon as its children have.
         let until = |own: Instant, halt: Option<Instant>| match halt {
             Some(halt) if !is_supervisor => own.min(halt),
             Some(_) | None => own,
         };
-        let asked_at = Instant::now();
         match self.sign_of(token, generation, limit, until).await {
             Some(Life::Exited(exit)) => exit,
             Some(Life::Started) => Exit::bare(Reason::ArbiterLost),

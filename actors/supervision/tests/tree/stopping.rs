@@ -254,3 +254,27 @@ story!(an_actor_may_drain_by_itself, {
     let report = shutdown.await.unwrap();
     assert!(report.left.is_empty() && report.elapsed >= ms(700) && report.elapsed < ms(710), "{report:?}");
 });
+
+story!(children_that_are_alike_stop_all_at_once, {
+    let env = Env::default();
+    let bus = plain_bus();
+    let (a, spec_a) = worker(&bus, &env, "/a");
+    let (b, spec_b) = worker(&bus, &env, "/b");
+    let (c, spec_c) = worker(&bus, &env, "/c");
+    let spec = supervisor(Strategy::OneForOne, 3).stops_at_once().child(spec_a).child(spec_b);
+    let root = Root::start(spec.child(spec_c.shutdown(Shutdown::Timeout(ms(400)))), bus).await;
+    let slow = [(&a, 1_000), (&b, 900), (&c, 60_000)].map(|(inbox, millis)| inbox.ask(Slow(millis, false), LONG));
+    let began = Instant::now();
+
+    let (report, answers) = tokio::join!(
+        async {
+            tokio::task::yield_now().await;
+            root.shutdown(SOON).await
+        },
+        futures::future::join_all(slow)
+    );
+
+    assert_eq!(answers, [Ok(()), Ok(()), Err(AskError::Closed)], "each within its own limit");
+    assert_eq!(report.left, [LeftOver { path: "/c".into(), queued_or_in_flight: 1 }]);
+    assert!(began.elapsed() >= ms(1_000) && began.elapsed() < ms(1_010), "{:?}", began.elapsed());
+});
