@@ -1,0 +1,44 @@
+//! `OutboxStore`: each call is one transaction, fenced by the lease row.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::outbox::{Changed, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, Verdict};
+use ports::partitions::{Fence, Token};
+
+use crate::error::retried;
+use crate::store::Postgres;
+use crate::{claim, depth, exclude, resolve, settle, sweep};
+
+#[async_trait]
+impl OutboxStore for Postgres {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        let core = self.core();
+        self.run("claim", async move { claim::claim(&core, claim).await }).await
+    }
+
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+        let (core, fence, rows) = (self.core(), fence.clone(), rows.to_vec());
+        self.run("exclude", async move { retried!(exclude::exclude(&core, &fence, token, &rows)) }).await
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+        let core = self.core();
+        self.run("settle", async move { settle::settle(&core, &settlement).await }).await
+    }
+
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+        let (core, fence) = (self.core(), fence.clone());
+        self.run("resolve", async move { retried!(resolve::resolve(&core, &fence, token, verdict)) }).await
+    }
+
+    async fn depth(&self) -> Result<Depth, Error> {
+        let core = self.core();
+        self.run("depth", async move { depth::depth(&core).await }).await
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let core = self.core();
+        self.run("outbox_sweep", async move { sweep::sweep(&core, keep, limit).await }).await
+    }
+}

@@ -1,0 +1,177 @@
+//! Rows as operators see them: which table leads the way decides what a question costs.
+use ports::FailureType;
+use ports::operators::{RowFilter, RowView};
+use ports::outbox::{RowId, RowStatus};
+use ports::partitions::{InstanceId, PartitionNo};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::error::{Answer, broken};
+use crate::question::Conditions;
+use crate::session::Session;
+use crate::value::{event_id, get, get_time_opt, order_id, order_uuid, seconds};
+use crate::waiting::code;
+
+const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
+  coalesce(q.status, 5::int2), coalesce(q.lease_owner, a.owner), coalesce(q.lease_version, a.token, 0), coalesce(q.attempts, a.attempts),
+  q.next_attempt_at, coalesce(q.failure_type, a.failure_type), coalesce(q.reason, a.reason), e.created_at, a.sent_at";
+
+/// The status of what has left, in questions only.
+const SENT: i16 = 5;
+
+/// The table that is walked along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lead {
+    /// All events in id order, or those of one key.
+    Events,
+    /// Rows that wait or are parked: few.
+    Waiting,
+    /// What has left.
+    Archive,
+}
+
+impl Lead {
+    fn of(status: Option<RowStatus>) -> Self {
+        match status {
+            Some(RowStatus::Failed | RowStatus::Parked) => Lead::Waiting,
+            Some(RowStatus::Sent) => Lead::Archive,
+            Some(RowStatus::Pending | RowStatus::InFlight) | None => Lead::Events,
+        }
+    }
+
+    fn tables(self) -> &'static str {
+        match self {
+            Lead::Events => {
+                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                 LEFT JOIN outbox_archive a ON a.id = e.id"
+            }
+            Lead::Waiting => {
+                "outbox_waiting w JOIN outbox q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
+                 LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
+                   NULL::text AS reason, NULL::timestamptz AS sent_at) a ON true"
+            }
+            Lead::Archive => {
+                "outbox_archive a JOIN outbox_event e ON e.id = a.id LEFT JOIN outbox q ON q.partition = a.partition AND q.id = a.id"
+            }
+        }
+    }
+
+    fn id(self) -> &'static str {
+        match self {
+            Lead::Events => "e.id",
+            Lead::Waiting => "w.id",
+            Lead::Archive => "a.id",
+        }
+    }
+}
+
+/// A filter as SQL.
+pub(crate) struct Question {
+    lead: Lead,
+    conditions: Conditions,
+}
+
+impl Question {
+    /// Rows that a filter lets through.
+    pub(crate) fn of(filter: &RowFilter) -> Self {
+        let lead = Lead::of(filter.status);
+        let mut conditions = Conditions::default();
+        match filter.status {
+            Some(RowStatus::Pending) => conditions.plain(
+                "q.status = 0 AND e.id >= (SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
+              (SELECT o.id FROM outbox o WHERE o.partition = l.partition ORDER BY o.id LIMIT 1) f)",
+            ),
+            Some(RowStatus::InFlight) => {
+                conditions.plain("q.status = 1 AND e.id >= (SELECT min(first_id) FROM outbox_lease)")
+            }
+            Some(RowStatus::Failed) => conditions.plain("q.status = 2"),
+            Some(RowStatus::Parked) => conditions.plain("q.status > 2"),
+            Some(RowStatus::Sent) => {}
+            None => conditions.plain("(q.id IS NOT NULL OR a.id IS NOT NULL)"),
+        }
+        if let Some(key) = filter.key {
+            conditions.and(if lead == Lead::Waiting { "q.key =" } else { "e.key =" }, order_uuid(key), Type::UUID);
+        }
+        if let Some(kind) = &filter.kind {
+            conditions.and("e.type =", kind.clone(), Type::TEXT);
+        }
+        if let Some(failure) = filter.failure_type {
+            conditions.and("coalesce(q.failure_type, a.failure_type) =", failure.as_str(), Type::TEXT);
+        }
+        if let Some(age) = filter.older_than {
+            let age = conditions.add(seconds(age), Type::FLOAT8);
+            conditions.plain(&format!("e.created_at <= clock_timestamp() - make_interval(secs => {age})"));
+        }
+        if let Some(after) = filter.after {
+            conditions.and(&format!("{} >", lead.id()), after, Type::INT8);
+        }
+        Self { lead, conditions }
+    }
+
+    fn one(id: RowId, lead: Lead) -> Self {
+        let mut conditions = Conditions::default();
+        if lead == Lead::Events {
+            conditions.plain("(q.id IS NOT NULL OR a.id IS NOT NULL)");
+        }
+        conditions.and(&format!("{} =", lead.id()), id, Type::INT8);
+        Self { lead, conditions }
+    }
+
+    /// At most `limit` rows in id order.
+    pub(crate) async fn rows(mut self, session: &Session, limit: u32) -> Answer<Vec<RowView>> {
+        let limit = self.conditions.add(i64::from(limit), Type::INT8);
+        let (tables, id, conditions) = (self.lead.tables(), self.lead.id(), self.conditions.text());
+        let text = format!("SELECT {COLUMNS} FROM {tables}{conditions} ORDER BY {id} LIMIT {limit}");
+        let rows = session.read(&text, &self.conditions.values()).await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// How many rows.
+    pub(crate) async fn count(self, session: &Session) -> Answer<u64> {
+        let text = format!("SELECT count(*) FROM {}{}", self.lead.tables(), self.conditions.text());
+        let rows = session.read(&text, &self.conditions.values()).await?;
+        Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
+    }
+}
+
+/// One row, also one whose event is gone.
+pub(crate) async fn find(session: &Session, id: RowId) -> Answer<Option<RowView>> {
+    if let Some(view) = Question::one(id, Lead::Events).rows(session, 1).await?.pop() {
+        return Ok(Some(view));
+    }
+    Ok(Question::one(id, Lead::Waiting).rows(session, 1).await?.pop())
+}
+
+/// The status behind a code.
+pub(crate) fn status_of(number: i16) -> RowStatus {
+    match number {
+        code::PENDING => RowStatus::Pending,
+        code::IN_FLIGHT => RowStatus::InFlight,
+        code::FAILED => RowStatus::Failed,
+        SENT => RowStatus::Sent,
+        _ => RowStatus::Parked,
+    }
+}
+
+fn read(row: &Row) -> Answer<RowView> {
+    let failure_type = match get::<Option<&str>>(row, 10)? {
+        Some(text) => Some(FailureType::parse(text).ok_or_else(|| broken(format!("unknown failure type {text}")))?),
+        None => None,
+    };
+    Ok(RowView {
+        id: get(row, 0)?,
+        event_id: event_id(get::<Option<_>>(row, 1)?.unwrap_or_default()),
+        key: order_id(get(row, 2)?),
+        kind: get::<Option<String>>(row, 3)?.unwrap_or_default(),
+        partition: PartitionNo(get::<i32>(row, 4)?.unsigned_abs()),
+        status: status_of(get(row, 5)?),
+        lease_owner: get::<Option<String>>(row, 6)?.map(|name| InstanceId(name.into())),
+        lease_version: get::<i64>(row, 7)? as u64,
+        retry_count: get::<i32>(row, 8)?.unsigned_abs(),
+        next_attempt_at: get_time_opt(row, 9)?,
+        failure_type,
+        last_failure_reason: get(row, 11)?,
+        created_at: get_time_opt(row, 12)?.unwrap_or_default(),
+        sent_at: get_time_opt(row, 13)?,
+    })
+}

@@ -1,0 +1,105 @@
+//! The archive's days: made ahead, forgotten as a whole, and never in the way of a settlement.
+use std::time::Duration;
+
+use kit::Factory;
+use ports::orders::OrderStore;
+use ports::outbox::{Claim, ClaimKind, Claimed, OutboxStore};
+use ports::partitions::{Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
+use postgres::Postgres;
+
+use crate::support::{Database, advance};
+
+const P0: PartitionNo = PartitionNo(0);
+const DAY: Duration = Duration::from_secs(86_400);
+
+async fn fence(store: &Postgres) -> Fence {
+    match store.acquire(P0, &InstanceId("a".into()), Because::Uncertain, None, DAY * 90).await.unwrap() {
+        Acquisition::Taken(acquired) => acquired.fence,
+        held => panic!("{held:?}"),
+    }
+}
+
+async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
+    store.commit(make.creation("ann", P0)).await.unwrap();
+    let claim = Claim { fence: fence.clone(), lane: LaneId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
+    let Claimed::Batch(batch) = store.claim(claim).await.unwrap() else { panic!("a row is due") };
+    fence.counter = crate::relay::settle(store, fence, &batch).await;
+}
+
+async fn days(client: &tokio_postgres::Client) -> Vec<String> {
+    let text = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                WHERE i.inhparent = 'outbox_archive'::regclass AND c.relname ~ '[0-9]{8}$' ORDER BY 1";
+    client.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn days_are_made_ahead_and_a_missing_one_fails_no_settlement() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    let ahead = days(&client).await;
+    assert!(ahead.len() >= 7, "{ahead:?}");
+    for day in &ahead {
+        client.batch_execute(&format!("DROP TABLE {day}")).await.unwrap();
+    }
+
+    send_one(&store, &make, &mut fence).await;
+    assert_eq!(store.depth().await.unwrap().sent, 1);
+    OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap();
+
+    let again = days(&client).await;
+    assert!(again.len() + 1 >= ahead.len(), "all but today, whose row stands in the default partition: {again:?}");
+    send_one(&store, &make, &mut fence).await;
+}
+
+#[tokio::test]
+async fn a_past_day_is_forgotten_as_a_whole_and_a_reader_in_the_way_stops_no_settlement() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &make, &mut fence).await;
+    // A day of long ago, as if it had been made then.
+    client
+        .batch_execute(
+            "CREATE TABLE outbox_archive_20200101 PARTITION OF outbox_archive FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z');
+             UPDATE outbox_archive SET sent_at = '2020-01-01 12:00Z'",
+        )
+        .await
+        .unwrap();
+    let reader = database.client().await;
+    reader.batch_execute("BEGIN; SELECT count(*) FROM outbox_archive").await.unwrap();
+
+    assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 0, "the reader holds the day");
+    let begun = std::time::Instant::now();
+    let sweeping = OutboxStore::sweep(&store, DAY * 7, 10);
+    let (swept, ()) = futures::join!(sweeping, send_one(&store, &make, &mut fence));
+    assert!(swept.is_ok() && begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    reader.batch_execute("COMMIT").await.unwrap();
+
+    assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 2);
+    assert_eq!(store.depth().await.unwrap().sent, 1);
+    assert!(!days(&client).await.contains(&"outbox_archive_20200101".to_string()));
+}
+
+#[tokio::test]
+async fn payloads_go_only_below_what_has_not_left() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    for _ in 0..3 {
+        send_one(&store, &make, &mut fence).await;
+    }
+    store.commit(make.creation("ann", P0)).await.unwrap();
+    advance(&client, DAY * 10).await;
+
+    for _ in 0..3 {
+        OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap();
+    }
+
+    let left: i64 = client.query_one("SELECT count(*) FROM outbox_event", &[]).await.unwrap().get(0);
+    assert_eq!((left, store.depth().await.unwrap().pending), (1, 1));
+}

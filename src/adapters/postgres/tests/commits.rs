@@ -1,0 +1,98 @@
+//! Group commit over several instances.
+use domain::Status;
+use futures::future::join_all;
+use kit::Factory;
+use ports::Error;
+use ports::orders::{Commit, Committed, Filter, OrderStore};
+use ports::partitions::PartitionNo;
+
+use crate::support::Database;
+
+const P0: PartitionNo = PartitionNo(0);
+
+#[tokio::test]
+async fn two_instances_that_want_the_same_in_opposite_orders_do_not_stop_each_other() {
+    let database = Database::migrated().await;
+    let stores = [database.store("a").await, database.store("b").await];
+    let make = Factory::seeded(9, "orders".into());
+    let placed: Vec<_> = (0..12).map(|_| make.creation("ann", P0)).collect();
+    for creation in &placed {
+        stores[0].commit(creation.clone()).await.unwrap();
+    }
+    let marked = |key: usize| {
+        let commit = make.creation("ann", P0);
+        Commit { mark: Some(make.mark(&commit.order, &format!("key-{key}"))), ..commit }
+    };
+    let changes: Vec<Commit> =
+        placed.iter().map(|creation| make.change(&creation.order, Status::Shipped, P0)).collect();
+    let one: Vec<Commit> = (0..12).map(marked).chain(changes.clone()).collect();
+    let mut other: Vec<Commit> = (0..12).map(marked).chain(changes).collect();
+    other.reverse();
+
+    let of = |store: usize, commits: Vec<Commit>| {
+        join_all(
+            commits.into_iter().map(move |commit| (store, commit)).map(|(store, commit)| stores[store].commit(commit)),
+        )
+    };
+    let (first, second) = futures::join!(of(0, one), of(1, other));
+
+    let answers: Vec<Committed> = first.into_iter().chain(second).map(|answer| answer.unwrap()).collect();
+    assert_eq!(
+        answers.iter().filter(|answer| **answer == Committed::Done).count(),
+        24,
+        "each mark and each change once"
+    );
+    assert_eq!(stores[0].count(&Filter::default()).await.unwrap(), 24);
+}
+
+#[tokio::test]
+async fn one_that_can_never_be_written_fails_alone() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    let make = Factory::seeded(9, "orders".into());
+    let mut commits: Vec<Commit> = (0..32).map(|_| make.creation("ann", P0)).collect();
+    // The server keeps no NUL in a text.
+    commits[7].events[0].topic = "or\0ders".into();
+    commits[20].events[0].event_id = commits[3].events[0].event_id;
+
+    let answers = join_all(commits.iter().map(|commit| store.commit(commit.clone()))).await;
+
+    for (number, answer) in answers.iter().enumerate() {
+        match number {
+            7 => assert!(matches!(answer, Err(Error::Rejected(_))), "{answer:?}"),
+            // Of two events of one name either may be the first.
+            3 | 20 => assert!(matches!(answer, Ok(Committed::Done) | Err(Error::Rejected(_))), "{answer:?}"),
+            _ => assert_eq!(answer.as_ref().unwrap(), &Committed::Done, "commit {number}"),
+        }
+    }
+    assert_eq!(store.count(&Filter::default()).await.unwrap(), 30);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_at_once() {
+    let database = Database::migrated().await;
+    let options = postgres::Options { queue: 1, committers: 1, ..database.options("a") };
+    let store = postgres::Postgres::open(options).await.unwrap();
+    let make = Factory::seeded(9, "orders".into());
+
+    let answers = join_all((0..64).map(|_| store.commit(make.creation("ann", P0)))).await;
+
+    let refused = answers.iter().filter(|answer| matches!(answer, Err(Error::Overloaded(_)))).count();
+    let done = answers.iter().filter(|answer| matches!(answer, Ok(Committed::Done))).count();
+    assert!(refused > 0 && refused + done == 64, "{refused} refused, {done} done");
+}
+
+#[tokio::test]
+async fn what_was_asked_before_closing_is_still_done() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    let make = Factory::seeded(9, "orders".into());
+    let commits: Vec<_> = (0..40).map(|_| make.creation("ann", P0)).collect();
+
+    let asked = join_all(commits.into_iter().map(|commit| store.commit(commit)));
+    let (answers, closed) = futures::join!(asked, store.close());
+
+    closed.unwrap();
+    assert!(answers.into_iter().all(|answer| answer.unwrap() == Committed::Done));
+    assert!(matches!(store.commit(make.creation("ann", P0)).await, Err(Error::Unreachable(_))));
+}

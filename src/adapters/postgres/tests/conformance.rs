@@ -1,0 +1,109 @@
+//! The store keeps every port's word: with sessions of its own, and in the manner that a pooler in transaction mode asks for.
+use std::sync::Arc;
+use std::time::Duration;
+
+use kit::{Backend, conformance_suite};
+use ports::idempotency::Idempotency;
+use ports::inbox::Inbox;
+use ports::operators::{Audit, OutboxOperators};
+use ports::orders::OrderStore;
+use ports::outbox::{OutboxStore, RowId};
+use ports::partitions::PartitionLeases;
+use ports::probe::Probe;
+use postgres::{Options, Postgres, StoreProbe};
+use tokio_postgres::Client;
+
+use crate::support::{Database, PARTITIONS, advance, pooled};
+
+struct Store {
+    store: Postgres,
+    client: Client,
+    _database: Database,
+}
+
+impl Store {
+    async fn open(pooler: bool) -> Self {
+        let database = Database::migrated().await;
+        let url = if pooler { pooled(&database.url) } else { database.url.clone() };
+        let options = Options { url, pooler, ..database.options("kit") };
+        let store = Postgres::open(options).await.expect("a migrated database can be opened");
+        let client = database.client().await;
+        Self { store, client, _database: database }
+    }
+
+    async fn audits(&self) -> Vec<Audit> {
+        let rows = self.client.query("SELECT who, why FROM audit ORDER BY id", &[]).await.expect("audits are read");
+        rows.iter().map(|row| Audit { who: row.get(0), why: row.get(1) }).collect()
+    }
+}
+
+macro_rules! backend {
+    ($name:ident, $pooler:literal) => {
+        struct $name(Store);
+
+        #[async_trait::async_trait]
+        impl Backend for $name {
+            async fn fresh() -> Self {
+                Self(Store::open($pooler).await)
+            }
+            async fn advance(&self, by: Duration) {
+                advance(&self.0.client, by).await;
+            }
+            fn partitions(&self) -> u32 {
+                PARTITIONS
+            }
+            fn orders(&self) -> Arc<dyn OrderStore> {
+                Arc::new(self.0.store.clone())
+            }
+            fn outbox(&self) -> Arc<dyn OutboxStore> {
+                Arc::new(self.0.store.clone())
+            }
+            fn operators(&self) -> Arc<dyn OutboxOperators> {
+                Arc::new(self.0.store.clone())
+            }
+            fn leases(&self) -> Arc<dyn PartitionLeases> {
+                Arc::new(self.0.store.clone())
+            }
+            fn inbox(&self) -> Arc<dyn Inbox> {
+                Arc::new(self.0.store.clone())
+            }
+            fn idempotency(&self) -> Arc<dyn Idempotency> {
+                Arc::new(self.0.store.clone())
+            }
+            fn probes(&self) -> Vec<Arc<dyn Probe>> {
+                vec![Arc::new(StoreProbe(self.0.store.clone()))]
+            }
+            async fn audits(&self) -> Option<Vec<Audit>> {
+                Some(self.0.audits().await)
+            }
+            async fn lose_payload(&self, row: RowId) -> bool {
+                let lost = self.0.client.execute("DELETE FROM outbox_event WHERE id = $1", &[&row]).await;
+                lost.expect("an event can be deleted") == 1
+            }
+            async fn cut_off(&self) -> bool {
+                self.0.store.close().await.is_ok()
+            }
+        }
+    };
+}
+
+backend!(Sessions, false);
+backend!(Pooled, true);
+
+macro_rules! every_suite {
+    ($mode:ident, $backend:ident) => {
+        mod $mode {
+            use super::*;
+            conformance_suite!(orders, $backend);
+            conformance_suite!(outbox, $backend);
+            conformance_suite!(operators, $backend);
+            conformance_suite!(partitions, $backend);
+            conformance_suite!(inbox, $backend);
+            conformance_suite!(idempotency, $backend);
+            conformance_suite!(probe, $backend);
+        }
+    };
+}
+
+every_suite!(sessions, Sessions);
+every_suite!(pooled, Pooled);
