@@ -1,0 +1,193 @@
+//! What publishing costs on a real broker: one event's way, many events a second, watermarks and fences.
+//! Run with `POSTHASTE_TEST_KAFKA=host:port cargo bench -p posthaste-kafka`.
+#![allow(clippy::print_stdout, reason = "a bench is here to print")]
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use domain::Timestamp;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kafka::{Compression, Guarantee, Kafka, Options};
+use kit::TestClock;
+use ports::broker::{Batch, Broker, Header, Published, Record};
+use ports::partitions::{InstanceId, LaneId, PartitionNo};
+
+const PARTITIONS: u32 = 64;
+const IN_FLIGHT: usize = 16;
+const ROWS: usize = 1_000;
+const ROUNDS: u64 = 9;
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+    runtime.block_on(all());
+}
+
+async fn all() {
+    latency().await;
+    compared().await;
+    recovery().await;
+}
+
+async fn open(guarantee: Guarantee, compression: Compression) -> Kafka {
+    let servers = std::env::var("POSTHASTE_TEST_KAFKA").expect("POSTHASTE_TEST_KAFKA names a broker");
+    let id = uuid::Uuid::new_v4().to_string();
+    let mut options = Options::new(servers, id.as_str(), InstanceId("bench".into()), Arc::new(TestClock::default()));
+    options.topic_prefix = format!("bench-{}.", &id[..8]);
+    options.retry_topics = 0;
+    (options.guarantee, options.compression) = (guarantee, compression);
+    let kafka = Kafka::open(options).expect("the options are legal");
+    kafka.ensure_topics(&[]).await.expect("the topics are made");
+    kafka
+}
+
+fn record(kafka: &Kafka, number: usize, headers: usize) -> Record {
+    let text = |name: &'static str, value: &str| -> Header { (name.into(), value.as_bytes().into()) };
+    let id = format!("0198c0de-0000-7000-8000-{number:012}");
+    let all = [
+        text("ce_id", &id),
+        text("ce_source", "/posthaste/eu-west-1"),
+        text("ce_type", "ORDER_STATUS_CHANGED"),
+        text("ce_specversion", "1.0"),
+        text("ce_time", "2026-01-01T00:00:00.000Z"),
+        text("ce_partitionkey", &id),
+        text("content-type", "application/json"),
+        text("id", &id),
+        text("x-region", "eu-west-1"),
+        text("x-hlc", "1767225600000.0"),
+        text("x-attempt", "1"),
+        text("x-sequence", "7"),
+        text("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        text("tracestate", "vendor=opaque"),
+    ];
+    // Half noise and half what all orders have in common, so that compression has neither nothing nor everything to do.
+    let noise: String = (0..8).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect();
+    let value = format!("{{\"orderId\":\"{id}\",\"noise\":\"{noise}\",\"items\":\"{}\"}}", "kaffee 4.50, ".repeat(20));
+    Record {
+        topic: kafka.options().topic("order.events").into(),
+        key: format!("key-{}", number % 1_000).into(),
+        headers: all.into_iter().take(headers).collect(),
+        value: value.as_bytes()[..500].into(),
+        timestamp: Timestamp::from_millis(1_767_225_600_000),
+    }
+}
+
+fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
+    Batch { partition: PartitionNo(partition), token, records: (0..).zip(records).collect(), time_left: HOUR }
+}
+
+async fn publish(kafka: &Kafka, lane: &LaneId, batch: Batch) -> usize {
+    match kafka.publish(lane, batch).await {
+        Published::Committed(positions) => positions.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn latency() {
+    let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
+    let begun = Instant::now();
+    let lanes = [kafka.open_lane(0).await.expect("opened"), kafka.open_lane(1).await.expect("opened")];
+    println!("two lanes opened in {:?}", begun.elapsed());
+    for pause in [0, 20] {
+        for count in [1, 2] {
+            let mut took = Vec::new();
+            for token in 1..=300_u64 {
+                let lane = &lanes[token as usize % count];
+                let one = batch(
+                    (token % count as u64) as u32,
+                    pause * 10_000 + count as u64 * 1_000 + token,
+                    vec![record(&kafka, token as usize, 14)],
+                );
+                let begun = Instant::now();
+                publish(&kafka, lane, one).await;
+                took.push(begun.elapsed());
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            took.sort();
+            println!("one event, {count} lane(s), {pause} ms apart: p50 {:?}, p99 {:?}", took[150], took[297]);
+        }
+    }
+}
+
+/// One way to publish, with its installation.
+struct Way {
+    name: &'static str,
+    kafka: Kafka,
+    lanes: [LaneId; 2],
+    records: Vec<Record>,
+    rates: Vec<f64>,
+}
+
+impl Way {
+    async fn open(name: &'static str, guarantee: Guarantee, compression: Compression, headers: usize) -> Self {
+        let kafka = open(guarantee, compression).await;
+        let lanes = [kafka.open_lane(0).await.expect("opened"), kafka.open_lane(1).await.expect("opened")];
+        // Made beforehand: what is measured is publishing. Values and headers are shared by clones, as the relay's are.
+        let records = (0..ROWS).map(|number| record(&kafka, number, headers)).collect();
+        Self { name, kafka, lanes, records, rates: Vec::new() }
+    }
+
+    async fn round(&mut self, round: u64) {
+        let (begun, mut under_way, mut sent) = (Instant::now(), FuturesUnordered::new(), 0);
+        for partition in 0..PARTITIONS {
+            if under_way.len() >= IN_FLIGHT {
+                sent += under_way.next().await.unwrap_or_default();
+            }
+            let next = batch(partition, round, self.records.clone());
+            under_way.push(publish(&self.kafka, &self.lanes[partition as usize % 2], next));
+        }
+        while let Some(count) = under_way.next().await {
+            sent += count;
+        }
+        drop(under_way);
+        self.rates.push(sent as f64 / begun.elapsed().as_secs_f64());
+    }
+}
+
+/// Rounds in turn, so that a machine that is busy for a while, or a broker that grows warm, is so for all.
+async fn compared() {
+    let mut ways = [
+        Way::open("exactly once, 14 headers, none", Guarantee::ExactlyOnce, Compression::None, 14).await,
+        Way::open("exactly once, 14 headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 14).await,
+        Way::open("exactly once, no headers, none", Guarantee::ExactlyOnce, Compression::None, 0).await,
+        Way::open("exactly once, no headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 0).await,
+        Way::open("at least once, 14 headers, none", Guarantee::AtLeastOnce, Compression::None, 14).await,
+    ];
+    for round in 1..=ROUNDS {
+        for way in &mut ways {
+            way.round(round).await;
+        }
+    }
+    for way in &mut ways {
+        way.rates.sort_by(f64::total_cmp);
+        let [low, median, high] = [0, way.rates.len() / 2, way.rates.len() - 1].map(|at| way.rates[at]);
+        println!("{}: median {median:.0} events/s, {low:.0} to {high:.0} in {ROUNDS} rounds", way.name);
+    }
+}
+
+async fn recovery() {
+    let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
+    let lane = kafka.open_lane(0).await.expect("opened");
+    for partition in 0..PARTITIONS {
+        publish(&kafka, &lane, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;
+    }
+    let begun = Instant::now();
+    let marks =
+        futures::future::join_all((0..PARTITIONS).map(|partition| kafka.watermark(PartitionNo(partition)))).await;
+    assert!(marks.iter().all(|mark| matches!(mark, Ok(Some(7)))), "{marks:?}");
+    println!("64 watermarks at once, cold: {:?}", begun.elapsed());
+    let begun = Instant::now();
+    for partition in 0..PARTITIONS {
+        kafka.watermark(PartitionNo(partition)).await.expect("told");
+    }
+    println!("64 watermarks one by one: {:?} each", begun.elapsed() / PARTITIONS);
+    let mut took = Vec::new();
+    for slot in 0..10 {
+        let lane = kafka.open_lane(slot).await.expect("opened");
+        let begun = Instant::now();
+        kafka.fence(&lane).await.expect("fenced");
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    println!("a fence: p50 {:?}, worst {:?}", took[5], took[9]);
+}

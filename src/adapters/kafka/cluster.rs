@@ -1,0 +1,258 @@
+//! The cluster's side of things: topics that must be there, and a sign of life that needs the controller.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::probe::Pulse;
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{IsError, KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+
+use crate::contact::{Contact, Ears};
+use crate::options::Options;
+use crate::{client, error};
+
+/// A question to a broker that is there is answered in milliseconds; a probe waits two seconds at most.
+const ASK_WITHIN: Duration = Duration::from_secs(2);
+/// Making topics is the controller's work, and their leaders come a moment later.
+const MAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Between two looks at whether a new topic has its leaders.
+const LEADERS_EVERY: Duration = Duration::from_millis(20);
+/// From this many brokers on, topics are kept three times and written twice before they are acknowledged.
+const REPLICAS: usize = 3;
+
+/// Clients that ask.
+pub(crate) struct Cluster {
+    options: Arc<Options>,
+    contact: Arc<Contact>,
+    /// A consumer, because asking about a topic through a producer may make it.
+    asker: BaseConsumer<Ears>,
+    admin: AdminClient<Ears>,
+}
+
+/// A topic as the cluster shows it.
+struct Seen {
+    partitions: usize,
+    leaders: bool,
+    brokers: usize,
+}
+
+impl Cluster {
+    pub(crate) fn new(options: Arc<Options>, contact: Arc<Contact>) -> KafkaResult<Self> {
+        let config = client::asking(&options);
+        let asker = BaseConsumer::from_config_and_context(&config, Ears(Arc::clone(&contact)))?;
+        // The wrapper never reads this client's log, so there must be none.
+        let mut silent = config;
+        silent.set_log_level(RDKafkaLogLevel::Emerg);
+        let admin = AdminClient::from_config_and_context(&silent, Ears(Arc::clone(&contact)))?;
+        Ok(Self { options, contact, asker, admin })
+    }
+
+    /// Hears what the client has to say by itself.
+    pub(crate) fn listen(&self) {
+        while self.asker.poll(Duration::ZERO).is_some() {}
+    }
+
+    /// Makes the topics that are missing and checks those that are there; all of the installation when none is named.
+    pub(crate) async fn ensure(&self, names: &[String]) -> Result<(), Error> {
+        let watermarks = self.options.watermarks();
+        let all = || self.options.event_topics().into_iter().chain([watermarks.clone()]).collect();
+        let names: Vec<String> = if names.is_empty() { all() } else { names.to_vec() };
+        let mut missing = Vec::new();
+        let mut brokers = 1;
+        for name in &names {
+            match self.seen(name)? {
+                Some(seen) => {
+                    brokers = seen.brokers;
+                    self.check(name, &seen).await?;
+                }
+                None => missing.push(name.as_str()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if names.len() == missing.len() {
+            brokers = self.brokers()?;
+        }
+        self.make(&missing, brokers).await
+    }
+
+    /// Metadata, the leaders of our topics, and the controller.
+    pub(crate) async fn pulse(&self) -> Result<Pulse, Error> {
+        let begun = Instant::now();
+        let events = self.options.topic(&self.options.events);
+        for name in [&events, &self.options.watermarks()] {
+            match self.seen(name)? {
+                Some(seen) if seen.leaders => {}
+                Some(_) => return Err(Error::Unreachable(format!("a partition of topic {name} has no leader"))),
+                None => return Err(Error::Broken(format!("topic {name} is missing"))),
+            }
+        }
+        self.controller(&events).await?;
+        Ok(Pulse { latency: begun.elapsed(), saturation: None })
+    }
+
+    /// Asks the controller whether a topic could be made that is there: its refusal is its sign of life.
+    async fn controller(&self, topic: &str) -> Result<(), Error> {
+        let asked = [NewTopic::new(topic, 1, TopicReplication::Fixed(1))];
+        let options = AdminOptions::new().validate_only(true).request_timeout(Some(ASK_WITHIN));
+        let answers = self.admin.create_topics(&asked, &options).await;
+        match answers.map_err(|error| error::of(&error, "asking the controller"))?.pop() {
+            None | Some(Ok(_)) => Ok(()),
+            Some(Err((
+                _,
+                Code::TopicAlreadyExists | Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed,
+            ))) => Ok(()),
+            Some(Err((_, code))) => Err(error::of_code(code, format!("asking the controller: {code}"))),
+        }
+    }
+
+    fn brokers(&self) -> Result<usize, Error> {
+        let events = self.options.topic(&self.options.events);
+        let metadata = self.asker.fetch_metadata(Some(&events), ASK_WITHIN);
+        Ok(metadata.map_err(|error| error::of(&error, "asking about brokers"))?.brokers().len())
+    }
+
+    fn seen(&self, name: &str) -> Result<Option<Seen>, Error> {
+        let doing = format!("asking about topic {name}");
+        let metadata = match self.asker.fetch_metadata(Some(name), ASK_WITHIN) {
+            Ok(metadata) => metadata,
+            Err(KafkaError::MetadataFetch(Code::UnknownTopicOrPartition | Code::UnknownTopic)) => return Ok(None),
+            Err(error) => return Err(error::of(&error, &doing)),
+        };
+        self.contact.heard();
+        let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else { return Ok(None) };
+        match topic.error().filter(IsError::is_error).map(Code::from) {
+            None | Some(Code::LeaderNotAvailable) => {}
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => return Ok(None),
+            Some(code) => return Err(error::of_code(code, format!("{doing}: {code}"))),
+        }
+        let leaders = topic.partitions().iter().all(|partition| partition.leader() >= 0);
+        Ok(Some(Seen { partitions: topic.partitions().len(), leaders, brokers: metadata.brokers().len() }))
+    }
+
+    /// An events' topic of another size only loses the order of keys when it grows; a watermarks' topic must be exactly as it must be.
+    async fn check(&self, name: &str, seen: &Seen) -> Result<(), Error> {
+        if name != self.options.watermarks() {
+            if seen.partitions != self.options.topic_partitions as usize {
+                let (topic, there, configured) = (name, seen.partitions, self.options.topic_partitions);
+                tracing::warn!(
+                    event = "topic_partitions_differ",
+                    topic,
+                    there,
+                    configured,
+                    "broker.topic_partitions is not what the topic has; it is left as it is, because a key's order needs a drain"
+                );
+            }
+            return Ok(());
+        }
+        if seen.partitions != self.options.partitions as usize {
+            return Err(Error::Broken(format!(
+                "topic {name} has {} partitions and the outbox has {}: set outbox.partitions to {}, or drain the outbox and delete the topic",
+                seen.partitions, self.options.partitions, seen.partitions
+            )));
+        }
+        let policy = self.policy(name).await?;
+        if policy == "compact" {
+            return Ok(());
+        }
+        Err(Error::Broken(format!(
+            "topic {name} has cleanup.policy={policy} and must have compact, or watermarks expire: kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config cleanup.policy=compact"
+        )))
+    }
+
+    async fn policy(&self, name: &str) -> Result<String, Error> {
+        let doing = format!("asking for cleanup.policy of topic {name} (needs the right DescribeConfigs)");
+        let options = AdminOptions::new().request_timeout(Some(ASK_WITHIN));
+        let mut answers = self
+            .admin
+            .describe_configs(&[ResourceSpecifier::Topic(name)], &options)
+            .await
+            .map_err(|error| error::of(&error, &doing))?;
+        let config: ConfigResource = match answers.pop() {
+            Some(Ok(config)) => config,
+            Some(Err(code)) => return Err(error::of_code(code, format!("{doing}: {code}"))),
+            None => return Err(Error::Broken(doing)),
+        };
+        let policy = config.get("cleanup.policy").and_then(|entry| entry.value.clone());
+        Ok(policy.unwrap_or_default())
+    }
+
+    async fn make(&self, names: &[&str], brokers: usize) -> Result<(), Error> {
+        if !self.options.create_topics {
+            return Err(Error::Broken(format!(
+                "missing topics: {}; set broker.create_topics, or run: {}",
+                names.join(", "),
+                names.iter().map(|name| self.command(name, brokers)).collect::<Vec<_>>().join(" && ")
+            )));
+        }
+        let retention = self.options.retention.map(|retention| retention.as_millis().to_string());
+        let new: Vec<NewTopic<'_>> =
+            names.iter().map(|name| self.new_topic(name, brokers, retention.as_deref())).collect();
+        let options = AdminOptions::new().operation_timeout(Some(MAKE_WITHIN)).request_timeout(Some(MAKE_WITHIN));
+        let answers = self.admin.create_topics(&new, &options).await;
+        for answer in answers.map_err(|error| error::of(&error, "making topics"))? {
+            match answer {
+                Ok(topic) => tracing::info!(event = "topic_made", topic, "a topic was missing and was made"),
+                // Another instance was quicker.
+                Err((_, Code::TopicAlreadyExists)) => {}
+                Err((name, code)) => {
+                    let said = format!(
+                        "topic {name} is missing and cannot be made ({code}); run: {}",
+                        self.command(&name, brokers)
+                    );
+                    return Err(match error::of_code(code, said.clone()) {
+                        passes @ (Error::Unreachable(_) | Error::Unknown(_)) => passes,
+                        _ => Error::Broken(said),
+                    });
+                }
+            }
+        }
+        self.wait_for_leaders(names).await
+    }
+
+    fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
+        let replicas = REPLICAS.min(brokers.max(1)) as i32;
+        let watermarks = name == self.options.watermarks();
+        let partitions = if watermarks { self.options.partitions } else { self.options.topic_partitions };
+        let mut topic = NewTopic::new(name, partitions as i32, TopicReplication::Fixed(replicas));
+        if brokers >= REPLICAS {
+            topic = topic.set("min.insync.replicas", "2");
+        }
+        if watermarks {
+            // Small segments and an eager cleaner keep each partition at a few records, so that reading it takes milliseconds.
+            let topic = topic.set("cleanup.policy", "compact").set("segment.bytes", "1048576");
+            return topic.set("min.cleanable.dirty.ratio", "0.01");
+        }
+        match retention {
+            Some(retention) => topic.set("retention.ms", retention),
+            None => topic,
+        }
+    }
+
+    fn command(&self, name: &str, brokers: usize) -> String {
+        let watermarks = name == self.options.watermarks();
+        let partitions = if watermarks { self.options.partitions } else { self.options.topic_partitions };
+        let compact = if watermarks { " --config cleanup.policy=compact --config segment.bytes=1048576" } else { "" };
+        let replicas = REPLICAS.min(brokers.max(1));
+        format!(
+            "kafka-topics.sh --bootstrap-server {} --create --topic {name} --partitions {partitions} --replication-factor {replicas}{compact}",
+            self.options.bootstrap_servers
+        )
+    }
+
+    async fn wait_for_leaders(&self, names: &[&str]) -> Result<(), Error> {
+        let until = Instant::now() + MAKE_WITHIN;
+        for name in names {
+            while !self.seen(name)?.is_some_and(|seen| seen.leaders) {
+                if Instant::now() > until {
+                    return Err(Error::Unreachable(format!("topic {name} was made and has no leaders yet")));
+                }
+                tokio::time::sleep(LEADERS_EVERY).await;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! `Probe`: a sign of life that takes metadata, the leaders of our topics, and the controller.
+use async_trait::async_trait;
+use ports::Error;
+use ports::probe::{Probe, Pulse};
+use tokio::sync::oneshot;
+
+use crate::keeper::Ask;
+use crate::open::{Kafka, gone};
+
+/// The broker's pulse. It fails, with the reason, while the installation's topics are not as they must be.
+pub struct BrokerProbe(pub Kafka);
+
+#[async_trait]
+impl Probe for BrokerProbe {
+    fn name(&self) -> &'static str {
+        "broker"
+    }
+
+    async fn check(&self) -> Result<Pulse, Error> {
+        let (answer, told) = oneshot::channel();
+        self.0.inner.keeper.ask(Ask::Pulse { answer })?;
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
