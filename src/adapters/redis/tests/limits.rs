@@ -1,0 +1,77 @@
+//! Token buckets where the script fails, and policies as operators write them.
+use std::time::Duration;
+
+use ports::rate_limit::{Policy, RateLimit};
+use redis::Redis;
+
+use crate::server::Server;
+use crate::support::{opened, options, prefix, say, url};
+
+fn policy() -> Policy {
+    Policy { name: "default".into(), capacity: 8, window: Duration::from_secs(8 * 3_600) }
+}
+
+async fn passed(redis: &Redis, bucket: &str) -> u32 {
+    let mut passed = 0;
+    while redis.take(bucket, &policy(), 1.0).await.unwrap().allowed {
+        passed += 1;
+        assert!(passed < 100, "nothing is ever refused");
+    }
+    passed
+}
+
+#[tokio::test]
+async fn where_the_bucket_script_fails_a_sliding_window_counts() {
+    let prefix = prefix();
+    let redis = opened(options(&url(), &prefix, "one")).await;
+    let () = say(&url(), &["SET", &format!("{prefix}bucket:spoilt"), "no hash"]).await;
+
+    // A window may end in the middle: then the former one still counts for nearly all it held.
+    let passed_there = passed(&redis, "spoilt").await;
+
+    assert!((7..=9).contains(&passed_there), "{passed_there}");
+    assert!(
+        !redis.take("spoilt", &policy(), 1.0).await.unwrap().allowed,
+        "a refused request takes nothing and gives nothing"
+    );
+    assert_eq!(passed(&redis, "sound").await, 10);
+}
+
+#[tokio::test]
+async fn where_scripts_are_forbidden_a_sliding_window_counts() {
+    let server = Server::start().await;
+    let () = say(&server.url(), &["ACL", "SETUSER", "plain", "on", ">secret", "~*", "+@all", "-@scripting"]).await;
+    let address = server.url().replace("redis://", "redis://plain:secret@");
+    let redis = Redis::open(options(&address, &prefix(), "one")).unwrap();
+
+    let passed = passed(&redis, "ann").await;
+
+    assert!((7..=9).contains(&passed), "{passed}");
+}
+
+#[tokio::test]
+async fn a_policy_needs_only_one_of_its_keys_and_bad_ones_are_ignored() {
+    let prefix = prefix();
+    let redis = opened(options(&url(), &prefix, "one")).await;
+    let key = |tier: &str, field: &str| format!("{prefix}rate_limit:config:{tier}:write:{field}");
+    let cases = [
+        ("gold", Some("600"), Some("1000"), Some((600, 1_000))),
+        ("half", Some("600"), None, Some((600, 60_000))),
+        ("other", None, Some("1000"), Some((120, 1_000))),
+        ("zero", Some("0"), Some("1000"), Some((120, 1_000))),
+        ("words", Some("many"), None, None),
+        ("huge", Some("99999999999"), Some("1"), None),
+        ("none", None, None, None),
+    ];
+    for (tier, capacity, window, expected) in cases {
+        for (field, value) in [("capacity", capacity), ("windowMs", window)] {
+            if let Some(value) = value {
+                let () = say(&url(), &["SET", &key(tier, field), value]).await;
+            }
+        }
+        let found = redis.policy(tier, "write").await.unwrap();
+        let found = found.map(|policy| (policy.capacity, policy.window.as_millis() as u64));
+        assert_eq!(found, expected, "{tier}");
+    }
+    assert_eq!(redis.policy(&"x".repeat(65), "write").await.unwrap(), None);
+}
