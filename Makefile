@@ -3,14 +3,18 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export CARGO_BUILD_JOBS ?= 2
 
-.PHONY: run test check fmt clippy docs tidy bench kills
+.PHONY: run test services check fmt clippy docs tidy bench kills faults
 
 run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
 	cargo run --release --quiet -- demo
 
-test: ## Everything that can be tested here; installs nothing outside the target folder.
-	cargo test --workspace --all-targets
-	cargo test --workspace --doc
+test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs what is missing, runs them on free ports, stops them.
+	tests/services/install.sh
+	cargo test --workspace --all-targets --no-run
+	tests/services/with.sh bash -c 'cargo test --workspace --all-targets && cargo test --workspace --doc'
+
+services: ## The same three to play with, until Ctrl-C; says how to use them.
+	@tests/services/with.sh tests/services/show.sh
 
 check: fmt clippy docs test ## The same as CI.
 
@@ -31,3 +35,6 @@ bench: ## End to end, on a release build; prints its settings.
 
 kills: ## kill -9 for as long as you like: make kills POSTHASTE_KILLS=1000
 	POSTHASTE_KILLS=$${POSTHASTE_KILLS:-200} cargo test --release --test service durability
+
+faults: ## Everything fails, for as long as you like: make faults POSTHASTE_FAULTS=2000 (POSTHASTE_SEED=n for the same again)
+	POSTHASTE_FAULTS=$${POSTHASTE_FAULTS:-500} tests/services/with.sh cargo test --release --test services laws -- --nocapture

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Makes what docker/compose.yaml reads as secrets, once: random passwords in docker/secrets, which git ignores.
+set -euo pipefail
+cd "$(dirname "$0")/secrets"
+# Others may not enter the folder; the files themselves are open, because each container reads them as a user of its own.
+chmod 700 .
+random() { od -An -tx1 -N32 /dev/urandom | tr -d ' \n'; }
+# keep NAME TEXT: writes a secret that is not there yet.
+keep() {
+  [ -s "$1" ] || printf '%s' "$2" >"$1"
+  chmod 444 "$1"
+}
+keep postgres_password "$(random)"
+keep redis_password "$(random)"
+keep grafana_password "$(random)"
+keep hs256_secret "$(random)"
+keep store_url "postgres://posthaste:$(cat postgres_password)@postgres:5432/posthaste"
+keep redis_url "redis://:$(cat redis_password)@redis:6379"
+echo "docker/secrets is complete; Grafana's admin password is in docker/secrets/grafana_password"

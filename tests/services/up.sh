@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Starts throwaway services side by side: up.sh FOLDER postgres redis kafka. Writes FOLDER/env, which a shell can source.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+folder=$1
+shift
+require_folder "$folder"
+
+jobs=()
+for service in "$@"; do
+  "$here/service.sh" create "$service" "$folder" &
+  jobs+=($!)
+done
+failed=0
+for job in "${jobs[@]}"; do
+  wait "$job" || failed=1
+done
+[ "$failed" = 0 ] || exit 1
+
+{
+  printf 'export POSTHASTE_TEST_SERVICES=%q\n' "$folder"
+  for service in "$@"; do
+    port=$(cat "$folder/$service/port")
+    case $service in
+      postgres) echo "export POSTHASTE_TEST_POSTGRES=postgres://posthaste@127.0.0.1:$port/postgres" ;;
+      redis) echo "export POSTHASTE_TEST_REDIS=redis://127.0.0.1:$port" ;;
+      kafka) echo "export POSTHASTE_TEST_KAFKA=127.0.0.1:$port" ;;
+    esac
+  done
+} >"$folder/env"
