@@ -6,6 +6,7 @@ use actix::prelude::*;
 use app::policy::failover::{Mode, Region};
 use app::vitals::Component;
 use futures::future::join_all;
+use ports::Error;
 use ports::probe::{Probe, Pulse};
 use supervision::{Bus, Job};
 
@@ -32,6 +33,8 @@ pub struct FailoverManager {
 struct Answer {
     name: &'static str,
     gates: bool,
+    /// It answers, and has no room left.
+    no_room: bool,
     pulse: Result<Pulse, String>,
 }
 
@@ -61,10 +64,23 @@ impl FailoverManager {
         if probes.iter().any(|(_, answered, gates)| *gates && !answered) {
             self.world.metrics.region_health_unhealthy_count.inc();
         }
+        self.show_room(&answers);
         self.paint(answers);
         if let Some(mode) = changed {
             self.turn(mode);
         }
+    }
+
+    /// A store without room takes no write, whatever the number of failed rounds: there is nothing to wait for.
+    fn show_room(&self, answers: &[Answer]) {
+        let Some(db) = answers.iter().find(|answer| answer.name == "db") else { return };
+        let no_room = match &db.pulse {
+            Ok(_) => None,
+            Err(error) if db.no_room => Some(error.clone()),
+            // It does not answer at all: whether there is room is not known, and what was seen stands.
+            Err(_) => return,
+        };
+        self.world.vitals.paint(|picture| picture.no_room = no_room);
     }
 
     fn note(&mut self, answer: &Answer, was_up: bool) {
@@ -130,7 +146,9 @@ impl FailoverManager {
 
 async fn ask(probe: Arc<dyn Probe>, gates: bool, limit: Duration) -> Answer {
     let name = probe.name();
-    let pulse = match tokio::time::timeout(limit, probe.check()).await {
+    let asked = tokio::time::timeout(limit, probe.check()).await;
+    let no_room = matches!(asked, Ok(Err(Error::Full(_))));
+    let pulse = match asked {
         Err(_) => Err(format!("no answer within {} ms", limit.as_millis())),
         Ok(Err(error)) => Err(error.to_string()),
         Ok(Ok(pulse)) if name == "redis" && pulse.latency > REDIS_LATENCY_MAX => {
@@ -138,7 +156,7 @@ async fn ask(probe: Arc<dyn Probe>, gates: bool, limit: Duration) -> Answer {
         }
         Ok(Ok(pulse)) => Ok(pulse),
     };
-    Answer { name, gates, pulse }
+    Answer { name, gates, no_room, pulse }
 }
 
 impl Actor for FailoverManager {

@@ -8,6 +8,7 @@ use app::commands::create_order::{self, create_order};
 use app::commands::{Desk, Reach};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
+use app::vitals::Vitals;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::{Job, Slot};
@@ -43,13 +44,21 @@ pub struct OrderAggregate {
     nudge: Nudge,
     direct: Option<Direct>,
     metrics: Arc<Metrics>,
+    vitals: Vitals,
     turns: HashMap<OrderId, Arc<Mutex<()>>>,
 }
 
 impl OrderAggregate {
     /// A shard with nothing in hand. `direct` publishes where there is no outbox.
-    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>, metrics: Arc<Metrics>) -> Self {
-        Self { desk, nudge, direct, metrics, turns: HashMap::new() }
+    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>, metrics: Arc<Metrics>, vitals: Vitals) -> Self {
+        Self { desk, nudge, direct, metrics, vitals, turns: HashMap::new() }
+    }
+
+    /// Readiness turns red with the first write that finds no room, and not with the next round of probes.
+    fn heed<T>(&self, outcome: &Result<T, CommandError>) {
+        if let Err(CommandError::NoRoom(why)) = outcome {
+            self.vitals.paint(|picture| picture.no_room = Some(why.clone()));
+        }
     }
 
     /// After the commit: the relay hears of the rows, or they are published right away where there is no outbox.
@@ -114,6 +123,7 @@ impl OrderAggregate {
         outcome: Result<create_order::Outcome, CommandError>,
         _slot: Slot,
     ) -> Result<Created, CommandError> {
+        self.heed(&outcome);
         let create_order::Outcome { created, rows } = outcome?;
         self.announce(rows);
         Ok(created)
@@ -126,6 +136,7 @@ impl OrderAggregate {
         _slot: Slot,
     ) -> Result<Arc<Order>, CommandError> {
         self.forget_turn(id);
+        self.heed(&outcome);
         let change_order::Outcome { order, rows } = outcome?;
         self.announce(rows);
         Ok(order)

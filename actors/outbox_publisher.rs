@@ -1,4 +1,5 @@
 //! OutboxPublisher: says which partition runs when. Holds the instance's membership, its leases and its breaker; moves no row itself.
+mod fellows;
 mod membership;
 mod retire;
 mod schedule;
@@ -56,6 +57,9 @@ pub struct OutboxPublisher {
     failing: bool,
     retiring: bool,
     pump_is_due: bool,
+    look_is_due: bool,
+    /// The broker's own probe failed, and has not succeeded since.
+    broker_away: bool,
 }
 
 impl OutboxPublisher {
@@ -85,6 +89,8 @@ impl OutboxPublisher {
             failing: false,
             retiring: false,
             pump_is_due: false,
+            look_is_due: false,
+            broker_away: false,
         }
     }
 
@@ -196,6 +202,18 @@ impl OutboxPublisher {
         }
     }
 
+    /// A broker that its probe sees come back is tried at once: the breaker's time is for one that nobody has heard of.
+    fn watch_broker(&mut self, ctx: &mut Context<Self>) {
+        let picture = self.vitals().read();
+        let Some(broker) = picture.components.iter().find(|component| component.name == "broker") else { return };
+        let away = broker.detail.is_some();
+        if std::mem::replace(&mut self.broker_away, away) && !away {
+            self.breaker.hasten(self.born.elapsed());
+            self.pump_is_due = false;
+            self.pump(ctx);
+        }
+    }
+
     /// A probe that found nothing to send says nothing about the broker: the next one probes.
     fn end_probe(&mut self, partition: PartitionNo, said: Broker) {
         if self.probing != Some(partition) {
@@ -294,6 +312,7 @@ impl Actor for OutboxPublisher {
                 "no broker is configured: events wait as PENDING and leave once broker.kind is set"
             );
         }
+        self.listen(ctx);
         self.beat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);
@@ -307,6 +326,9 @@ impl Handler<Job<Wake>> for OutboxPublisher {
 
     fn handle(&mut self, job: Job<Wake>, ctx: &mut Self::Context) {
         let (Wake { partition }, _slot) = job.open(ctx);
+        if self.tell(partition) {
+            return;
+        }
         self.wake(partition, ctx);
         self.pump(ctx);
     }

@@ -8,6 +8,7 @@ use app::commands::Reach;
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use domain::{Order, OrderId};
+use ports::idempotency::Idempotency;
 use supervision::{AskError, Inbox};
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
@@ -17,20 +18,29 @@ use crate::order_aggregate::{Change, Create, OrderAggregate};
 pub struct Shards {
     shards: Arc<[Inbox<OrderAggregate>]>,
     next: Arc<AtomicUsize>,
+    keys: Arc<dyn Idempotency>,
     deadline: Duration,
 }
 
 impl Shards {
     /// These shards; a command is given up after `deadline`.
-    pub fn new(shards: Vec<Inbox<OrderAggregate>>, deadline: Duration) -> Self {
-        Self { shards: shards.into(), next: Arc::default(), deadline }
+    pub fn new(shards: Vec<Inbox<OrderAggregate>>, keys: Arc<dyn Idempotency>, deadline: Duration) -> Self {
+        Self { shards: shards.into(), next: Arc::default(), keys, deadline }
     }
 
     /// Places an order. The new order is known to nobody yet, so any shard may do it: they take turns.
     pub async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
         let reach = Reach::default();
+        let key = command.intent.as_ref().map(|intent| (command.subject.clone(), Arc::clone(&intent.key)));
         let asked = shard.try_ask(Create { command, reach: reach.clone() }, self.deadline).await;
+        if let (Err(AskError::Closed), Some((subject, key))) = (&asked, key)
+            && reach.has_key()
+            && !reach.reached()
+        {
+            // Our client hears that nothing was changed, so it may come again at once. What fails here only costs it the lock's time.
+            let _ = self.keys.abandon(&subject, &key).await;
+        }
         asked.unwrap_or_else(|lost| Err(silence(lost, &reach)))
     }
 

@@ -203,7 +203,7 @@ fn relay(
         .shown_at("/relay")
         .child(retry_spec.arbiter(threads.relay()))
         .child(publisher_spec.arbiter(threads.relay()))
-        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS));
+        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).stops_at_once());
     (spec, publisher.clone(), Nudge::new(publisher, woken))
 }
 
@@ -289,16 +289,16 @@ fn shards(
     let direct = world.broker.clone().filter(|_| !world.desk.options.outbox).map(|broker| {
         Direct::new(broker, app::relay::source(&options.relay.region).into(), Arc::clone(&world.metrics))
     });
-    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS);
+    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).stops_at_once();
     let mut inboxes = Vec::new();
     for number in 0..options.shards.max(1) {
         let (desk, nudge, direct) = (Arc::clone(&world.desk), nudge.clone(), direct.clone());
-        let metrics = Arc::clone(&world.metrics);
+        let (metrics, vitals) = (Arc::clone(&world.metrics), world.vitals.clone());
         let (inbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
-            OrderAggregate::new(Arc::clone(&desk), nudge.clone(), direct.clone(), Arc::clone(&metrics))
+            OrderAggregate::new(Arc::clone(&desk), nudge.clone(), direct.clone(), Arc::clone(&metrics), vitals.clone())
         });
         spec = spec.child(shard.arbiter(threads.orders()));
         inboxes.push(inbox);
     }
-    (Shards::new(inboxes, options.request_timeout), spec)
+    (Shards::new(inboxes, Arc::clone(&world.desk.idempotency), options.request_timeout), spec)
 }

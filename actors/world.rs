@@ -14,6 +14,7 @@ use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
 use ports::source::Sources;
+use ports::wake::Wakes;
 use telemetry::Metrics;
 
 /// Everything outside the actors that they may touch.
@@ -29,6 +30,8 @@ pub struct World {
     pub broker: Option<Arc<dyn Broker>>,
     /// Where consumed messages come from; `None` while no broker is configured.
     pub sources: Option<Arc<dyn Sources>>,
+    /// How instances that share the store wake each other; `None` where there is only one.
+    pub wakes: Option<Arc<dyn Wakes>>,
     /// What was already consumed.
     pub inbox: Arc<dyn Inbox>,
     /// What consuming means.

@@ -4,6 +4,7 @@ mod bench;
 mod client;
 mod demo;
 mod doctor;
+mod migrate;
 mod outbox;
 mod serve;
 mod show;
@@ -39,7 +40,7 @@ enum Command {
     /// Start embedded, place orders, show every hop, stay up: the first minute.
     Demo(demo::Arguments),
     /// Bring the store's schema up to date, or say how it stands. The embedded store does so by itself.
-    Migrate(show::MigrateArguments),
+    Migrate(migrate::Arguments),
     /// Find what is wrong: dependencies, configuration, partitions, waiting rows.
     Doctor(doctor::Arguments),
     /// Look into the outbox, explain, retry, park.
@@ -48,7 +49,7 @@ enum Command {
     /// See the actors of a running service, kill one.
     #[command(subcommand)]
     Actors(actors::Verb),
-    /// Look into the embedded broker's topics, also beside a running service.
+    /// Look into the broker's topics, also beside a running service.
     #[command(subcommand)]
     Topic(topic::Verb),
     /// Measure: create, relay, end to end.
@@ -120,12 +121,12 @@ fn carry_out(arguments: Arguments) -> Result<u8, Failure> {
     match arguments.command {
         Command::Serve(arguments) => serve::serve(config()?, &arguments),
         Command::Demo(arguments) => demo::demo(config()?, &arguments),
-        Command::Migrate(arguments) => show::migrate(&config()?, &arguments),
+        Command::Migrate(arguments) => migrate::migrate(&config()?, &arguments),
         Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),
         Command::Outbox(verb) => outbox::outbox(&config()?, verb),
         Command::Actors(verb) => actors::actors(&config()?, verb),
         Command::Topic(verb) => topic::topic(&config()?, verb),
-        Command::Bench(arguments) => bench::bench(config()?, &arguments),
+        Command::Bench(arguments) => bench::bench(file, config()?, &arguments),
         Command::Token(verb) => token::token(&config()?, verb),
         Command::Config(verb) => show::config(file, &environment, &verb),
         Command::Openapi => show::openapi(),

@@ -39,6 +39,14 @@ pub enum BrokerKind {
     None,
 }
 
+/// A name and a password for the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sasl {
+    pub mechanism: String,
+    pub username: String,
+    pub password: String,
+}
+
 /// How tokens are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthKey {
@@ -64,6 +72,11 @@ pub struct Config {
     pub store_kind: StoreKind,
     pub store_path: PathBuf,
     pub store_url: String,
+    pub store_migrate: bool,
+    pub store_pool: usize,
+    pub store_pooler: bool,
+    pub store_notify: bool,
+    pub store_ca_file: Option<PathBuf>,
     pub broker_kind: BrokerKind,
     pub broker_bootstrap_servers: String,
     pub broker_exactly_once: bool,
@@ -73,6 +86,10 @@ pub struct Config {
     pub broker_transaction_timeout: Duration,
     pub broker_lanes: u32,
     pub broker_retention: Duration,
+    pub broker_lz4: bool,
+    pub broker_tls: bool,
+    pub broker_ca_file: Option<PathBuf>,
+    pub broker_sasl: Option<Sasl>,
     pub broker_breaker: app::breaker::Options,
     pub events_schema_version: u32,
     pub cache_redis: bool,

@@ -11,14 +11,17 @@ use std::time::{Duration, Instant};
 use actors::Cast;
 use app::vitals::Vitals;
 pub use config::{Config, Environment, Mistakes};
-pub use wiring::{Beside, StartError, beside, statements_alone};
+pub use wiring::{
+    Beside, Migration, StartError, Throwaway, beside, fill, migrate, migrations, server_environment, server_settings,
+    statements_alone,
+};
 
 /// A running service.
 pub struct Service {
     addresses: Vec<SocketAddr>,
     cast: Cast,
     http: api::Service,
-    store: wiring::Store,
+    held: wiring::Held,
     vitals: Vitals,
     deadline: Duration,
 }
@@ -44,8 +47,8 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
     let parts = wired.http.with(cast.dispatch());
     let http = api::serve_on(&api::State::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
-    wired.store.announce(&addresses);
-    Ok(Service { addresses, cast, http, store: wired.store, vitals: wired.vitals, deadline: config.shutdown_deadline })
+    wired.held.announce(&addresses).await;
+    Ok(Service { addresses, cast, http, held: wired.held, vitals: wired.vitals, deadline: config.shutdown_deadline })
 }
 
 impl Service {
@@ -69,9 +72,13 @@ impl Service {
         &self.cast
     }
 
-    /// Resolves when the root of the tree has given up: stop, and exit 70.
-    pub async fn gave_up(&self) -> supervision::Reason {
-        self.cast.gave_up().await
+    /// Resolves when the root of the tree has given up, or when another process has our name: stop, and exit 70. Says why.
+    pub async fn gave_up(&self) -> String {
+        tokio::select! {
+            // Both only wait; neither loses anything when the other wins.
+            reason = self.cast.gave_up() => format!("{reason:?}"),
+            taken = self.held.lost() => taken,
+        }
     }
 
     /// Stops in order: readiness red, no new requests, nothing new claimed, what is in flight finished and settled, leases given back,
@@ -83,7 +90,7 @@ impl Service {
         self.http.stop(self.deadline / 2).await;
         let left_for_actors = self.deadline.saturating_sub(begun.elapsed());
         let stopped = self.cast.stop(left_for_actors).await;
-        self.store.close().await;
+        self.held.close().await;
         let left: Vec<(String, usize)> =
             stopped.drained.left.into_iter().map(|left| (left.path, left.queued_or_in_flight)).collect();
         let report = Report { elapsed: begun.elapsed(), left, partitions_left: stopped.partitions_left };

@@ -1,32 +1,41 @@
 //! COMPOSITION ROOT: the only file that names an adapter. One match arm per backend.
 mod alone;
+mod backends;
+mod beside;
+mod broker;
+mod cache;
+mod fill;
 mod opening;
+mod options;
+mod schema;
+mod store;
+mod throwaway;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use app::admission::Admission;
-use app::commands::{self, Desk};
+use app::commands::Desk;
 use app::gate::Gate;
 use app::handlers::Handlers;
 use app::operate::Operations;
 use app::queries::Queries;
 use app::vitals::Vitals;
-use domain::RegionId;
-use embedded::{BrokerProbe, Embedded, OpenError, StoreProbe, SystemClock};
-use ports::broker::Broker;
+use embedded::SystemClock;
 use ports::clock::{Clock, Dice};
-use ports::operators::OutboxOperators;
 use ports::partitions::InstanceId;
-use ports::probe::Probe;
-use ports::topics::Topics;
 use telemetry::Metrics;
 
 pub use alone::statements_alone;
+use backends::Backends;
+pub(crate) use backends::Held;
+pub use beside::{Beside, beside};
+pub use fill::fill;
 use opening::Door;
+pub use schema::{Migration, migrate, migrations};
+use store::{Opened, Opening};
+pub use throwaway::{Throwaway, server_environment, server_settings};
 
-use crate::config::{BrokerKind, Config};
+use crate::config::Config;
 
 /// Why a start cannot succeed.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +67,7 @@ pub(crate) struct Wired {
     pub actors: actors::Options,
     pub http: HttpParts,
     pub listeners: api::Listeners,
-    pub store: Store,
+    pub held: Held,
     pub vitals: Vitals,
 }
 
@@ -76,24 +85,6 @@ impl HttpParts {
     pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::Parts {
         let Self { queries, operations, admission, metrics, auth, options } = self;
         api::Parts { dispatch, queries, operations, admission, metrics, auth, options }
-    }
-}
-
-/// The opened store, to be told and closed.
-pub(crate) struct Store(Embedded);
-
-impl Store {
-    pub(crate) fn announce(&self, addresses: &[SocketAddr]) {
-        let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-        if let Err(error) = self.0.announce(&addresses.join(" ")) {
-            tracing::warn!(event = "announce_failed", error = %error, "the lock file does not tell where we listen");
-        }
-    }
-
-    pub(crate) async fn close(&self) {
-        if let Err(error) = self.0.close().await {
-            tracing::warn!(event = "close_failed", error = %error, "the store was not closed in order; the next start repairs it");
-        }
     }
 }
 
@@ -122,60 +113,75 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door { listeners, told: false };
-    let (store, door) = opening::open(config, &instance, &clock, &metrics, door).await?;
+    let dice: Arc<dyn Dice> = Arc::new(ThreadDice);
+    let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
+    let (opened, door) = opening::open(&opening, door).await?;
     let listeners = door.listening(config)?;
-    Ok(assemble(config, instance, metrics, clock, store, auth, proxies, listeners))
+    let Opened { ports, probe, wakes, mut held } = opened;
+    let broker = broker::open(config, &instance, &clock, &held).await?;
+    let cache = cache::open(config, &instance, &clock, &dice, &metrics, &mut held)?;
+    let backends = Backends { store: ports, store_probe: probe, broker, cache, wakes, held };
+    Ok(assemble(config, backends, Common { instance, metrics, clock, dice }, auth, proxies, listeners))
 }
 
-#[expect(clippy::too_many_arguments, reason = "the one place where all parts meet")]
-fn assemble(
-    config: &Config,
+/// What many parts share.
+struct Common {
     instance: InstanceId,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
-    store: Embedded,
+    dice: Arc<dyn Dice>,
+}
+
+fn assemble(
+    config: &Config,
+    backends: Backends,
+    common: Common,
     auth: api::auth::Verifier,
     proxies: api::Proxies,
     listeners: api::Listeners,
 ) -> Wired {
-    let gate = Arc::new(Gate::default());
-    let vitals = Vitals::default();
-    let dice: Arc<dyn Dice> = Arc::new(ThreadDice);
-    let ports = Arc::new(store.clone());
+    let Common { instance, metrics, clock, dice } = common;
+    let (gate, vitals) = (Arc::new(Gate::default()), Vitals::default());
+    let gates = |name: &str| config.failover_gates.iter().any(|gate| gate == name);
+    let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
+    let Backends { store, broker, cache, wakes, held, .. } = backends;
     let desk = Arc::new(Desk {
-        orders: ports.clone(),
-        idempotency: ports.clone(),
-        cache: ports.clone(),
+        orders: Arc::clone(&store.orders),
+        idempotency: cache.idempotency.unwrap_or(store.idempotency),
+        cache: Arc::clone(&cache.cache),
         clock: Arc::clone(&clock),
         dice: Arc::clone(&dice),
         gate: Arc::clone(&gate),
-        options: desk_options(config),
+        options: options::desk(config),
     });
-    let has_broker = config.broker_kind == BrokerKind::Embedded;
+    let lanes = broker.as_ref().map_or(1, |broker| broker.lanes);
     let world = actors::World {
         desk,
-        outbox: ports.clone(),
-        leases: ports.clone(),
-        broker: has_broker.then(|| ports.clone() as Arc<dyn Broker>),
-        sources: has_broker.then(|| ports.clone() as Arc<dyn ports::source::Sources>),
-        inbox: ports.clone(),
+        outbox: Arc::clone(&store.outbox),
+        leases: Arc::clone(&store.leases),
+        broker: broker.as_ref().map(|broker| Arc::clone(&broker.broker)),
+        sources: broker.map(|broker| broker.sources),
+        wakes,
+        inbox: store.inbox,
         handlers: Handlers::default(),
-        probes: probes(config, &store, has_broker),
+        probes,
         clock: Arc::clone(&clock),
         dice,
         gate: Arc::clone(&gate),
         vitals: vitals.clone(),
         metrics: Arc::clone(&metrics),
     };
+    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders_list_max_rows);
+    let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), vitals.clone());
     let http = HttpParts {
-        queries: Arc::new(Queries::new(ports.clone(), ports.clone(), config.orders_list_max_rows)),
-        operations: Arc::new(Operations::new(ports.clone(), ports.clone(), ports, Arc::clone(&clock), vitals.clone())),
-        admission: Arc::new(Admission::new(Arc::new(store.clone()), gate, clock, config.rate_limit.clone())),
+        queries: Arc::new(queries),
+        operations: Arc::new(operations),
+        admission: Arc::new(Admission::new(cache.limits, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,
-        options: http_options(config, &instance, proxies),
+        options: options::http(config, &instance, proxies),
     };
-    Wired { world, actors: actor_options(config, instance), http, listeners, store: Store(store), vitals }
+    Wired { world, actors: options::actors(config, instance, lanes), http, listeners, held, vitals }
 }
 
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
@@ -194,117 +200,4 @@ fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
         leeway: config.auth_leeway,
     };
     api::auth::Verifier::new(options).map_err(|error| StartError::Config(format!("auth: {error}")))
-}
-
-fn store_options(
-    config: &Config,
-    instance: &InstanceId,
-    clock: &Arc<dyn Clock>,
-    metrics: &Arc<Metrics>,
-) -> embedded::Options {
-    let mut options = embedded::Options::new(&config.store_path, instance.clone(), Arc::clone(clock));
-    options.address = config.http_listen.to_string();
-    options.partitions = config.outbox_partitions;
-    options.topic_partitions = config.broker_topic_partitions;
-    options.log_retention = config.broker_retention;
-    options.metrics = Some(Arc::clone(metrics));
-    options
-}
-
-fn desk_options(config: &Config) -> commands::Options {
-    commands::Options {
-        region: RegionId::new(&config.region_id),
-        partitions: config.outbox_partitions,
-        topic: config.topic().into(),
-        schema_version: config.events_schema_version,
-        outbox: config.outbox_enabled,
-        ..commands::Options::default()
-    }
-}
-
-fn probes(config: &Config, store: &Embedded, has_broker: bool) -> Vec<(Arc<dyn Probe>, bool)> {
-    let gates = |name: &str| config.failover_gates.iter().any(|gate| gate == name);
-    let mut probes: Vec<(Arc<dyn Probe>, bool)> = vec![(Arc::new(StoreProbe(store.clone())), gates("db"))];
-    if has_broker {
-        probes.push((Arc::new(BrokerProbe(store.clone())), gates("broker")));
-    }
-    probes
-}
-
-fn http_options(config: &Config, instance: &InstanceId, proxies: api::Proxies) -> api::Options {
-    api::Options {
-        request_timeout: config.http_request_timeout,
-        header_timeout: config.http_header_timeout,
-        body_timeout: config.http_body_timeout,
-        body_max: config.http_body_max,
-        max_connections: config.http_max_connections,
-        trusted_proxies: proxies,
-        region: config.region_id.clone(),
-        instance: instance.to_string(),
-        unsent_age_max: config.health_unsent_age_max.unwrap_or_default(),
-        ..api::Options::default()
-    }
-}
-
-fn actor_options(config: &Config, instance: InstanceId) -> actors::Options {
-    let relay = app::relay::Options {
-        region: RegionId::new(&config.region_id),
-        batch: config.outbox_batch,
-        lease: config.outbox_lease,
-        // A batch is not handed over with less left than a broker may need to take it, nor with less than a tenth of the lease.
-        margin: (config.outbox_lease / 10).min(Duration::from_secs(1)),
-    };
-    actors::Options {
-        instance,
-        relay,
-        rules: app::chain::Rules {
-            retry: config.outbox_retry.clone(),
-            poison: config.outbox_poison.clone(),
-            fallback: config.outbox_fallback.clone(),
-        },
-        breaker: config.broker_breaker.clone(),
-        pressure: config.backpressure.clone(),
-        partitions: config.outbox_partitions,
-        // The embedded broker's lanes cost nothing: one a partition, so that fencing one disturbs no other.
-        lanes: config.outbox_partitions,
-        max_in_flight: config.outbox_max_in_flight,
-        poll_interval: config.outbox_poll_interval,
-        // A lease must be renewed well before it runs out, whatever the heartbeat says.
-        heartbeat: config.partitions_heartbeat.min(config.outbox_lease / 3),
-        dead_after: config.partitions_dead_after,
-        retention: config.outbox_retention,
-        inbox_retention: config.inbox_retention,
-        topic: config.topic(),
-        consumers: config.consumer_count,
-        probe_interval: config.failover_probe_interval,
-        probe_timeout: config.failover_probe_timeout,
-        promotion_interval: config.promotion_interval,
-        promotion_batch: config.promotion_batch,
-        shards: config.orders_shards,
-        mailbox: config.orders_mailbox,
-        request_timeout: config.http_request_timeout,
-        faults: config.fault_injection_enabled,
-        ..actors::Options::default()
-    }
-}
-
-/// A store opened beside a running service, for operators at the command line.
-pub struct Beside {
-    /// Rows, why, partitions, retry, park.
-    pub operations: Operations,
-    /// Topics.
-    pub topics: Arc<dyn Topics>,
-}
-
-/// Opens the configured store for looking and for operators' statements.
-///
-/// # Errors
-/// It is not there, or cannot be read.
-pub fn beside(config: &Config) -> Result<Beside, StartError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let told = |error: OpenError| StartError::Store(error.to_string());
-    let store = Arc::new(Embedded::open_beside(&config.store_path, Arc::clone(&clock)).map_err(told)?);
-    let operators: Arc<dyn OutboxOperators> = store.clone();
-    let operations = Operations::new(store.clone(), operators, store.clone(), clock, Vitals::default());
-    Ok(Beside { operations, topics: store })
 }

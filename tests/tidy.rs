@@ -3,20 +3,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("src/domain", &[]),
     ("src/ports", &["domain"]),
     ("src/app", &["domain", "ports"]),
     ("src/telemetry", &[]),
     ("src/api", &["app", "domain", "telemetry"]),
     ("src/adapters/embedded", &["domain", "ports", "telemetry"]),
+    ("src/adapters/kafka", &["domain", "ports", "telemetry"]),
+    ("src/adapters/postgres", &["domain", "ports", "telemetry"]),
+    ("src/adapters/redis", &["domain", "ports", "telemetry"]),
     ("actors", &["app", "domain", "ports", "supervision", "telemetry"]),
     ("actors/supervision", &[]),
     ("tests/kit", &["domain", "ports"]),
 ];
 
 /// Rooms of the workspace, by the name under which they are imported.
-const ROOMS: [&str; 9] = ["domain", "ports", "app", "telemetry", "api", "embedded", "actors", "supervision", "kit"];
+const ROOMS: [&str; 12] = [
+    "domain",
+    "ports",
+    "app",
+    "telemetry",
+    "api",
+    "embedded",
+    "kafka",
+    "postgres",
+    "redis",
+    "actors",
+    "supervision",
+    "kit",
+];
 
 /// Clients and runtimes that a room must never see.
 const FORBIDDEN: [(&str, &[&str]); 5] = [
@@ -92,7 +108,10 @@ fn only_wiring_names_an_adapter_and_only_the_tree_starts_actors() {
     for (path, text) in sources() {
         let in_wiring = path == "src/wiring.rs" || path.starts_with("src/wiring/");
         let may_name = in_wiring || path.starts_with("src/adapters/") || path.starts_with("tests/");
-        assert!(may_name || !text.contains("use embedded::"), "{path} names an adapter");
+        for adapter in ["embedded", "kafka", "postgres", "redis"] {
+            let named = text.contains(&format!("use {adapter}::")) || text.contains(&format!(" {adapter}::Options"));
+            assert!(may_name || !named, "{path} names the adapter {adapter}");
+        }
         let may_start =
             path == "actors/tree.rs" || path.starts_with("actors/supervision") || path.starts_with("tests/");
         assert!(may_start || !text.contains("supervision::actor("), "{path} starts an actor");
@@ -185,4 +204,65 @@ fn documents_and_scripts_that_a_newcomer_needs_are_there() {
     let ci = std::fs::metadata(root().join(".ci/run")).expect("there").permissions();
     assert!(std::os::unix::fs::PermissionsExt::mode(&ci) & 0o111 != 0, ".ci/run cannot be run");
     assert!(read(&root().join(".ci/run")).contains("make check"));
+}
+
+/// Every word that looks like a metric of ours.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let known = [
+        "outbox_",
+        "kafka_",
+        "actor_",
+        "orders_",
+        "http_server_",
+        "backpressure_",
+        "region_",
+        "redis_",
+        "cache_",
+        "retry_",
+    ];
+    words.filter(|word| known.iter().any(|start| word.starts_with(start))).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_watches_the_service_names_metrics_that_there_are() {
+    let mut names = BTreeSet::new();
+    for entry in telemetry::CATALOGUE {
+        for ending in ["", "_bucket", "_sum", "_count"] {
+            names.insert(format!("{}{ending}", entry.prometheus()));
+        }
+    }
+    let rules = read(&root().join("docker/rules.yml"));
+    let expressions: String = rules.lines().filter(|line| line.trim_start().starts_with("expr:")).collect();
+    let mut boards = Vec::new();
+    files(&root().join("docker"), ".json", &mut boards);
+    let mut watched = metrics_in(&expressions);
+    for board in &boards {
+        let text = read(board);
+        let expressions = text.split("\"expr\":").skip(1).filter_map(|part| part.split('\n').next());
+        expressions.for_each(|expression| watched.extend(metrics_in(expression)));
+    }
+    assert!(!boards.is_empty() && watched.len() > 10, "{watched:?}");
+    let unknown: Vec<&String> = watched.iter().filter(|name| !names.contains(*name)).collect();
+    assert!(unknown.is_empty(), "docker/ watches metrics that nobody writes: {unknown:?}");
+}
+
+#[test]
+fn what_starts_the_service_gives_it_time_to_stop_and_the_right_compiler() {
+    let seconds = |text: &str, key: &str| -> u64 {
+        let line = text.lines().find(|line| line.trim_start().starts_with(key)).unwrap_or_else(|| panic!("no {key}"));
+        line.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("seconds")
+    };
+    let defaults: toml::Table = read(&root().join("config/default.toml")).parse().expect("TOML");
+    let deadline = defaults["shutdown"]["deadline"].as_str().expect("a duration");
+    let deadline: u64 = deadline.trim_end_matches('s').parse().expect("seconds");
+    assert!(seconds(&read(&root().join("docker/posthaste.service")), "TimeoutStopSec") > deadline);
+    assert!(seconds(&read(&root().join("docker/compose.yaml")), "stop_grace_period") > deadline);
+    let toolchain: toml::Table = read(&root().join("rust-toolchain.toml")).parse().expect("TOML");
+    let channel = toolchain["toolchain"]["channel"].as_str().expect("a release");
+    assert!(read(&root().join("docker/Dockerfile")).contains(&format!("FROM rust:{channel}-")), "another compiler");
+    for script in ["with.sh", "up.sh", "down.sh", "show.sh", "install.sh", "service.sh"] {
+        let permissions = std::fs::metadata(root().join("tests/services").join(script)).expect(script).permissions();
+        assert!(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o111 != 0, "{script} cannot be run");
+    }
 }

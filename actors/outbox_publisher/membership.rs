@@ -7,8 +7,10 @@ use app::policy::partition::{Balance, balance};
 use domain::Timestamp;
 use ports::Error;
 use ports::partitions::{InstanceId, Member, PartitionNo, PartitionView};
+use tokio::sync::Semaphore;
 
 use super::OutboxPublisher;
+use super::fellows::say;
 use crate::lease_book::LeaseBook;
 use crate::partition_worker::HandOver;
 use crate::world::World;
@@ -20,6 +22,8 @@ pub struct Membership {
     /// Partitions on their way out: they do not run any more.
     pub(super) giving: BTreeSet<PartitionNo>,
     away: bool,
+    /// One beat at a time, and none after we have left: it would bring our name back, and our share would wait for our death.
+    pub(super) turn: Arc<Semaphore>,
 }
 
 /// The world as a heartbeat found it.
@@ -44,7 +48,7 @@ impl Beat {
 impl Membership {
     /// The membership of this instance.
     pub fn new(book: Arc<LeaseBook>, instance: InstanceId) -> Self {
-        Self { book, instance, giving: BTreeSet::new(), away: false }
+        Self { book, instance, giving: BTreeSet::new(), away: false, turn: Arc::new(Semaphore::new(1)) }
     }
 
     /// A partition we thought free is not: look before the next heartbeat.
@@ -56,16 +60,26 @@ impl Membership {
 impl OutboxPublisher {
     /// Beats now and from now on.
     pub(super) fn beat(&mut self, ctx: &mut Context<Self>) {
+        self.watch_broker(ctx);
         self.look(ctx);
         ctx.run_later(self.options.heartbeat, Self::beat);
     }
 
-    fn look(&mut self, ctx: &mut Context<Self>) {
+    pub(super) fn look(&mut self, ctx: &mut Context<Self>) {
         let world = self.world.clone();
         let (instance, dead_after) = (self.membership.instance.clone(), self.options.dead_after);
         let book = Arc::clone(&self.membership.book);
-        let work = async move { beat(&world, &instance, dead_after, &book).await };
-        ctx.spawn(work.into_actor(self).map(|found, this, ctx| this.found(found, ctx)));
+        let turn = Arc::clone(&self.membership.turn);
+        let work = async move {
+            // Closed: we have left.
+            let _turn = turn.acquire().await.ok()?;
+            Some(beat(&world, &instance, dead_after, &book).await)
+        };
+        ctx.spawn(work.into_actor(self).map(|found, this, ctx| {
+            if let Some(found) = found {
+                this.found(found, ctx);
+            }
+        }));
     }
 
     fn found(&mut self, found: Result<Beat, Error>, ctx: &mut Context<Self>) {
@@ -118,10 +132,11 @@ impl OutboxPublisher {
             return;
         }
         self.schedule.forget(partition);
-        let deadline = self.options.relay.lease;
+        let (deadline, wakes) = (self.options.relay.lease, self.world.wakes.clone());
         let work = async move {
             if matches!(worker.ask(HandOver, deadline).await, Ok(true)) {
                 roster.dismiss(partition).await;
+                say(wakes.as_ref(), partition);
             }
         };
         ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {

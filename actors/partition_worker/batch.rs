@@ -27,6 +27,8 @@ struct Cargo {
     token: Token,
     rows: Arc<[ClaimedRow]>,
     send: Vec<(RowId, Record)>,
+    /// What a first call put through, at least once, before the rest goes again.
+    gone: Vec<(RowId, Position)>,
     fallback: Vec<Refused>,
     more: bool,
     probe: bool,
@@ -36,7 +38,7 @@ impl Relay {
     pub(super) async fn send(&self, mut session: Session, batch: ClaimedBatch, probe: bool) -> End {
         let Plan { send, refused } = plan(&batch.rows, &self.source, self.broker.record_bytes_max());
         let ClaimedBatch { token, rows, more } = batch;
-        let mut cargo = Cargo { token, rows: rows.into(), send, fallback: Vec::new(), more, probe };
+        let mut cargo = Cargo { token, rows: rows.into(), send, gone: Vec::new(), fallback: Vec::new(), more, probe };
         if !refused.is_empty()
             && let Err(end) = self.exclude(&mut session, &mut cargo, refused).await
         {
@@ -57,11 +59,13 @@ impl Relay {
                     return self.not_sent(session, cargo, cause, reached).await;
                 }
                 Published::Aborted { refused, .. } => refused,
-                Published::Unknown(detail) | Published::LaneLost(detail) => {
-                    self.lanes.over(&session.lane).await;
-                    let error = Some(Error::Unknown(detail));
-                    return End::unsure(Report { more: true, error, broker: Broker::Failed, ..Report::default() });
+                Published::Partly { sent, refused } => {
+                    cargo.went(sent);
+                    refused
                 }
+                Published::Unknown(detail) => return self.left_open(&session, detail, Broker::Failed).await,
+                // A neighbour on the lane was fenced, and we with it: that says nothing about the broker.
+                Published::LaneLost(detail) => return self.left_open(&session, detail, Broker::NotAsked).await,
             };
             let refused = refused.iter().map(|(row, error)| self.refusal(&cargo, *row, error)).collect();
             if let Err(end) = self.exclude(&mut session, &mut cargo, refused).await {
@@ -70,6 +74,13 @@ impl Relay {
         }
         let cause = Error::Overloaded("the broker kept refusing rows of one batch".into());
         self.not_sent(session, cargo, cause, false).await
+    }
+
+    /// Nobody knows what became of the batch: the lane's session is over, and the next one begins by finding out.
+    async fn left_open(&self, session: &Session, detail: String, broker: Broker) -> End {
+        self.lanes.over(&session.lane).await;
+        let error = Some(Error::Unknown(detail));
+        End::unsure(Report { more: true, error, broker, ..Report::default() })
     }
 
     fn refusal(&self, cargo: &Cargo, row: RowId, error: &Error) -> Refused {
@@ -109,7 +120,8 @@ impl Relay {
         }
     }
 
-    async fn settle(&self, mut session: Session, cargo: Cargo, positions: Vec<(RowId, Position)>) -> End {
+    async fn settle(&self, mut session: Session, mut cargo: Cargo, mut positions: Vec<(RowId, Position)>) -> End {
+        positions.append(&mut cargo.gone);
         let sent = positions.len();
         self.measure(&cargo, sent);
         let settlement = Settlement {
@@ -157,12 +169,17 @@ impl Relay {
     /// first row waits for its retry and the later ones wait behind it.
     async fn not_sent(&self, mut session: Session, mut cargo: Cargo, cause: Error, reached: bool) -> End {
         let report = |error| Report { more: false, broker: Broker::Failed, error: Some(error), ..Report::default() };
-        if reached && !cargo.probe {
+        let partly = !cargo.gone.is_empty();
+        if partly || (reached && !cargo.probe) {
             let refused = cargo.heads().into_iter().map(|row| self.refusal(&cargo, row, &cause)).collect();
-            cargo.fallback.clear();
+            let gone: HashSet<RowId> = cargo.gone.iter().map(|(row, _)| *row).collect();
+            cargo.fallback.retain(|refused| gone.contains(&refused.row));
             if let Err(end) = self.exclude(&mut session, &mut cargo, refused).await {
                 return end;
             }
+        }
+        if partly && cargo.send.is_empty() {
+            return self.settle(session, cargo, Vec::new()).await;
         }
         match self.outbox.resolve(&session.fence, cargo.token, Verdict::Returned).await {
             Ok(Changed::Done { counter, .. }) => {
@@ -175,6 +192,13 @@ impl Relay {
 }
 
 impl Cargo {
+    /// A part is durable: the rest goes on without it.
+    fn went(&mut self, sent: Vec<(RowId, Position)>) {
+        let rows: HashSet<RowId> = sent.iter().map(|(row, _)| *row).collect();
+        self.send.retain(|(row, _)| !rows.contains(row));
+        self.gone.extend(sent);
+    }
+
     /// Rows that were excluded do not go, nor do the later rows of their keys: the store gave those back.
     fn drop_rows(&mut self, out: &[RowId]) {
         let mut waiting = HashSet::new();

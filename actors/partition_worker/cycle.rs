@@ -8,7 +8,7 @@ use ports::partitions::{Because, InstanceId, PartitionLeases, PartitionNo};
 use supervision::Inbox;
 use telemetry::Metrics;
 
-use super::session::{Begun, Session};
+use super::session::{Begun, Session, Trouble};
 use super::{Report, Run};
 use crate::lanes::Lanes;
 use crate::lease_book::LeaseBook;
@@ -76,7 +76,9 @@ impl Relay {
                 Ok(Begun::HeldElsewhere) => {
                     return End::unsure(Report { held_elsewhere: true, ..Report::default() });
                 }
-                Err(error) => return End::failed(None, error),
+                Err(Trouble { error, broker }) => {
+                    return End::unsure(Report { error: Some(error), broker, ..Report::default() });
+                }
             },
         };
         self.claim(session, run).await

@@ -1,8 +1,9 @@
 //! A lease in hand, taken and resolved: nothing of the past is open when a session begins.
 use ports::Error;
 use ports::outbox::{Changed, Verdict};
-use ports::partitions::{Acquired, Acquisition, Because, Fence, LaneId, OpenBatch, PartitionNo, Release};
+use ports::partitions::{Acquired, Acquisition, Because, Fence, LaneId, OpenBatch, PartitionNo, Release, Token};
 
+use super::Broker;
 use super::cycle::Relay;
 
 /// What a worker acts under.
@@ -21,19 +22,54 @@ pub(super) enum Begun {
     HeldElsewhere,
 }
 
+/// Why a session could not begin, and what that says about the broker.
+pub(super) struct Trouble {
+    pub error: Error,
+    pub broker: Broker,
+}
+
+impl Trouble {
+    fn of_broker(error: Error) -> Self {
+        Self { error, broker: Broker::Failed }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self { error, broker: Broker::NotAsked }
+    }
+}
+
 impl Relay {
     /// Takes the partition and resolves what its former owner left open. Every acquisition reads the watermark, so that the counter
-    /// stays above it although the store may have gone back in time. `because` stays as it is until the store has heard it: a death
-    /// counts although the first look after it failed.
-    pub(super) async fn begin(&self, partition: PartitionNo, because: &mut Because) -> Result<Begun, Error> {
-        let watermark = self.broker.watermark(partition).await?;
+    /// stays above it although the store may have gone back in time: under the lease and after the fence, because a transaction that
+    /// a dead owner left open holds the answer back until the broker itself gives it up.
+    pub(super) async fn begin(&self, partition: PartitionNo, because: &mut Because) -> Result<Begun, Trouble> {
+        let Some(mut fence) = self.take(partition, because, None).await? else { return Ok(Begun::HeldElsewhere) };
+        let watermark = self.broker.watermark(partition).await.map_err(Trouble::of_broker)?;
+        if watermark.is_some_and(|mark| mark > fence.counter) {
+            let Some(above) = self.take(partition, because, watermark).await? else { return Ok(Begun::HeldElsewhere) };
+            fence = above;
+        }
+        let lane = self.lanes.session(partition).await.map_err(Trouble::of_broker)?;
+        Ok(Begun::Session(Session { fence, lane }))
+    }
+
+    /// Takes it, if nobody alive holds it, and resolves. `because` stays as it is until the store has heard it: a death counts although
+    /// the first look after it failed.
+    async fn take(
+        &self,
+        partition: PartitionNo,
+        because: &mut Because,
+        watermark: Option<Token>,
+    ) -> Result<Option<Fence>, Trouble> {
         let asked = self.book.asking();
         let taken = self.leases.acquire(partition, &self.instance, *because, watermark, self.book.ttl()).await?;
         let Acquired { mut fence, in_flight } = match taken {
             Acquisition::Taken(acquired) => acquired,
             Acquisition::Held { .. } => {
                 *because = Because::Vacant;
-                return Ok(Begun::HeldElsewhere);
+                return Ok(None);
             }
         };
         *because = Because::Uncertain;
@@ -41,15 +77,15 @@ impl Relay {
         if let Some(open) = in_flight {
             fence.counter = self.resolve(&fence, &open).await?;
         }
-        let lane = self.lanes.session(partition).await?;
-        Ok(Begun::Session(Session { fence, lane }))
+        Ok(Some(fence))
     }
 
     /// Fence first: only then can nothing of the open batch commit any more, and only then does the watermark tell the truth.
-    async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<u64, Error> {
-        self.broker.fence(&open.lane).await?;
+    async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<u64, Trouble> {
+        self.broker.fence(&open.lane).await.map_err(Trouble::of_broker)?;
         self.lanes.over(&open.lane).await;
-        let published = self.broker.watermark(fence.partition).await?.is_some_and(|mark| mark >= open.token);
+        let watermark = self.broker.watermark(fence.partition).await.map_err(Trouble::of_broker)?;
+        let published = watermark.is_some_and(|mark| mark >= open.token);
         let verdict = match (published, open.died) {
             (true, _) => Verdict::Published,
             (false, true) => Verdict::Died,
@@ -65,7 +101,7 @@ impl Relay {
         match changed {
             Changed::Done { counter, .. } => Ok(counter),
             Changed::Stale => {
-                Err(Error::Unreachable(format!("partition {partition} changed hands while it was resolved")))
+                Err(Error::Unreachable(format!("partition {partition} changed hands while it was resolved")).into())
             }
         }
     }

@@ -66,6 +66,9 @@ fn components(picture: &Picture, options: &Options) -> BTreeMap<&'static str, Co
         }
         all.insert(part.name, ComponentHealth::new(Fare::of(part.up), details));
     }
+    if let (Some(why), Some(db)) = (&picture.no_room, all.get_mut("db")) {
+        *db = ComponentHealth::new(Fare::Down, json!({"error": why}));
+    }
     all.entry("db").or_insert_with(|| ComponentHealth::new(Fare::Unknown, json!({})));
     let breaker = json!({"breaker": picture.breaker, "configured": picture.broker_configured});
     let unprobed = match (picture.broker_configured, picture.breaker) {

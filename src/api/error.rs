@@ -248,7 +248,7 @@ impl From<CommandError> for Problem {
             CommandError::Expired => {
                 Self::held_back("the command waited past its deadline and was dropped; nothing was changed", 1)
             }
-            CommandError::Unavailable(cause) => Self::away(cause),
+            CommandError::Unavailable(cause) | CommandError::NoRoom(cause) => Self::away(cause),
             CommandError::Unknown(cause) => Self::unexpected(cause),
         }
     }

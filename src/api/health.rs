@@ -59,6 +59,7 @@ pub(crate) fn readiness(picture: &Picture, options: &Options) -> Vec<(&'static s
         ("startup", if picture.started { Fare::Up } else { Fare::OutOfService }),
         ("drain", if picture.draining { Fare::OutOfService } else { Fare::Up }),
         ("region", if picture.passive { Fare::OutOfService } else { Fare::Up }),
+        ("room", Fare::of(picture.no_room.is_none())),
     ];
     let gating = picture.components.iter().filter(|component| component.gates || component.name == "db");
     checks.extend(gating.map(|component| (component.name, Fare::of(component.up))));

@@ -47,7 +47,7 @@ pub struct State {
     /// Answers that are being made or sent.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
-    tallied: Mutex<[u64; 3]>,
+    tallied: Mutex<[u64; 4]>,
 }
 
 impl State {
@@ -85,8 +85,10 @@ impl State {
     /// Brings the cache's counters up to what the queries counted: they know no metrics.
     pub(crate) fn count_cache(&self) {
         let tally = &self.queries.tally;
-        let now = [&tally.hits, &tally.misses, &tally.errors].map(|count| count.load(Relaxed));
-        let counters = [&self.metrics.cache_hit_count, &self.metrics.cache_miss_count, &self.metrics.cache_error_count];
+        let now = [&tally.hits, &tally.misses, &tally.errors, &tally.degraded].map(|count| count.load(Relaxed));
+        let Metrics { cache_hit_count, cache_miss_count, cache_error_count, cache_degraded_mode_count, .. } =
+            &*self.metrics;
+        let counters = [cache_hit_count, cache_miss_count, cache_error_count, cache_degraded_mode_count];
         let mut told = self.tallied.lock();
         for ((counter, now), told) in counters.into_iter().zip(now).zip(told.iter_mut()) {
             counter.inc_by(now.saturating_sub(*told));

@@ -109,9 +109,14 @@ impl Admission {
         {
             return policy.clone();
         }
-        let set_aside = self.limit.policy(tier, class).await.ok().flatten();
-        let policy = set_aside.unwrap_or_else(|| self.fallback.clone());
+        let asked = self.limit.policy(tier, class).await;
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = match (asked, policies.get(&name)) {
+            (Ok(Some(policy)), _) => policy,
+            // A backend that cannot be asked changes nobody's policy.
+            (Err(_), Some((_, known))) => known.clone(),
+            (Ok(None), _) | (Err(_), None) => self.fallback.clone(),
+        };
         if policies.len() >= POLICIES_MAX {
             policies.clear();
         }

@@ -98,6 +98,13 @@ impl Breaker {
         }
     }
 
+    /// The broker was seen to come back: whoever comes next probes, however long the breaker was to stay open.
+    pub fn hasten(&mut self, now: Duration) {
+        if let State::Open { until } = &mut self.state {
+            *until = now.min(*until);
+        }
+    }
+
     /// The state, for people.
     pub fn state(&self) -> State {
         self.state
@@ -165,5 +172,19 @@ mod tests {
         breaker.pass(s(20));
         breaker.undecided(s(21));
         assert_eq!(breaker.pass(s(21)), Pass::Probe);
+    }
+
+    #[test]
+    fn a_broker_that_came_back_is_probed_at_once() {
+        let mut breaker = Breaker::new(Options::default());
+        for _ in 0..5 {
+            breaker.failed(s(0));
+        }
+        assert_eq!(breaker.pass(s(1)), Pass::Wait(s(19)));
+
+        breaker.hasten(s(2));
+        assert_eq!(breaker.pass(s(2)), Pass::Probe);
+        breaker.failed(s(3));
+        assert_eq!(breaker.pass(s(4)), Pass::Wait(s(19)), "a probe that fails opens it for its whole time");
     }
 }

@@ -37,6 +37,9 @@ pub enum CommandError {
     /// A dependency is away; nothing was changed.
     #[error("a dependency is not available: {0}")]
     Unavailable(String),
+    /// The store has no room left; nothing was changed.
+    #[error("no room left: {0}")]
+    NoRoom(String),
     /// The outcome is not known: the command may have changed something.
     #[error("the outcome is not known: {0}")]
     Unknown(String),
@@ -44,7 +47,11 @@ pub enum CommandError {
 
 impl From<ports::Error> for CommandError {
     fn from(error: ports::Error) -> Self {
-        if error.outcome_unknown() { Self::Unknown(error.to_string()) } else { Self::Unavailable(error.to_string()) }
+        match error {
+            ports::Error::Unknown(_) => Self::Unknown(error.to_string()),
+            ports::Error::Full(detail) => Self::NoRoom(detail),
+            _ => Self::Unavailable(error.to_string()),
+        }
     }
 }
 

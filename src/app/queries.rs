@@ -1,16 +1,22 @@
 //! Reading orders: cache first, the store behind it; an order that is not the viewer's is not there.
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use domain::{Order, OrderId, Status};
 use ports::cache::OrderCache;
+use ports::clock::Clock;
 use ports::orders::{Filter, From, OrderStore};
 
+use crate::breaker::{self, Breaker, Pass};
 use crate::dispatch::Viewer;
 use crate::error::QueryError;
 
 /// Largest page.
 pub const PAGE_MAX: u32 = 500;
+
+/// When reads go past a cache that keeps failing, and for how long (the seeds' service).
+const CACHE_BREAKER: breaker::Options = breaker::Options { failures: 5, open: Duration::from_secs(30) };
 
 /// What the cache did, for the metrics that `api` keeps.
 #[derive(Default)]
@@ -21,15 +27,47 @@ pub struct CacheTally {
     pub misses: AtomicU64,
     /// Failed; the store answered instead.
     pub errors: AtomicU64,
+    /// Not asked, because it kept failing; the store answered instead.
+    pub degraded: AtomicU64,
 }
 
 /// The read side.
 pub struct Queries {
     orders: Arc<dyn OrderStore>,
     cache: Arc<dyn OrderCache>,
+    clock: Arc<dyn Clock>,
+    breaker: Mutex<Breaker>,
     list_max_rows: u32,
     /// What the cache did so far.
     pub tally: CacheTally,
+}
+
+/// A call to the cache that the breaker let through. One that is dropped without an answer says nothing: the next call asks again.
+struct Asked<'a> {
+    queries: &'a Queries,
+    answered: bool,
+}
+
+impl Asked<'_> {
+    fn answered(mut self, well: bool) {
+        self.answered = true;
+        let now = self.queries.now();
+        let mut breaker = self.queries.breaker();
+        if well {
+            breaker.succeeded();
+        } else {
+            breaker.failed(now);
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let now = self.queries.now();
+            self.queries.breaker().undecided(now);
+        }
+    }
 }
 
 /// A numbered page.
@@ -60,8 +98,31 @@ pub struct Keyset {
 
 impl Queries {
     /// Queries over these ports; `list_max_rows` bounds the bare list.
-    pub fn new(orders: Arc<dyn OrderStore>, cache: Arc<dyn OrderCache>, list_max_rows: u32) -> Self {
-        Self { orders, cache, list_max_rows, tally: CacheTally::default() }
+    pub fn new(
+        orders: Arc<dyn OrderStore>,
+        cache: Arc<dyn OrderCache>,
+        clock: Arc<dyn Clock>,
+        list_max_rows: u32,
+    ) -> Self {
+        let breaker = Mutex::new(Breaker::new(CACHE_BREAKER));
+        Self { orders, cache, clock, breaker, list_max_rows, tally: CacheTally::default() }
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.clock.now().millis()).unwrap_or(0))
+    }
+
+    /// Whether the cache may be asked now. Only reads ask: a change is told to the cache whatever its breaker says.
+    fn ask_cache(&self) -> Option<Asked<'_>> {
+        let now = self.now();
+        match self.breaker().pass(now) {
+            Pass::Free | Pass::Probe => Some(Asked { queries: self, answered: false }),
+            Pass::Wait(_) => None,
+        }
     }
 
     /// One order.
@@ -77,23 +138,30 @@ impl Queries {
     }
 
     async fn cached(&self, id: OrderId) -> Option<Arc<Order>> {
-        let counter = match self.cache.get(id).await {
-            Ok(Some(order)) => {
-                self.tally.hits.fetch_add(1, Relaxed);
-                return Some(order);
-            }
+        let Some(asked) = self.ask_cache() else {
+            self.tally.degraded.fetch_add(1, Relaxed);
+            return None;
+        };
+        let found = self.cache.get(id).await;
+        asked.answered(found.is_ok());
+        let counter = match &found {
+            Ok(Some(_)) => &self.tally.hits,
             Ok(None) => &self.tally.misses,
             // A cache that fails costs time, not answers.
             Err(_) => &self.tally.errors,
         };
         counter.fetch_add(1, Relaxed);
-        None
+        found.ok().flatten()
     }
 
     async fn load(&self, id: OrderId) -> Result<Arc<Order>, QueryError> {
         let order = Arc::new(self.orders.find(id).await?.ok_or(QueryError::NotFound)?);
-        if self.cache.put(Arc::clone(&order)).await.is_err() {
-            self.tally.errors.fetch_add(1, Relaxed);
+        if let Some(asked) = self.ask_cache() {
+            let put = self.cache.put(Arc::clone(&order)).await;
+            asked.answered(put.is_ok());
+            if put.is_err() {
+                self.tally.errors.fetch_add(1, Relaxed);
+            }
         }
         Ok(order)
     }
@@ -143,4 +211,104 @@ impl Queries {
 
 fn filter(viewer: &Viewer, status: Option<Status>) -> Filter {
     Filter { owner: viewer.owner(), status }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicUsize};
+
+    use async_trait::async_trait;
+    use domain::{Item, Items, Money, Placement, RegionId, Subject, Timestamp};
+    use futures::FutureExt;
+    use ports::Error;
+    use ports::orders::{Commit, Committed, Mark};
+
+    use super::*;
+
+    /// Knows one order, which everybody may see.
+    struct One(Order);
+
+    #[async_trait]
+    impl OrderStore for One {
+        async fn commit(&self, _: Commit) -> Result<Committed, Error> {
+            Err(Error::Broken("it only reads".into()))
+        }
+        async fn find(&self, _: OrderId) -> Result<Option<Order>, Error> {
+            Ok(Some(self.0.clone()))
+        }
+        async fn list(&self, _: &Filter, _: From, _: u32) -> Result<Vec<Order>, Error> {
+            Ok(Vec::new())
+        }
+        async fn count(&self, _: &Filter) -> Result<u64, Error> {
+            Ok(0)
+        }
+        async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
+            Ok(Vec::new())
+        }
+        async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<Mark>, Error> {
+            Ok(None)
+        }
+        async fn sweep_marks(&self, _: Duration, _: u32) -> Result<u64, Error> {
+            Ok(0)
+        }
+    }
+
+    /// A cache that is away, and counts who came.
+    #[derive(Default)]
+    struct Away(AtomicUsize);
+
+    #[async_trait]
+    impl OrderCache for Away {
+        async fn get(&self, _: OrderId) -> Result<Option<Arc<Order>>, Error> {
+            self.0.fetch_add(1, Relaxed);
+            Err(Error::Unreachable("redis".into()))
+        }
+        async fn put(&self, _: Arc<Order>) -> Result<(), Error> {
+            self.0.fetch_add(1, Relaxed);
+            Err(Error::Unreachable("redis".into()))
+        }
+        async fn evict(&self, _: OrderId) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[derive(Default)]
+    struct Watch(AtomicI64);
+
+    impl Clock for Watch {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.load(Relaxed))
+        }
+    }
+
+    fn order() -> Order {
+        let item = Item::new("tea", 1, Money::parse("1").expect("a number")).expect("an item");
+        let (order, _) = Order::place(Placement {
+            id: OrderId::from_bytes([1; 16]),
+            event_id: domain::EventId::from_bytes([2; 16]),
+            owner: Subject::new("ann").expect("a name"),
+            items: Items::new(vec![item]).expect("items"),
+            region: RegionId::new("local"),
+            now: Timestamp::from_millis(0),
+        });
+        order
+    }
+
+    #[test]
+    fn a_cache_that_keeps_failing_is_left_alone_for_half_a_minute_and_every_read_is_answered() {
+        let (cache, clock) = (Arc::new(Away::default()), Arc::new(Watch::default()));
+        let queries = Queries::new(Arc::new(One(order())), cache.clone(), clock.clone(), 10);
+        let viewer = Viewer::Admin;
+        let read = || {
+            let found = queries.find(order().id, &viewer).now_or_never().expect("nobody waits here");
+            found.expect("the store answers")
+        };
+
+        (0..20).for_each(|_| drop(read()));
+        assert_eq!(cache.0.load(Relaxed), 5, "five failures open the breaker");
+        assert_eq!(queries.tally.degraded.load(Relaxed), 17, "reads past the cache are counted");
+        clock.0.store(30_000, Relaxed);
+        (0..20).for_each(|_| drop(read()));
+        assert_eq!(cache.0.load(Relaxed), 6, "one probe, and it fails");
+    }
 }

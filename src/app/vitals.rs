@@ -33,6 +33,9 @@ pub struct Picture {
     pub passive: bool,
     /// Dependencies, as configured.
     pub components: Vec<Component>,
+    /// Why the store takes no writes although it answers: a full disk, a quota. Seen by the first write that meets it, gone with the
+    /// next probe that finds room.
+    pub no_room: Option<String>,
     /// Pressure.
     pub level: Level,
     /// What it was judged by.

@@ -55,7 +55,7 @@ fn sources(file: Option<&Path>, environment: &Environment) -> Result<Finding, Fa
 
 async fn examine(config: &Config) -> Vec<Finding> {
     let begun = Instant::now();
-    let beside = match posthaste::beside(config) {
+    let beside = match posthaste::beside(config).await {
         Ok(beside) => beside,
         Err(error) => return vec![bad("store", error)],
     };
@@ -74,7 +74,14 @@ fn bad(what: &'static str, error: impl std::fmt::Display) -> Finding {
 
 async fn topics(config: &Config, beside: &Beside) -> Finding {
     let begun = Instant::now();
-    let views = match beside.topics.list().await {
+    let Some(topics) = &beside.topics else {
+        return Finding {
+            what: "topics",
+            fine: true,
+            detail: "no broker is configured: events wait as PENDING".into(),
+        };
+    };
+    let views = match topics.list().await {
         Ok(views) => views,
         Err(error) => return bad("topics", error),
     };
@@ -82,7 +89,7 @@ async fn topics(config: &Config, beside: &Beside) -> Finding {
     let missing = app::intake::all_topics(&config.topic());
     let missing: Vec<&str> =
         missing.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
-    let wanted = config.broker_kind == config::BrokerKind::Embedded && config.broker_create_topics;
+    let wanted = config.broker_create_topics;
     let lacking =
         if missing.is_empty() { "none missing".to_owned() } else { format!("missing: {}", missing.join(", ")) };
     Finding {

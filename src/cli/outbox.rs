@@ -117,8 +117,10 @@ fn event_id(text: &str) -> Result<EventId, String> {
 }
 
 pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
-    let operations = posthaste::beside(config)?.operations;
-    block_on(carry_out(&operations, verb))
+    block_on(async {
+        let operations = posthaste::beside(config).await?.operations;
+        carry_out(&operations, verb).await
+    })
 }
 
 async fn carry_out(operations: &Operations, verb: Verb) -> Result<u8, Failure> {

@@ -25,6 +25,7 @@ pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Fai
     let format = config.log_format.unwrap_or_else(Format::of_stdout);
     logging::init(format, &config.log_level).map_err(Failure::new)?;
     raise_open_files();
+    config.store_migrate |= arguments.migrate;
     if arguments.dev {
         allow_development(&mut config);
     }
@@ -65,7 +66,7 @@ pub(crate) async fn run(service: Service, mut signals: Signals) -> Result<u8, Fa
         // Both branches only wait; neither loses anything when the other wins.
         () = signals.next() => 0,
         reason = service.gave_up() => {
-            tracing::error!(event = "root_gave_up", reason = ?reason, "the supervision tree gave up; draining");
+            tracing::error!(event = "root_gave_up", reason, "the supervision tree gave up; draining");
             70
         }
     };

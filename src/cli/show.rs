@@ -3,7 +3,7 @@ use std::path::Path;
 
 use clap::{Args, CommandFactory, Subcommand};
 use clap_complete::Shell;
-use posthaste::{Config, Environment, config};
+use posthaste::{Environment, config};
 
 use super::{Failure, line};
 
@@ -55,23 +55,5 @@ pub(crate) fn completions<A: CommandFactory>(arguments: &CompletionArguments) ->
         Err(_) => clap_mangen::Man::new(command).render(&mut text)?,
     }
     line(String::from_utf8_lossy(&text).trim_end())?;
-    Ok(0)
-}
-
-#[derive(Args)]
-pub(crate) struct MigrateArguments {
-    /// up (default) or status.
-    #[arg(value_parser = ["up", "status"], default_value = "up")]
-    verb: String,
-    /// Say what would be done.
-    #[arg(long)]
-    dry_run: bool,
-}
-
-/// The embedded store brings itself up to date whenever it is opened, so there is nothing that could be missing.
-pub(crate) fn migrate(config: &Config, arguments: &MigrateArguments) -> Result<u8, Failure> {
-    let _ = (&arguments.verb, arguments.dry_run);
-    let folder = config.store_path.display();
-    line(&format!("the embedded store in {folder} migrates itself when it is opened; nothing to do"))?;
     Ok(0)
 }

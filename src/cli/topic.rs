@@ -1,4 +1,4 @@
-//! `topic`: the embedded broker's topics, read from the data folder, also beside a running service.
+//! `topic`: the broker's topics, also beside a running service.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -41,13 +41,16 @@ pub(crate) enum Verb {
 }
 
 pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
-    let topics = posthaste::beside(config)?.topics;
-    match verb {
-        Verb::List { json } => block_on(list(&*topics, json)),
-        Verb::Tail { topic, from_beginning, follow, json } => {
-            block_on(tail(&*topics, &topic, from_beginning, follow, json))
+    block_on(async {
+        let none = || Failure::new("broker.kind = \"none\": there are no topics to look into");
+        let topics = posthaste::beside(config).await?.topics.ok_or_else(none)?;
+        match verb {
+            Verb::List { json } => list(&*topics, json).await,
+            Verb::Tail { topic, from_beginning, follow, json } => {
+                tail(&*topics, &topic, from_beginning, follow, json).await
+            }
         }
-    }
+    })
 }
 
 async fn views(topics: &dyn Topics) -> Result<Vec<TopicView>, Failure> {

@@ -7,7 +7,7 @@ pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// What environment variables of ours begin with.
 const PREFIX: &str = "POSTHASTE__";
 /// Keys that may stand in a file of their own, and are masked when printed.
-pub(super) const SECRETS: [&str; 3] = ["auth.hs256_secret", "store.url", "redis.url"];
+pub(super) const SECRETS: [&str; 4] = ["auth.hs256_secret", "store.url", "redis.url", "broker.sasl.password"];
 /// Sections whose last part names an event type, which is written in capitals.
 const BY_EVENT_TYPE: [&str; 2] = ["outbox.poison.", "outbox.fallback."];
 

@@ -9,7 +9,7 @@ use app::policy::backpressure::Thresholds;
 use domain::EventType;
 
 use super::layers::{Setting, Settings};
-use super::{AuthKey, BrokerKind, Config, Mistakes, StoreKind, value};
+use super::{AuthKey, BrokerKind, Config, Mistakes, Sasl, StoreKind, value};
 
 struct Reader {
     settings: Settings,
@@ -141,6 +141,18 @@ impl Reader {
         key
     }
 
+    fn sasl(&mut self) -> Option<Sasl> {
+        let mechanism = self.optional("broker.sasl.mechanism")?;
+        if !["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"].contains(&mechanism.as_str()) {
+            self.wrong("broker.sasl.mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
+        }
+        let (username, password) = (self.text("broker.sasl.username"), self.text("broker.sasl.password"));
+        if username.is_empty() || password.is_empty() {
+            self.mistakes.push("broker.sasl: the mechanism needs username and password".into());
+        }
+        Some(Sasl { mechanism, username, password })
+    }
+
     fn gates(&mut self) -> Vec<String> {
         let gates = value::list(&self.text("failover.gates"));
         if !gates.iter().all(|gate| ["db", "redis", "broker"].contains(&gate.as_str())) {
@@ -183,6 +195,11 @@ impl Reader {
             ),
             store_path: self.text("store.path").into(),
             store_url: self.text("store.url"),
+            store_migrate: self.flag("store.migrate"),
+            store_pool: self.count("store.pool", 9, 1_000),
+            store_pooler: self.flag("store.pooler"),
+            store_notify: self.flag("store.notify"),
+            store_ca_file: self.optional("store.ca_file").map(Into::into),
             broker_kind: self.one_of(
                 "broker.kind",
                 &[("embedded", BrokerKind::Embedded), ("kafka", BrokerKind::Kafka), ("none", BrokerKind::None)],
@@ -195,6 +212,10 @@ impl Reader {
             broker_transaction_timeout: self.positive("broker.transaction_timeout", second),
             broker_lanes: self.count("broker.lanes", 1, 64),
             broker_retention: self.positive("broker.retention", second),
+            broker_lz4: self.one_of("broker.compression", &[("none", false), ("lz4", true)]),
+            broker_tls: self.flag("broker.tls"),
+            broker_ca_file: self.optional("broker.ca_file").map(Into::into),
+            broker_sasl: self.sasl(),
             broker_breaker: app::breaker::Options {
                 failures: self.count("broker.breaker.failures", 1, 1_000_000),
                 open: self.positive("broker.breaker.open", milli),
@@ -256,7 +277,7 @@ impl Reader {
             orders_list_max_rows: self.count("orders.list_max_rows", 1, 100_000),
             orders_shards: self.count("orders.shards", 1, 1_024),
             orders_mailbox: self.count("orders.mailbox", 1, 1_000_000),
-            consumer_count: self.count("consumer.count", 1, 256),
+            consumer_count: self.count("consumer.count", 0, 256),
             rate_limit: app::admission::Options {
                 enabled: self.flag("rate_limit.enabled"),
                 capacity: self.count("rate_limit.capacity", 1, 1_000_000_000),

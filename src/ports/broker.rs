@@ -52,7 +52,7 @@ pub struct Batch {
     pub time_left: Duration,
 }
 
-/// What became of a batch. There is no partial success: records and watermark stand or fall together.
+/// What became of a batch. Exactly once there is no partial success: records and watermark stand or fall together.
 #[derive(Clone, Debug)]
 pub enum Published {
     /// All of it, and the watermark, is durable and visible to `read_committed`.
@@ -65,6 +65,14 @@ pub enum Published {
         cause: Option<Error>,
         /// Whether anything reached the broker; when not, the attempt is returned.
         reached: bool,
+    },
+    /// At least once only, where nothing binds a batch's records together: some are durable, some were refused, and nothing that came
+    /// after a refused record of its key was sent.
+    Partly {
+        /// Rows that are durable.
+        sent: Vec<(RowId, Position)>,
+        /// Rows the broker refused.
+        refused: Vec<(RowId, Error)>,
     },
     /// Nobody knows: fence the lane and ask the watermark.
     Unknown(String),

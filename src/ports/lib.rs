@@ -16,5 +16,6 @@ pub mod probe;
 pub mod rate_limit;
 pub mod source;
 pub mod topics;
+pub mod wake;
 
 pub use error::{Error, FailureType, Fault};

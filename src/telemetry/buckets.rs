@@ -11,13 +11,18 @@ pub(crate) const TURN: &[f64] =
 pub(crate) const CALL: &[f64] =
     &[0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// How long an event was under way, in seconds; 120 and 600 are the steps of back-pressure.
-pub(crate) const AGE: &[f64] =
-    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+/// How long an event was under way, in seconds; fine up to 100 ms, where a healthy relay and consumer stand, because a target of 10 or
+/// 50 ms cannot be judged between bounds that lie a factor apart. 120 and 600 are the steps of back-pressure.
+pub(crate) const AGE: &[f64] = &[
+    0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.075, 0.1, 0.25, 0.5, 1.0,
+    2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+];
 
 /// The same in milliseconds; 1, 2, 4 and 8 thousand are the retry topics, 300 thousand the longest back-off.
-pub(crate) const AGE_MS: &[f64] =
-    &[1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2e3, 4e3, 8e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3];
+pub(crate) const AGE_MS: &[f64] = &[
+    1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0, 75.0, 100.0, 250.0, 500.0, 1e3, 2e3, 4e3,
+    8e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3,
+];
 
 /// How many at once; 200 and 1,000 are the batches of the seeds and ours.
 pub(crate) const SIZE: &[f64] = &[1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3];

@@ -1,42 +1,152 @@
-//! The store's statements by themselves, for the bench: one thread, no actors, no HTTP, the same batches.
-use std::path::Path;
+//! The store's statements by themselves, for the bench: no actors, no HTTP, no Kafka; the same batches, as many at once.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use app::intake;
 use app::relay::plan;
 use embedded::{Embedded, SystemClock};
 use ports::Error;
-use ports::broker::{Batch, Broker, Published};
+use ports::broker::{Batch, Broker, Position, Published};
 use ports::inbox::{Inbox, Mark};
-use ports::outbox::{Claim, ClaimKind, Claimed, OutboxStore, Settlement};
-use ports::partitions::{Acquired, Acquisition, Because, InstanceId, PartitionLeases, PartitionNo};
+use ports::outbox::{Changed, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, RowId, Settlement};
+use ports::partitions::{Acquired, Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
 use ports::source::Sources;
+use tokio::task::JoinSet;
 
-use super::StartError;
+use super::backends::StorePorts;
+use super::store::Opened;
+use super::{StartError, fill};
+use crate::config::{Config, StoreKind};
 
-/// Rows of one claim and messages of one turn, as the service takes them.
-const BATCH: u32 = 1_000;
+/// Messages of one consumer's turn.
+const TURN: u32 = 1_000;
 const LEASE: Duration = Duration::from_secs(600);
 
-/// Events per second through claim, publish, settle and consume on this folder, which nobody else uses.
+fn told(error: Error) -> StartError {
+    StartError::Store(error.to_string())
+}
+
+/// Events per second through the configured store's statements by themselves, until nothing is left; nobody else may use the store.
+/// The embedded one, which is a broker too: claim, publish, settle and consume, one after another as its one writer does. Another:
+/// claim and settle, so many partitions at once as the relay takes.
 ///
 /// # Errors
-/// The folder cannot be opened, or a statement fails.
-pub async fn statements_alone(folder: &Path) -> Result<f64, StartError> {
-    let told = |error: Error| StartError::Store(error.to_string());
-    let store =
-        Embedded::open_beside(folder, Arc::new(SystemClock::new())).map_err(|e| StartError::Store(e.to_string()))?;
-    let instance = InstanceId("alone".into());
-    let source = store.join("alone", &["order.events".to_owned()], 0, 1).await.map_err(told)?;
+/// The store cannot be opened, or a statement fails.
+pub async fn statements_alone(config: &Config) -> Result<f64, StartError> {
+    match config.store_kind {
+        StoreKind::Embedded => embedded_alone(config).await,
+        StoreKind::Postgres | StoreKind::Redis => store_alone(config).await,
+    }
+}
+
+async fn store_alone(config: &Config) -> Result<f64, StartError> {
+    let Opened { ports, held, .. } = fill::open(config, "bench-alone").await?;
+    let relay = Arc::new(Alone {
+        ports,
+        instance: InstanceId("bench-alone".into()),
+        next: AtomicU32::new(0),
+        partitions: config.outbox_partitions,
+        batch: config.outbox_batch,
+        topic: config.topic().into(),
+    });
+    let begun = Instant::now();
+    let mut hands = JoinSet::new();
+    for _ in 0..config.outbox_max_in_flight {
+        hands.spawn(Arc::clone(&relay).work());
+    }
+    let mut moved = 0;
+    let mut failed = None;
+    while let Some(done) = hands.join_next().await {
+        match done {
+            Ok(Ok(more)) => moved += more,
+            Ok(Err(error)) => failed = Some(told(error)),
+            Err(error) => failed = Some(StartError::Store(error.to_string())),
+        }
+    }
+    let elapsed = begun.elapsed();
+    held.close().await;
+    failed.map_or(Ok(moved as f64 / elapsed.as_secs_f64()), Err)
+}
+
+/// What all hands share.
+struct Alone {
+    ports: StorePorts,
+    instance: InstanceId,
+    next: AtomicU32,
+    partitions: u32,
+    batch: u32,
+    topic: Arc<str>,
+}
+
+impl Alone {
+    /// One partition after another, each to its end; says how many events that were.
+    async fn work(self: Arc<Self>) -> Result<u64, Error> {
+        let mut moved = 0;
+        loop {
+            let partition = self.next.fetch_add(1, Relaxed);
+            if partition >= self.partitions {
+                return Ok(moved);
+            }
+            moved += self.drain(PartitionNo(partition)).await?;
+        }
+    }
+
+    async fn drain(&self, partition: PartitionNo) -> Result<u64, Error> {
+        let Some(mut fence) = acquire(&*self.ports.leases, &self.instance, partition).await? else { return Ok(0) };
+        let (lane, mut moved) = (LaneId("bench-alone".into()), 0);
+        loop {
+            let claim =
+                Claim { fence: fence.clone(), lane: lane.clone(), limit: self.batch, kind: ClaimKind::Ordinary };
+            let Claimed::Batch(batch) = self.ports.outbox.claim(claim).await? else { return Ok(moved) };
+            moved += batch.rows.len() as u64;
+            fence.counter = settle(&*self.ports.outbox, &fence, &batch, self.positions(&batch)).await?;
+        }
+    }
+
+    /// Places as a broker would tell them: the statement carries them either way.
+    fn positions(&self, batch: &ClaimedBatch) -> Vec<(RowId, Position)> {
+        let position = |row: RowId| Position { topic: Arc::clone(&self.topic), partition: 0, offset: row as u64 };
+        batch.rows.iter().map(|row| (row.id, position(row.id))).collect()
+    }
+}
+
+async fn acquire(
+    leases: &dyn PartitionLeases,
+    instance: &InstanceId,
+    partition: PartitionNo,
+) -> Result<Option<Fence>, Error> {
+    match leases.acquire(partition, instance, Because::Vacant, None, LEASE).await? {
+        Acquisition::Taken(Acquired { fence, .. }) => Ok(Some(fence)),
+        Acquisition::Held { .. } => Ok(None),
+    }
+}
+
+async fn settle(
+    outbox: &dyn OutboxStore,
+    fence: &Fence,
+    batch: &ClaimedBatch,
+    positions: Vec<(RowId, Position)>,
+) -> Result<u64, Error> {
+    let settlement = Settlement { fence: fence.clone(), token: batch.token, positions, by_fallback: Vec::new() };
+    match outbox.settle(settlement).await? {
+        Changed::Done { counter, .. } => Ok(counter),
+        Changed::Stale => Err(Error::Broken("somebody else uses the bench's data".into())),
+    }
+}
+
+async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
+    let store = Embedded::open_beside(&config.store_path, Arc::new(SystemClock::new()))
+        .map_err(|error| StartError::Store(error.to_string()))?;
+    let source = store.join("alone", &[config.topic()], 0, 1).await.map_err(told)?;
     let begun = Instant::now();
     let mut moved = 0;
     for number in 0..store.partitions() {
-        moved += relay(&store, &instance, PartitionNo(number)).await.map_err(told)?;
+        moved += publish_all(&store, PartitionNo(number), config.outbox_batch).await.map_err(told)?;
     }
     let mut consumed = 0;
     while consumed < moved {
-        let deliveries = source.poll(BATCH, Duration::ZERO).await.map_err(told)?;
+        let deliveries = source.poll(TURN, Duration::ZERO).await.map_err(told)?;
         let understood = deliveries.iter().filter_map(|delivery| Some((delivery, intake::understand(delivery).ok()?)));
         let marks = understood.map(|(delivery, understood)| Mark {
             event_id: understood.event.event_id,
@@ -54,13 +164,13 @@ pub async fn statements_alone(folder: &Path) -> Result<f64, StartError> {
     Ok(moved as f64 / begun.elapsed().as_secs_f64())
 }
 
-async fn relay(store: &Embedded, instance: &InstanceId, partition: PartitionNo) -> Result<u64, Error> {
+async fn publish_all(store: &Embedded, partition: PartitionNo, limit: u32) -> Result<u64, Error> {
+    let instance = InstanceId("alone".into());
     let lane = store.open_lane(partition.0).await?;
-    let taken = store.acquire(partition, instance, Because::Vacant, None, LEASE).await?;
-    let Acquisition::Taken(Acquired { mut fence, .. }) = taken else { return Ok(0) };
+    let Some(mut fence) = acquire(store, &instance, partition).await? else { return Ok(0) };
     let mut moved = 0;
     loop {
-        let claim = Claim { fence: fence.clone(), lane: lane.clone(), limit: BATCH, kind: ClaimKind::Ordinary };
+        let claim = Claim { fence: fence.clone(), lane: lane.clone(), limit, kind: ClaimKind::Ordinary };
         let Claimed::Batch(batch) = store.claim(claim).await? else { return Ok(moved) };
         fence.counter = batch.token;
         let records = plan(&batch.rows, "/posthaste/local", store.record_bytes_max()).send;
@@ -69,9 +179,6 @@ async fn relay(store: &Embedded, instance: &InstanceId, partition: PartitionNo) 
             return Err(Error::Broken("a batch was not published".into()));
         };
         moved += positions.len() as u64;
-        let settlement = Settlement { fence: fence.clone(), token: batch.token, positions, by_fallback: Vec::new() };
-        if let ports::outbox::Changed::Done { counter, .. } = store.settle(settlement).await? {
-            fence.counter = counter;
-        }
+        fence.counter = settle(store, &fence, &batch, positions).await?;
     }
 }

@@ -3,14 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::process::{Folder, run};
-
-/// Every record of `order.events`, read from the data folder by the program itself.
-pub fn events(folder: &Folder) -> Vec<Value> {
-    let (code, stdout, stderr) = run(folder, &["topic", "tail", "order.events", "--from-beginning", "--json"]);
-    assert_eq!(code, 0, "{stderr}");
-    stdout.lines().map(|line| serde_json::from_str(line).expect("a record a line")).collect()
-}
+use crate::ground::Ground;
 
 /// Sequences per key, in the order of the log.
 pub fn sequences(events: &[Value]) -> BTreeMap<String, Vec<u64>> {
@@ -26,8 +19,8 @@ pub fn sequences(events: &[Value]) -> BTreeMap<String, Vec<u64>> {
 /// Asserts the laws over the log for these answered orders, each with the number of its answered changes (its create counts).
 /// An order nobody was answered for may be there too (its answer was lost); what is there must be in order and without a gap.
 #[track_caller]
-pub fn laws(folder: &Folder, answered: &BTreeMap<String, u64>) {
-    let events = events(folder);
+pub fn laws(ground: &Ground, answered: &BTreeMap<String, u64>) {
+    let events = ground.events();
     let names: BTreeSet<&str> = events.iter().map(|event| event["headers"]["ce_id"].as_str().expect("an id")).collect();
     assert_eq!(names.len(), events.len(), "an event stands twice in the log");
     let sequences = sequences(&events);

@@ -4,8 +4,9 @@ use std::time::Duration;
 use kit::wait::until;
 
 use crate::check;
+use crate::ground::Ground;
 use crate::load::{Answered, Load};
-use crate::process::{Folder, Posthaste, command, finish};
+use crate::process::Posthaste;
 
 /// Kills in CI; POSTHASTE_KILLS=1000 for a night.
 fn kills() -> usize {
@@ -14,15 +15,11 @@ fn kills() -> usize {
 
 #[test]
 fn an_answered_order_survives_kill_9_and_its_events_come_once_and_in_order() {
-    let folder = Folder::new();
+    let ground = Ground::new();
     let mut all = Answered::new();
     for round in 0..kills() {
-        let service = Posthaste::start(&folder, &[]);
-        assert!(
-            service.started_in < Duration::from_secs(5),
-            "round {round}: ready only after {:?}",
-            service.started_in
-        );
+        let service = Posthaste::start(&ground, &[]);
+        assert!(service.started_in < Ground::START_MAX, "round {round}: ready only after {:?}", service.started_in);
         let load = Load::start(&service.http, 8);
         // Every round dies at another moment of its life.
         let target = 5 + 37 * (round % 7);
@@ -31,34 +28,20 @@ fn an_answered_order_survives_kill_9_and_its_events_come_once_and_in_order() {
         all.extend(load.finish());
     }
 
-    let service = Posthaste::start(&folder, &[]);
+    let service = Posthaste::start(&ground, &[]);
     service.drain();
 
     assert!(service.rows(&["PARKED"]).is_empty(), "a service that is killed at random parks nothing");
-    check::laws(&folder, &all);
+    check::laws(&ground, &all);
     for id in all.keys().take(50) {
         assert_eq!(service.http.get(&format!("/orders/{id}"), Some(&service.http.admin())).status, 200);
     }
 }
 
 #[test]
-fn a_second_process_on_the_same_folder_is_refused_and_told_who_holds_it() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[("POSTHASTE__INSTANCE__ID", "the-first")]);
-
-    let (code, _, stderr) = finish(command(&folder, &["serve"]).env("POSTHASTE__INSTANCE__ID", "the-second"));
-
-    assert_eq!(code, 1);
-    for told in ["the-first", &service.pid().to_string(), &folder.data().display().to_string()] {
-        assert!(stderr.contains(told), "{told} is missing in: {stderr}");
-    }
-    assert_eq!(service.http.get("/readyz", None).status, 200, "the first goes on");
-}
-
-#[test]
 fn a_stop_when_idle_takes_less_than_two_seconds_and_exits_with_zero() {
-    let folder = Folder::new();
-    let mut service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let mut service = Posthaste::start(&ground, &[]);
     service.http.post("/orders", &service.http.user(), &[], &crate::http::tea(1));
     service.drain();
 
@@ -71,8 +54,8 @@ fn a_stop_when_idle_takes_less_than_two_seconds_and_exits_with_zero() {
 
 #[test]
 fn under_load_a_stop_finishes_what_it_took_and_the_next_start_finds_everything() {
-    let folder = Folder::new();
-    let mut service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let mut service = Posthaste::start(&ground, &[]);
     let load = Load::start(&service.http, 8);
     until("load runs", Duration::from_secs(30), || (load.answered() > 100).then_some(()));
 
@@ -81,7 +64,7 @@ fn under_load_a_stop_finishes_what_it_took_and_the_next_start_finds_everything()
     let answered = load.finish();
 
     assert_eq!(status.code(), Some(0));
-    let service = Posthaste::start(&folder, &[]);
+    let service = Posthaste::start(&ground, &[]);
     service.drain();
-    check::laws(&folder, &answered);
+    check::laws(&ground, &answered);
 }

@@ -33,9 +33,14 @@ impl Answer {
 
 impl Http {
     pub fn new(address: &str) -> Self {
+        Self::patient(address, Duration::from_secs(15))
+    }
+
+    /// A client that waits so long for an answer.
+    pub fn patient(address: &str, patience: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(15)))
+            .timeout_global(Some(patience))
             .max_idle_connections_per_host(64)
             .build();
         Self { base: format!("http://{address}"), agent: config.into() }

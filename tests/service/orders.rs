@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::check;
+use crate::ground::Ground;
 use crate::http::tea;
-use crate::process::{Folder, Posthaste};
+use crate::process::Posthaste;
 
 #[test]
 fn an_order_travels_from_http_to_processed_events() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
     let user = service.http.user();
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -24,8 +25,8 @@ fn an_order_travels_from_http_to_processed_events() {
     assert_eq!(service.http.get(&format!("/orders/{id}"), Some(&user)).json(), order);
     service.drain();
     let why = service.http.get(&format!("/admin/outbox/why?key={id}"), Some(&service.http.admin())).json();
-    assert_eq!((&why["verdict"], &why["topic"]), (&json!("SENT"), &json!("order.events")));
-    let events = check::events(&folder);
+    assert_eq!((&why["verdict"], &why["topic"]), (&json!("SENT"), &json!(ground.topic("order.events"))));
+    let events = ground.events();
     assert_eq!(events.len(), 1);
     let event = &events[0];
     assert_eq!((&event["partition"], &event["offset"]), (&why["partition"], &why["offset"]));
@@ -36,15 +37,17 @@ fn an_order_travels_from_http_to_processed_events() {
     assert_eq!(event["headers"]["x-sequence"], "1");
     assert_eq!(event["headers"]["id"], event["value"]["eventId"]);
     assert_eq!(event["value"]["items"], order["items"]);
-    let seen = service.http.get("/actuator/metrics/kafka.consumer.processed.count", None).json();
-    assert_eq!(seen["measurements"][0]["value"], 1.0);
+    kit::wait::until("it was consumed", std::time::Duration::from_secs(10), || {
+        let seen = service.http.get("/actuator/metrics/kafka.consumer.processed.count", None).json();
+        (seen["measurements"][0]["value"] == 1.0).then_some(())
+    });
     assert!(service.stop().success());
 }
 
 #[test]
 fn every_change_tells_an_event_and_the_table_of_moves_holds() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
     let (user, admin) = (service.http.user(), service.http.admin());
     let place = || service.http.post("/orders", &user, &[], &tea(1)).json()["id"].as_str().expect("an id").to_owned();
     let (shipped, cancelled) = (place(), place());
@@ -62,19 +65,20 @@ fn every_change_tells_an_event_and_the_table_of_moves_holds() {
     assert_eq!((gone.status, gone.json()["status"].clone()), (200, json!("CANCELLED")));
 
     service.drain();
-    let types: Vec<_> = check::events(&folder)
+    let types: Vec<_> = ground
+        .events()
         .iter()
         .filter(|event| event["key"] == json!(shipped))
         .map(|event| event["value"]["eventType"].clone())
         .collect();
     assert_eq!(types, ["ORDER_CREATED", "ORDER_STATUS_CHANGED", "ORDER_STATUS_CHANGED"]);
-    check::laws(&folder, &BTreeMap::from([(shipped, 3), (cancelled, 2)]));
+    check::laws(&ground, &BTreeMap::from([(shipped, 3), (cancelled, 2)]));
 }
 
 #[test]
 fn a_key_creates_once_whatever_happens_in_between() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
     let user = service.http.user();
     let keyed = |service: &Posthaste, body| service.http.post("/orders", &user, &[("Idempotency-Key", "k-1")], &body);
 
@@ -91,7 +95,7 @@ fn a_key_creates_once_whatever_happens_in_between() {
     assert_ne!(bobs.json()["id"], first.json()["id"], "a key belongs to its subject");
 
     service.kill();
-    let service = Posthaste::start(&folder, &[]);
+    let service = Posthaste::start(&ground, &[]);
     let after = keyed(&service, tea(1));
     assert_eq!((after.status, after.header("idempotent-replayed")), (201, Some("true")));
     assert_eq!(after.json()["id"], first.json()["id"], "the mark is durable");
@@ -99,8 +103,8 @@ fn a_key_creates_once_whatever_happens_in_between() {
 
 #[test]
 fn of_many_with_one_key_at_once_one_creates() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
     let user = service.http.user();
 
     let answers: Vec<_> = std::thread::scope(|scope| {
@@ -119,8 +123,8 @@ fn of_many_with_one_key_at_once_one_creates() {
 
 #[test]
 fn pages_walk_through_all_orders_newest_first_by_number_and_by_key() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
     let user = service.http.user();
     for quantity in 1..=7 {
         assert_eq!(service.http.post("/orders", &user, &[], &tea(quantity)).status, 201);
@@ -144,8 +148,8 @@ fn pages_walk_through_all_orders_newest_first_by_number_and_by_key() {
 
 #[test]
 fn waiting_orders_are_promoted_on_their_own_rate_through_the_same_rules() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[("POSTHASTE__PROMOTION__INTERVAL", "200ms")]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[("POSTHASTE__PROMOTION__INTERVAL", "200ms")]);
     let user = service.http.user();
     let ids: Vec<String> = (1..=5)
         .map(|quantity| {
@@ -159,5 +163,5 @@ fn waiting_orders_are_promoted_on_their_own_rate_through_the_same_rules() {
     });
 
     service.drain();
-    check::laws(&folder, &ids.into_iter().map(|id| (id, 2)).collect());
+    check::laws(&ground, &ids.into_iter().map(|id| (id, 2)).collect());
 }

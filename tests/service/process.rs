@@ -1,5 +1,6 @@
-//! The real program as a process of its own, on a throwaway data folder and a free port.
-use std::io::{BufRead, BufReader, Read};
+//! The real program as a process of its own, on throwaway ground and a free port.
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -7,32 +8,19 @@ use std::time::{Duration, Instant};
 
 use kit::wait::until;
 use serde_json::Value;
-use tempfile::TempDir;
 
+use crate::ground::Ground;
 use crate::http::Http;
 
 /// What tokens in these tests are signed with.
 pub const SECRET: &str = "a-secret-of-the-service-tests-that-nobody-else-uses";
 
-/// Where a service keeps its data; outlives the process.
-pub struct Folder(TempDir);
-
-impl Folder {
-    pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    pub fn data(&self) -> PathBuf {
-        self.0.path().join("data")
-    }
-}
-
-/// A command of the program, ready to run on this folder.
-pub fn command(folder: &Folder, arguments: &[&str]) -> Command {
+/// A command of the program, ready to run on this ground.
+pub fn command(ground: &Ground, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
     command
         .args(arguments)
-        .env("POSTHASTE__STORE__PATH", folder.data())
+        .envs(ground.settings())
         .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
         .env("POSTHASTE__AUTH__HS256_SECRET", SECRET)
         .env("POSTHASTE__LOG__FORMAT", "json")
@@ -43,8 +31,8 @@ pub fn command(folder: &Folder, arguments: &[&str]) -> Command {
 }
 
 /// Runs a command to its end: exit code, stdout, stderr.
-pub fn run(folder: &Folder, arguments: &[&str]) -> (i32, String, String) {
-    finish(&mut command(folder, arguments))
+pub fn run(ground: &Ground, arguments: &[&str]) -> (i32, String, String) {
+    finish(&mut command(ground, arguments))
 }
 
 /// Runs a prepared command to its end.
@@ -58,26 +46,45 @@ pub fn finish(command: &mut Command) -> (i32, String, String) {
 pub struct Posthaste {
     child: Child,
     log: Arc<Mutex<Vec<Value>>>,
+    errors: Arc<Mutex<String>>,
     pub http: Http,
     pub started_in: Duration,
 }
 
 impl Posthaste {
-    /// Starts on a folder, with more settings.
-    pub fn start(folder: &Folder, environment: &[(&str, &str)]) -> Self {
+    /// Starts on a ground, with more settings, and waits until it is ready.
+    pub fn start(ground: &Ground, environment: &[(&str, &str)]) -> Self {
         let begun = Instant::now();
-        let mut child = command(folder, &["serve"])
+        let mut service = Self::launch(ground, environment, "");
+        let address = until("the service listens", Duration::from_secs(20), || {
+            if let Some(status) = service.exit() {
+                panic!("the service ended with {status}: {}", service.stderr());
+            }
+            let told = service.logged("listening");
+            told.first().map(|event| event["address"].as_str().expect("text").to_owned())
+        });
+        service.http = Http::new(&address);
+        until("the service is ready", Duration::from_secs(20), || service.is_ready().then_some(()));
+        service.started_in = begun.elapsed();
+        service
+    }
+
+    /// Starts and waits for nothing; clients come in at this address.
+    pub fn launch(ground: &Ground, environment: &[(&str, &str)], address: &str) -> Self {
+        let mut child = command(ground, &["serve", "--migrate"])
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        let log: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let errors = Arc::new(Mutex::new(String::new()));
+        let (log, errors): (Arc<Mutex<Vec<Value>>>, Arc<Mutex<String>>) = Default::default();
         let (stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
-        let (lines, text) = (Arc::clone(&log), Arc::clone(&errors));
+        let (lines, text, mut copy) = (Arc::clone(&log), Arc::clone(&errors), copy_of_log(child.id()));
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(copy) = &mut copy {
+                    writeln!(copy, "{line}").expect("the copy is written");
+                }
                 let event = serde_json::from_str(&line).unwrap_or_else(|_| panic!("a log line is no JSON: {line}"));
                 lines.lock().expect("not poisoned").push(event);
             }
@@ -88,18 +95,20 @@ impl Posthaste {
                 text.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
         });
-        let address = until("the service listens", Duration::from_secs(20), || {
-            if let Ok(Some(status)) = child.try_wait() {
-                panic!("the service ended with {status}: {}", errors.lock().expect("not poisoned"));
-            }
-            let log = log.lock().expect("not poisoned");
-            log.iter().find(|e| e["event"] == "listening").map(|e| e["address"].as_str().expect("text").to_owned())
-        });
-        let http = Http::new(&address);
-        until("the service is ready", Duration::from_secs(20), || {
-            (http.get("/readyz", None).status == 200).then_some(())
-        });
-        Self { child, log, http, started_in: begun.elapsed() }
+        Self { child, log, errors, http: Http::new(address), started_in: Duration::ZERO }
+    }
+
+    /// How it ended, if it has.
+    pub fn exit(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is ours")
+    }
+
+    pub fn stderr(&self) -> String {
+        self.errors.lock().expect("not poisoned").clone()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.http.try_send("GET", "/readyz", None, &[], None).is_ok_and(|answer| answer.status == 200)
     }
 
     pub fn pid(&self) -> u32 {
@@ -125,7 +134,7 @@ impl Posthaste {
 
     /// Waits for the process to end by itself.
     pub fn ended(&mut self, limit: Duration) -> ExitStatus {
-        until("the process ends", limit, || self.child.try_wait().expect("it is ours"))
+        until("the process ends", limit, || self.exit())
     }
 
     /// SIGTERM, and waits for the end.
@@ -157,6 +166,13 @@ impl Posthaste {
         };
         states.iter().flat_map(rows).collect()
     }
+}
+
+/// Where a process's log is kept for whoever looks for what went wrong: set POSTHASTE_TEST_LOGS to a folder.
+fn copy_of_log(pid: u32) -> Option<File> {
+    let folder = std::env::var_os("POSTHASTE_TEST_LOGS")?;
+    let name = format!("{}-{pid}.log", std::thread::current().name().unwrap_or("story").replace(':', "_"));
+    Some(File::create(PathBuf::from(folder).join(name)).expect("the folder is there"))
 }
 
 impl Drop for Posthaste {

@@ -5,13 +5,14 @@ use kit::wait::until;
 use serde_json::json;
 
 use crate::check;
+use crate::ground::Ground;
 use crate::http::tea;
-use crate::process::{Folder, Posthaste, run};
+use crate::process::{Posthaste, run};
 
 #[test]
 fn without_a_broker_events_wait_with_one_warning_and_leave_once_there_is_one() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[("POSTHASTE__BROKER__KIND", "none")]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[("POSTHASTE__BROKER__KIND", "none")]);
     let user = service.http.user();
     let ids: Vec<String> = (1..=20)
         .map(|n| service.http.post("/orders", &user, &[], &tea(n)).json()["id"].as_str().expect("id").to_owned())
@@ -21,30 +22,30 @@ fn without_a_broker_events_wait_with_one_warning_and_leave_once_there_is_one() {
     assert_eq!(service.http.get("/readyz", None).status, 200);
     assert!(service.stop().success());
 
-    let service = Posthaste::start(&folder, &[]);
+    let service = Posthaste::start(&ground, &[]);
     service.drain();
 
-    check::laws(&folder, &ids.into_iter().map(|id| (id, 1)).collect());
+    check::laws(&ground, &ids.into_iter().map(|id| (id, 1)).collect());
 }
 
 #[test]
 fn without_an_outbox_events_are_published_directly() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[("POSTHASTE__OUTBOX__ENABLED", "false")]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[("POSTHASTE__OUTBOX__ENABLED", "false")]);
 
     let order = service.http.post("/orders", &service.http.user(), &[], &tea(1)).json();
 
     let events =
-        until("the event is there", Duration::from_secs(5), || Some(check::events(&folder)).filter(|e| !e.is_empty()));
+        until("the event is there", Duration::from_secs(5), || Some(ground.events()).filter(|e| !e.is_empty()));
     assert_eq!(events[0]["key"], order["id"]);
     assert!(service.rows(&["PENDING", "IN_FLIGHT", "SENT"]).is_empty());
 }
 
 #[test]
 fn an_operator_parks_explains_and_retries_and_the_orders_line_waits() {
-    let folder = Folder::new();
+    let ground = Ground::new();
     let waiting = [("POSTHASTE__BROKER__KIND", "none")];
-    let service = Posthaste::start(&folder, &waiting);
+    let service = Posthaste::start(&ground, &waiting);
     let (user, admin) = (service.http.user(), service.http.admin());
     let id = service.http.post("/orders", &user, &[], &tea(1)).json()["id"].as_str().expect("id").to_owned();
     service.http.patch(&format!("/orders/{id}/cancel"), &user, &[], &json!({}));
@@ -56,20 +57,18 @@ fn an_operator_parks_explains_and_retries_and_the_orders_line_waits() {
     let parked = service.http.post(&format!("/admin/outbox/{head}/park"), &admin, &[], &json!({"reason": "looking"}));
     assert!((200..300).contains(&parked.status), "{}", parked.text);
     assert!(service.stop().success());
-    let service = Posthaste::start(&folder, &[]);
-    until("the other order's event left", Duration::from_secs(10), || {
-        (check::events(&folder).len() == 1).then_some(())
-    });
+    let service = Posthaste::start(&ground, &[]);
+    until("the other order's event left", Duration::from_secs(10), || (ground.events().len() == 1).then_some(()));
 
-    assert_eq!(check::events(&folder)[0]["key"], json!(other));
+    assert_eq!(ground.events()[0]["key"], json!(other));
     let why = service.http.get(&format!("/admin/outbox/why?key={id}"), Some(&admin)).json();
     assert_eq!(why["verdict"], "PARKED", "{why}");
-    let (code, stdout, _) = run(&folder, &["outbox", "why", "--key", &id, "--json"]);
+    let (code, stdout, _) = run(&ground, &["outbox", "why", "--key", &id, "--json"]);
     assert_eq!((code, stdout.contains("PARKED")), (0, true), "{stdout}");
-    let (code, _, stderr) = run(&folder, &["outbox", "retry", &head.to_string(), "--reason", "seen enough"]);
+    let (code, _, stderr) = run(&ground, &["outbox", "retry", &head.to_string(), "--reason", "seen enough"]);
     assert_eq!(code, 0, "{stderr}");
     service.drain();
-    check::laws(&folder, &[(id, 2), (other, 1)].into());
+    check::laws(&ground, &[(id, 2), (other, 1)].into());
     let sent = service.http.post(&format!("/admin/outbox/{head}/retry"), &admin, &[], &json!({}));
     assert_eq!(sent.status, 409, "what has left is not touched");
 }

@@ -1,50 +1,19 @@
-//! What goes wrong around the service: a damaged file, a folder that is none, many at once.
+//! What goes wrong around the service: mailboxes that are full, actors that stand still, many clients at once.
 use std::io::BufRead;
 use std::time::Duration;
 
 use kit::wait::until;
 use serde_json::json;
 
+use crate::ground::Ground;
 use crate::http::tea;
-use crate::process::{Folder, Posthaste, command, finish};
-
-#[test]
-fn a_damaged_file_is_told_clearly_and_left_as_it_is() {
-    let folder = Folder::new();
-    std::fs::create_dir_all(folder.data()).expect("a folder");
-    let garbage = b"this is no database at all, but somebody's letters".repeat(200);
-    let name = {
-        let other = Folder::new();
-        Posthaste::start(&other, &[]).stop();
-        let files = std::fs::read_dir(other.data()).expect("a folder");
-        let mut names = files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"));
-        names.find(|name| name.ends_with(".db") || name.ends_with(".sqlite")).expect("a database file")
-    };
-    std::fs::write(folder.data().join(&name), &garbage).expect("written");
-
-    let (code, _, stderr) = finish(&mut command(&folder, &["serve"]));
-
-    assert_eq!(code, 1);
-    assert!(stderr.contains(&name) && stderr.contains("damaged"), "{stderr}");
-    assert_eq!(std::fs::read(folder.data().join(&name)).expect("read"), garbage, "it was not touched");
-}
-
-#[test]
-fn a_folder_that_cannot_be_one_is_told_clearly() {
-    let folder = Folder::new();
-    std::fs::write(folder.data(), "a file where the folder should be").expect("written");
-
-    let (code, _, stderr) = finish(&mut command(&folder, &["serve"]));
-
-    assert_eq!(code, 1);
-    assert!(stderr.contains(&folder.data().display().to_string()), "{stderr}");
-}
+use crate::process::{Posthaste, command};
 
 #[test]
 fn a_full_mailbox_answers_503_with_retry_after_and_nothing_was_changed() {
-    let folder = Folder::new();
+    let ground = Ground::new();
     let settings = [("POSTHASTE__ORDERS__SHARDS", "1"), ("POSTHASTE__ORDERS__MAILBOX", "2")];
-    let service = Posthaste::start(&folder, &settings);
+    let service = Posthaste::start(&ground, &settings);
     let (user, admin) = (service.http.user(), service.http.admin());
     let pause = service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
     assert_eq!(pause.status, 202);
@@ -71,9 +40,9 @@ fn a_full_mailbox_answers_503_with_retry_after_and_nothing_was_changed() {
 
 #[test]
 fn a_command_that_waits_past_the_deadline_is_dropped_unread() {
-    let folder = Folder::new();
+    let ground = Ground::new();
     let service =
-        Posthaste::start(&folder, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "300ms"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
+        Posthaste::start(&ground, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "1s"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
     let (user, admin) = (service.http.user(), service.http.admin());
     service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
 
@@ -87,8 +56,8 @@ fn a_command_that_waits_past_the_deadline_is_dropped_unread() {
 
 #[test]
 fn a_paused_actor_does_not_hold_a_stop() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[]);
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
     let admin = service.http.admin();
     for path in ["relay/outbox-publisher", "relay/partition-worker-3", "order-aggregate-0", "consumer-0"] {
         assert_eq!(service.http.post(&format!("/admin/actors/{path}/pause"), &admin, &[], &json!({})).status, 202);
@@ -101,28 +70,12 @@ fn a_paused_actor_does_not_hold_a_stop() {
 }
 
 #[test]
-fn a_second_process_waits_a_moment_for_the_folder_and_is_then_refused_by_name() {
-    let folder = Folder::new();
-    let service = Posthaste::start(&folder, &[("POSTHASTE__INSTANCE__ID", "first")]);
-
-    let begun = std::time::Instant::now();
-    let (code, _, stderr) = finish(&mut command(&folder, &["serve"]));
-
-    assert!(code == 1 && begun.elapsed() < Duration::from_secs(5), "{code} after {:?}", begun.elapsed());
-    let pid = format!("pid {}", service.pid());
-    for told in ["first", &pid, &folder.data().display().to_string(), service.http.base().trim_start_matches("http://")]
-    {
-        assert!(stderr.contains(told), "{told} is missing in: {stderr}");
-    }
-}
-
-#[test]
 fn more_connections_are_held_than_a_shell_grants_open_files() {
-    let folder = Folder::new();
+    let ground = Ground::new();
     // What the shell grants is what the process begins with.
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "ulimit -Sn 256 && exec \"$0\" serve", env!("CARGO_BIN_EXE_posthaste")]);
-    shell.envs(command(&folder, &[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args(["-c", "ulimit -Sn 256 && exec \"$0\" serve --migrate", env!("CARGO_BIN_EXE_posthaste")]);
+    shell.envs(command(&ground, &[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut child = shell.stdout(std::process::Stdio::piped()).spawn().expect("a shell");
     let mut log = std::io::BufReader::new(child.stdout.take().expect("piped")).lines();
     let listening = log.find(|line| line.as_ref().is_ok_and(|line| line.contains("\"listening\"")));

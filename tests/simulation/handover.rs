@@ -6,6 +6,7 @@ use kit::faults::{Call, Mishap};
 use ports::partitions::{InstanceId, PartitionLeases};
 
 use crate::house::House;
+use crate::hub::Hub;
 use crate::ledger::Ledger;
 use crate::life::{Life, PUBLISHER, SOON, TOPIC};
 
@@ -161,6 +162,29 @@ async fn no_partition_stays_with_a_service_that_has_no_worker_for_it() {
     .await;
     house.script.calm();
     life.drained(SOON).await;
+
+    ledger.laws(&life).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fellow_hears_at_once_of_rows_in_its_partitions_and_of_partitions_that_are_free() {
+    let (mut house, mut ledger) = (House::new(), Ledger::default());
+    house.hub = Some(Hub::default());
+    // Without wake-ups nobody would look for an hour.
+    (house.options.poll_interval, house.options.heartbeat) = (Duration::from_secs(3_600), Duration::from_secs(5));
+    let life = house.start().await;
+    let other = house.join(&life, "other").await;
+    life.until("each has its share", SOON, async || {
+        owned_by(&life, "sim").await == 2 && owned_by(&life, "other").await == 2
+    })
+    .await;
+
+    ledger.place_many(&life, 12).await;
+    life.drained(Duration::from_secs(1)).await;
+    life.run(other.stop(SOON)).await;
+    life.until("all are ours again", Duration::from_secs(1), async || owned_by(&life, "sim").await == 4).await;
+    ledger.place_many(&life, 12).await;
+    life.drained(Duration::from_secs(1)).await;
 
     ledger.laws(&life).await;
 }

@@ -17,6 +17,7 @@ use ports::source::Sources;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
+use crate::hub::Hub;
 use crate::life::Life;
 use crate::moody::{Moods, Moody};
 
@@ -57,6 +58,8 @@ pub struct House {
     pub probes: Vec<(Arc<dyn Probe>, bool)>,
     /// Whether there are consumers.
     pub consumes: bool,
+    /// How its services wake each other, where they can.
+    pub hub: Option<Hub>,
 }
 
 impl House {
@@ -88,6 +91,7 @@ impl House {
             handlers: Handlers::default(),
             probes: Vec::new(),
             consumes: false,
+            hub: None,
         }
     }
 
@@ -143,6 +147,7 @@ impl House {
             leases: Arc::new(FaultyLeases::around(real.clone(), script)),
             broker: Some(Arc::new(Moody::around(Arc::new(faulty), self.moods.clone(), first_lane))),
             sources: self.consumes.then(|| real.clone() as Arc<dyn Sources>),
+            wakes: self.hub.as_ref().map(|hub| hub.seat()),
             inbox: real,
             handlers: self.handlers.clone(),
             probes: self.probes.clone(),

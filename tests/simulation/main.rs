@@ -8,6 +8,7 @@ mod crashes;
 mod gates;
 mod handover;
 mod house;
+mod hub;
 mod ledger;
 mod life;
 mod moody;

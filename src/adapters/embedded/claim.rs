@@ -93,7 +93,9 @@ fn ordinary(work: &mut Work<'_>, claim: &Claim) -> Answer<Claimed> {
         let mut due = sql.prepare_cached(DUE_HEADS)?;
         let (heads, all) = gather(due.query(params![partition, work.now.millis()])?, limit, true)?;
         more |= !all;
-        candidates.extend(heads);
+        // Beyond where the look at ready rows ended there may be an earlier row of a head's own key: an operator may have put it there.
+        let beyond = if exhausted { None } else { candidates.last().map(|last| last.row.id) };
+        candidates.extend(heads.into_iter().filter(|head| beyond.is_none_or(|last| head.row.id < last)));
         candidates.sort_by_key(|candidate| candidate.row.id);
     }
     let taken = piece(&candidates, limit);

@@ -41,17 +41,23 @@ pub async fn create_order(desk: &Desk, command: CreateOrder, reach: &Reach) -> R
     let Some(intent) = command.intent.clone() else {
         return place(desk, command, reach).await;
     };
-    match begin(desk, &command, &intent).await? {
+    match begin(desk, &command, &intent, reach).await? {
         Some(replayed) => Ok(replayed),
         None => place_keyed(desk, command, intent, reach).await,
     }
 }
 
 /// Takes the key, or answers with what it made before. The quick line may be away: then the durable mark decides alone.
-async fn begin(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Result<Option<Outcome>, CommandError> {
+async fn begin(
+    desk: &Desk,
+    command: &CreateOrder,
+    intent: &KeyedIntent,
+    reach: &Reach,
+) -> Result<Option<Outcome>, CommandError> {
     let begun = desk.idempotency.begin(&command.subject, &intent.key, &intent.fingerprint, desk.options.key_lock).await;
     match begun {
-        Ok(Begun::Running) => return Err(CommandError::KeyRunning),
+        // Whoever took it may have died after its commit: then the mark knows the answer.
+        Ok(Begun::Running) => return durable(desk, command, intent).await?.map(Some).ok_or(CommandError::KeyRunning),
         Ok(Begun::Completed { order_id, fingerprint }) => {
             if fingerprint.is_some_and(|seen| seen != intent.fingerprint) {
                 return Err(CommandError::KeyReused);
@@ -61,18 +67,22 @@ async fn begin(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Resu
                 return Ok(Some(replay(order)));
             }
         }
-        Ok(Begun::Ours) | Err(_) => {}
+        Ok(Begun::Ours) => reach.take_key(),
+        Err(_) => {}
     }
-    let found = desk.orders.find_mark(&command.subject, &intent.key, desk.options.key_keep).await;
-    let answer = match found {
-        Ok(None) => Ok(None),
-        Ok(Some(mark)) => replay_of(desk, &mark, intent).await.map(Some),
-        Err(error) => Err(error.into()),
-    };
+    let answer = durable(desk, command, intent).await;
     if !matches!(answer, Ok(None)) {
         free(desk, &command.subject, intent, answer.as_ref().ok().and_then(Option::as_ref)).await;
     }
     answer
+}
+
+/// What the durable mark says that the key made.
+async fn durable(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Result<Option<Outcome>, CommandError> {
+    match desk.orders.find_mark(&command.subject, &intent.key, desk.options.key_keep).await? {
+        None => Ok(None),
+        Some(mark) => replay_of(desk, &mark, intent).await.map(Some),
+    }
 }
 
 async fn place_keyed(

@@ -64,24 +64,41 @@ pub struct Desk {
     pub options: Options,
 }
 
-/// Whether a command got as far as the store: past that point only the store knows the outcome.
+/// How far a command got, told to whoever waits for it: past the store only the store knows the outcome, and a key that it took must not
+/// stay locked when it dies before.
 #[derive(Clone, Debug, Default)]
-pub struct Reach(Arc<AtomicBool>);
+pub struct Reach(Arc<Marks>);
+
+#[derive(Debug, Default)]
+struct Marks {
+    store: AtomicBool,
+    key: AtomicBool,
+}
 
 impl Reach {
     /// The store is about to be asked for a change.
     pub fn mark(&self) {
-        self.0.store(true, SeqCst);
+        self.0.store.store(true, SeqCst);
     }
 
     /// The store said that nothing changed, or is not asked any more.
     pub fn clear(&self) {
-        self.0.store(false, SeqCst);
+        self.0.store.store(false, SeqCst);
     }
 
     /// Whether the store may have changed something.
     pub fn reached(&self) -> bool {
-        self.0.load(SeqCst)
+        self.0.store.load(SeqCst)
+    }
+
+    /// The idempotency key is ours.
+    pub fn take_key(&self) {
+        self.0.key.store(true, SeqCst);
+    }
+
+    /// Whether it took the key.
+    pub fn has_key(&self) -> bool {
+        self.0.key.load(SeqCst)
     }
 }
 

@@ -3,10 +3,12 @@ use std::collections::{HashMap, HashSet};
 
 use ports::source::Delivery;
 use posthaste::Config;
+use serde_json::{Value, json};
 
 use super::super::Failure;
 
 /// What was counted.
+#[derive(Default)]
 pub(super) struct Checked {
     pub events: u64,
     pub duplicates: u64,
@@ -15,8 +17,8 @@ pub(super) struct Checked {
 }
 
 pub(super) async fn check(config: &Config, expected: u64) -> Result<Checked, Failure> {
-    let topics = posthaste::beside(config)?.topics;
-    let mut checked = Checked { events: 0, duplicates: 0, order_violations: 0, missing: 0 };
+    let topics = posthaste::beside(config).await?.topics.ok_or_else(|| Failure::new("there is no broker"))?;
+    let mut checked = Checked::default();
     let (mut seen, mut last) = (HashSet::new(), HashMap::new());
     let views = topics.list().await.map_err(Failure::new)?;
     for view in views.iter().filter(|view| view.name == config.topic()) {
@@ -35,6 +37,17 @@ pub(super) async fn check(config: &Config, expected: u64) -> Result<Checked, Fai
 }
 
 impl Checked {
+    pub(super) fn add(&mut self, other: &Checked) {
+        self.events += other.events;
+        self.duplicates += other.duplicates;
+        self.order_violations += other.order_violations;
+        self.missing += other.missing;
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({"events": self.events, "duplicates": self.duplicates, "order_violations": self.order_violations, "missing": self.missing})
+    }
+
     fn count(&mut self, delivery: &Delivery, seen: &mut HashSet<Vec<u8>>, last: &mut HashMap<String, u64>) {
         let header = |wanted: &str| {
             delivery.record.headers.iter().find(|(name, _)| &**name == wanted).map(|(_, value)| value.to_vec())

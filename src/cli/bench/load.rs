@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use posthaste::Config;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::Failure;
 use super::super::client::Client;
 use super::super::token::{Claims, DEVELOPMENT_SECRET, mint};
+use super::figures;
 
 /// A load to apply.
 pub(super) struct Load {
@@ -25,7 +26,8 @@ pub(super) struct Outcome {
     pub answered: u64,
     pub refused: u64,
     pub elapsed: Duration,
-    micros: Vec<u32>,
+    /// Of each answer, sorted.
+    pub micros: Vec<u32>,
 }
 
 impl Outcome {
@@ -34,41 +36,27 @@ impl Outcome {
     }
 
     pub(super) fn percentiles(&self) -> Value {
-        let at = |share: f64| {
-            let place = ((self.micros.len() as f64 * share) as usize).min(self.micros.len().saturating_sub(1));
-            f64::from(self.micros.get(place).copied().unwrap_or(0)) / 1_000.0
-        };
-        json!({"p50": at(0.50), "p95": at(0.95), "p99": at(0.99), "max": at(1.0)})
+        let ms: Vec<f64> = self.micros.iter().map(|micros| f64::from(*micros) / 1_000.0).collect();
+        figures::percentiles(&ms)
     }
 }
 
 /// What the clients share.
 struct Shared {
-    left: Cell<u64>,
     refused: Cell<u64>,
     begun: Instant,
-    end: Option<Instant>,
+    end: Instant,
     next: Cell<u64>,
     rate: Option<f64>,
 }
 
 impl Load {
     pub(super) async fn run(&self, config: &Config) -> Result<Outcome, Failure> {
-        self.apply(config, u64::MAX, Some(Instant::now() + self.time)).await
-    }
-
-    /// So many answered orders, however long it takes.
-    pub(super) async fn run_for(&self, config: &Config, orders: u64) -> Result<Outcome, Failure> {
-        self.apply(config, orders, None).await
-    }
-
-    async fn apply(&self, config: &Config, orders: u64, end: Option<Instant>) -> Result<Outcome, Failure> {
         let begun = Instant::now();
         let shared = Rc::new(Shared {
-            left: Cell::new(orders),
             refused: Cell::new(0),
             begun,
-            end,
+            end: begun + self.time,
             next: Cell::new(0),
             rate: self.rate,
         });
@@ -100,18 +88,16 @@ async fn client(address: SocketAddr, token: String, number: usize, shared: Rc<Sh
     let body = format!(
         r#"{{"items":[{{"productName":"Tea of client {number}","quantity":2,"price":"2.50"}},{{"productName":"A cup, blue, with a saucer","quantity":1,"price":"11.90"}}]}}"#
     );
-    while shared.left.get() > 0 && shared.end.is_none_or(|end| Instant::now() < end) {
+    while Instant::now() < shared.end {
         if !pace(&shared).await {
             break;
         }
-        shared.left.set(shared.left.get() - 1);
         let sent = Instant::now();
         let answer = client.send("POST", "/orders", &token, Some(&body)).await?;
         if answer.status == 201 {
             micros.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
         } else {
             shared.refused.set(shared.refused.get() + 1);
-            shared.left.set(shared.left.get() + 1);
         }
     }
     Ok(micros)
@@ -123,7 +109,7 @@ async fn pace(shared: &Shared) -> bool {
     let place = shared.next.get();
     shared.next.set(place + 1);
     let at = shared.begun + Duration::from_secs_f64(place as f64 / rate);
-    if shared.end.is_some_and(|end| at >= end) {
+    if at >= shared.end {
         return false;
     }
     tokio::time::sleep_until(at.into()).await;

@@ -1,56 +1,48 @@
 //! The service under load: this very program, as a process of its own.
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use posthaste::Config;
+use posthaste::config::StoreKind;
+use posthaste::{Config, Throwaway};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::super::Failure;
 use super::super::client::Client;
 use super::super::token::{Claims, DEVELOPMENT_SECRET, mint};
+use super::Bench;
 use super::check::{self, Checked};
-use super::load::Outcome;
 use super::scrape::{self, Buckets};
 
 /// Longest to wait for events to be drained.
 const DRAIN_MAX: Duration = Duration::from_secs(300);
+/// Between two looks at the metrics: each costs the service a little of what is measured.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A service that runs.
 pub(super) struct Running {
     pub address: SocketAddr,
+    config: Config,
     child: Child,
-    folder: TempDir,
     // Kept open: a service whose reader goes away would write into a closed pipe.
     _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
-    pub(super) async fn start(config: &Config, environment: &[(&str, &str)]) -> Result<Self, Failure> {
-        Self::start_on(config, tempfile::tempdir()?, environment).await
-    }
-
-    pub(super) async fn start_on(
-        _config: &Config,
-        folder: TempDir,
+    pub(super) async fn start(
+        bench: &Bench<'_>,
+        ground: &Throwaway,
         environment: &[(&str, &str)],
     ) -> Result<Self, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--dev"])
-            .env("POSTHASTE__STORE__PATH", folder.path())
-            .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
-            .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
-            .env("POSTHASTE__LOG__FORMAT", "json")
-            .env("POSTHASTE__LOG__LEVEL", "warn,posthaste=info,api=warn,supervision=warn")
-            .env("POSTHASTE__BACKPRESSURE__BACKLOG", "100000000,100000000")
-            .envs(environment.iter().copied())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(file) = bench.file {
+            command.arg("--config").arg(file);
+        }
+        command.args(["serve", "--dev"]).stdout(Stdio::piped()).kill_on_drop(true);
+        set(&mut command, &ground.config);
+        let mut child = command.envs(environment.iter().copied()).spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| Failure::new("the service has no output"))?;
         let mut lines = BufReader::new(stdout).lines();
         while let Some(text) = lines.next_line().await? {
@@ -58,7 +50,7 @@ impl Running {
             if event["event"] == "listening" {
                 let address = event["address"].as_str().and_then(|address| address.parse().ok());
                 let address = address.ok_or_else(|| Failure::new("the service does not tell where it listens"))?;
-                return Ok(Self { address, child, folder, _lines: lines });
+                return Ok(Self { address, config: ground.config.clone(), child, _lines: lines });
             }
         }
         Err(Failure::new("the service ended before it listened"))
@@ -72,69 +64,92 @@ impl Running {
         line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
     }
 
-    async fn metrics(&self, config: &Config) -> Result<String, Failure> {
+    /// A page of metrics; an empty one while the service starts.
+    async fn metrics(&self) -> Result<String, Failure> {
         let mut client = Client::connect(self.address).await?;
-        let token = admin(config)?;
-        let answer = client.send("GET", "/metrics", &token, None).await?.ok()?;
-        Ok(String::from_utf8_lossy(&answer.body).into_owned())
+        let answer = client.send("GET", "/metrics", &admin(&self.config)?, None).await?;
+        Ok(if answer.status == 200 { String::from_utf8_lossy(&answer.body).into_owned() } else { String::new() })
     }
 
     /// Rows that have not left.
-    pub(super) async fn waiting(&self, config: &Config) -> Result<u64, Failure> {
-        let metrics = self.metrics(config).await?;
-        Ok(scrape::value(&metrics, "outbox_rows{status=\"PENDING\"}") as u64)
+    pub(super) async fn waiting(&self) -> Result<u64, Failure> {
+        Ok(scrape::value(&self.metrics().await?, "outbox_rows{status=\"PENDING\"}") as u64)
     }
 
     /// Waits until so many events were consumed; says how long that took.
-    pub(super) async fn drained(&self, config: &Config, events: u64) -> Result<Duration, Failure> {
+    pub(super) async fn drained(&self, events: u64) -> Result<Duration, Failure> {
         let begun = Instant::now();
+        self.until("kafka_consumer_processed_count_total", events).await?;
+        Ok(begun.elapsed())
+    }
+
+    /// Waits until so many events were acknowledged by the broker and settled; says when.
+    pub(super) async fn delivered(&self, events: u64) -> Result<Instant, Failure> {
+        self.until("outbox_entries_delivered_total", events).await.map(|(_, now)| now)
+    }
+
+    /// Waits until the relay has claimed something; says when it had not yet.
+    pub(super) async fn claimed(&self) -> Result<Instant, Failure> {
+        self.until("outbox_batch_size_count", 1).await.map(|(before, _)| before)
+    }
+
+    /// The last moment at which a series was below a value, and the first at which it was not.
+    async fn until(&self, series: &str, least: u64) -> Result<(Instant, Instant), Failure> {
+        let begun = Instant::now();
+        let mut before = begun;
         loop {
-            let metrics = self.metrics(config).await?;
-            if scrape::value(&metrics, "kafka_consumer_processed_count_total") as u64 >= events {
-                return Ok(begun.elapsed());
+            let asked = Instant::now();
+            if scrape::value(&self.metrics().await?, series) as u64 >= least {
+                return Ok((before, Instant::now()));
             }
+            before = asked;
             if begun.elapsed() > DRAIN_MAX {
-                return Err(Failure::new(format!("the events were not drained within {DRAIN_MAX:?}")));
+                return Err(Failure::new(format!("{series} did not come to {least} within {DRAIN_MAX:?}")));
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    pub(super) async fn histogram(&self, config: &Config, name: &str) -> Result<Buckets, Failure> {
-        Ok(scrape::buckets(&self.metrics(config).await?, name))
+    pub(super) async fn histogram(&self, name: &str) -> Result<Buckets, Failure> {
+        Ok(scrape::buckets(&self.metrics().await?, name))
     }
 
-    /// Stops the service in order and leaves its data.
-    pub(super) async fn stop(mut self) -> Result<TempDir, Failure> {
+    /// Stops the service in order and counts what its topic holds.
+    pub(super) async fn stop_and_check(mut self, events: u64) -> Result<Checked, Failure> {
         let pid = self.child.id().ok_or_else(|| Failure::new("the service has ended already"))?;
         let term = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
         let status = self.child.wait().await?;
         if !term.success() || !status.success() {
             return Err(Failure::new(format!("the service ended with {status}")));
         }
-        Ok(self.folder)
+        check::check(&self.config, events).await
     }
+}
 
-    /// Stops the service and counts what its log holds.
-    pub(super) async fn stop_and_check(self, config: &Config, outcome: &Outcome) -> Result<Checked, Failure> {
-        let folder = self.stop().await?;
-        let config = Config { store_path: folder.path().to_owned(), ..config.clone() };
-        check::check(&config, outcome.answered).await
+/// What a service needs to run on this data, laid over the environment and the file that the bench was given. Its tokens are signed with
+/// the development secret, however the configured service verifies them.
+fn set(command: &mut Command, config: &Config) {
+    command
+        .env("POSTHASTE__STORE__PATH", &config.store_path)
+        .env("POSTHASTE__BROKER__TOPIC_PREFIX", &config.broker_topic_prefix)
+        .env("POSTHASTE__BROKER__CREATE_TOPICS", "true")
+        .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
+        .env("POSTHASTE__HTTP__ADMIN_LISTEN", "")
+        .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
+        .env("POSTHASTE__LOG__FORMAT", "json")
+        .env("POSTHASTE__LOG__LEVEL", "warn,posthaste=info,api=warn,supervision=warn")
+        .env("POSTHASTE__BACKPRESSURE__BACKLOG", "100000000,100000000")
+        .env("POSTHASTE__AUTH__HS256_SECRET", DEVELOPMENT_SECRET)
+        .env_remove("POSTHASTE__AUTH__HS256_SECRET_FILE");
+    for key in ["PUBLIC_KEY_FILE", "JWKS_URL", "ISSUER", "AUDIENCE"] {
+        command.env(format!("POSTHASTE__AUTH__{key}"), "");
+    }
+    if config.store_kind != StoreKind::Embedded {
+        command.env("POSTHASTE__STORE__URL", &config.store_url).env_remove("POSTHASTE__STORE__URL_FILE");
     }
 }
 
 fn admin(config: &Config) -> Result<String, Failure> {
     let ttl = Duration::from_secs(3_600);
     mint(config, DEVELOPMENT_SECRET, &Claims { sub: "bench".into(), roles: vec!["ADMIN".into()], tier: None, ttl })
-}
-
-/// Events per second that the store's statements move by themselves: claim, append and watermark, settle, inbox and offset, one thread,
-/// on a copy of the data.
-pub(super) async fn statements_alone(folder: &Path) -> Result<f64, Failure> {
-    let copy = tempfile::tempdir()?;
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name()))?;
-    }
-    posthaste::statements_alone(copy.path()).await.map_err(Failure::from)
 }

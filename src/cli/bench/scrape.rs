@@ -22,6 +22,12 @@ pub(super) fn buckets(metrics: &str, name: &str) -> Buckets {
     metrics.lines().filter_map(read).collect()
 }
 
+/// What was observed between two looks at the same histogram.
+pub(super) fn since(after: &Buckets, before: &Buckets) -> Buckets {
+    let earlier = |bound: f64| before.iter().find(|(seen, _)| *seen == bound).map_or(0, |(_, count)| *count);
+    after.iter().map(|(bound, count)| (*bound, count.saturating_sub(earlier(*bound)))).collect()
+}
+
 /// Percentiles in ms, as the bound of the bucket in which they lie: never less than the truth. `to_ms` turns a bound's unit into ms.
 pub(super) fn percentiles(buckets: &Buckets, to_ms: f64) -> Value {
     let total = buckets.last().map_or(0, |(_, count)| *count);

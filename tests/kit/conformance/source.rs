@@ -31,6 +31,8 @@ suite! { $ source:
 
 /// A poll of a broker that needs time may come back empty; this many of them in a row mean that there is nothing.
 const EMPTY_POLLS: u32 = 2;
+/// Within so many polls of each member a group has shared its partitions out.
+const SETTLING_POLLS: u32 = 30;
 
 impl<B: Backend> Given<'_, B> {
     async fn join(&self, group: &str) -> Arc<dyn Source> {
@@ -51,6 +53,26 @@ impl<B: Backend> Given<'_, B> {
 
     async fn poll(&self, source: &Arc<dyn Source>, limit: u32) -> Vec<Delivery> {
         source.poll(limit, self.backend.patience()).await.expect("a poll is answered")
+    }
+
+    /// Waits until the members have shared the partitions out: where the backend does that itself, it takes a moment, and what is handed
+    /// out before comes again.
+    async fn settled(&self, members: &[Arc<dyn Source>]) {
+        let views = self.backend.topics().list().await.expect("topics are listed");
+        let whole = views.iter().find(|view| view.name == *self.topic()).map(|view| view.partitions.len());
+        for _ in 0..SETTLING_POLLS {
+            let mut shares = Vec::new();
+            for member in members {
+                assert_eq!(self.poll(member, 1).await, []);
+                shares.push(member.lag().await.expect("told").len());
+            }
+            // A topic that is made by its first record is shared out by number, at once.
+            if shares.iter().all(|share| *share > 0) && whole.is_none_or(|whole| shares.iter().sum::<usize>() == whole)
+            {
+                return;
+            }
+        }
+        panic!("the members never shared the partitions out");
     }
 
     /// Polls until nothing more comes.
@@ -216,8 +238,9 @@ async fn several_topics_are_read_by_one_member<B: Backend>(backend: &B) {
 
 async fn members_share_the_partitions<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.append(&["a", "b", "c", "d", "e", "f", "g", "h"], 2).await;
     let members = [given.member("g", 0, 2).await, given.member("g", 1, 2).await];
+    given.settled(&members).await;
+    given.append(&["a", "b", "c", "d", "e", "f", "g", "h"], 2).await;
 
     let (mut all, mut of_partition) = (Vec::new(), BTreeMap::new());
     for (member, source) in members.iter().enumerate() {

@@ -82,7 +82,7 @@ impl House {
         (plan.auth)(&mut auth);
         let state = State::new(Parts {
             dispatch: desk.clone(),
-            queries: Arc::new(Queries::new(orders.clone(), Arc::new(NoCache), 1000)),
+            queries: Arc::new(Queries::new(orders.clone(), Arc::new(NoCache), clock.clone(), 1000)),
             operations: Arc::new(Operations::new(
                 Arc::new(Silent),
                 rows.clone(),

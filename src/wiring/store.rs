@@ -1,0 +1,115 @@
+//! One match arm per store.
+use std::sync::Arc;
+
+use embedded::{Embedded, OpenError, StoreProbe};
+use ports::clock::Clock;
+use ports::partitions::InstanceId;
+use ports::probe::Probe;
+use ports::wake::Wakes;
+use telemetry::Metrics;
+
+use super::StartError;
+use super::backends::{Held, StoreHeld, StorePorts};
+use crate::config::{Config, StoreKind};
+
+/// What opening any store needs.
+pub(super) struct Opening<'a> {
+    pub config: &'a Config,
+    pub instance: &'a InstanceId,
+    pub clock: &'a Arc<dyn Clock>,
+    pub metrics: &'a Arc<Metrics>,
+}
+
+/// An opened store.
+pub(super) struct Opened {
+    pub ports: StorePorts,
+    pub probe: Arc<dyn Probe>,
+    pub wakes: Option<Arc<dyn Wakes>>,
+    pub held: Held,
+}
+
+/// A store that could not be opened.
+pub(super) struct NotOpen {
+    pub error: StartError,
+    pub patience: Patience,
+}
+
+/// Whether waiting may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It will not.
+    None,
+    /// Another process holds it, and may be on its way out.
+    Held,
+    /// It is not there yet.
+    Away,
+}
+
+impl Opening<'_> {
+    /// Opens the configured store, once.
+    pub(super) async fn open(&self) -> Result<Opened, NotOpen> {
+        match self.config.store_kind {
+            StoreKind::Embedded => self.embedded(),
+            #[cfg(feature = "postgres")]
+            StoreKind::Postgres => self.postgres().await,
+            #[cfg(not(feature = "postgres"))]
+            StoreKind::Postgres => Err(not_built("store.kind", "postgres")),
+            StoreKind::Redis => Err(not_built("store.kind", "redis")),
+        }
+    }
+
+    fn embedded(&self) -> Result<Opened, NotOpen> {
+        let config = self.config;
+        let mut options = embedded::Options::new(&config.store_path, self.instance.clone(), Arc::clone(self.clock));
+        options.address = config.http_listen.to_string();
+        options.partitions = config.outbox_partitions;
+        options.topic_partitions = config.broker_topic_partitions;
+        options.log_retention = config.broker_retention;
+        options.metrics = Some(Arc::clone(self.metrics));
+        let store = Embedded::open(options).map_err(|error| {
+            let patience = match error {
+                OpenError::Held { .. } => Patience::Held,
+                _ if error.may_pass() => Patience::Away,
+                _ => Patience::None,
+            };
+            NotOpen { error: StartError::Store(error.to_string()), patience }
+        })?;
+        Ok(Opened {
+            ports: StorePorts::of(&store),
+            probe: Arc::new(StoreProbe(store.clone())),
+            wakes: None,
+            held: Held::new(StoreHeld::Embedded(store.clone()), store.installation()),
+        })
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn postgres(&self) -> Result<Opened, NotOpen> {
+        use postgres::{OpenError, Postgres, StoreProbe};
+        let options = super::options::postgres(self.config, self.instance, self.metrics);
+        let store = Postgres::open(options).await.map_err(|error| {
+            let patience = match &error {
+                OpenError::Held { .. } => Patience::Held,
+                _ if error.may_pass() => Patience::Away,
+                _ => Patience::None,
+            };
+            NotOpen { error: of_postgres(error), patience }
+        })?;
+        Ok(Opened {
+            ports: StorePorts::of(&store),
+            probe: Arc::new(StoreProbe(store.clone())),
+            wakes: Some(Arc::new(store.clone())),
+            held: Held::new(StoreHeld::Postgres(store.clone()), store.installation()),
+        })
+    }
+}
+
+pub(super) fn not_built(key: &str, value: &str) -> NotOpen {
+    let error = StartError::Config(format!("{key} = \"{value}\": this program was built without it"));
+    NotOpen { error, patience: Patience::None }
+}
+
+/// Whether the configuration is to blame, or the store.
+#[cfg(feature = "postgres")]
+pub(super) fn of_postgres(error: postgres::OpenError) -> StartError {
+    if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
+}

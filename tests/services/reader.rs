@@ -1,0 +1,115 @@
+//! Kafka seen without the service: an independent, read_committed reader.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use domain::Timestamp;
+use ports::broker::{Position, Record};
+use ports::source::Delivery;
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde_json::{Map, Value, json};
+
+/// Longest that one call may take, and longest that an open transaction may hold a reader back.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn config(servers: &str, isolation: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", servers)
+        .set("group.id", "an-independent-reader")
+        .set("isolation.level", isolation)
+        .set("enable.auto.commit", "false")
+        .set("enable.partition.eof", "true");
+    config
+}
+
+fn consumer(servers: &str, isolation: &str) -> BaseConsumer {
+    config(servers, isolation).create().expect("a consumer")
+}
+
+fn partitions(consumer: &BaseConsumer, topic: &str) -> Vec<i32> {
+    let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("Kafka answers");
+    metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id()).collect()
+}
+
+/// Every committed record of a topic, partition by partition, in order; none where there is no such topic. Waits until no transaction
+/// is open: a reader would stop before it.
+pub fn read(servers: &str, topic: &str) -> Vec<Delivery> {
+    let reader = consumer(servers, "read_committed");
+    let partitions = partitions(&reader, topic);
+    await_no_open_transaction(servers, topic, &partitions);
+    let mut wanted = TopicPartitionList::new();
+    for partition in &partitions {
+        wanted.add_partition_offset(topic, *partition, Offset::Beginning).expect("a legal offset");
+    }
+    reader.assign(&wanted).expect("assigned");
+    let (mut all, mut open, begun) = (Vec::new(), partitions.len(), Instant::now());
+    while open > 0 {
+        assert!(begun.elapsed() < PATIENCE, "{topic} was not read to its end within {PATIENCE:?}");
+        match reader.poll(Duration::from_millis(100)) {
+            Some(Ok(message)) => all.push(delivery(&message)),
+            Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+            // The client goes on by itself.
+            Some(Err(_)) | None => {}
+        }
+    }
+    all.sort_by_key(|delivery| (delivery.position.partition, delivery.position.offset));
+    all
+}
+
+fn await_no_open_transaction(servers: &str, topic: &str, partitions: &[i32]) {
+    let ends = |isolation: &str| -> Vec<Option<i64>> {
+        let consumer = consumer(servers, isolation);
+        let end = |partition: &i32| consumer.fetch_watermarks(topic, *partition, PATIENCE).ok().map(|(_, end)| end);
+        partitions.iter().map(end).collect()
+    };
+    kit::wait::until("no transaction is open", PATIENCE, || {
+        let stable = ends("read_committed");
+        (stable.iter().all(Option::is_some) && stable == ends("read_uncommitted")).then_some(())
+    });
+}
+
+fn delivery(message: &BorrowedMessage<'_>) -> Delivery {
+    let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).expect("UTF-8");
+    let topic: Arc<str> = message.topic().into();
+    let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+    let record = Record {
+        topic: Arc::clone(&topic),
+        key: text(message.key()).into(),
+        headers: headers.map(|header| (header.key.into(), header.value.unwrap_or_default().into())).collect(),
+        value: message.payload().unwrap_or_default().into(),
+        timestamp: Timestamp::from_millis(message.timestamp().to_millis().unwrap_or_default()),
+    };
+    let partition = message.partition().try_into().expect("a partition");
+    Delivery {
+        position: Position { topic, partition, offset: message.offset().try_into().expect("an offset") },
+        record,
+    }
+}
+
+/// A record in the form of `posthaste topic tail --json`.
+pub fn as_json(Delivery { position, record }: &Delivery) -> Value {
+    let readable = |value: &[u8]| Value::String(String::from_utf8_lossy(value).into_owned());
+    let headers: Map<String, Value> =
+        record.headers.iter().map(|(name, value)| (name.to_string(), readable(value))).collect();
+    json!({
+        "topic": *position.topic, "partition": position.partition, "offset": position.offset, "key": *record.key,
+        "headers": headers, "value": serde_json::from_slice(&record.value).unwrap_or_else(|_| readable(&record.value)),
+    })
+}
+
+/// Deletes every topic whose name begins so.
+pub fn forget(servers: &str, prefix: &str) {
+    let admin: AdminClient<DefaultClientContext> = config(servers, "read_committed").create().expect("a client");
+    let Ok(metadata) = admin.inner().fetch_metadata(None, PATIENCE) else { return };
+    let names: Vec<&str> = metadata.topics().iter().map(|topic| topic.name()).collect();
+    let ours: Vec<&str> = names.into_iter().filter(|name| name.starts_with(prefix)).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    // A topic that stays costs the next story nothing but room.
+    let _ = runtime.block_on(admin.delete_topics(&ours, &AdminOptions::new()));
+}
