@@ -52,8 +52,8 @@ pub struct OutboxPublisher {
     probing: Option<PartitionNo>,
     /// Partitions that wait for a moment of their own, earliest wins.
     alarms: BTreeMap<PartitionNo, Instant>,
-    /// When a partition's last batch that sent something began.
-    last_batch: BTreeMap<PartitionNo, Instant>,
+    /// When a partition's last batch that sent something began, and until when the partition rests.
+    rests: BTreeMap<PartitionNo, Instant>,
     failing: bool,
     retiring: bool,
     pump_is_due: bool,
@@ -85,7 +85,7 @@ impl OutboxPublisher {
             born: Instant::now(),
             probing: None,
             alarms: BTreeMap::new(),
-            last_batch: BTreeMap::new(),
+            rests: BTreeMap::new(),
             failing: false,
             retiring: false,
             pump_is_due: false,
@@ -164,7 +164,7 @@ impl OutboxPublisher {
             }
         };
         if report.sent > 0 {
-            self.last_batch.insert(partition, begun);
+            self.rests.insert(partition, begun + self.options.rest_after(begun.elapsed()));
             self.world.metrics.outbox_publish_duration.record(begun.elapsed());
         }
         self.heed(partition, &report);
@@ -259,11 +259,11 @@ impl OutboxPublisher {
         }
     }
 
-    /// A partition has something new. One whose last batch began a moment ago waits until the spacing is over, so that under load a batch
-    /// carries several events and not one; one that was idle runs at once.
+    /// A partition has something new. One whose last batch began a moment ago rests first, so that under load a batch carries several
+    /// events and not one; one that was idle runs at once.
     fn wake(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
-        let since = self.last_batch.get(&partition).map_or(Duration::MAX, Instant::elapsed);
-        match self.options.batch_spacing.checked_sub(since) {
+        let now = Instant::now();
+        match self.rests.get(&partition).map(|until| until.saturating_duration_since(now)) {
             Some(pause) if !pause.is_zero() => self.wake_in(partition, pause, ctx),
             _ => self.schedule.wake(partition),
         }

@@ -72,7 +72,8 @@ pub struct Options {
     /// Batches in flight in this instance, one a partition. 16: enough to hide the broker's round trip behind one writer.
     pub max_in_flight: usize,
     /// Least time between the beginnings of two batches of one partition that does not come back full. 20 ms: at 6,000 events a second
-    /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never waits.
+    /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never
+    /// waits. See [`Options::rest_after`].
     pub batch_spacing: Duration,
     /// The safety net under the wake-ups, jittered.
     pub poll_interval: Duration,
@@ -114,6 +115,14 @@ pub struct Options {
     pub faults: bool,
     /// Whether each sort of actor gets a thread of its own; off in simulations, where all share one virtual clock.
     pub threads: bool,
+}
+
+impl Options {
+    /// How long after its beginning a partition's batch of this duration keeps the next one waiting: four times as long as it took, so that
+    /// batches grow by themselves where the store or the broker is busy; at least the spacing, at most ten times that.
+    pub(crate) fn rest_after(&self, took: Duration) -> Duration {
+        (took * 4).clamp(self.batch_spacing, self.batch_spacing * 10)
+    }
 }
 
 impl Default for Options {

@@ -12,8 +12,8 @@ use actors::Cast;
 use app::vitals::Vitals;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    Beside, Migration, StartError, Throwaway, beside, fill, migrate, migrations, server_environment, server_settings,
-    statements_alone,
+    Beside, Checked, Migration, StartError, Throwaway, beside, checkup, fill, migrate, migrations, server_environment,
+    server_settings, statements_alone,
 };
 
 /// A running service.

@@ -4,6 +4,11 @@ mod backends;
 mod beside;
 mod broker;
 mod cache;
+#[cfg_attr(
+    not(all(feature = "postgres", feature = "kafka", feature = "redis")),
+    allow(dead_code, unused_imports, reason = "each dependency brings its own questions")
+)]
+mod checkup;
 mod fill;
 mod opening;
 mod options;
@@ -29,6 +34,7 @@ pub use alone::statements_alone;
 use backends::Backends;
 pub(crate) use backends::Held;
 pub use beside::{Beside, beside};
+pub use checkup::{Checked, checkup};
 pub use fill::fill;
 use opening::Door;
 pub use schema::{Migration, migrate, migrations};

@@ -51,7 +51,12 @@ impl Relay {
                 // Nothing of it was handed over: whoever resolves it returns the attempt.
                 return End::unsure(Report { more: true, ..Report::default() });
             }
-            let refused = match self.publish(&session, &cargo, time_left).await {
+            let records = std::mem::take(&mut cargo.send);
+            let published = self.publish(&session, cargo.token, records, time_left).await;
+            if !matches!(published, Published::Committed(_)) {
+                cargo.load(&self.source, self.broker.record_bytes_max());
+            }
+            let refused = match published {
                 Published::Committed(positions) => return self.settle(session, cargo, positions).await,
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {
                     let cause =
@@ -88,12 +93,17 @@ impl Relay {
         Refused { in_fallback, ..Refused::by(row, error) }
     }
 
-    async fn publish(&self, session: &Session, cargo: &Cargo, time_left: Duration) -> Published {
-        if cargo.send.is_empty() {
+    async fn publish(
+        &self,
+        session: &Session,
+        token: Token,
+        records: Vec<(RowId, Record)>,
+        time_left: Duration,
+    ) -> Published {
+        if records.is_empty() {
             return Published::Committed(Vec::new());
         }
-        let records = cargo.send.clone();
-        let batch = Batch { partition: session.fence.partition, token: cargo.token, records, time_left };
+        let batch = Batch { partition: session.fence.partition, token, records, time_left };
         // Past the lease's time nothing of the batch may commit, so an answer that is still out then says nothing any more.
         let overdue = time_left + self.options.margin;
         let answer = tokio::time::timeout(overdue, self.broker.publish(&session.lane, batch)).await;
@@ -192,6 +202,17 @@ impl Relay {
 }
 
 impl Cargo {
+    /// Makes the records anew of what did not go. They are handed over and not copied: mostly all of them go.
+    fn load(&mut self, source: &str, record_bytes_max: usize) {
+        let gone: HashSet<RowId> = self.gone.iter().map(|(row, _)| *row).collect();
+        let Plan { send, .. } = plan(&self.rows, source, record_bytes_max);
+        self.send = send.into_iter().filter(|(row, _)| !gone.contains(row)).collect();
+        let fallback: Vec<Refused> = std::mem::take(&mut self.fallback);
+        let (went, left) = fallback.into_iter().partition(|refused| gone.contains(&refused.row));
+        self.fallback = went;
+        self.send_to_fallback(left, source);
+    }
+
     /// A part is durable: the rest goes on without it.
     fn went(&mut self, sent: Vec<(RowId, Position)>) {
         let rows: HashSet<RowId> = sent.iter().map(|(row, _)| *row).collect();

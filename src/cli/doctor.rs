@@ -57,15 +57,31 @@ async fn examine(config: &Config) -> Vec<Finding> {
     let begun = Instant::now();
     let beside = match posthaste::beside(config).await {
         Ok(beside) => beside,
-        Err(error) => return vec![bad("store", error)],
+        Err(error) => {
+            let mut findings = vec![bad("store", error)];
+            findings.extend(checked(config).await);
+            return findings;
+        }
     };
-    let detail = format!(
-        "{} opened in {} ms, schema up to date, same machine and same clock",
-        config.store_path.display(),
-        begun.elapsed().as_millis()
-    );
-    let store = Finding { what: "store", fine: true, detail };
-    vec![store, topics(config, &beside).await, outbox(&beside).await, partitions(&beside).await]
+    let took = begun.elapsed().as_millis();
+    let detail = match config.store_kind {
+        config::StoreKind::Embedded => {
+            format!(
+                "{} opened in {took} ms, schema up to date, same machine and same clock",
+                config.store_path.display()
+            )
+        }
+        config::StoreKind::Postgres | config::StoreKind::Redis => format!("opened in {took} ms, schema up to date"),
+    };
+    let mut findings = vec![Finding { what: "store", fine: true, detail }];
+    findings.extend(checked(config).await);
+    findings.extend([topics(config, &beside).await, outbox(&beside).await, partitions(&beside).await]);
+    findings
+}
+
+async fn checked(config: &Config) -> Vec<Finding> {
+    let found = posthaste::checkup(config).await.into_iter();
+    found.map(|posthaste::Checked { what, fine, detail }| Finding { what, fine, detail }).collect()
 }
 
 fn bad(what: &'static str, error: impl std::fmt::Display) -> Finding {

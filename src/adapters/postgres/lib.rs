@@ -6,6 +6,7 @@
 
 mod address;
 mod batch;
+mod checkup;
 mod claim;
 mod claimed_row;
 mod columns;
@@ -46,6 +47,7 @@ mod value;
 mod waiting;
 mod wakes;
 
+pub use checkup::Checkup;
 pub use instance::Lost;
 pub use migrations::Migration;
 pub use open_error::OpenError;

@@ -1,0 +1,147 @@
+//! What `doctor` asks of each dependency beyond what every store can tell.
+use std::time::{Duration, Instant};
+
+use ports::clock::Clock;
+use ports::probe::Probe;
+
+use super::StartError;
+use crate::config::{BrokerKind, Config, StoreKind};
+
+/// How long a dependency may take to answer `doctor`.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A clock that is off by more than this makes times in logs and rows hard to read together; nothing else hangs on it.
+const SKEW_MAX: Duration = Duration::from_secs(2);
+/// A transaction that is older keeps the outbox's dead rows from being cleaned, and claims grow slow.
+const XMIN_MAX: Duration = Duration::from_secs(300);
+
+/// One finding about one dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Which.
+    pub what: &'static str,
+    /// Whether it is as it should be.
+    pub fine: bool,
+    /// What was found.
+    pub detail: String,
+}
+
+impl Checked {
+    fn new(what: &'static str, fine: bool, detail: String) -> Self {
+        Self { what, fine, detail }
+    }
+
+    fn bad(what: &'static str, error: impl std::fmt::Display) -> Self {
+        Self::new(what, false, error.to_string())
+    }
+}
+
+/// Asks every configured dependency how it is. Changes nothing but signs of life.
+pub async fn checkup(config: &Config) -> Vec<Checked> {
+    let mut found = Vec::new();
+    if config.store_kind == StoreKind::Postgres {
+        found.extend(database(config).await);
+    }
+    if config.broker_kind == BrokerKind::Kafka {
+        found.push(broker(config).await);
+    }
+    if config.cache_redis {
+        found.push(redis(config).await);
+    }
+    found
+}
+
+#[cfg(feature = "postgres")]
+async fn database(config: &Config) -> Vec<Checked> {
+    let instance = ports::partitions::InstanceId("operator".into());
+    let options = super::options::postgres(config, &instance, &telemetry::Metrics::new());
+    let opened = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres);
+    let store = match opened {
+        Ok(store) => store,
+        Err(error) => return vec![Checked::bad("database", error)],
+    };
+    let ours = embedded::SystemClock::new().now();
+    let told = match store.checkup().await {
+        Ok(told) => told,
+        Err(error) => return vec![Checked::bad("database", error)],
+    };
+    let (used, most) = told.connections;
+    let durable = if told.durable {
+        "commits are durable"
+    } else {
+        "fsync or synchronous_commit is off: answered orders can be lost"
+    };
+    let detail = format!(
+        "PostgreSQL {} answers in {:.1} ms, {used} of {most} connections in use, {durable}",
+        told.version,
+        told.latency.as_secs_f64() * 1e3
+    );
+    let skew = told.now.since(ours).max(ours.since(told.now)).saturating_sub(told.latency);
+    let held = told.oldest_transaction.unwrap_or_default();
+    let holds = match told.oldest_transaction {
+        Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),
+        None => "no old transaction holds rows back".to_owned(),
+    };
+    vec![
+        Checked::new("database", told.durable && used + 10 < most, detail),
+        Checked::new("clock", skew <= SKEW_MAX, format!("{} ms apart from the database's", skew.as_millis())),
+        Checked::new("xmin", held <= XMIN_MAX, holds),
+    ]
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn database(_: &Config) -> Vec<Checked> {
+    vec![Checked::bad("database", super::store::not_built("store.kind", "postgres").error)]
+}
+
+#[cfg(feature = "kafka")]
+async fn broker(config: &Config) -> Checked {
+    let opened = async {
+        let installation = super::beside::installation(config).await?;
+        super::beside::kafka(config, &installation, false)
+    };
+    match opened.await {
+        Ok(kafka) => ask("broker", &kafka::BrokerProbe(kafka)).await,
+        Err(error) => Checked::bad("broker", error),
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+async fn broker(_: &Config) -> Checked {
+    Checked::bad("broker", super::store::not_built("broker.kind", "kafka").error)
+}
+
+#[cfg(feature = "redis")]
+async fn redis(config: &Config) -> Checked {
+    let instance = ports::partitions::InstanceId("operator".into());
+    let dice: std::sync::Arc<dyn ports::clock::Dice> = std::sync::Arc::new(super::ThreadDice);
+    let options = super::options::redis(config, &instance, "doctor", &dice, &telemetry::Metrics::new());
+    match redis::Redis::open(options) {
+        Ok(redis) => ask("redis", &redis).await,
+        Err(error) => Checked::bad("redis", StartError::Config(format!("redis.url: {error}"))),
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis(_: &Config) -> Checked {
+    Checked::bad("redis", super::store::not_built("cache.kind", "redis").error)
+}
+
+/// A client that has just been made may need a moment to find its server: asked until it answers or patience ends.
+#[cfg(any(feature = "kafka", feature = "redis"))]
+async fn ask(what: &'static str, probe: &dyn Probe) -> Checked {
+    let begun = Instant::now();
+    loop {
+        let asked = tokio::time::timeout(PATIENCE, probe.check()).await;
+        let failed = match asked {
+            Ok(Ok(pulse)) => {
+                return Checked::new(what, true, format!("answers in {:.1} ms", pulse.latency.as_secs_f64() * 1e3));
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+        };
+        if begun.elapsed() >= PATIENCE {
+            return Checked::bad(what, failed);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
