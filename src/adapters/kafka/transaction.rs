@@ -21,6 +21,9 @@ const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// How long reports of purged records may take; they come from memory.
 const PURGED_WITHIN: Duration = Duration::from_millis(500);
 
+/// How many times as long as a delivery a commit may take. Three: with the defaults as long as a lease.
+const RESUMED: u32 = 3;
+
 /// What a transaction keeps to.
 pub(crate) struct Terms<'a> {
     /// The watermarks' topic.
@@ -92,8 +95,9 @@ pub(crate) fn carry_out(post: &Post, parcels: &[Parcel], terms: &Terms<'_>) -> E
     if waited == Waited::InVain && why.is_empty() {
         why.cause = Some(Error::Unreachable("no broker acknowledged the records in time".into()));
     }
-    // A commit may be resumed for as long as the lease lasts: a broker that comes back answers it, and whoever gives it up has to find out.
-    if why.is_empty() { commit(post, lease.max(now + PURGED_WITHIN)) } else { abort(post, terms, why) }
+    // A commit is resumed for longer than deliveries may take: a broker that comes back answers it, and whoever gives it up has to find out.
+    let resumed = lease.min(now + terms.deliver_within * RESUMED);
+    if why.is_empty() { commit(post, resumed.max(now + PURGED_WITHIN)) } else { abort(post, terms, why) }
 }
 
 impl Aborted {
