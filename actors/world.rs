@@ -73,7 +73,7 @@ pub struct Options {
     pub max_in_flight: usize,
     /// Least time between the beginnings of two batches of one partition that does not come back full. 20 ms: at 6,000 events a second
     /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never
-    /// waits. See [`Options::rest_after`].
+    /// waits. A batch that took long keeps its partition resting longer.
     pub batch_spacing: Duration,
     /// The safety net under the wake-ups, jittered.
     pub poll_interval: Duration,
