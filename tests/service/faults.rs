@@ -40,6 +40,8 @@ fn killed_under_load(action: &str, reason: &str) {
     let service = Posthaste::start(&ground, &[]);
     let load = Load::start(&service.http, 4);
     until("load runs", Duration::from_secs(30), || (load.answered() > 20).then_some(()));
+    // A broker that is used for the first time makes its topics first: nobody is killed before the first events have left.
+    until("events leave", Duration::from_secs(30), || (service.rows(&["SENT"]).len() > 20).then_some(()));
 
     for path in CAST {
         // Whoever went down with the one before must be up again: a fault does nothing to an actor that is between two lives.
