@@ -130,9 +130,7 @@ impl OutboxPublisher {
     fn run(&mut self, partition: PartitionNo, kind: ClaimKind, probe: bool, ctx: &mut Context<Self>) {
         // Lowered before the claim, and not when the wake-up is heard: until then every further row costs no message, and a row that is
         // committed after the claim raises it again.
-        if let Some(flag) = self.woken.get(partition.0 as usize) {
-            flag.store(false, Release);
-        }
+        self.heard(partition);
         let giving = self.membership.giving.contains(&partition);
         let worker = self.roster.as_ref().filter(|_| !giving).and_then(|roster| roster.find(partition));
         let Some(worker) = worker else {
@@ -144,6 +142,13 @@ impl OutboxPublisher {
         let begun = Instant::now();
         let ask = async move { worker.try_ask(Run { kind, probe }, RUN_DEADLINE).await };
         ctx.spawn(ask.into_actor(self).map(move |answer, this, ctx| this.ran(partition, begun, answer, ctx)));
+    }
+
+    /// Whoever wakes this partition from now on is heard again.
+    fn heard(&self, partition: PartitionNo) {
+        if let Some(flag) = self.woken.get(partition.0 as usize) {
+            flag.store(false, Release);
+        }
     }
 
     fn ran(

@@ -1,6 +1,5 @@
 //! Wake-ups between instances: a partition that is not ours is told to whoever has it, and what others tell wakes ours.
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -9,7 +8,6 @@ use ports::partitions::PartitionNo;
 use ports::wake::Wakes;
 
 use super::OutboxPublisher;
-use crate::roster::Roster;
 
 /// Least time between two looks at who holds what that hints alone cause: a busy fellow's hints must not become our load.
 const LOOK_SPACING: Duration = Duration::from_millis(300);
@@ -24,15 +22,16 @@ impl OutboxPublisher {
 
     /// Tells the others of a partition that is not ours. Answers whether it is not.
     pub(super) fn tell(&self, partition: PartitionNo) -> bool {
-        let ours = self.roster.as_ref().is_none_or(|roster| roster.find(partition).is_some());
-        if ours {
+        if self.roster.is_none() || self.is_ours(partition) {
             return false;
         }
-        if let Some(flag) = self.woken.get(partition.0 as usize) {
-            flag.store(false, Release);
-        }
+        self.heard(partition);
         say(self.world.wakes.as_ref(), partition);
         true
+    }
+
+    fn is_ours(&self, partition: PartitionNo) -> bool {
+        self.roster.as_ref().is_some_and(|roster| roster.find(partition).is_some())
     }
 
     /// A hint about a partition that is not ours may mean that it is free to take.
@@ -63,7 +62,7 @@ impl Handler<Told> for OutboxPublisher {
 
     fn handle(&mut self, Told(partitions): Told, ctx: &mut Self::Context) {
         for partition in partitions {
-            if self.roster.as_ref().and_then(|roster: &Roster| roster.find(partition)).is_some() {
+            if self.is_ours(partition) {
                 self.wake(partition, ctx);
             } else {
                 self.look_soon(ctx);

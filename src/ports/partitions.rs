@@ -103,6 +103,30 @@ pub enum Because {
     Uncertain,
 }
 
+/// What a store knows of the one in a lease row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heart {
+    /// Its heartbeat is young.
+    Beats,
+    /// Its heartbeat is old.
+    Stopped,
+    /// Never heard, or it has left, or not since the store was opened.
+    Unheard,
+}
+
+impl Because {
+    /// Whether the owner in the lease row is dead, as far as the taker's reason and the heartbeat tell. Every store judges so.
+    pub fn owner_died(self, owner: Option<&str>, taker: &InstanceId, heart: Heart) -> bool {
+        match (owner, self) {
+            (None, _) => false,
+            // Under our own name and vacant: it was the process before this one.
+            (Some(owner), Because::Vacant | Because::WorkerDied) if owner == &*taker.0 => true,
+            (Some(owner), Because::Uncertain) if owner == &*taker.0 => false,
+            (Some(_), _) => heart != Heart::Beats,
+        }
+    }
+}
+
 /// What became of giving a partition back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
@@ -183,4 +207,27 @@ pub trait PartitionLeases: Send + Sync {
 
     /// Every partition, in order.
     async fn overview(&self) -> Result<Vec<PartitionView>, Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_dead_depends_on_the_reason_and_on_the_heartbeat() {
+        let me = InstanceId("me".into());
+        let cases = [
+            ("me", Because::Vacant, Heart::Beats, true),
+            ("me", Because::WorkerDied, Heart::Beats, true),
+            ("me", Because::Uncertain, Heart::Unheard, false),
+            ("other", Because::Vacant, Heart::Beats, false),
+            ("other", Because::Vacant, Heart::Stopped, true),
+            ("other", Because::Vacant, Heart::Unheard, true),
+            ("other", Because::WorkerDied, Heart::Beats, false),
+        ];
+
+        for (owner, because, heart, died) in cases {
+            assert_eq!(because.owner_died(Some(owner), &me, heart), died, "{owner} {because:?} {heart:?}");
+        }
+    }
 }

@@ -88,6 +88,7 @@ impl Backends {
 pub(crate) struct Held {
     pub(super) store: StoreHeld,
     /// Names the installation, for whatever it shares with others.
+    #[cfg_attr(not(any(feature = "kafka", feature = "redis")), expect(dead_code, reason = "nothing is shared"))]
     pub(super) installation: Arc<str>,
     #[cfg(feature = "redis")]
     pub(super) redis: Option<redis::Redis>,

@@ -54,15 +54,13 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
         }
         #[cfg(feature = "postgres")]
         StoreKind::Postgres => {
-            // Takes no name and no lease.
-            let instance = ports::partitions::InstanceId("operator".into());
-            let options = super::options::postgres(config, &instance, &telemetry::Metrics::new());
+            let options = super::options::postgres_beside(config);
             let store = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres)?;
             Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), topics: None })
         }
         #[cfg(not(feature = "postgres"))]
-        StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres").error),
-        StoreKind::Redis => Err(super::store::not_built("store.kind", "redis").error),
+        StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
+        StoreKind::Redis => Err(super::store::not_built("store.kind", "redis")),
     }
 }
 
@@ -81,14 +79,13 @@ fn kafka_topics(config: &Config, installation: &Arc<str>) -> Result<Arc<dyn Topi
 
 #[cfg(not(feature = "kafka"))]
 fn kafka_topics(_: &Config, _: &Arc<str>) -> Result<Arc<dyn Topics>, StartError> {
-    Err(StartError::Config("broker.kind = \"kafka\": this program was built without it".into()))
+    Err(super::store::not_built("broker.kind", "kafka"))
 }
 
 #[cfg(feature = "kafka")]
 pub(super) fn kafka(config: &Config, installation: &Arc<str>, create_topics: bool) -> Result<kafka::Kafka, StartError> {
-    let instance = ports::partitions::InstanceId("operator".into());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let mut options = super::options::kafka(config, &instance, installation, &clock);
+    let mut options = super::options::kafka(config, &super::options::operator(), installation, &clock);
     options.create_topics = create_topics;
     super::broker::open_kafka(options)
 }

@@ -43,7 +43,7 @@ pub(super) async fn open(
         #[cfg(not(feature = "kafka"))]
         (BrokerKind::Kafka, _) => {
             let _ = (instance, clock);
-            Err(StartError::Config("broker.kind = \"kafka\": this program was built without it".into()))
+            Err(super::store::not_built("broker.kind", "kafka"))
         }
     }
 }

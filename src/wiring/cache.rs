@@ -58,5 +58,5 @@ fn redis(
     _metrics: &Arc<Metrics>,
     _held: &mut Held,
 ) -> Result<CachePorts, StartError> {
-    Err(StartError::Config("cache.kind = \"redis\": this program was built without it".into()))
+    Err(super::store::not_built("cache.kind", "redis"))
 }

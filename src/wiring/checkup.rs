@@ -52,8 +52,7 @@ pub async fn checkup(config: &Config) -> Vec<Checked> {
 
 #[cfg(feature = "postgres")]
 async fn database(config: &Config) -> Vec<Checked> {
-    let instance = ports::partitions::InstanceId("operator".into());
-    let options = super::options::postgres(config, &instance, &telemetry::Metrics::new());
+    let options = super::options::postgres_beside(config);
     let opened = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres);
     let store = match opened {
         Ok(store) => store,
@@ -90,7 +89,7 @@ async fn database(config: &Config) -> Vec<Checked> {
 
 #[cfg(not(feature = "postgres"))]
 async fn database(_: &Config) -> Vec<Checked> {
-    vec![Checked::bad("database", super::store::not_built("store.kind", "postgres").error)]
+    vec![Checked::bad("database", super::store::not_built("store.kind", "postgres"))]
 }
 
 #[cfg(feature = "kafka")]
@@ -107,12 +106,12 @@ async fn broker(config: &Config) -> Checked {
 
 #[cfg(not(feature = "kafka"))]
 async fn broker(_: &Config) -> Checked {
-    Checked::bad("broker", super::store::not_built("broker.kind", "kafka").error)
+    Checked::bad("broker", super::store::not_built("broker.kind", "kafka"))
 }
 
 #[cfg(feature = "redis")]
 async fn redis(config: &Config) -> Checked {
-    let instance = ports::partitions::InstanceId("operator".into());
+    let instance = super::options::operator();
     let dice: std::sync::Arc<dyn ports::clock::Dice> = std::sync::Arc::new(super::ThreadDice);
     let options = super::options::redis(config, &instance, "doctor", &dice, &telemetry::Metrics::new());
     match redis::Redis::open(options) {
@@ -123,7 +122,7 @@ async fn redis(config: &Config) -> Checked {
 
 #[cfg(not(feature = "redis"))]
 async fn redis(_: &Config) -> Checked {
-    Checked::bad("redis", super::store::not_built("cache.kind", "redis").error)
+    Checked::bad("redis", super::store::not_built("cache.kind", "redis"))
 }
 
 /// A client that has just been made may need a moment to find its server: asked until it answers or patience ends.

@@ -1,12 +1,11 @@
 //! Waiting events for the bench: real ones, written through the store's own port by many writers at once, so that commits form groups.
 use std::sync::Arc;
 
-use app::contract;
-use app::policy::partition;
-use domain::{Change, Event, EventId, Item, Items, Money, Order, OrderId, Placement, RegionId, Status, Subject};
+use app::{commands, contract};
+use domain::{Change, Event, EventId, Item, Items, Money, Order, OrderId, Placement, Status, Subject};
 use embedded::SystemClock;
 use ports::clock::{Clock, Dice};
-use ports::orders::{Commit, Committed, NewRow, OrderStore};
+use ports::orders::{Commit, Committed, OrderStore};
 use ports::partitions::InstanceId;
 use tokio::task::JoinSet;
 
@@ -33,13 +32,7 @@ pub(super) async fn open(config: &Config, instance: &str) -> Result<Opened, Star
 /// The store cannot be opened, or a commit fails.
 pub async fn fill(config: &Config, events: u64, keys: u64) -> Result<(), StartError> {
     let Opened { ports, held, .. } = open(config, "bench-fill").await?;
-    let press = Arc::new(Press {
-        clock: SystemClock::new(),
-        topic: config.topic().into(),
-        partitions: config.outbox_partitions,
-        version: config.events_schema_version,
-        region: RegionId::new(&config.region_id),
-    });
+    let press = Arc::new(Press { clock: SystemClock::new(), desk: super::options::desk(config) });
     let mut writers = JoinSet::new();
     for writer in 0..WRITERS.min(keys) {
         let (orders, press) = (Arc::clone(&ports.orders), Arc::clone(&press));
@@ -62,7 +55,7 @@ async fn write(orders: Arc<dyn OrderStore>, press: Arc<Press>, shares: Vec<u64>)
         for (place, _) in shares.iter().enumerate().filter(|(_, share)| round < **share) {
             let expected = standing[place].as_ref().map(|order| order.version);
             let (order, event) = press.next(standing[place].take())?;
-            let events = vec![press.row(&event)];
+            let events = vec![press.desk.row(&event, None)];
             standing[place] = Some(order.clone());
             match orders.commit(Commit { order, expected, events, mark: None }).await {
                 Ok(Committed::Done) => {}
@@ -76,10 +69,8 @@ async fn write(orders: Arc<dyn OrderStore>, press: Arc<Press>, shares: Vec<u64>)
 /// Makes events.
 struct Press {
     clock: SystemClock,
-    topic: Arc<str>,
-    partitions: u32,
-    version: u32,
-    region: RegionId,
+    /// Rows are made as the service makes them.
+    desk: commands::Options,
 }
 
 impl Press {
@@ -90,7 +81,7 @@ impl Press {
         if let Some(order) = before {
             // The life of an order has few steps, and the store does not judge them: back to its beginning before each.
             let order = Order { status: Status::Pending, ..order };
-            let change = Change { event_id, region: self.region.clone(), now };
+            let change = Change { event_id, region: self.desk.region.clone(), now };
             return order.change_status(Status::Processing, change).map_err(|refusal| illegal(&refusal));
         }
         let order = |name: &str| {
@@ -101,28 +92,12 @@ impl Press {
                 event_id,
                 owner: Subject::new("bench").ok_or_else(|| illegal(&"no owner"))?,
                 items: Items::new(vec![item]).map_err(|error| illegal(&error))?,
-                region: self.region.clone(),
+                region: self.desk.region.clone(),
                 now,
             }))
         };
         let (_, bare) = order("T")?;
-        let missing = VALUE_BYTES.saturating_sub(contract::encode(&bare, self.version).len());
+        let missing = VALUE_BYTES.saturating_sub(contract::encode(&bare, self.desk.schema_version).len());
         order(&"T".repeat(missing + 1))
-    }
-
-    fn row(&self, event: &Event) -> NewRow {
-        NewRow {
-            event_id: event.id,
-            key: event.order_id,
-            kind: event.kind,
-            topic: Arc::clone(&self.topic),
-            partition: partition::of_key(&event.order_id.to_string(), self.partitions),
-            payload: contract::encode(event, self.version).into(),
-            sequence: event.sequence,
-            occurred_at: event.occurred_at,
-            region: event.region.clone(),
-            hlc: event.hlc,
-            trace: None,
-        }
     }
 }

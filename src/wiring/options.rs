@@ -94,6 +94,18 @@ pub(super) fn postgres(
     options
 }
 
+/// For whoever works beside the services: it takes no name and no lease, and counts nothing.
+#[cfg(feature = "postgres")]
+pub(super) fn postgres_beside(config: &Config) -> postgres::Options {
+    postgres(config, &operator(), &telemetry::Metrics::new())
+}
+
+/// The name under which operators' commands come.
+#[cfg(any(feature = "postgres", feature = "kafka"))]
+pub(super) fn operator() -> InstanceId {
+    InstanceId("operator".into())
+}
+
 #[cfg(feature = "kafka")]
 pub(super) fn kafka(
     config: &Config,

@@ -40,8 +40,7 @@ async fn schema(config: &Config, apply: bool) -> Result<Option<Vec<Migration>>, 
     if config.store_kind != StoreKind::Postgres {
         return Ok(None);
     }
-    let instance = ports::partitions::InstanceId("operator".into());
-    let options = super::options::postgres(config, &instance, &telemetry::Metrics::new());
+    let options = super::options::postgres_beside(config);
     let steps = if apply { postgres::migrate(&options).await } else { postgres::status(&options).await };
     let steps = steps.map_err(super::store::of_postgres)?;
     let step =
@@ -52,7 +51,7 @@ async fn schema(config: &Config, apply: bool) -> Result<Option<Vec<Migration>>, 
 #[cfg(not(feature = "postgres"))]
 async fn schema(config: &Config, _apply: bool) -> Result<Option<Vec<Migration>>, StartError> {
     match config.store_kind {
-        StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres").error),
+        StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
         StoreKind::Embedded | StoreKind::Redis => Ok(None),
     }
 }
@@ -66,5 +65,5 @@ async fn topics(config: &Config) -> Result<(), StartError> {
 
 #[cfg(not(feature = "kafka"))]
 async fn topics(_config: &Config) -> Result<(), StartError> {
-    Err(StartError::Config("broker.kind = \"kafka\": this program was built without it".into()))
+    Err(super::store::not_built("broker.kind", "kafka"))
 }

@@ -34,6 +34,12 @@ pub(super) struct NotOpen {
     pub patience: Patience,
 }
 
+impl NotOpen {
+    fn for_good(error: StartError) -> Self {
+        Self { error, patience: Patience::None }
+    }
+}
+
 /// Whether waiting may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
@@ -53,8 +59,8 @@ impl Opening<'_> {
             #[cfg(feature = "postgres")]
             StoreKind::Postgres => self.postgres().await,
             #[cfg(not(feature = "postgres"))]
-            StoreKind::Postgres => Err(not_built("store.kind", "postgres")),
-            StoreKind::Redis => Err(not_built("store.kind", "redis")),
+            StoreKind::Postgres => Err(NotOpen::for_good(not_built("store.kind", "postgres"))),
+            StoreKind::Redis => Err(NotOpen::for_good(not_built("store.kind", "redis"))),
         }
     }
 
@@ -103,9 +109,9 @@ impl Opening<'_> {
     }
 }
 
-pub(super) fn not_built(key: &str, value: &str) -> NotOpen {
-    let error = StartError::Config(format!("{key} = \"{value}\": this program was built without it"));
-    NotOpen { error, patience: Patience::None }
+/// A backend that this program does not have.
+pub(super) fn not_built(key: &str, value: &str) -> StartError {
+    StartError::Config(format!("{key} = \"{value}\": this program was built without it"))
 }
 
 /// Whether the configuration is to blame, or the store.

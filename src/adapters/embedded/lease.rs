@@ -1,6 +1,6 @@
 //! The lease row: what it says, and the judgement of who stands behind it.
 use ports::outbox::Changed;
-use ports::partitions::{Because, Epoch, Fence, InstanceId, Token};
+use ports::partitions::{Epoch, Fence, Heart, InstanceId, Token};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;
@@ -64,34 +64,11 @@ pub(crate) fn read(work: &Work<'_>, partition: u32) -> Answer<Option<Lease>> {
     Ok(lease.optional()?)
 }
 
-/// What is known of the one in the lease row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heart {
-    /// Its heartbeat is young.
-    Beats,
-    /// Its heartbeat is old.
-    Stopped,
-    /// Never heard, or not since this file was opened.
-    Unheard,
-}
-
 impl Lease {
     /// Whether somebody else may not take the partition.
     pub(crate) fn held_against(&self, taker: &InstanceId, heart: Heart, now: i64) -> bool {
         let other = self.owner.as_deref().is_some_and(|owner| owner != &*taker.0);
         other && self.expires_at > now && heart != Heart::Stopped
-    }
-
-    /// Whether the one in the row is dead, as far as the taker's reason and the heartbeat tell.
-    pub(crate) fn owner_died(&self, taker: &InstanceId, because: Because, heart: Heart) -> bool {
-        match (&self.owner, because) {
-            (None, _) => false,
-            // Under our own name and vacant: it was the process before this one.
-            (Some(owner), Because::Vacant) if **owner == *taker.0 => true,
-            (Some(owner), Because::WorkerDied) if **owner == *taker.0 => true,
-            (Some(owner), Because::Uncertain) if **owner == *taker.0 => false,
-            (Some(_), _) => heart != Heart::Beats,
-        }
     }
 
     /// Whether the open batch's claimer died with it in hand. The first taker finds out; later ones only know what it wrote down.
@@ -156,24 +133,6 @@ mod tests {
         let open =
             OpenClaim { token: 7, lane: "l".into(), epoch: claimed_under, died, trial: false, first: 1, last: 2 };
         Lease { owner: Some(owner.into()), epoch, expires_at: 100, counter: 7, in_flight: Some(open), closed: None }
-    }
-
-    #[test]
-    fn who_is_dead_depends_on_the_reason_and_on_the_heartbeat() {
-        let (me, lease) = (InstanceId("me".into()), |owner| lease(owner, 1, 1, false));
-        let cases = [
-            ("me", Because::Vacant, Heart::Beats, true),
-            ("me", Because::WorkerDied, Heart::Beats, true),
-            ("me", Because::Uncertain, Heart::Unheard, false),
-            ("other", Because::Vacant, Heart::Beats, false),
-            ("other", Because::Vacant, Heart::Stopped, true),
-            ("other", Because::Vacant, Heart::Unheard, true),
-            ("other", Because::WorkerDied, Heart::Beats, false),
-        ];
-
-        for (owner, because, heart, died) in cases {
-            assert_eq!(lease(owner).owner_died(&me, because, heart), died, "{owner} {because:?} {heart:?}");
-        }
     }
 
     #[test]

@@ -5,14 +5,14 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, Because, Epoch, Fence, InstanceId, LaneId, Member, OpenBatch, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    Acquired, Acquisition, Because, Epoch, Fence, Heart, InstanceId, LaneId, Member, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, Release, Token,
 };
 use rusqlite::{Connection, params};
 
 use crate::engine::Work;
 use crate::error::{Answer, Trouble};
-use crate::lease::{self, Heart};
+use crate::lease;
 use crate::open::Embedded;
 
 /// Members not heard of for so many times their `dead_after` are forgotten.
@@ -132,7 +132,7 @@ fn acquire(
         let remaining = Duration::from_millis(lease.expires_at.saturating_sub(now).unsigned_abs());
         return Ok(Acquisition::Held { by, remaining });
     }
-    let owner_died = lease.owner_died(&owner, because, heart);
+    let owner_died = because.owner_died(former, &owner, heart);
     let died = lease.claimer_died(owner_died);
     if because == Because::Vacant && owner_died {
         forgive(work, partition, lease.in_flight.as_ref().map(|open| open.token))?;

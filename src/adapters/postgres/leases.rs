@@ -4,13 +4,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, Because, Epoch, Fence, InstanceId, LaneId, Member, OpenBatch, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    Acquired, Acquisition, Because, Epoch, Fence, Heart, InstanceId, LaneId, Member, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, Release, Token,
 };
 use tokio_postgres::types::Type;
 
 use crate::error::{Answer, Trouble, retried};
-use crate::lease::{self, Heart, Lease};
+use crate::lease::{self, Lease};
 use crate::session::Transaction;
 use crate::store::{Core, Postgres};
 use crate::value::{Value, get, get_time, get_time_opt, seconds};
@@ -165,7 +165,7 @@ async fn acquire(core: &Core, taking: &Taking) -> Answer<Acquisition> {
 async fn take(transaction: Transaction, taking: &Taking, lease: Lease, heart: Heart) -> Answer<Acquisition> {
     let Taking { partition, owner, because, watermark, ttl } = taking;
     let number = partition.0 as i32;
-    let owner_died = lease.owner_died(owner, *because, heart);
+    let owner_died = because.owner_died(lease.owner.as_deref(), owner, heart);
     let died = lease.claimer_died(owner_died);
     if *because == Because::Vacant && owner_died {
         let token = lease.in_flight.as_ref().map_or(-1, |open| open.token as i64);

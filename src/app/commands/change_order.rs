@@ -68,7 +68,7 @@ fn decide(desk: &Desk, command: &ChangeOrder, current: &Order) -> Result<(Order,
     let change = Change { event_id: desk.event_id(now), region: desk.options.region.clone(), now };
     let changed = current.change_status(command.to, change);
     let (order, event) = changed.map_err(|refusal| CommandError::Conflict(refusal.to_string()))?;
-    let row = desk.row(&event, command.trace.clone());
+    let row = desk.options.row(&event, command.trace.clone());
     Ok((order, vec![row]))
 }
 

@@ -128,7 +128,7 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
         fingerprint: intent.fingerprint,
         order_id: order.id,
     });
-    let rows = vec![desk.row(&event, command.trace)];
+    let rows = vec![desk.options.row(&event, command.trace)];
     let events = if desk.options.outbox { rows.clone() } else { Vec::new() };
     reach.mark();
     let committed = desk.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;

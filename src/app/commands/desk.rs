@@ -46,6 +46,25 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The outbox row that tells of an event.
+    pub fn row(&self, event: &Event, trace: Option<Trace>) -> NewRow {
+        NewRow {
+            event_id: event.id,
+            key: event.order_id,
+            kind: event.kind,
+            topic: Arc::clone(&self.topic),
+            partition: partition::of_key(&event.order_id.to_string(), self.partitions),
+            payload: contract::encode(event, self.schema_version).into(),
+            sequence: event.sequence,
+            occurred_at: event.occurred_at,
+            region: event.region.clone(),
+            hlc: event.hlc,
+            trace,
+        }
+    }
+}
+
 /// The desk. Shared by all commands; holds no fact of its own.
 pub struct Desk {
     /// Orders, their events and marks.
@@ -109,23 +128,6 @@ impl Desk {
 
     pub(super) fn event_id(&self, now: domain::Timestamp) -> EventId {
         EventId::at(now, self.dice.entropy())
-    }
-
-    /// The outbox row that tells of an event.
-    pub fn row(&self, event: &Event, trace: Option<Trace>) -> NewRow {
-        NewRow {
-            event_id: event.id,
-            key: event.order_id,
-            kind: event.kind,
-            topic: Arc::clone(&self.options.topic),
-            partition: partition::of_key(&event.order_id.to_string(), self.options.partitions),
-            payload: contract::encode(event, self.options.schema_version).into(),
-            sequence: event.sequence,
-            occurred_at: event.occurred_at,
-            region: event.region.clone(),
-            hlc: event.hlc,
-            trace,
-        }
     }
 
     /// After an answered change every reader of this instance sees it: the cache is told before the answer goes out.
