@@ -1,5 +1,6 @@
 //! The way out: what every answer carries, and the one line and the counts that each request leaves behind.
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -15,6 +16,7 @@ use domain::Timestamp;
 
 use crate::context;
 use crate::error::{Kind, Problem};
+use crate::patience::Line;
 use crate::rate;
 use crate::route::Answer;
 use crate::state::State;
@@ -44,7 +46,7 @@ impl Departure {
             template,
             private,
             admitted: None,
-            flight: Flight::begin(&state.in_flight),
+            flight: Flight::begin(&state.in_flight, request),
         }
     }
 
@@ -117,18 +119,29 @@ fn method_label(method: &Method) -> &'static str {
 }
 
 /// One answer that is being made or sent; whoever stops the service waits for these.
-pub(crate) struct Flight(Arc<AtomicU64>);
+pub(crate) struct Flight {
+    count: Arc<AtomicU64>,
+    /// Absent where no connection is: in tests of routes.
+    line: Option<Rc<Line>>,
+}
 
 impl Flight {
-    fn begin(count: &Arc<AtomicU64>) -> Self {
+    fn begin(count: &Arc<AtomicU64>, request: &HttpRequest) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(count))
+        let line = request.conn_data::<Rc<Line>>().cloned();
+        if let Some(line) = &line {
+            line.asked();
+        }
+        Self { count: Arc::clone(count), line }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        if let Some(line) = &self.line {
+            line.answered();
+        }
     }
 }
 

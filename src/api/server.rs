@@ -5,20 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
-use actix_web::{App, HttpServer};
+use actix_server::{Server, ServerHandle};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout_at};
 
-use crate::configure;
+use crate::connection::connection;
 use crate::listeners::Listeners;
 use crate::options::Surface;
 use crate::state::State;
 
-/// How long a kept-alive connection may idle.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long a connection that is being closed may take its time.
-const DISCONNECT: Duration = Duration::from_secs(2);
 /// After the last answer was handed to the server: its last bytes reach the socket within.
 const LAST_BYTES: Duration = Duration::from_millis(50);
 
@@ -74,19 +69,16 @@ impl Service {
     fn listen(&mut self, listener: TcpListener, surface: Surface, workers: usize) -> io::Result<()> {
         let (state, workers) = (Arc::clone(&self.state), workers.max(1));
         let options = &self.state.options;
-        let server = HttpServer::new(move || App::new().configure(configure(Arc::clone(&state), surface)))
+        let builder = Server::build()
             .workers(workers)
-            .max_connections(options.max_connections.div_ceil(workers).max(1))
-            .keep_alive(KEEP_ALIVE)
-            .client_request_timeout(options.header_timeout)
-            .client_disconnect_timeout(DISCONNECT)
-            .tcp_nodelay(true)
+            .max_concurrent_connections(options.max_connections.div_ceil(workers).max(1))
             // Whoever calls us owns the signals, and decides how long a stop may take.
             .disable_signals()
-            .shutdown_timeout(60)
-            .listen(listener)?;
-        self.bound.extend(server.addrs().into_iter().map(|address| Bound { address, surface }));
-        let server = server.run();
+            .shutdown_timeout(60);
+        let stopping = builder.graceful_shutdown_signal();
+        self.bound.push(Bound { address: listener.local_addr()?, surface });
+        let connection = move || connection(&state, surface, &stopping);
+        let server = builder.listen("http", listener, connection)?.run();
         let handle = server.handle();
         self.running.push((handle, tokio::spawn(server)));
         Ok(())

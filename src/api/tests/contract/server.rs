@@ -79,6 +79,81 @@ async fn the_wires_limits_are_kept() {
 }
 
 #[actix_web::test]
+async fn a_later_head_has_as_little_time_as_the_first() {
+    let mut plan = Plan::default();
+    plan.options.header_timeout = Duration::from_millis(900);
+    let house = House::planned(plan);
+    let service = serve(&house.state).unwrap();
+    let address = service.bound()[0].address;
+
+    blocking(move || {
+        let mut kept = connect(address);
+        for _ in 0..2 {
+            kept.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            assert!(until_blank_line(&mut kept).starts_with("HTTP/1.1 200 "), "connections are kept");
+        }
+        kept.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").unwrap();
+        assert_cut(kept);
+
+        let mut dripping = connect(address);
+        dripping.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        until_blank_line(&mut dripping);
+        let begun = Instant::now();
+        // A byte now and then buys no time.
+        dripping.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        while dripping.write_all(b"G").is_ok() && !matches!(dripping.read(&mut [0]), Ok(0)) {
+            assert!(begun.elapsed() < Duration::from_secs(5), "it drips for ever");
+        }
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn who_reads_no_answer_is_let_go() {
+    let mut plan = Plan::default();
+    plan.options.body_timeout = Duration::from_millis(300);
+    let house = House::planned(plan);
+    let service = serve(&house.state).unwrap();
+    let address = service.bound()[0].address;
+
+    blocking(move || {
+        let mut deaf = connect(address);
+        deaf.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        let ask = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
+        let refused = loop {
+            if let Err(error) = deaf.write_all(&ask) {
+                break error.kind();
+            }
+        };
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+        assert!(matches!(refused, ConnectionReset | BrokenPipe), "{refused}: it still waits");
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+/// The head of one answer; those that are asked for here have no more than a short body, which follows it.
+fn until_blank_line(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    let mut reader = BufReader::new(stream);
+    while !answer.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut answer).unwrap() > 0, "{answer}");
+    }
+    answer
+}
+
+fn assert_cut(mut stream: TcpStream) {
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => assert!(!String::from_utf8_lossy(&rest).contains("HTTP/1.1"), "no answer to half a head"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "closed by its client, not by us");
+}
+
+#[actix_web::test]
 async fn a_stop_waits_for_no_idle_connection_and_no_stream_but_for_answers() {
     let mut plan = Plan::default();
     plan.options.request_timeout = Duration::from_millis(400);

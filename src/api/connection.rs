@@ -1,0 +1,52 @@
+//! What stands behind each accepted connection: HTTP/1.1 by actix, over a stream that bounds its client's slowness.
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, Protocol};
+use actix_server::GracefulShutdownSignal;
+use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::App;
+use actix_web::dev::AppConfig;
+use actix_web::rt::net::TcpStream;
+
+use crate::configure;
+use crate::options::Surface;
+use crate::patience::{Limits, Timed};
+use crate::state::State;
+
+/// How long a kept-alive connection may idle.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a connection that is being closed may take its time.
+const DISCONNECT: Duration = Duration::from_secs(2);
+
+/// What [`actix_web::HttpServer`] builds for a listener, but over [`Timed`].
+pub(crate) fn connection(
+    state: &Arc<State>,
+    surface: Surface,
+    stopping: &GracefulShutdownSignal,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
+    let options = &state.options;
+    let limits = Limits { head: options.header_timeout, idle: KEEP_ALIVE, stall: options.body_timeout };
+    let stopping = stopping.clone();
+    let app = App::new().configure(configure(Arc::clone(state), surface));
+    let http = HttpService::build()
+        .graceful_shutdown_signal(move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        })
+        .keep_alive(KEEP_ALIVE)
+        .client_request_timeout(options.header_timeout)
+        .client_disconnect_timeout(DISCONNECT)
+        .on_connect_ext(|stream: &Timed, of_connection| {
+            of_connection.insert(stream.line());
+        })
+        .finish(map_config(app, |()| AppConfig::default()));
+    fn_service(move |stream: TcpStream| async move {
+        // Without either the connection is still of use.
+        let _ = stream.set_nodelay(true);
+        let peer = stream.peer_addr().ok();
+        Ok((Timed::new(stream, limits), Protocol::Http1, peer))
+    })
+    .and_then(http)
+}
