@@ -118,8 +118,9 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        if let Some(war) = self.war.take() {
-            drop(war);
+        // Mended first, because what follows needs the services; nobody else may break them until the database is gone, too.
+        if let Some(war) = &self.war {
+            war.mend();
         }
         TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.redis_database);
         reader::forget(&self.kafka, &self.topic(""));

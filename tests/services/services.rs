@@ -87,13 +87,8 @@ impl War {
         done.expect("the script runs").success()
     }
 
-    fn runs(&self, service: Service) -> bool {
-        self.control("status", service)
-    }
-}
-
-impl Drop for War {
-    fn drop(&mut self) {
+    /// Everything runs again.
+    pub fn mend(&self) {
         for service in Service::ALL {
             self.control("resume", service);
             if !self.runs(service) {
@@ -105,5 +100,15 @@ impl Drop for War {
                 });
             }
         }
+    }
+
+    fn runs(&self, service: Service) -> bool {
+        self.control("status", service)
+    }
+}
+
+impl Drop for War {
+    fn drop(&mut self) {
+        self.mend();
     }
 }
