@@ -56,8 +56,10 @@ impl OrderAggregate {
 
     /// Readiness turns red with the first write that finds no room, and not with the next round of probes.
     fn heed<T>(&self, outcome: &Result<T, CommandError>) {
-        if let Err(CommandError::NoRoom(why)) = outcome {
-            self.vitals.paint(|picture| picture.no_room = Some(why.clone()));
+        match outcome {
+            Err(CommandError::NoRoom(why)) => self.vitals.paint(|picture| picture.no_room = Some(why.clone())),
+            Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
+            _ => {}
         }
     }
 

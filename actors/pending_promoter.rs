@@ -69,7 +69,7 @@ async fn promote_all(desk: &Desk, shards: &Shards, limit: u32) -> u64 {
         for id in ids {
             match shards.change(promotion(id)).await {
                 Ok(_) => promoted += 1,
-                Err(CommandError::Conflict(_) | CommandError::NotFound) => {}
+                Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => {}
                 Err(error) => {
                     tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stops here; the next run goes on");
                     return promoted;

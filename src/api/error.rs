@@ -242,7 +242,7 @@ impl From<CommandError> for Problem {
             CommandError::PreconditionFailed { current } => {
                 Self::new(Kind::PreconditionFailed, format!("the order is at version {current}"))
             }
-            CommandError::Conflict(why) => Self::new(Kind::Conflict, why),
+            CommandError::Conflict(why) | CommandError::RegionConflict(why) => Self::new(Kind::Conflict, why),
             CommandError::Busy => Self::held_back("too many commands are waiting; nothing was changed", 1),
             CommandError::ActorDown => Self::held_back("the order's actor is restarting; nothing was changed", 1),
             CommandError::Expired => {

@@ -25,6 +25,9 @@ pub enum CommandError {
     /// The order's laws or its version forbid it.
     #[error("{0}")]
     Conflict(String),
+    /// Another region changed the order, and its stamp forbids a change here for now.
+    #[error("{0}")]
+    RegionConflict(String),
     /// The mailbox is full; nothing was changed.
     #[error("too many commands are waiting")]
     Busy,

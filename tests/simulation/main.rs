@@ -15,6 +15,7 @@ mod moody;
 mod outage;
 mod poison;
 mod promotion;
+mod regions;
 mod retries;
 mod scribe;
 mod slow;

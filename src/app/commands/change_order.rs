@@ -7,6 +7,7 @@ use ports::orders::{Commit, Committed, NewRow};
 use super::{Desk, Reach};
 use crate::dispatch::{ChangeOrder, Expect, IfMatch};
 use crate::error::CommandError;
+use crate::policy::conflict;
 
 /// The changed order, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
@@ -68,6 +69,7 @@ fn decide(desk: &Desk, command: &ChangeOrder, current: &Order) -> Result<(Order,
     let change = Change { event_id: desk.event_id(now), region: desk.options.region.clone(), now };
     let changed = current.change_status(command.to, change);
     let (order, event) = changed.map_err(|refusal| CommandError::Conflict(refusal.to_string()))?;
+    conflict::permit(current, &order, now).map_err(CommandError::RegionConflict)?;
     let row = desk.options.row(&event, command.trace.clone());
     Ok((order, vec![row]))
 }

@@ -1,7 +1,7 @@
 //! Which of two regions' updates of one order wins: the higher stamp, and at a tie the region whose name is not smaller.
 use std::time::Duration;
 
-use domain::{Hlc, RegionId, Timestamp};
+use domain::{Hlc, Order, RegionId, Timestamp};
 
 /// How far ahead a remote clock may be before its stamp is not believed.
 pub const DRIFT_MAX: Duration = Duration::from_secs(60);
@@ -36,8 +36,35 @@ pub fn ruling(current: Option<&Stand>, incoming: &Stand, now: Timestamp) -> Ruli
     }
 }
 
+/// Whether a command may put `changed` in the place of `current`: the same rule, asked where another region made the last change. A stamp
+/// of ours is always higher than the one it follows, so what forbids a change is a clock over there that we do not believe: a stamp above
+/// it would be believed nowhere.
+///
+/// # Errors
+/// Why not, and what to do.
+pub fn permit(current: &Order, changed: &Order, now: Timestamp) -> Result<(), String> {
+    if current.region == changed.region {
+        return Ok(());
+    }
+    let standing = Stand { hlc: current.hlc, region: current.region.clone() };
+    let ours = Stand { hlc: changed.hlc, region: changed.region.clone() };
+    match ruling(Some(&standing), &ours, now) {
+        Ruling::Apply => Ok(()),
+        Ruling::Stale | Ruling::TooFarAhead => Err(format!(
+            "region {} changed the order with a clock that is more than {} s ahead of ours; set the clocks, or try again later",
+            current.region.as_str(),
+            DRIFT_MAX.as_secs()
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+
+    use domain::{Change, EventId, Item, Items, Money, OrderId, Placement, Subject};
+    use proptest::prelude::*;
+
     use super::*;
 
     fn stand(millis: i64, counter: u32, region: &str) -> Stand {
@@ -65,19 +92,83 @@ mod tests {
         assert_eq!(ruling(None, &stand(1, 0, "a"), now), Ruling::Apply);
     }
 
-    #[test]
-    fn folded_in_any_order_the_same_update_stands_at_the_end() {
-        let updates = [stand(5, 0, "a"), stand(5, 0, "b"), stand(5, 1, "a"), stand(4, 9, "c")];
-        let now = Timestamp::from_millis(10);
-        let fold = |order: &[usize]| {
-            order.iter().fold(None, |current: Option<Stand>, at| match ruling(current.as_ref(), &updates[*at], now) {
-                Ruling::Apply => Some(updates[*at].clone()),
+    /// An update of one order: who says so, and what.
+    fn updates() -> impl Strategy<Value = Vec<(Stand, u32)>> {
+        let update = (0_i64..70_000, 0_u32..3, prop::sample::select(vec!["eu", "us"]));
+        // One region stamps no two changes alike.
+        prop::collection::btree_set(update, 1..24).prop_map(|stamps| {
+            let named = |((millis, counter, region), n)| (stand(millis, counter, region), n);
+            stamps.into_iter().zip(0..).map(named).collect()
+        })
+    }
+
+    fn by_stand(one: &(Stand, u32), other: &(Stand, u32)) -> Ordering {
+        one.0.cmp(&other.0)
+    }
+
+    fn fold<'a>(updates: impl IntoIterator<Item = &'a (Stand, u32)>, now: Timestamp) -> Option<(Stand, u32)> {
+        updates.into_iter().fold(None, |current: Option<(Stand, u32)>, update| {
+            match ruling(current.as_ref().map(|(stand, _)| stand), &update.0, now) {
+                Ruling::Apply => Some(update.clone()),
                 Ruling::Stale | Ruling::TooFarAhead => current,
-            })
-        };
-        let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]];
-        for order in orders {
-            assert_eq!(fold(&order), Some(updates[2].clone()));
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn folded_in_any_order_the_same_updates_end_in_the_same_state(
+            (first, second, again) in updates().prop_flat_map(|all| {
+                let shuffled = Just(all.clone()).prop_shuffle();
+                (Just(all.clone()), shuffled, prop::collection::vec(prop::sample::select(all), 0..6))
+            }),
+        ) {
+            let now = Timestamp::from_millis(1_000);
+            let believed = first.iter().filter(|(stand, _)| stand.hlc.millis <= 61_000);
+            let highest = believed.cloned().max_by(by_stand);
+            prop_assert_eq!(fold(&first, now), highest.clone());
+            prop_assert_eq!(fold(&second, now), highest.clone());
+            prop_assert_eq!(fold(second.iter().chain(&again), now), highest, "what comes again changes nothing");
         }
+
+        #[test]
+        fn two_regions_that_hear_of_each_other_agree_on_the_winner(
+            (all, heard_by_eu, heard_by_us) in updates().prop_flat_map(|all| {
+                let shuffled = || Just(all.clone()).prop_shuffle();
+                (Just(all.clone()), shuffled(), shuffled())
+            }),
+        ) {
+            let now = Timestamp::from_millis(70_000);
+            // A region's own changes stand in its store, each above the last; those of the other one it hears of, in whatever order.
+            let view = |own: &str, heard: &[(Stand, u32)]| {
+                let of = |mine: bool| move |update: &&(Stand, u32)| (update.0.region.as_str() == own) == mine;
+                let other = fold(heard.iter().filter(of(false)), now);
+                all.iter().filter(of(true)).cloned().chain(other).max_by(by_stand)
+            };
+            prop_assert_eq!(view("eu", &heard_by_eu), view("us", &heard_by_us));
+        }
+    }
+
+    #[test]
+    fn a_command_follows_another_regions_change_unless_its_clock_is_not_believed() {
+        let order = |region: &str, millis| {
+            let placement = Placement {
+                id: OrderId::from_bytes([1; 16]),
+                event_id: EventId::from_bytes([2; 16]),
+                owner: Subject::new("ann").unwrap(),
+                items: Items::new(vec![Item::new("Tea", 1, Money::from_parts(250, 2).unwrap()).unwrap()]).unwrap(),
+                region: RegionId::new(region),
+                now: Timestamp::from_millis(millis),
+            };
+            Order::place(placement).0
+        };
+        let now = Timestamp::from_millis(1_000);
+        let change = Change { event_id: EventId::from_bytes([3; 16]), region: RegionId::new("eu"), now };
+        let follows = |current: Order| permit(&current, &current.cancel(change.clone()).unwrap().0, now);
+
+        assert_eq!(follows(order("us", 500)), Ok(()));
+        assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead, and believed: ours is stamped above it");
+        assert!(follows(order("us", 61_001)).unwrap_err().contains("region us"));
+        assert_eq!(follows(order("eu", 900_000)), Ok(()), "our own history is no conflict, whatever our clock did");
     }
 }
