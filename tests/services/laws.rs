@@ -14,7 +14,7 @@ use crate::http::Http;
 use crate::verdict::{Copies, Evidence, wrongs};
 
 /// Callers, each with one request at a time.
-const CLIENTS: usize = 6;
+pub const CLIENTS: usize = 6;
 /// Decks played on one ground before the judge sits: what he reads at once has a limit.
 const DECKS_MAX: usize = 8;
 /// Longest from the last repair to an instance that takes writes: the contract's.
@@ -93,7 +93,7 @@ fn on_one_ground(seeds: &[u64], delivery: &str, copies: Copies) {
 }
 
 /// Looks into the store itself: nothing is parked, nothing waits, and what left was consumed.
-fn await_drained(ground: &Ground) {
+pub fn await_drained(ground: &Ground) {
     until("everything has left", DRAIN, || {
         let rows = ground.database.rows("SELECT id, status, next_attempt_at, attempts, reason FROM outbox LIMIT 20");
         assert!(rows.iter().all(|row| row[1].as_str() < "3"), "parked: {rows:?}");
@@ -106,7 +106,7 @@ fn await_drained(ground: &Ground) {
 }
 
 /// Reads everything back, each order also by itself, at any instance.
-fn evidence(ground: &Ground, doors: &[Http], lines: Vec<Line>) -> Evidence {
+pub fn evidence(ground: &Ground, doors: &[Http], lines: Vec<Line>) -> Evidence {
     let tokens = (0..CLIENTS).map(|client| doors[0].token(&name(client), "USER"));
     let mut evidence = Evidence { lines, ..Evidence::default() };
     for token in tokens {

@@ -32,6 +32,7 @@ mod laws;
 mod proxy;
 mod reader;
 mod recovery;
+mod rolling;
 mod services;
 mod sql;
 mod verdict;
