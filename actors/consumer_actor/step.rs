@@ -237,15 +237,26 @@ impl Intake {
         }
         if !turn.marks.is_empty() {
             let marked = self.inbox.commit(&self.group, turn.marks).await?;
-            let new = marked.iter().filter(|marked| **marked == Marked::New).count();
-            self.metrics.kafka_consumer_processed_count.inc_by(new as u64);
-            let now = self.clock.now();
-            turn.written.iter().for_each(|at| self.metrics.kafka_consumer_lag_ms.record(now.since(*at)));
+            self.count(&marked, &turn.written);
         }
         if !turn.done.is_empty() {
             source.acknowledge(&turn.done).await?;
         }
         Ok(())
+    }
+
+    /// A duplicate was consumed when it came first: it is counted, and its age would say nothing.
+    fn count(&self, marked: &[Marked], written: &[Timestamp]) {
+        let now = self.clock.now();
+        for (marked, written) in marked.iter().zip(written) {
+            match marked {
+                Marked::New => {
+                    self.metrics.kafka_consumer_processed_count.inc();
+                    self.metrics.kafka_consumer_lag_ms.record(now.since(*written));
+                }
+                Marked::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
+            }
+        }
     }
 
     /// The lag of each partition.

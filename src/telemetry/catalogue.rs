@@ -35,6 +35,7 @@ macro_rules! every_metric {
 
         // The broker and the consumer.
         kafka_consumer_processed_count: IntCounter = "kafka.consumer.processed.count" [] Records NONE "Consumed records that were processed.";
+        kafka_consumer_duplicate_count: IntCounter = "kafka.consumer.duplicate.count" [] Records NONE "Consumed records that had been processed before: acknowledged, without effect.";
         kafka_consumer_retry_count: IntCounter = "kafka.consumer.retry.count" [] Records NONE "Consumed records sent to a retry topic or tried again.";
         kafka_consumer_errors: IntCounter = "kafka.consumer.errors" [] Records NONE "Consumed records whose processing failed.";
         kafka_consumer_dlq_count: IntCounter = "kafka.consumer.dlq.count" [] Records NONE "Consumed records set aside as dead letters.";
