@@ -62,7 +62,9 @@ pub(crate) fn readiness(picture: &Picture, options: &Options) -> Vec<(&'static s
         ("room", Fare::of(picture.no_room.is_none())),
     ];
     let gating = picture.components.iter().filter(|component| component.gates || component.name == "db");
-    checks.extend(gating.map(|component| (component.name, Fare::of(component.up))));
+    // Whether traffic should come is asked here; that a dependency is DOWN is its own health's to say.
+    let fare = |up| if up { Fare::Up } else { Fare::OutOfService };
+    checks.extend(gating.map(|component| (component.name, fare(component.up))));
     if !options.unsent_age_max.is_zero() {
         checks.push(("outbox", Fare::of(!is_overdue(picture, options))));
     }

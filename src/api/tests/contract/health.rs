@@ -56,6 +56,8 @@ async fn a_broker_that_is_away_keeps_the_service_ready() {
 
     house.vitals.paint(|picture| picture.components = vec![part("db", false, true)]);
     assert_eq!(house.ask(get("/readyz")).await.status, 503);
+    let readiness = house.ask(get("/actuator/health/readiness")).await;
+    assert_eq!((readiness.status, readiness.text().as_str()), (503, r#"{"status":"OUT_OF_SERVICE"}"#));
 }
 
 #[actix_web::test]
