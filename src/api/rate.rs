@@ -17,7 +17,7 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// A backend that takes longer has failed, and a limit that fails lets requests pass.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Asks for a token. `None`: no limit applies.
+/// Asks for a token. `None`: no limit applies, or it could not be asked; then the request passes, and is counted as such.
 pub(crate) async fn admit(
     state: &State,
     to: &Resource,
@@ -33,7 +33,11 @@ pub(crate) async fn admit(
         route: to.template,
         ip: &ip,
     };
-    timeout(PATIENCE, state.admission.admit(visit)).await.ok().flatten()
+    if let Ok(Ok(admitted)) = timeout(PATIENCE, state.admission.admit(visit)).await {
+        return admitted;
+    }
+    state.metrics.rate_limit_fail_open_count.inc();
+    None
 }
 
 /// Counts the decision, and refuses where it says so.

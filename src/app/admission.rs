@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ports::Error;
 use ports::clock::Clock;
 use ports::rate_limit::{Policy, RateLimit};
 
@@ -80,25 +81,28 @@ impl Admission {
         Self { limit, gate, clock, options, fallback, policies: Mutex::default() }
     }
 
-    /// Takes a token for this visit. `None`: no limit applies, or the backend failed and the request passes.
-    pub async fn admit(&self, visit: Visit<'_>) -> Option<Admitted> {
+    /// Takes a token for this visit. `None`: no limit applies.
+    ///
+    /// # Errors
+    /// The backend failed. The request passes then, and whoever asked counts it: an open limit must not go unseen.
+    pub async fn admit(&self, visit: Visit<'_>) -> Result<Option<Admitted>, Error> {
         if !self.options.enabled {
-            return None;
+            return Ok(None);
         }
         let policy = self.policy(visit.tier, class(visit.method)).await;
         let who = visit.subject.unwrap_or(visit.ip);
         let bucket = format!("{who}\n{}\n{}\n{}", visit.method, visit.route, visit.ip);
         let throttle = self.gate.throttle();
-        let taken = self.limit.take(&bucket, &policy, throttle).await.ok()?;
+        let taken = self.limit.take(&bucket, &policy, throttle).await?;
         let capacity = ((f64::from(policy.capacity) * throttle).floor() as u32).max(1);
-        Some(Admitted {
+        Ok(Some(Admitted {
             allowed: taken.allowed,
             policy: policy.name,
             capacity,
             window: policy.window,
             remaining: taken.remaining,
             next_in: taken.next_in,
-        })
+        }))
     }
 
     async fn policy(&self, tier: &str, class: &str) -> Policy {

@@ -55,6 +55,8 @@ macro_rules! every_metric {
         rate_limit_allowed_count: IntCounter = "rate_limit.allowed.count" [] Requests NONE "Requests the rate limit let through.";
         rate_limit_blocked_count: IntCounter = "rate_limit.blocked.count" [] Requests NONE "Requests the rate limit refused.";
         rate_limit_dynamic_adjustments: IntCounter = "rate_limit.dynamic.adjustments" [] Calls NONE "Changes of the throttling factor.";
+        rate_limit_fail_open_count: IntCounter = "rate_limit.fail_open.count" [] Requests NONE "Requests that passed because the rate limit could not be asked.";
+        rate_limit_fallback_count: IntCounter = "rate_limit.fallback.count" [] Requests NONE "Requests counted in a sliding window because the token bucket's script failed.";
         rate_limit_rejections_by_policy: Family<IntCounter, 1> = "rate_limit.rejections.by.policy" ["policy"] Requests NONE "Requests the rate limit refused, by policy.";
         retry_delay_ms: Durations<1000> = "retry.delay.ms" [] Milliseconds AGE_MS "Delay until the next attempt, in milliseconds.";
         retry_classification_count: Family<IntCounter, 1> = "retry.classification.count" ["classification"] Calls NONE "Failures by the class of their fault.";

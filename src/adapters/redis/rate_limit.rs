@@ -60,6 +60,9 @@ impl RateLimit for Redis {
                         "counting in sliding windows where the bucket script fails"
                     );
                 }
+                if let Some(metrics) = &self.inner.options.metrics {
+                    metrics.rate_limit_fallback_count.inc();
+                }
                 self.inner.take_in_window(bucket, policy, throttle).await
             }
             answered => answered,
