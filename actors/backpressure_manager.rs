@@ -3,19 +3,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::backpressure::{Inputs, Level, Pressure};
-use ports::Error;
+use app::policy::backpressure::{Inputs, Level, Pressure, Stage};
+use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
+use ports::probe::Probe;
 use supervision::{Bus, Inbox, Job, State};
 use tokio::time::Instant;
 
 use crate::consumer_actor::{Behind, ConsumerActor};
-use crate::failover_manager::{FailoverManager, Saturation};
 use crate::world::{Options, World};
 
 /// Time between samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// Longest a neighbour may take to tell its part; without it the last one stands.
+/// Longest a consumer may take to tell how far it is behind; where none does, what was told last stands.
 const ASK_DEADLINE: Duration = Duration::from_millis(500);
 
 /// The level, as last judged.
@@ -29,86 +29,71 @@ pub struct BackpressureManager {
     options: Arc<Options>,
     bus: Bus,
     consumers: Vec<Inbox<ConsumerActor>>,
-    failover: Inbox<FailoverManager>,
+    store: Option<Arc<dyn Probe>>,
     pressure: Pressure,
     born: Instant,
     inputs: Inputs,
 }
 
-/// What was measured in one round.
-struct Sample {
-    depth: Result<Depth, Error>,
-    lag: Option<Duration>,
-    saturation: Option<f64>,
-}
-
 impl BackpressureManager {
     /// A manager that feels nothing yet.
-    pub fn new(
-        world: World,
-        options: Arc<Options>,
-        bus: Bus,
-        consumers: Vec<Inbox<ConsumerActor>>,
-        failover: Inbox<FailoverManager>,
-    ) -> Self {
-        Self {
-            world,
-            options,
-            bus,
-            consumers,
-            failover,
-            pressure: Pressure::default(),
-            born: Instant::now(),
-            inputs: Inputs::default(),
-        }
+    pub fn new(world: World, options: Arc<Options>, bus: Bus, consumers: Vec<Inbox<ConsumerActor>>) -> Self {
+        let store = world.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
+        // A manager that comes back finds the gate as it left it: a death opens none.
+        let pressure = Pressure::at(world.gate.stage());
+        Self { world, options, bus, consumers, store, pressure, born: Instant::now(), inputs: Inputs::default() }
+    }
+
+    /// Counts what waits. A round of its own: a store that is slow to count must not slow the samples down that tell of it.
+    fn count(&mut self, ctx: &mut Context<Self>) {
+        let outbox = Arc::clone(&self.world.outbox);
+        let work = async move { outbox.depth().await };
+        ctx.spawn(work.into_actor(self).map(|depth, this, ctx| {
+            if let Ok(depth) = depth {
+                // Without a broker rows are meant to pile up: that is no pressure.
+                let counts = this.world.broker.is_some();
+                this.inputs.backlog = if counts { depth.pending + depth.failed } else { 0 };
+                this.show_depth(&depth);
+            }
+            ctx.run_later(SAMPLE_EVERY, Self::count);
+        }));
     }
 
     fn sample(&mut self, ctx: &mut Context<Self>) {
-        let (outbox, consumers, failover) =
-            (Arc::clone(&self.world.outbox), self.consumers.clone(), self.failover.clone());
+        let consumers = self.consumers.clone();
         let work = async move {
-            let depth = outbox.depth().await;
-            let mut lag = None;
-            for consumer in &consumers {
-                let behind = consumer.try_ask(Behind, ASK_DEADLINE).await.unwrap_or_default();
-                lag = lag.max(behind.iter().map(|lag| lag.age).max());
-            }
-            let saturation = failover.try_ask(Saturation, ASK_DEADLINE).await.ok();
-            Sample { depth, lag, saturation }
+            let asked = consumers.iter().map(|consumer| consumer.try_ask(Behind, ASK_DEADLINE));
+            let told = join_all(asked).await.into_iter().flatten();
+            told.map(|behind| behind.iter().map(|lag| lag.age).max().unwrap_or_default()).max()
         };
-        ctx.spawn(work.into_actor(self).map(|sample, this, ctx| {
-            this.judge(sample);
+        ctx.spawn(work.into_actor(self).map(|lag, this, ctx| {
+            this.judge(lag);
             ctx.run_later(SAMPLE_EVERY, Self::sample);
         }));
     }
 
-    fn judge(&mut self, sample: Sample) {
-        self.inputs.lag = sample.lag.unwrap_or_default();
-        self.inputs.saturation = sample.saturation.unwrap_or(self.inputs.saturation);
-        if let Ok(depth) = sample.depth {
-            // Without a broker rows are meant to pile up: that is no pressure.
-            let counts = self.world.broker.is_some();
-            self.inputs.backlog = if counts { depth.pending + depth.failed } else { 0 };
-            self.show_depth(&depth);
-        }
-        let before = self.pressure.level();
-        let level = self.pressure.sample(self.born.elapsed(), &self.inputs, &self.options.pressure);
-        self.world.gate.set_pressure(level == Level::Critical, level.factor());
-        self.show(level);
-        if level != before {
-            self.tell(before, level);
+    fn judge(&mut self, lag: Option<Duration>) {
+        self.inputs.lag = lag.unwrap_or(self.inputs.lag);
+        self.inputs.saturation = self.store.as_ref().and_then(|store| store.saturation()).unwrap_or_default();
+        let before = self.pressure.stage().level();
+        let stage = self.pressure.sample(self.born.elapsed(), &self.inputs, &self.options.pressure);
+        self.world.gate.set_stage(stage);
+        self.show(stage);
+        if stage.level() != before {
+            self.tell(before, stage.level());
         }
     }
 
-    fn show(&self, level: Level) {
+    fn show(&self, stage: Stage) {
         let metrics = &self.world.metrics;
-        metrics.backpressure_level.set(level.number());
+        metrics.backpressure_level.set(stage.level().number());
+        metrics.backpressure_throttling_factor.set(stage.limit_factor());
         metrics.backpressure_outbox_backlog.set(whole(self.inputs.backlog));
         metrics.backpressure_kafka_lag_ms.set(whole(u64::try_from(self.inputs.lag.as_millis()).unwrap_or(u64::MAX)));
         metrics.backpressure_db_saturation_percent.set(self.inputs.saturation * 100.0);
         let inputs = self.inputs;
         self.world.vitals.paint(|picture| {
-            picture.level = level;
+            picture.stage = stage;
             picture.inputs = inputs;
         });
         self.show_mailboxes();
@@ -177,6 +162,7 @@ impl Actor for BackpressureManager {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        self.count(ctx);
         self.sample(ctx);
     }
 }
@@ -188,6 +174,6 @@ impl Handler<Job<HowHard>> for BackpressureManager {
 
     fn handle(&mut self, job: Job<HowHard>, ctx: &mut Self::Context) -> Self::Result {
         let (HowHard, _slot) = job.open(ctx);
-        MessageResult(self.pressure.level())
+        MessageResult(self.pressure.stage().level())
     }
 }

@@ -8,6 +8,7 @@ use actix::prelude::*;
 use ports::Error;
 use ports::source::{Lag, Source};
 use supervision::Job;
+use tokio::time::Instant;
 
 pub use step::Intake;
 
@@ -30,6 +31,7 @@ pub struct ConsumerActor {
     member: u32,
     source: Option<Arc<dyn Source>>,
     lag: Vec<Lag>,
+    measured_at: Instant,
     failing: bool,
     pause: Duration,
     draining: bool,
@@ -44,6 +46,7 @@ impl ConsumerActor {
             member,
             source: None,
             lag: Vec::new(),
+            measured_at: Instant::now(),
             failing: false,
             pause: PAUSE_MIN,
             draining: false,
@@ -92,6 +95,7 @@ impl ConsumerActor {
                 if let Ok(lag) = lag {
                     this.intake.show_lag(&lag);
                     this.lag = lag;
+                    this.measured_at = Instant::now();
                 }
             }));
         }
@@ -122,6 +126,9 @@ impl Handler<Job<Behind>> for ConsumerActor {
 
     fn handle(&mut self, job: Job<Behind>, ctx: &mut Self::Context) -> Self::Result {
         let (Behind, _slot) = job.open(ctx);
-        MessageResult(self.lag.clone())
+        // What waited when it was measured has grown older since: a consumer that fails cannot measure, and only falls behind.
+        let since = self.measured_at.elapsed();
+        let grown = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };
+        MessageResult(self.lag.iter().map(grown).collect())
     }
 }

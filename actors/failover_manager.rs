@@ -8,14 +8,9 @@ use app::vitals::Component;
 use futures::future::join_all;
 use ports::Error;
 use ports::probe::{Probe, Pulse};
-use supervision::{Bus, Job};
+use supervision::Bus;
 
 use crate::world::{Options, World};
-
-/// The store's saturation, as last probed.
-#[derive(Message)]
-#[rtype(result = "f64")]
-pub struct Saturation;
 
 /// Redis that answers slower than this counts as not answering (the seeds' threshold).
 const REDIS_LATENCY_MAX: Duration = Duration::from_millis(150);
@@ -26,7 +21,6 @@ pub struct FailoverManager {
     options: Arc<Options>,
     bus: Bus,
     region: Region,
-    saturation: f64,
 }
 
 /// What one dependency answered.
@@ -41,7 +35,7 @@ struct Answer {
 impl FailoverManager {
     /// A manager that believes in health until probes say otherwise.
     pub fn new(world: World, options: Arc<Options>, bus: Bus) -> Self {
-        Self { world, options, bus, region: Region::default(), saturation: 0.0 }
+        Self { world, options, bus, region: Region::default() }
     }
 
     fn round(&mut self, ctx: &mut Context<Self>) {
@@ -57,16 +51,16 @@ impl FailoverManager {
         let thresholds = &self.options.region;
         let was_up: Vec<bool> = answers.iter().map(|answer| self.region.is_up(answer.name, thresholds)).collect();
         let probes: Vec<_> = answers.iter().map(|a| (a.name, a.pulse.is_ok(), a.gates)).collect();
-        let changed = self.region.round(&probes, thresholds);
+        let round = self.region.round(&probes, thresholds);
         for (answer, was_up) in answers.iter().zip(was_up) {
             self.note(answer, was_up);
         }
-        if probes.iter().any(|(_, answered, gates)| *gates && !answered) {
+        if round.unhealthy {
             self.world.metrics.region_health_unhealthy_count.inc();
         }
         self.show_room(&answers);
         self.paint(answers);
-        if let Some(mode) = changed {
+        if let Some(mode) = round.turned {
             self.turn(mode);
         }
     }
@@ -83,12 +77,11 @@ impl FailoverManager {
         self.world.vitals.paint(|picture| picture.no_room = no_room);
     }
 
-    fn note(&mut self, answer: &Answer, was_up: bool) {
+    fn note(&self, answer: &Answer, was_up: bool) {
         let is_up = self.region.is_up(answer.name, &self.options.region);
         let dependency = answer.name;
-        match &answer.pulse {
-            Ok(pulse) => self.saturation = pulse.saturation.filter(|_| dependency == "db").unwrap_or(self.saturation),
-            Err(_) => self.world.metrics.region_health_dependency_failure_count.with([dependency]).inc(),
+        if answer.pulse.is_err() {
+            self.world.metrics.region_health_dependency_failure_count.with([dependency]).inc();
         }
         let detail = answer.pulse.as_ref().err().cloned().unwrap_or_default();
         match (was_up, is_up) {
@@ -172,12 +165,3 @@ impl Actor for FailoverManager {
 }
 
 supervision::supervised!(FailoverManager);
-
-impl Handler<Job<Saturation>> for FailoverManager {
-    type Result = MessageResult<Job<Saturation>>;
-
-    fn handle(&mut self, job: Job<Saturation>, ctx: &mut Self::Context) -> Self::Result {
-        let (Saturation, _slot) = job.open(ctx);
-        MessageResult(self.saturation)
-    }
-}

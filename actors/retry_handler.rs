@@ -69,7 +69,7 @@ impl RetryHandler {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
             let failure = Failure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
-            let step = chain::next(&self.rules, failure, self.gate.throttle(), self.dice.fraction());
+            let step = chain::next(&self.rules, failure, self.gate.stage().retry_factor(), self.dice.fraction());
             self.count(&refused, step);
             match fate(step) {
                 // A payload that is gone can go nowhere, not even to a fallback.

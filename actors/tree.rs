@@ -111,14 +111,14 @@ pub fn tree(world: &World, options: &Arc<Options>, bus: &Bus) -> Tree {
             bus.watch_arbiter(name, handle);
         }
     }
-    let (failover, failover_spec) = failover_manager(world, options, bus);
+    let failover = failover_manager(world, options, bus);
     let (relay, publisher, nudge) = relay(world, options, bus, &threads);
     let (consumers, consumer_specs) = consumers(world, options, bus, &threads);
     let (shards, shards_spec) = shards(world, options, bus, &nudge, &threads);
-    let backpressure = backpressure_manager(world, options, bus, consumers, failover);
+    let backpressure = backpressure_manager(world, options, bus, consumers);
     let (promoter, promoter_spec) = pending_promoter(world, options, bus, &shards);
     let mut spec = supervisor("root", Strategy::OneForOne, ROOT)
-        .supervisor(alone("failover", MANAGER, failover_spec))
+        .supervisor(alone("failover", MANAGER, failover))
         .supervisor(alone("backpressure", MANAGER, backpressure))
         .supervisor(relay);
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
@@ -137,11 +137,12 @@ fn alone(name: &str, budget: Budget, child: ChildSpec) -> SupervisorSpec {
     supervisor(name, Strategy::OneForOne, budget).child(child)
 }
 
-fn failover_manager(world: &World, options: &Arc<Options>, bus: &Bus) -> (Inbox<FailoverManager>, ChildSpec) {
+fn failover_manager(world: &World, options: &Arc<Options>, bus: &Bus) -> ChildSpec {
     let (world, options, notes) = (world.clone(), Arc::clone(options), bus.clone());
-    actor(bus, "/failover-manager", SMALL, move |_| {
+    let (_, spec) = actor(bus, "/failover-manager", SMALL, move |_| {
         FailoverManager::new(world.clone(), Arc::clone(&options), notes.clone())
-    })
+    });
+    spec
 }
 
 fn backpressure_manager(
@@ -149,17 +150,10 @@ fn backpressure_manager(
     options: &Arc<Options>,
     bus: &Bus,
     consumers: Vec<Inbox<ConsumerActor>>,
-    failover: Inbox<FailoverManager>,
 ) -> ChildSpec {
     let (world, options, notes) = (world.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/backpressure-manager", SMALL, move |_| {
-        BackpressureManager::new(
-            world.clone(),
-            Arc::clone(&options),
-            notes.clone(),
-            consumers.clone(),
-            failover.clone(),
-        )
+        BackpressureManager::new(world.clone(), Arc::clone(&options), notes.clone(), consumers.clone())
     });
     spec
 }

@@ -97,7 +97,8 @@ fn outbox(picture: &Picture, options: &Options) -> ComponentHealth {
         "parked": depth.parked,
         "oldestUnsentSeconds": depth.oldest_unsent.map(|age| age.as_secs_f64()),
         "partitionsOwned": picture.partitions_owned,
-        "backpressure": picture.level.as_str(),
+        "backpressure": picture.stage.level().as_str(),
+        "throttlingFactor": picture.stage.limit_factor(),
     });
     ComponentHealth::new(Fare::of(!is_overdue(picture, options)), details)
 }

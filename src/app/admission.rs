@@ -92,7 +92,7 @@ impl Admission {
         let policy = self.policy(visit.tier, class(visit.method)).await;
         let who = visit.subject.unwrap_or(visit.ip);
         let bucket = format!("{who}\n{}\n{}\n{}", visit.method, visit.route, visit.ip);
-        let throttle = self.gate.throttle();
+        let throttle = self.gate.stage().limit_factor();
         let taken = self.limit.take(&bucket, &policy, throttle).await?;
         let capacity = ((f64::from(policy.capacity) * throttle).floor() as u32).max(1);
         Ok(Some(Admitted {

@@ -1,9 +1,12 @@
 //! May we write now? Region mode and pressure, published by their keepers, read by everyone with one atomic load.
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-const CRITICAL: u8 = 1;
-const PASSIVE: u8 = 2;
+use crate::policy::backpressure::Stage;
+
+/// The bits that hold the stage of pressure.
+const STAGE: u8 = 0b011;
+const PASSIVE: u8 = 0b100;
 
 /// Why writes are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +26,11 @@ impl fmt::Display for Closed {
     }
 }
 
-/// The gate before every write, and the factor that tightens limits and lengthens retries before the gate must close.
+/// The gate before every write, and what is done under pressure before it must close: one byte, so that nobody reads half a change.
 /// Relaxed loads suffice: nothing else is ordered by them, and a reader may be one sample behind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Gate {
-    shut: AtomicU8,
-    throttle_percent: AtomicU32,
-}
-
-impl Default for Gate {
-    fn default() -> Self {
-        Self { shut: AtomicU8::new(0), throttle_percent: AtomicU32::new(100) }
-    }
+    state: AtomicU8,
 }
 
 impl Gate {
@@ -43,43 +39,48 @@ impl Gate {
     /// # Errors
     /// Says who holds it back; a passive region is named first, because there waiting does not help.
     pub fn pass(&self) -> Result<(), Closed> {
-        let shut = self.shut.load(Relaxed);
-        if shut & PASSIVE != 0 {
+        let state = self.state.load(Relaxed);
+        if state & PASSIVE != 0 {
             Err(Closed::Passive)
-        } else if shut & CRITICAL != 0 {
+        } else if stage(state) == Stage::Rejection {
             Err(Closed::Pressure)
         } else {
             Ok(())
         }
     }
 
-    /// 1.0 in calm, less under pressure.
-    pub fn throttle(&self) -> f64 {
-        f64::from(self.throttle_percent.load(Relaxed)) / 100.0
+    /// What is done under pressure right now.
+    pub fn stage(&self) -> Stage {
+        stage(self.state.load(Relaxed))
     }
 
     /// The BackpressureManager's word.
-    pub fn set_pressure(&self, critical: bool, throttle: f64) {
-        self.set(CRITICAL, critical);
-        self.throttle_percent.store((throttle * 100.0).round() as u32, Relaxed);
+    pub fn set_stage(&self, stage: Stage) {
+        self.change(|state| state & !STAGE | stage as u8);
     }
 
     /// The FailoverManager's word.
     pub fn set_passive(&self, passive: bool) {
-        self.set(PASSIVE, passive);
+        self.change(|state| if passive { state | PASSIVE } else { state & !PASSIVE });
     }
 
     /// Whether the region is passive.
     pub fn is_passive(&self) -> bool {
-        self.shut.load(Relaxed) & PASSIVE != 0
+        self.state.load(Relaxed) & PASSIVE != 0
     }
 
-    fn set(&self, bit: u8, on: bool) {
-        if on {
-            self.shut.fetch_or(bit, Relaxed);
-        } else {
-            self.shut.fetch_and(!bit, Relaxed);
-        }
+    fn change(&self, change: impl Fn(u8) -> u8) {
+        // Each keeper writes its own bits and keeps the other's; this never fails.
+        let _ = self.state.fetch_update(Relaxed, Relaxed, |state| Some(change(state)));
+    }
+}
+
+fn stage(state: u8) -> Stage {
+    match state & STAGE {
+        0 => Stage::Calm,
+        1 => Stage::Limits,
+        2 => Stage::Retries,
+        _ => Stage::Rejection,
     }
 }
 
@@ -92,15 +93,27 @@ mod tests {
         let gate = Gate::default();
         assert_eq!(gate.pass(), Ok(()));
 
-        gate.set_pressure(true, 0.35);
+        gate.set_stage(Stage::Rejection);
         gate.set_passive(true);
         assert_eq!(gate.pass(), Err(Closed::Passive));
 
         gate.set_passive(false);
         assert_eq!(gate.pass(), Err(Closed::Pressure));
-        assert_eq!(gate.throttle(), 0.35);
 
-        gate.set_pressure(false, 1.0);
+        gate.set_passive(true);
+        gate.set_stage(Stage::Calm);
+        assert_eq!(gate.pass(), Err(Closed::Passive));
+        gate.set_passive(false);
         assert_eq!(gate.pass(), Ok(()));
+    }
+
+    #[test]
+    fn only_the_last_stage_of_pressure_shuts_it() {
+        let gate = Gate::default();
+        for stage in [Stage::Calm, Stage::Limits, Stage::Retries, Stage::Rejection] {
+            gate.set_stage(stage);
+            assert_eq!(gate.stage(), stage);
+            assert_eq!(gate.pass().is_err(), stage == Stage::Rejection, "{stage:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::outbox::Depth;
 
-use crate::policy::backpressure::{Inputs, Level};
+use crate::policy::backpressure::{Inputs, Stage};
 
 /// One dependency's last probes.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +36,8 @@ pub struct Picture {
     /// Why the store takes no writes although it answers: a full disk, a quota. Seen by the first write that meets it, gone with the
     /// next probe that finds room.
     pub no_room: Option<String>,
-    /// Pressure.
-    pub level: Level,
+    /// Pressure: its level, its factors, and what is done about it.
+    pub stage: Stage,
     /// What it was judged by.
     pub inputs: Inputs,
     /// The outbox, as last measured.

@@ -14,6 +14,12 @@ pub trait Probe: Send + Sync {
     /// Asks for a sign of life that needs the dependency's real work (a write path, a controller), not just an open port.
     /// The caller sets the time limit.
     async fn check(&self) -> Result<Pulse, Error>;
+
+    /// How much of its capacity is in use right now, 0.0..=1.0, where it has one (a pool, a queue). Known without asking the dependency,
+    /// so it costs nothing and is true also while that does not answer.
+    fn saturation(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// A sign of life.
@@ -21,6 +27,4 @@ pub trait Probe: Send + Sync {
 pub struct Pulse {
     /// How long the answer took.
     pub latency: Duration,
-    /// How much of its capacity is in use, 0.0..=1.0, where it has one (a pool, a queue).
-    pub saturation: Option<f64>,
 }

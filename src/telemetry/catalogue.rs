@@ -63,9 +63,10 @@ macro_rules! every_metric {
 
         // Back-pressure, region, failover.
         backpressure_level: IntGauge = "backpressure.level" [] Level NONE "Pressure: 0 normal, 1 elevated, 2 critical.";
+        backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "How much of the usual rate limits let through: 1, 0.7 or 0.35; delays of retries are divided by it one step later.";
         backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows, as back-pressure last saw them.";
         backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag, as back-pressure last saw it.";
-        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Connections of the store's pool in use, 0 to 100.";
+        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Capacity of the store in use, 0 to 100: connections of its pool, or its queue of writes where that is fuller.";
         region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events the region rule rejected.";
         failover_events_count: IntCounter = "failover.events.count" [] Events NONE "Changes of the region's mode.";
         region_health_unhealthy_count: IntCounter = "region.health.unhealthy.count" [] Calls NONE "Probe rounds that found the region unhealthy.";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use app::error::CommandError;
 use app::gate::Closed;
-use app::policy::backpressure::Level;
+use app::policy::backpressure::{Level, Stage};
 use async_trait::async_trait;
 use kit::faults::{Call, Mishap};
 use ports::Error;
@@ -21,12 +21,13 @@ struct Switch {
     up: AtomicBool,
     hangs: AtomicBool,
     asked: AtomicU32,
+    percent: AtomicU32,
 }
 
 impl Switch {
     fn on(name: &'static str) -> Arc<Self> {
-        let (up, hangs, asked) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU32::new(0));
-        Arc::new(Self { name, up, hangs, asked })
+        let (up, hangs) = (AtomicBool::new(true), AtomicBool::new(false));
+        Arc::new(Self { name, up, hangs, asked: AtomicU32::new(0), percent: AtomicU32::new(0) })
     }
 }
 
@@ -34,6 +35,10 @@ impl Switch {
 impl Probe for Switch {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn saturation(&self) -> Option<f64> {
+        Some(f64::from(self.percent.load(SeqCst)) / 100.0)
     }
 
     async fn check(&self) -> Result<Pulse, Error> {
@@ -53,17 +58,20 @@ async fn critical_pressure_gates_writes_and_falls_step_by_step() {
     let life = house.start().await;
     ledger.place_many(&life, 25).await;
 
-    life.until("pressure is critical", Duration::from_secs(4), async || life.picture().level == Level::Critical).await;
+    life.until("limits tighten first", Duration::from_secs(5), async || life.gate.stage() == Stage::Limits).await;
+    life.until("retries lengthen second", Duration::from_secs(2), async || life.gate.stage() == Stage::Retries).await;
+    ledger.place(&life).await;
+    life.until("rejection is last", Duration::from_secs(2), async || life.gate.stage() == Stage::Rejection).await;
     assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Pressure)));
-    assert_eq!(life.gate.throttle(), 0.35);
+    assert_eq!(life.picture().stage, Stage::Rejection);
 
     house.script.calm();
     life.drained(SOON).await;
-    life.until("pressure is elevated", SOON, async || life.picture().level == Level::Elevated).await;
+    life.until("pressure is elevated", SOON, async || life.picture().stage.level() == Level::Elevated).await;
     ledger.place(&life).await;
     life.pass(Duration::from_secs(5)).await;
-    assert_eq!(life.picture().level, Level::Elevated, "one level in ten calm seconds");
-    life.until("pressure is normal", SOON, async || life.picture().level == Level::Normal).await;
+    assert_eq!(life.picture().stage.level(), Level::Elevated, "one level in ten calm seconds");
+    life.until("pressure is normal", SOON, async || life.picture().stage.level() == Level::Normal).await;
 
     ledger.laws(&life).await;
 }
@@ -75,13 +83,16 @@ async fn a_backpressure_manager_that_dies_leaves_the_gate_with_a_keeper() {
     house.script.always(Call::Publish, Mishap::Unreachable);
     let life = house.start().await;
     ledger.place_many(&life, 25).await;
-    life.until("pressure is critical", SOON, async || life.picture().level == Level::Critical).await;
+    life.until("pressure is critical", SOON, async || life.picture().stage.level() == Level::Critical).await;
 
     life.bus().panic("/backpressure-manager", "test").expect("it stands");
-    life.pass(Duration::from_secs(5)).await;
-    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Pressure)));
+    for _ in 0..50 {
+        life.pass(Duration::from_millis(100)).await;
+        let refused = ledger.try_place(&life).await;
+        assert_eq!(refused, Err(CommandError::Gated(Closed::Pressure)), "a death opens no gate");
+    }
     house.script.calm();
-    life.until("pressure is normal", SOON * 3, async || life.picture().level == Level::Normal).await;
+    life.until("pressure is normal", SOON * 3, async || life.picture().stage.level() == Level::Normal).await;
 
     ledger.place(&life).await;
 }
@@ -140,4 +151,52 @@ async fn a_failover_manager_that_dies_comes_back_passive() {
     db.up.store(true, SeqCst);
 
     life.until("the region is active", SOON, async || !life.gate.is_passive()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_pool_is_felt_within_seconds_and_a_spike_that_a_probe_happens_to_meet_is_not() {
+    let mut house = House::new();
+    let db = Switch::on("db");
+    house.probes = vec![(db.clone(), true)];
+    house.options.probe_interval = Duration::from_secs(60);
+    let life = house.start().await;
+
+    db.percent.store(100, SeqCst);
+    life.pass(Duration::from_millis(1_500)).await;
+    db.percent.store(0, SeqCst);
+    life.pass(Duration::from_secs(30)).await;
+    assert_eq!(life.picture().stage, Stage::Calm, "a spike is no pressure, however seldom the store is probed");
+    db.percent.store(80, SeqCst);
+
+    life.until("the pool is felt", Duration::from_secs(5), async || life.gate.stage() == Stage::Retries).await;
+    assert_eq!(life.picture().inputs.saturation, 0.8);
+    assert_eq!(life.metrics.backpressure_db_saturation_percent.get(), 80.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependency_that_flaps_does_not_flap_the_region() {
+    let mut house = House::new();
+    let db = Switch::on("db");
+    house.probes = vec![(db.clone(), true)];
+    house.options.probe_interval = Duration::from_secs(1);
+    let life = house.start().await;
+    let flap = async |rounds: u32| {
+        for round in 0..rounds {
+            let before = db.asked.load(SeqCst);
+            db.up.store(round % 2 == 0, SeqCst);
+            life.until("a round is over", SOON, async || db.asked.load(SeqCst) > before).await;
+        }
+    };
+
+    flap(20).await;
+    assert!(!life.gate.is_passive());
+    assert_eq!(life.metrics.failover_events_count.get(), 0);
+    assert!(life.metrics.region_health_dependency_failure_count.with(["db"]).get() >= 9, "each failure is counted");
+    assert_eq!(life.metrics.region_health_unhealthy_count.get(), 0, "no round was unhealthy");
+
+    db.up.store(false, SeqCst);
+    life.until("the region is passive", SOON, async || life.gate.is_passive()).await;
+    flap(20).await;
+    assert!(life.gate.is_passive(), "one good round opens nothing");
+    assert_eq!(life.metrics.failover_events_count.get(), 1);
 }

@@ -24,9 +24,11 @@ impl Probe for StoreProbe {
     }
 
     async fn check(&self) -> Result<Pulse, Error> {
-        let saturation = self.0.saturation();
-        let pulse = beat(&self.0).await?;
-        Ok(Pulse { saturation: Some(saturation), ..pulse })
+        beat(&self.0).await
+    }
+
+    fn saturation(&self) -> Option<f64> {
+        Some(self.0.saturation())
     }
 }
 
@@ -61,7 +63,7 @@ async fn beat(store: &Embedded) -> Result<Pulse, Error> {
             Ok(())
         })
         .await?;
-    Ok(Pulse { latency: begun.elapsed(), saturation: None })
+    Ok(Pulse { latency: begun.elapsed() })
 }
 
 fn look_for_room(path: &Path) -> Result<(), Error> {

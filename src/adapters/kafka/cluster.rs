@@ -91,7 +91,7 @@ impl Cluster {
             }
         }
         self.controller(&events).await?;
-        Ok(Pulse { latency: begun.elapsed(), saturation: None })
+        Ok(Pulse { latency: begun.elapsed() })
     }
 
     /// Asks the controller whether a topic could be made that is there: its refusal is its sign of life.

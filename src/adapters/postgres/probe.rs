@@ -30,9 +30,12 @@ impl Probe for StoreProbe {
     async fn check(&self) -> Result<Pulse, Error> {
         let begun = Instant::now();
         let core = self.0.core();
-        let saturation = core.saturation().max(self.0.inner.queue.fill());
         self.0.run("probe", async move { beat(&core).await }).await?;
-        Ok(Pulse { latency: begun.elapsed(), saturation: Some(saturation) })
+        Ok(Pulse { latency: begun.elapsed() })
+    }
+
+    fn saturation(&self) -> Option<f64> {
+        Some(self.0.core().saturation().max(self.0.inner.queue.fill()))
     }
 }
 

@@ -20,8 +20,6 @@ impl Probe for Redis {
 
     async fn check(&self) -> Result<Pulse, Error> {
         let inner = &self.inner;
-        let pool = inner.pool.status();
-        let saturation = (pool.size - pool.available.min(pool.size)) as f64 / pool.max_size.max(1) as f64;
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
         let name = inner.names.probe(&inner.options.instance);
@@ -30,6 +28,11 @@ impl Probe for Redis {
         let () = inner.ask_anyway(Caller::Probe, "probe", Ask::Pipe(&pipe)).await?;
         let latency = begun.elapsed();
         inner.back();
-        Ok(Pulse { latency, saturation: Some(saturation) })
+        Ok(Pulse { latency })
+    }
+
+    fn saturation(&self) -> Option<f64> {
+        let pool = self.inner.pool.status();
+        Some((pool.size - pool.available.min(pool.size)) as f64 / pool.max_size.max(1) as f64)
     }
 }

@@ -1,4 +1,5 @@
-//! How hard are we pressed? The worst of three inputs wins; up after three samples, down one level after ten calm seconds.
+//! How hard are we pressed, and what is done about it? The worst of three inputs wins; up after three samples that agree, one stage a
+//! sample (limits first, retries second, rejection last); down one level after ten calm seconds.
 use std::time::Duration;
 
 /// How hard.
@@ -41,6 +42,61 @@ impl Level {
         match self {
             Level::Critical => Level::Elevated,
             Level::Elevated | Level::Normal => Level::Normal,
+        }
+    }
+}
+
+/// What is done, one thing after the other: what costs clients least comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Nothing.
+    #[default]
+    Calm,
+    /// Rate limits are tightened.
+    Limits,
+    /// Retries are put off, too.
+    Retries,
+    /// Writes are rejected, too.
+    Rejection,
+}
+
+impl Stage {
+    /// The level it belongs to.
+    pub fn level(self) -> Level {
+        match self {
+            Stage::Calm => Level::Normal,
+            Stage::Limits | Stage::Retries => Level::Elevated,
+            Stage::Rejection => Level::Critical,
+        }
+    }
+
+    /// How much of the usual rate limits let through.
+    pub fn limit_factor(self) -> f64 {
+        self.level().factor()
+    }
+
+    /// What delays of retries are divided by.
+    pub fn retry_factor(self) -> f64 {
+        match self {
+            Stage::Calm | Stage::Limits => 1.0,
+            Stage::Retries | Stage::Rejection => self.level().factor(),
+        }
+    }
+
+    /// Where a level ends when it lasts.
+    fn last_of(level: Level) -> Self {
+        match level {
+            Level::Normal => Stage::Calm,
+            Level::Elevated => Stage::Retries,
+            Level::Critical => Stage::Rejection,
+        }
+    }
+
+    fn above(self) -> Self {
+        match self {
+            Stage::Calm => Stage::Limits,
+            Stage::Limits => Stage::Retries,
+            Stage::Retries | Stage::Rejection => Stage::Rejection,
         }
     }
 }
@@ -97,50 +153,55 @@ fn grade(value: f64, (elevated, critical): (f64, f64), share: f64) -> Level {
     }
 }
 
-/// Samples in a row that call for more before the level rises: one spike is no pressure.
-const SAMPLES_UP: u32 = 3;
+/// Samples in a row that must call for a level before anything is done: one spike is no pressure.
+const SAMPLES_UP: usize = 3;
 /// Calm time before the level falls by one.
 const CALM: Duration = Duration::from_secs(10);
 /// Calm means below this share of the level's own threshold.
 const CALM_SHARE: f64 = 0.8;
 
-/// The level with its memory. Fed once a second; `now` is any clock that does not go back.
+/// The stage with its memory. Fed once a second; `now` is any clock that does not go back.
 #[derive(Clone, Debug, Default)]
 pub struct Pressure {
-    level: Level,
-    above: u32,
+    stage: Stage,
+    /// What the last samples called for, in turn.
+    called_for: [Level; SAMPLES_UP],
+    turn: usize,
     calm_since: Option<Duration>,
 }
 
 impl Pressure {
-    /// The level as of the last sample.
-    pub fn level(&self) -> Level {
-        self.level
+    /// Pressure at this stage already: its keeper was restarted and finds the gate as it left it.
+    pub fn at(stage: Stage) -> Self {
+        Self { stage, ..Self::default() }
     }
 
-    /// Takes a sample in and returns the level it leads to.
-    pub fn sample(&mut self, now: Duration, inputs: &Inputs, thresholds: &Thresholds) -> Level {
-        let called_for = thresholds.level(inputs, 1.0);
-        if called_for > self.level {
+    /// The stage as of the last sample.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Takes a sample in and returns the stage it leads to: one stage up at a time, one level down.
+    pub fn sample(&mut self, now: Duration, inputs: &Inputs, thresholds: &Thresholds) -> Stage {
+        self.called_for[self.turn % SAMPLES_UP] = thresholds.level(inputs, 1.0);
+        self.turn += 1;
+        let steady = self.called_for.iter().copied().min().unwrap_or_default();
+        if Stage::last_of(steady) > self.stage {
             self.calm_since = None;
-            self.above += 1;
-            if self.above >= SAMPLES_UP {
-                self.level = called_for;
-                self.above = 0;
-            }
-            return self.level;
+            self.stage = self.stage.above();
+            return self.stage;
         }
-        self.above = 0;
-        if self.level == Level::Normal || thresholds.level(inputs, CALM_SHARE) >= self.level {
+        let level = self.stage.level();
+        if level == Level::Normal || thresholds.level(inputs, CALM_SHARE) >= level {
             self.calm_since = None;
-            return self.level;
+            return self.stage;
         }
         let since = *self.calm_since.get_or_insert(now);
         if now.saturating_sub(since) >= CALM {
-            self.level = self.level.below();
+            self.stage = Stage::last_of(level.below());
             self.calm_since = Some(now);
         }
-        self.level
+        self.stage
     }
 }
 
@@ -152,41 +213,60 @@ mod tests {
         Inputs { backlog: rows, ..Inputs::default() }
     }
 
-    fn run(samples: &[(u64, u64)]) -> Vec<Level> {
+    fn run(samples: impl IntoIterator<Item = u64>) -> Vec<Stage> {
         let mut pressure = Pressure::default();
-        samples
-            .iter()
-            .map(|(second, rows)| {
-                pressure.sample(Duration::from_secs(*second), &backlog(*rows), &Thresholds::default())
-            })
-            .collect()
+        let sample =
+            |(second, rows)| pressure.sample(Duration::from_secs(second), &backlog(rows), &Thresholds::default());
+        (0..).zip(samples).map(sample).collect()
     }
 
     #[test]
-    fn it_rises_after_three_samples_and_one_spike_is_no_pressure() {
-        use Level::*;
-        assert_eq!(run(&[(0, 60_000), (1, 60_000), (2, 60_000)]), [Normal, Normal, Elevated]);
-        assert_eq!(run(&[(0, 60_000), (1, 60_000), (2, 0), (3, 60_000)]), [Normal; 4]);
-        assert_eq!(run(&[(0, 300_000), (1, 300_000), (2, 300_000)]), [Normal, Normal, Critical]);
+    fn it_rises_after_three_samples_that_agree_and_one_spike_is_no_pressure() {
+        use Stage::*;
+        assert_eq!(run([60_000; 5]), [Calm, Calm, Limits, Retries, Retries]);
+        assert_eq!(run([60_000, 60_000, 0, 60_000]), [Calm; 4]);
+        assert_eq!(
+            run([60_000, 60_000, 60_000, 60_000, 300_000, 60_000, 60_000])[3..],
+            [Retries; 4],
+            "a spike above a high level is one, too"
+        );
+    }
+
+    #[test]
+    fn limits_tighten_first_retries_second_and_rejection_is_last_however_hard_it_presses() {
+        use Stage::*;
+        let stages = run([300_000; 6]);
+
+        assert_eq!(stages, [Calm, Calm, Limits, Retries, Rejection, Rejection]);
+        let done: Vec<_> = stages[1..5].iter().map(|stage| (stage.limit_factor(), stage.retry_factor())).collect();
+        assert_eq!(done, [(1.0, 1.0), (0.70, 1.0), (0.70, 0.70), (0.35, 0.35)]);
+        assert_eq!(stages[4].level(), Level::Critical);
     }
 
     #[test]
     fn it_falls_one_level_after_ten_seconds_well_below_the_threshold() {
-        let mut samples = vec![(0, 300_000), (1, 300_000), (2, 300_000)];
-        samples.extend((3..=23).map(|second| (second, 0)));
-        let levels = run(&samples);
+        let stages = run([300_000; 5].into_iter().chain([0; 21]));
 
-        assert_eq!(levels[12], Level::Critical, "nine calm seconds are not enough");
-        assert_eq!(levels[13], Level::Elevated);
-        assert_eq!(levels[23], Level::Normal);
+        assert_eq!(stages[14], Stage::Rejection, "nine calm seconds are not enough");
+        assert_eq!(stages[15], Stage::Retries);
+        assert_eq!(stages[24], Stage::Retries);
+        assert_eq!(stages[25], Stage::Calm);
     }
 
     #[test]
     fn hovering_below_the_threshold_is_not_calm() {
-        let mut samples = vec![(0, 60_000), (1, 60_000), (2, 60_000)];
-        samples.extend((3..40).map(|second| (second, 45_000)));
+        let stages = run([60_000; 4].into_iter().chain([45_000; 40]));
 
-        assert_eq!(run(&samples).last(), Some(&Level::Elevated));
+        assert_eq!(stages.last(), Some(&Stage::Retries));
+    }
+
+    #[test]
+    fn a_keeper_that_comes_back_goes_on_where_it_was() {
+        let mut pressure = Pressure::at(Stage::Rejection);
+
+        assert_eq!(pressure.sample(Duration::ZERO, &backlog(300_000), &Thresholds::default()), Stage::Rejection);
+        assert_eq!(pressure.sample(Duration::from_secs(1), &backlog(0), &Thresholds::default()), Stage::Rejection);
+        assert_eq!(pressure.sample(Duration::from_secs(11), &backlog(0), &Thresholds::default()), Stage::Retries);
     }
 
     #[test]

@@ -28,6 +28,15 @@ pub enum Mode {
     Passive,
 }
 
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// A dependency that gates has reached its threshold: one of the rounds that lead to PASSIVE.
+    pub unhealthy: bool,
+    /// The new mode, where it changed.
+    pub turned: Option<Mode>,
+}
+
 /// The region's mode with its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Region {
@@ -52,18 +61,18 @@ impl Region {
         self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
     }
 
-    /// Takes a round of probes in (name, whether it answered, whether it gates); returns the new mode if it changed.
-    pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &Thresholds) -> Option<Mode> {
+    /// Takes a round of probes in (name, whether it answered, whether it gates).
+    pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &Thresholds) -> Round {
         for (name, answered, _) in probes {
             let failures = self.failures.entry(name).or_default();
             *failures = if *answered { 0 } else { failures.saturating_add(1) };
         }
-        // A round is judged by answers, not by thresholds: the two patience figures would otherwise add up. A dependency that is
-        // still below its own threshold makes the round neither healthy nor unhealthy.
-        let down = probes.iter().any(|(name, _, gates)| *gates && !self.is_up(name, thresholds));
+        // A dependency that is still below its own threshold makes the round neither healthy nor unhealthy, so that one that flaps moves
+        // nothing in either mode.
+        let unhealthy = probes.iter().any(|(name, _, gates)| *gates && !self.is_up(name, thresholds));
         let all_answered = probes.iter().all(|(_, answered, gates)| *answered || !gates);
         let towards = match self.mode {
-            Mode::Active => down,
+            Mode::Active => unhealthy,
             Mode::Passive => all_answered,
         };
         self.streak = if towards { self.streak + 1 } else { 0 };
@@ -72,14 +81,14 @@ impl Region {
             Mode::Passive => thresholds.healthy,
         };
         if self.streak < needed {
-            return None;
+            return Round { unhealthy, turned: None };
         }
         self.streak = 0;
         self.mode = match self.mode {
             Mode::Active => Mode::Passive,
             Mode::Passive => Mode::Active,
         };
-        Some(self.mode)
+        Round { unhealthy, turned: Some(self.mode) }
     }
 }
 
@@ -113,10 +122,23 @@ mod tests {
     }
 
     #[test]
+    fn dependencies_that_flap_make_no_round_unhealthy_and_open_no_passive_region() {
+        let (mut active, mut passive) = (Region::default(), Region::passive());
+        for round in 0..20 {
+            let (db, redis) = (round % 2 == 0, round % 3 != 0);
+            let probes = [("db", db, true), ("redis", redis, true)];
+            assert_eq!(active.round(&probes, &Thresholds::default()), Round::default(), "round {round}");
+            assert_eq!(passive.round(&probes, &Thresholds::default()).turned, None, "round {round}");
+        }
+        assert_eq!((active.mode(), passive.mode()), (Mode::Active, Mode::Passive));
+    }
+
+    #[test]
     fn a_dependency_that_does_not_gate_changes_nothing_but_its_own_state() {
         let mut region = Region::default();
         for _ in 0..10 {
-            assert_eq!(region.round(&[("db", true, true), ("broker", false, false)], &Thresholds::default()), None);
+            let round = region.round(&[("db", true, true), ("broker", false, false)], &Thresholds::default());
+            assert_eq!(round, Round::default());
         }
         assert!(!region.is_up("broker", &Thresholds::default()));
         assert_eq!(region.mode(), Mode::Active);

@@ -141,8 +141,9 @@ async fn a_full_disk_changes_nothing_and_passes() {
     let text = format!("note late{}", "x".repeat(100_000));
     store.write("fill", move |work| note(work, &text)).await.unwrap();
     assert_eq!(notes(&store).await, kept + 1);
-    let pulse = StoreProbe(store.clone()).check().await.unwrap();
-    assert_eq!(pulse.saturation, Some(0.0));
+    let probe = StoreProbe(store.clone());
+    probe.check().await.unwrap();
+    assert_eq!(probe.saturation(), Some(0.0));
 }
 
 #[tokio::test]
