@@ -220,18 +220,40 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
         "redis_",
         "cache_",
         "retry_",
+        "rate_limit_",
+        "failover_",
     ];
     words.filter(|word| known.iter().any(|start| word.starts_with(start))).map(str::to_owned).collect()
 }
 
+/// Every name that a scrape may hold.
+fn series() -> BTreeSet<String> {
+    let of = |entry: &telemetry::Entry| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
+    telemetry::CATALOGUE.iter().flat_map(of).collect()
+}
+
+#[test]
+fn each_row_of_the_failure_matrix_names_a_test_and_a_metric_that_there_are() {
+    let (readme, names) = (read(&root().join("README.md")), series());
+    let section = readme.split("\n## ").find(|section| section.starts_with("Failure matrix")).expect("the section");
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() >= 10, "{rows:?}");
+    for row in rows {
+        let links: Vec<(&str, &str)> = row.split("[`").skip(1).filter_map(|link| link.split_once("`](")).collect();
+        assert!(!links.is_empty(), "no test shows it: {row}");
+        for (test, rest) in links {
+            let file = rest.split(')').next().unwrap_or_default();
+            assert!(read(&root().join(file)).contains(&format!("fn {test}(")), "{file} has no test {test}");
+        }
+        let metrics = metrics_in(row);
+        let unknown: Vec<&String> = metrics.iter().filter(|name| !names.contains(*name)).collect();
+        assert!(!metrics.is_empty() && unknown.is_empty(), "{unknown:?} in {row}");
+    }
+}
+
 #[test]
 fn what_watches_the_service_names_metrics_that_there_are() {
-    let mut names = BTreeSet::new();
-    for entry in telemetry::CATALOGUE {
-        for ending in ["", "_bucket", "_sum", "_count"] {
-            names.insert(format!("{}{ending}", entry.prometheus()));
-        }
-    }
+    let names = series();
     let rules = read(&root().join("docker/rules.yml"));
     let expressions: String = rules.lines().filter(|line| line.trim_start().starts_with("expr:")).collect();
     let mut boards = Vec::new();

@@ -121,6 +121,12 @@ impl Posthaste {
         log.iter().filter(|line| line["event"] == event).cloned().collect()
     }
 
+    /// Every log line so far for which a human is needed.
+    pub fn errors(&self) -> Vec<Value> {
+        let log = self.log.lock().expect("not poisoned");
+        log.iter().filter(|line| line["level"] == "ERROR").cloned().collect()
+    }
+
     /// kill -9, and waits until the process is gone.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");

@@ -94,6 +94,20 @@ impl Ground {
         reader::read(&self.kafka, &self.topic(topic))
     }
 
+    /// Appends records to their topic once more.
+    pub fn repeat(&self, records: &[Delivery]) {
+        reader::repeat(&self.kafka, records);
+    }
+
+    /// What our Redis database answers to one command in its inline form.
+    pub fn ask_redis(&self, command: &str) -> String {
+        let mut stream = TcpStream::connect(host(&self.redis)).expect("Redis answers");
+        stream.write_all(format!("SELECT {}\r\n{command}\r\nQUIT\r\n", self.redis_database).as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("Redis answers");
+        answer.lines().nth(1).expect("one answer a command").to_owned()
+    }
+
     /// The database's address with another host and port.
     pub fn postgres_url(&self, address: &str) -> String {
         let url = self.database.url();

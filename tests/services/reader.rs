@@ -10,7 +10,8 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Map, Value, json};
 
@@ -72,6 +73,19 @@ fn await_no_open_transaction(servers: &str, topic: &str, partitions: &[i32]) {
         let stable = ends("read_committed");
         (stable.iter().all(Option::is_some) && stable == ends("read_uncommitted")).then_some(())
     });
+}
+
+/// Appends these records again, as a producer does that was told nothing of their first delivery.
+pub fn repeat(servers: &str, records: &[Delivery]) {
+    let producer: BaseProducer = config(servers, "read_committed").create().expect("a producer");
+    for Delivery { record, .. } in records {
+        let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (name, value)| {
+            headers.insert(Header { key: name, value: Some(&**value) })
+        });
+        let again = BaseRecord::to(&record.topic).key(&*record.key).payload(&*record.value).headers(headers);
+        producer.send(again).unwrap_or_else(|(error, _)| panic!("{error}"));
+    }
+    producer.flush(PATIENCE).expect("Kafka takes them");
 }
 
 fn delivery(message: &BorrowedMessage<'_>) -> Delivery {

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use app::chain::{Fallback, Poison};
+use app::policy::backpressure::Stage;
 use domain::{OrderId, Status};
 use ports::broker::Record;
 use ports::operators::{OutboxOperators, Standing, Whose};
@@ -183,4 +184,23 @@ async fn a_fallback_that_is_refused_too_parks_the_row() {
     life.until("both are parked", SOON, async || life.depth().await.parked == 2).await;
 
     assert_eq!(life.log(DEAD_LETTERS).await.len() + life.log(TOPIC).await.len(), 0, "{others:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_are_put_off_under_pressure() {
+    let (mut house, mut ledger) = (House::new(), Ledger::default());
+    house.options.rules.retry.jitter = 0.0;
+    // ELEVATED from the first sample on, and for ever.
+    house.options.pressure.backlog = (0, u64::MAX);
+    let life = house.start().await;
+    life.until("retries are put off", SOON, async || life.gate.stage() == Stage::Retries).await;
+    house.moods.add(1, Mood::RefuseForNow, |_| true);
+
+    ledger.place(&life).await;
+    life.drained(SOON).await;
+
+    let handed = house.moods.handed();
+    let pause = (handed[1].at - handed[0].at).as_secs_f64();
+    assert!((1.42..1.53).contains(&pause), "a second over 0.7, to the millisecond: {pause}");
+    ledger.laws(&life).await;
 }
