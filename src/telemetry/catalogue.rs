@@ -49,7 +49,7 @@ macro_rules! every_metric {
         cache_hit_count: IntCounter = "cache.hit.count" [] Calls NONE "Reads the cache answered.";
         cache_miss_count: IntCounter = "cache.miss.count" [] Calls NONE "Reads the cache could not answer.";
         cache_error_count: IntCounter = "cache.error.count" [] Calls NONE "Calls to the cache that failed.";
-        cache_degraded_mode_count: IntCounter = "cache.degraded.mode.count" [] Calls NONE "Calls that went past the cache because its breaker was open.";
+        cache_degraded_mode_count: IntCounter = "cache.degraded.mode.count" [] Calls NONE "Calls that went past the cache because it kept failing, or is not believed after an outage.";
         redis_connection_failures: Family<IntCounter, 1> = "redis.connection.failures" ["component"] Calls NONE "Calls that could not reach Redis, by who asked.";
         redis_command_latency: Timer = "redis.command.latency" [] Seconds CALL "One Redis command, script or pipeline.";
         rate_limit_allowed_count: IntCounter = "rate_limit.allowed.count" [] Requests NONE "Requests the rate limit let through.";

@@ -117,14 +117,13 @@ impl Posthaste {
 
     /// Every log line so far whose `event` is this.
     pub fn logged(&self, event: &str) -> Vec<Value> {
-        let log = self.log.lock().expect("not poisoned");
-        log.iter().filter(|line| line["event"] == event).cloned().collect()
+        self.lines(|line| line["event"] == event)
     }
 
-    /// Every log line so far for which a human is needed.
-    pub fn errors(&self) -> Vec<Value> {
+    /// Every log line so far that is wanted.
+    pub fn lines(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let log = self.log.lock().expect("not poisoned");
-        log.iter().filter(|line| line["level"] == "ERROR").cloned().collect()
+        log.iter().filter(|line| wanted(line)).cloned().collect()
     }
 
     /// kill -9, and waits until the process is gone.

@@ -94,6 +94,11 @@ impl Ground {
         reader::read(&self.kafka, &self.topic(topic))
     }
 
+    /// Sets one key of a topic's configuration.
+    pub fn configure(&self, topic: &str, key: &str, value: &str) {
+        reader::configure(&self.kafka, &self.topic(topic), key, value);
+    }
+
     /// Appends records to their topic once more.
     pub fn repeat(&self, records: &[Delivery]) {
         reader::repeat(&self.kafka, records);

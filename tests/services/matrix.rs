@@ -10,7 +10,7 @@ use crate::fleet::Fleet;
 use crate::ground::Ground;
 use crate::http::{Answer, tea};
 use crate::load::Load;
-use crate::meter::{await_metric, metric};
+use crate::meter::{await_metric, metric, metrics};
 use crate::process::Posthaste;
 use crate::proxy::Proxy;
 
@@ -149,4 +149,43 @@ fn of_many_who_change_the_same_version_at_once_one_succeeds_and_the_others_are_t
         (ground.database.rows("SELECT count(*) FROM outbox")[0][0] == "0").then_some(())
     });
     assert_eq!(ground.events().len(), 4, "one event for each create, and one for each change that succeeded");
+}
+
+#[test]
+fn an_event_that_kafka_refuses_is_parked_in_sight_and_holds_back_its_own_key_alone() {
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let place =
+        |tea: &Value| service.http.post("/orders", &user, &[], tea).json()["id"].as_str().expect("id").to_owned();
+    let first = place(&tea(1));
+    service.drain();
+    ground.configure("order.events", "max.message.bytes", "3000");
+    let large = json!({"items": vec![json!({"productName": "T".repeat(250), "quantity": 1, "price": 1}); 20]});
+
+    let refused = place(&large);
+    let row = until("it is parked", SOON, || service.rows(&["PARKED"]).pop());
+    assert_eq!(row["key"], json!(refused));
+    let change = json!({"status": "SHIPPED", "version": 0});
+    assert_eq!(service.http.patch(&format!("/orders/{refused}/status"), &admin, &[], &change).status, 200);
+    let neighbour = place(&tea(1));
+    until("a neighbour's event leaves", SOON, || {
+        let status = format!("SELECT status FROM outbox_rows WHERE key = '{neighbour}'");
+        (ground.database.rows(&status)[0][0] == "SENT").then_some(())
+    });
+
+    let permanent = "retry_classification_count_total{classification=\"PERMANENT\"}";
+    let seen = metrics(&service.http, ["outbox_entries_failed_total", permanent]);
+    assert_eq!(seen, [1.0, 1.0], "tried once: it would be refused again");
+    await_metric(&service.http, "outbox_rows{status=\"PARKED\"}", SOON, |rows| rows == 1.0);
+    let waits = service.rows(&["PENDING"]);
+    assert_eq!(waits.iter().map(|row| &row["key"]).collect::<Vec<_>>(), [&json!(refused)], "in order, or not at all");
+    ground.configure("order.events", "max.message.bytes", "1000000");
+    let reason = json!({"reason": "the topic takes it now"});
+    let retried = service.http.post(&format!("/admin/outbox/{}/retry", row["id"]), &admin, &[], &reason);
+    assert_eq!(retried.status, 200, "{}", retried.text);
+
+    service.drain();
+    check::laws(&ground, &[(first, 1), (refused, 2), (neighbour, 1)].into());
+    await_metric(&service.http, "outbox_rows{status=\"PARKED\"}", SOON, |rows| rows == 0.0);
 }

@@ -64,12 +64,12 @@ fn while_kafka_is_away_the_backlog_grows_and_no_attempt_is_burnt_and_then_it_dra
 #[test]
 fn while_redis_is_away_reads_come_from_the_store() {
     let ground = Ground::alone();
-    let service = Posthaste::start(&ground, &[]);
+    let service = Posthaste::start(&ground, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "2s")]);
     let (user, admin) = (service.http.user(), service.http.admin());
     let order = service.http.post("/orders", &user, &[], &tea(1)).json();
     let path = format!("/orders/{}", order["id"].as_str().expect("an id"));
     let read = || service.http.get(&path, Some(&user));
-    // An epoch must be known for a while before orders are cached under it.
+    // Orders are cached under an epoch that is known for longer than any request lives.
     until("the cache answers", SOON, || {
         assert_eq!(read().status, 200);
         (metric(&service.http, "cache_hit_count_total") > 0.0).then_some(())

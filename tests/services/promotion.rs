@@ -3,14 +3,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kit::wait::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::check;
 use crate::fleet::Fleet;
 use crate::ground::Ground;
 use crate::http::{Http, tea};
 use crate::meter::metric;
-use crate::process::Posthaste;
 
 /// Longest that anything here may take; what is judged is that it comes.
 const SOON: Duration = Duration::from_secs(30);
@@ -64,8 +63,8 @@ fn three_processes_that_promote_the_same_orders_at_once_change_each_once() {
     let shares: Vec<u64> = (0..3).map(promoted).collect();
     assert!(shares.iter().filter(|share| **share > 0).count() > 1, "they met: {shares:?}");
     for member in 0..3 {
-        let said = |process: &mut Posthaste| [process.errors(), process.logged("promotion_stopped")].concat();
-        let said = fleet.with(member, said);
+        let worse = |line: &Value| line["level"] == "ERROR" || line["event"] == "promotion_stopped";
+        let said = fleet.with(member, |process| process.lines(worse));
         assert!(said.is_empty(), "whoever came second says nothing: {said:?}");
     }
     let written = doors.iter().map(|door| metric(door, "outbox_entries_written_total")).sum::<f64>();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use domain::Timestamp;
 use ports::broker::{Position, Record};
 use ports::source::Delivery;
-use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -73,6 +73,15 @@ fn await_no_open_transaction(servers: &str, topic: &str, partitions: &[i32]) {
         let stable = ends("read_committed");
         (stable.iter().all(Option::is_some) && stable == ends("read_uncommitted")).then_some(())
     });
+}
+
+/// Sets one key of a topic's configuration; the others go back to their defaults.
+pub fn configure(servers: &str, topic: &str, key: &str, value: &str) {
+    let admin: AdminClient<DefaultClientContext> = config(servers, "read_committed").create().expect("a client");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(key, value);
+    let done = runtime.block_on(admin.alter_configs([&change], &AdminOptions::new())).expect("Kafka answers");
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
 }
 
 /// Appends these records again, as a producer does that was told nothing of their first delivery.

@@ -40,7 +40,7 @@ fn a_dependency_that_flaps_does_not_flap_the_region() {
     let (service, way) = start(&ground, &[]);
     let place = || service.http.post("/orders", &service.http.user(), &[], &tea(1)).status;
 
-    for flap in 1..=4 {
+    for flap in 1..=3 {
         let failures = metric(&service.http, FAILURES);
         way.fall_silent();
         await_metric(&service.http, FAILURES, SOON, |now| now > failures);
@@ -49,7 +49,7 @@ fn a_dependency_that_flaps_does_not_flap_the_region() {
         assert_eq!(place(), 201, "flap {flap}");
     }
 
-    assert!(metric(&service.http, FAILURES) >= 4.0, "each is counted");
+    assert!(metric(&service.http, FAILURES) >= 3.0, "each is counted");
     assert_eq!(metric(&service.http, EVENTS), 0.0, "and none moved the region");
     assert!(service.logged("region_passive").is_empty());
     way.fall_silent();
