@@ -4,3 +4,4 @@ pub mod conflict;
 pub mod failover;
 pub mod partition;
 pub mod retry;
+pub mod shedding;

@@ -1,0 +1,113 @@
+//! The way into the shards: keeps the standing queue before the store short, by refusing commands that would only make all of them wait.
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::error::CommandError;
+use app::policy::shedding::Shedding;
+use parking_lot::Mutex;
+use telemetry::Metrics;
+use tokio::time::{Instant, sleep};
+
+/// How long a refusal is held back. A client that asks again at once would otherwise cost as much as one that is served: refusals alone kept
+/// two cores busy, and those who were let in waited four times as long.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// Who may come in.
+pub(crate) struct Entrance {
+    opened: Instant,
+    shedding: Mutex<Shedding>,
+    metrics: Arc<Metrics>,
+}
+
+impl Entrance {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        let shedding = Shedding::default();
+        metrics.orders_in_flight_limit.set(shedding.limit().into());
+        Self { opened: Instant::now(), shedding: Mutex::new(shedding), metrics }
+    }
+
+    /// Comes in, at once or not at all.
+    ///
+    /// # Errors
+    /// Too many are in already, told after a while; nothing was changed.
+    pub(crate) async fn enter(&self) -> Result<Visit<'_>, CommandError> {
+        if self.shedding.lock().enter() {
+            return Ok(Visit { entrance: self, came: Instant::now(), reached: false });
+        }
+        self.metrics.orders_shed_count.inc();
+        sleep(HOLD).await;
+        Err(CommandError::Busy)
+    }
+}
+
+/// One command that was let in. It leaves when this is dropped, also where its client went away before.
+pub(crate) struct Visit<'a> {
+    entrance: &'a Entrance,
+    came: Instant,
+    reached: bool,
+}
+
+impl Visit<'_> {
+    /// Leaves; `reached` where the command went all the way to the store and was carried out.
+    pub(crate) fn end(mut self, reached: bool) {
+        self.reached = reached;
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let Entrance { opened, shedding, metrics } = self.entrance;
+        let now = Instant::now();
+        let mut shedding = shedding.lock();
+        let before = shedding.limit();
+        shedding.leave(now - *opened, self.reached.then(|| now - self.came));
+        if shedding.limit() != before {
+            metrics.orders_in_flight_limit.set(shedding.limit().into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many commands at once, each of which the store answers after a second.
+    async fn crowd(entrance: &Entrance, size: usize) -> usize {
+        let mut visits = Vec::new();
+        for _ in 0..size {
+            visits.extend(entrance.shedding.lock().enter().then(|| Visit {
+                entrance,
+                came: Instant::now(),
+                reached: false,
+            }));
+        }
+        sleep(Duration::from_secs(1)).await;
+        let inside = visits.len();
+        visits.into_iter().for_each(|visit| visit.end(true));
+        inside
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_stands_lets_fewer_in_and_tells_the_others_after_a_while() {
+        let entrance = Entrance::new(Metrics::new());
+        assert_eq!(crowd(&entrance, 4_000).await, 4_000);
+        let inside = crowd(&entrance, 4_000).await;
+        assert!(inside < 1_000, "{inside}");
+
+        let mut visits = Vec::new();
+        let begun = Instant::now();
+        let refused = loop {
+            match entrance.enter().await {
+                Ok(visit) => visits.push(visit),
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!((refused, begun.elapsed()), (CommandError::Busy, HOLD));
+        assert_eq!(entrance.metrics.orders_shed_count.get(), 1);
+        assert_eq!(entrance.metrics.orders_in_flight_limit.get(), i64::try_from(visits.len()).unwrap());
+
+        // A client that goes away makes room, and says nothing about the store.
+        visits.pop();
+        assert!(entrance.enter().await.is_ok());
+    }
+}
