@@ -238,7 +238,7 @@ pub trait OutboxStore: Send + Sync {
     /// How much waits.
     async fn depth(&self) -> Result<Depth, Error>;
 
-    /// Forgets archived rows older than `keep`, and payloads below the smallest row that has not left: at most `limit` of each, or whole
-    /// days at once where the archive is kept by day. Says how many it forgot. Never touches a row that has not left.
+    /// Forgets archived rows older than `keep`, and payloads below the smallest row that has not left: at most `limit` of each, or
+    /// somewhat more where the archive is kept by batch, and whole days at once where it is kept by day. Says how many it forgot. Never touches a row that has not left.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

@@ -22,7 +22,7 @@ const PAST: &str = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON
        AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (clock_timestamp() AT TIME ZONE 'UTC') - make_interval(secs => $1)
      ORDER BY c.relname";
 
-/// Rows of the largest day that are still counted one by one before it is emptied; beyond, the planner's estimate will do.
+/// Bytes of the largest day that is still counted batch by batch before it is emptied; beyond, the planner's estimate will do.
 const COUNTED_MAX: i64 = 1 << 30;
 
 type Told<T> = Result<T, tokio_postgres::Error>;
@@ -49,7 +49,7 @@ pub(crate) async fn make(client: &Client, ahead: u32) -> Told<()> {
     Ok(())
 }
 
-/// Empties and drops the days that are wholly older than so many seconds; says how many rows they held.
+/// Empties and drops the days that are wholly older than so many seconds; says how many events they held.
 pub(crate) async fn drop_past(client: &Client, keep: f64) -> Told<u64> {
     let mut forgotten = 0;
     for row in client.query_typed(PAST, &[(&keep, Type::FLOAT8)]).await? {
@@ -78,8 +78,9 @@ async fn empty(client: &Client, day: &str) -> Told<u64> {
         ))
         .await?;
     let count = format!(
-        "SELECT CASE WHEN pg_relation_size('{day}') < {COUNTED_MAX} THEN (SELECT count(*) FROM {day})
-           ELSE (SELECT greatest(reltuples, 0)::int8 FROM pg_class WHERE oid = '{day}'::regclass) END"
+        "SELECT CASE WHEN pg_relation_size('{day}') < {COUNTED_MAX} THEN (SELECT coalesce(sum(events), 0)::int8 FROM {day})
+           ELSE (SELECT greatest(reltuples, 0)::int8 FROM pg_class WHERE oid = '{day}'::regclass)
+             * (SELECT avg(events) FROM (SELECT events FROM {day} LIMIT 10000) s)::int8 END"
     );
     let rows: i64 = match client.query_typed(&count, &[]).await?.first() {
         Some(row) => row.try_get(0)?,

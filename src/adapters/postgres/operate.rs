@@ -155,7 +155,9 @@ async fn living(transaction: &Transaction, partition: u32, id: RowId) -> Answer<
 }
 
 async fn gone(session: &Session, id: RowId) -> Answer<Operated> {
-    let rows = session.read("SELECT EXISTS (SELECT FROM outbox_archive WHERE id = $1)", &[(&id, Type::INT8)]).await?;
+    let text =
+        "SELECT EXISTS (SELECT FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) WHERE e.id = $1)";
+    let rows = session.read(text, &[(&id, Type::INT8)]).await?;
     let sent = rows.first().map(|row| get::<bool>(row, 0)).transpose()?;
     Ok(if sent == Some(true) { Operated::NotNow(RowStatus::Sent) } else { Operated::Missing })
 }

@@ -26,15 +26,15 @@ enum Lead {
     Events,
     /// Rows that wait or are parked: few.
     Waiting,
-    /// What has left.
-    Archive,
+    /// Events that have left.
+    Sent,
 }
 
 impl Lead {
     fn of(status: Option<RowStatus>) -> Self {
         match status {
             Some(RowStatus::Failed | RowStatus::Parked) => Lead::Waiting,
-            Some(RowStatus::Sent) => Lead::Archive,
+            Some(RowStatus::Sent) => Lead::Sent,
             Some(RowStatus::Pending | RowStatus::InFlight) | None => Lead::Events,
         }
     }
@@ -43,24 +43,24 @@ impl Lead {
         match self {
             Lead::Events => {
                 "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
-                 LEFT JOIN outbox_archive a ON a.id = e.id"
+                 LEFT JOIN LATERAL outbox_sent(e.partition, e.id) a ON q.id IS NULL"
             }
             Lead::Waiting => {
                 "outbox_waiting w JOIN outbox q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
                  LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
                    NULL::text AS reason, NULL::timestamptz AS sent_at) a ON true"
             }
-            Lead::Archive => {
-                "outbox_archive a JOIN outbox_event e ON e.id = a.id LEFT JOIN outbox q ON q.partition = a.partition AND q.id = a.id"
+            Lead::Sent => {
+                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                 CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a"
             }
         }
     }
 
     fn id(self) -> &'static str {
         match self {
-            Lead::Events => "e.id",
+            Lead::Events | Lead::Sent => "e.id",
             Lead::Waiting => "w.id",
-            Lead::Archive => "a.id",
         }
     }
 }
@@ -86,8 +86,8 @@ impl Question {
             }
             Some(RowStatus::Failed) => conditions.plain("q.status = 2"),
             Some(RowStatus::Parked) => conditions.plain("q.status > 2"),
-            Some(RowStatus::Sent) => {}
-            None => conditions.plain("(q.id IS NOT NULL OR a.id IS NOT NULL)"),
+            Some(RowStatus::Sent) => conditions.plain("q.id IS NULL"),
+            None => conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)"),
         }
         if let Some(key) = filter.key {
             conditions.and(if lead == Lead::Waiting { "q.key =" } else { "e.key =" }, order_uuid(key), Type::UUID);
@@ -111,7 +111,7 @@ impl Question {
     fn one(id: RowId, lead: Lead) -> Self {
         let mut conditions = Conditions::default();
         if lead == Lead::Events {
-            conditions.plain("(q.id IS NOT NULL OR a.id IS NOT NULL)");
+            conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)");
         }
         conditions.and(&format!("{} =", lead.id()), id, Type::INT8);
         Self { lead, conditions }

@@ -27,7 +27,7 @@ pub(crate) async fn standing(session: &Session, whose: Whose) -> Answer<Option<S
     };
     let values: [_; 2] = [(&(row.partition.0 as i32) as _, Type::INT4), (&id as _, Type::INT8)];
     let text = "SELECT l.owner, l.epoch, coalesce((SELECT deaths FROM outbox WHERE partition = $1 AND id = $2),
-           (SELECT deaths FROM outbox_archive WHERE id = $2 LIMIT 1), 0)::int4 FROM outbox_lease l WHERE l.partition = $1";
+           (SELECT deaths FROM outbox_sent($1, $2)), 0)::int4 FROM outbox_lease l WHERE l.partition = $1";
     let rows = session.read(text, &values).await?;
     let lease =
         rows.first().ok_or_else(|| crate::error::broken(format!("partition {} has no lease row", row.partition)))?;
@@ -46,7 +46,7 @@ async fn row_of(session: &Session, whose: Whose) -> Answer<Option<RowId>> {
         Whose::Key(key) => match first_living(session, order_uuid(key), false).await? {
             Some(id) => Ok(Some(id)),
             None => {
-                let text = "SELECT e.id FROM outbox_event e JOIN outbox_archive a ON a.id = e.id WHERE e.key = $1 ORDER BY e.id DESC LIMIT 1";
+                let text = "SELECT e.id FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) WHERE e.key = $1 ORDER BY e.id DESC LIMIT 1";
                 first(session, text, order_uuid(key)).await
             }
         },
@@ -72,7 +72,7 @@ async fn first(session: &Session, text: &str, id: Uuid) -> Answer<Option<RowId>>
 
 async fn sent(session: &Session, id: RowId) -> Answer<(Option<Position>, bool)> {
     let text = "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
-         FROM outbox_archive a JOIN outbox_event e ON e.id = a.id WHERE a.id = $1 LIMIT 1";
+         FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a WHERE e.id = $1";
     let rows = session.read(text, &[(&id, Type::INT8)]).await?;
     let Some(row) = rows.first() else { return Ok((None, false)) };
     let topic: Arc<str> = get::<&str>(row, 0)?.into();

@@ -12,12 +12,15 @@ use crate::value::{get, seconds};
 /// A retention so short that whole days are too coarse for it; then days are forgotten row by row as well.
 const BY_ROW_BELOW: Duration = Duration::from_secs(2 * 86_400);
 
-/// Rows of the default partition, which has no day to be dropped with, or of all.
+/// Batches of the default partition, which has no day to be dropped with, or of all, until so many events are reached. Nobody changes
+/// them, so their places stay theirs.
 fn forget(table: &str) -> String {
     format!(
-        "WITH old AS MATERIALIZED (SELECT id, sent_at FROM {table} WHERE sent_at < statement_timestamp() - make_interval(secs => $1) LIMIT $2),
-         gone AS (DELETE FROM {table} a USING old WHERE a.id = old.id AND a.sent_at = old.sent_at RETURNING 1),
-         n AS (SELECT count(*) AS n FROM gone),
+        "WITH old AS MATERIALIZED (SELECT tableoid, ctid, sum(events) OVER (ROWS UNBOUNDED PRECEDING) - events AS before
+           FROM (SELECT tableoid, ctid, events FROM {table} WHERE sent_at < statement_timestamp() - make_interval(secs => $1) LIMIT $2) o),
+         gone AS (DELETE FROM {table} a USING old WHERE a.ctid = old.ctid AND a.tableoid = old.tableoid AND old.before < $2
+           RETURNING a.events),
+         n AS (SELECT coalesce(sum(events), 0)::int8 AS n FROM gone),
          told AS (UPDATE installation SET archive_forgotten = archive_forgotten + n.n FROM n WHERE n.n > 0)
          SELECT n FROM n"
     )
@@ -27,7 +30,7 @@ fn forget(table: &str) -> String {
 /// brings its event and its row together, and neither is seen here before.
 const FORGET_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
            (SELECT q.id FROM outbox q WHERE q.partition = l.partition ORDER BY q.id LIMIT 1) f),
-         (SELECT min(id) FROM outbox_archive), (SELECT max(id) FROM outbox_event)) AS id),
+         (SELECT min(first_id) FROM outbox_archive), (SELECT max(id) FROM outbox_event)) AS id),
      gone AS (DELETE FROM outbox_event WHERE id IN (SELECT e.id FROM outbox_event e WHERE e.id > $1 AND e.id < (SELECT id FROM floor)
          ORDER BY e.id LIMIT $2) RETURNING id)
      SELECT count(*), max(id) FROM gone";

@@ -113,7 +113,8 @@ async fn a_sweep_forgets_only_what_left_long_ago_and_at_most_so_much<B: Backend>
     let given = given(backend);
     let mut worker = worker(backend, "a", P0).await;
     given.many_placed(3, P0).await;
-    worker.drain(ALL).await;
+    // One by one: an archive may be kept by batch.
+    worker.drain(1).await;
     given.advance(DAY + SECOND).await;
     let young = given.placed(P0).await;
     worker.drain(ALL).await;
