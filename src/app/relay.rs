@@ -1,4 +1,5 @@
 //! A claimed batch as data: which rows go, as which records, and what an answer of the broker means.
+use std::io::Write;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -61,10 +62,11 @@ impl Refused {
 
 /// Sorts a batch. `record_bytes_max` is the broker's.
 pub fn plan(rows: &[ClaimedRow], source: &str, record_bytes_max: usize) -> Plan {
-    let mut plan = Plan::default();
+    let mut plan = Plan { send: Vec::with_capacity(rows.len()), ..Plan::default() };
+    let mut alike = Alike::new(source);
     for row in rows {
         match sendable(row, record_bytes_max) {
-            Ok(payload) => plan.send.push((row.id, record(row, payload, source))),
+            Ok(payload) => plan.send.push((row.id, alike.record(row, payload))),
             Err(reason) => plan.refused.push(Refused {
                 row: row.id,
                 fault: Fault::Permanent,
@@ -82,7 +84,7 @@ fn sendable(row: &ClaimedRow, record_bytes_max: usize) -> Result<&Arc<[u8]>, Str
     if payload.len() > record_bytes_max {
         return Err(format!("its value has {} bytes, the broker takes {record_bytes_max}", payload.len()));
     }
-    let event = contract::decode(payload).map_err(|error| error.to_string())?;
+    let event = contract::named(payload).map_err(|error| error.to_string())?;
     if event.event_id != row.event_id || event.order_id != row.key || event.kind.as_str() != &*row.kind {
         return Err("its value tells of another event than its row".to_owned());
     }
@@ -128,34 +130,66 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
 
 /// The record of a row: CloudEvents in binary mode, Debezium's `id`, the trace, and what proves order and loss.
 pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, source: &str) -> Record {
-    let shared = &*SHARED;
-    let key: Arc<str> = row.key.to_string().into();
-    let event_id: Arc<[u8]> = row.event_id.to_string().as_bytes().into();
-    let attempt = match row.attempt {
-        1 => Arc::clone(&shared.first_attempt),
-        attempt => attempt.to_string().as_bytes().into(),
-    };
-    let mut headers: Vec<Header> = Vec::with_capacity(14);
-    let mut put = |name: &Arc<str>, value: Arc<[u8]>| headers.push((Arc::clone(name), value));
-    put(&shared.ce_id, Arc::clone(&event_id));
-    put(&shared.ce_source, source.as_bytes().into());
-    put(&shared.ce_type, row.kind.as_bytes().into());
-    put(&shared.ce_specversion.0, Arc::clone(&shared.ce_specversion.1));
-    put(&shared.ce_time, rfc3339(row.occurred_at).as_bytes().into());
-    put(&shared.ce_partitionkey, Arc::from(Arc::clone(&key)));
-    put(&shared.content_type.0, Arc::clone(&shared.content_type.1));
-    put(&shared.id, event_id);
-    put(&shared.x_region, row.region.as_str().as_bytes().into());
-    put(&shared.x_hlc, row.hlc.to_string().as_bytes().into());
-    put(&shared.x_attempt, attempt);
-    put(&shared.x_sequence, row.sequence.to_string().as_bytes().into());
-    if let Some(trace) = &row.trace {
-        put(&shared.traceparent, Arc::from(Arc::clone(&trace.parent)));
-        if let Some(state) = &trace.state {
-            put(&shared.tracestate, Arc::from(Arc::clone(state)));
-        }
+    Alike::new(source).record(row, payload)
+}
+
+/// Values that neighbours mostly share.
+struct Alike {
+    source: Arc<[u8]>,
+    region: Arc<[u8]>,
+}
+
+impl Alike {
+    fn new(source: &str) -> Self {
+        Self { source: source.as_bytes().into(), region: [].into() }
     }
-    Record { topic: Arc::clone(&row.topic), key, headers, value: Arc::clone(payload), timestamp: row.occurred_at }
+
+    fn record(&mut self, row: &ClaimedRow, payload: &Arc<[u8]>) -> Record {
+        let shared = &*SHARED;
+        let key: Arc<str> = row.key.to_string().into();
+        let event_id = written(row.event_id);
+        let attempt = match row.attempt {
+            1 => Arc::clone(&shared.first_attempt),
+            attempt => written(attempt),
+        };
+        if *self.region != *row.region.as_str().as_bytes() {
+            self.region = row.region.as_str().as_bytes().into();
+        }
+        let mut headers: Vec<Header> = Vec::with_capacity(14);
+        let mut put = |name: &Arc<str>, value: Arc<[u8]>| headers.push((Arc::clone(name), value));
+        put(&shared.ce_id, Arc::clone(&event_id));
+        put(&shared.ce_source, Arc::clone(&self.source));
+        put(&shared.ce_type, Arc::from(Arc::clone(&row.kind)));
+        put(&shared.ce_specversion.0, Arc::clone(&shared.ce_specversion.1));
+        put(&shared.ce_time, rfc3339(row.occurred_at).as_bytes().into());
+        put(&shared.ce_partitionkey, Arc::from(Arc::clone(&key)));
+        put(&shared.content_type.0, Arc::clone(&shared.content_type.1));
+        put(&shared.id, event_id);
+        put(&shared.x_region, Arc::clone(&self.region));
+        put(&shared.x_hlc, written(row.hlc));
+        put(&shared.x_attempt, attempt);
+        put(&shared.x_sequence, written(row.sequence));
+        if let Some(trace) = &row.trace {
+            put(&shared.traceparent, Arc::from(Arc::clone(&trace.parent)));
+            if let Some(state) = &trace.state {
+                put(&shared.tracestate, Arc::from(Arc::clone(state)));
+            }
+        }
+        Record { topic: Arc::clone(&row.topic), key, headers, value: Arc::clone(payload), timestamp: row.occurred_at }
+    }
+}
+
+/// A short value as text; by way of the stack, because each allocation of a record is made a hundred thousand times a second.
+fn written(value: impl std::fmt::Display) -> Arc<[u8]> {
+    let mut text = [0; 64];
+    let mut left = text.as_mut_slice();
+    match write!(left, "{value}") {
+        Ok(()) => {
+            let length = 64 - left.len();
+            text[..length].into()
+        }
+        Err(_) => value.to_string().as_bytes().into(),
+    }
 }
 
 /// The record of a row that goes to its fallback: the dead letters of its topic, with the failure in headers.

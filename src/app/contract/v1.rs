@@ -2,7 +2,7 @@
 use domain::{Event, EventId, EventType, OrderId};
 use serde::{Deserialize, Serialize};
 
-use super::{ContractError, Incoming, named, parse_rfc3339, read, rfc3339};
+use super::{ContractError, Incoming, member, parse_rfc3339, read, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,10 +29,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
     let value: Value = read(bytes)?;
     Ok(Incoming {
         schema_version: value.schema_version,
-        event_id: named("eventId", EventId::parse(&value.event_id))?,
-        kind: named("eventType", EventType::parse(&value.event_type))?,
-        order_id: named("orderId", OrderId::parse(&value.order_id))?,
-        occurred_at: named("occurredAt", parse_rfc3339(&value.occurred_at))?,
+        event_id: member("eventId", EventId::parse(&value.event_id))?,
+        kind: member("eventType", EventType::parse(&value.event_type))?,
+        order_id: member("orderId", OrderId::parse(&value.order_id))?,
+        occurred_at: member("occurredAt", parse_rfc3339(&value.occurred_at))?,
         after: None,
     })
 }

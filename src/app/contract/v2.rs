@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use domain::{Event, EventId, EventType, OrderId, Status};
 use serde::{Deserialize, Serialize};
 
-use super::{After, ContractError, Incoming, named, parse_rfc3339, read, rfc3339};
+use super::{After, ContractError, Incoming, member, parse_rfc3339, read, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,10 +65,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
     let value: Value<'_> = read(bytes)?;
     Ok(Incoming {
         schema_version: value.schema_version,
-        event_id: named("eventId", EventId::parse(&value.event_id))?,
-        kind: named("eventType", EventType::parse(&value.event_type))?,
-        order_id: named("orderId", OrderId::parse(&value.order_id))?,
-        occurred_at: named("occurredAt", parse_rfc3339(&value.occurred_at))?,
-        after: Some(After { status: named("status", Status::parse(&value.status))?, version: value.version }),
+        event_id: member("eventId", EventId::parse(&value.event_id))?,
+        kind: member("eventType", EventType::parse(&value.event_type))?,
+        order_id: member("orderId", OrderId::parse(&value.order_id))?,
+        occurred_at: member("occurredAt", parse_rfc3339(&value.occurred_at))?,
+        after: Some(After { status: member("status", Status::parse(&value.status))?, version: value.version }),
     })
 }
