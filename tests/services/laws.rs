@@ -100,7 +100,8 @@ pub fn await_drained(ground: &Ground) {
         rows.is_empty().then_some(())
     });
     until("everything was consumed", DRAIN, || {
-        let figures = "SELECT (SELECT count(*) FROM processed_events), (SELECT coalesce(sum(events), 0) FROM outbox_archive)";
+        let figures =
+            "SELECT (SELECT count(*) FROM processed_events), (SELECT coalesce(sum(events), 0) FROM outbox_archive)";
         let rows = ground.database.rows(figures);
         (rows[0][0] == rows[0][1]).then_some(())
     });

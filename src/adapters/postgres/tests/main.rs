@@ -9,5 +9,6 @@ mod migrations;
 mod proxy;
 mod relay;
 mod support;
+mod tls;
 mod trouble;
 mod wakes;
