@@ -15,6 +15,9 @@ use crate::world::{Options, World};
 
 /// Time between samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Time between two looks at the store's connections. Each is in use for a millisecond or not: only how many are in use all the time tells
+/// a pool that copes from one that does not.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest a consumer may take to tell how far it is behind; where none does, what was told last stands.
 const ASK_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -33,6 +36,8 @@ pub struct BackpressureManager {
     pressure: Pressure,
     born: Instant,
     inputs: Inputs,
+    /// What the looks since the last sample saw, added up, and how many they were.
+    looks: (f64, u32),
 }
 
 impl BackpressureManager {
@@ -41,7 +46,17 @@ impl BackpressureManager {
         let store = world.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
         // A manager that comes back finds the gate as it left it: a death opens none.
         let pressure = Pressure::at(world.gate.stage());
-        Self { world, options, bus, consumers, store, pressure, born: Instant::now(), inputs: Inputs::default() }
+        Self {
+            world,
+            options,
+            bus,
+            consumers,
+            store,
+            pressure,
+            born: Instant::now(),
+            inputs: Inputs::default(),
+            looks: (0.0, 0),
+        }
     }
 
     /// Counts what waits. A round of its own: a store that is slow to count must not slow the samples down that tell of it.
@@ -72,9 +87,18 @@ impl BackpressureManager {
         }));
     }
 
+    fn look(&mut self) {
+        if let Some(saturation) = self.store.as_ref().and_then(|store| store.saturation()) {
+            self.looks.0 += saturation;
+            self.looks.1 += 1;
+        }
+    }
+
     fn judge(&mut self, lag: Option<Duration>) {
         self.inputs.lag = lag.unwrap_or(self.inputs.lag);
-        self.inputs.saturation = self.store.as_ref().and_then(|store| store.saturation()).unwrap_or_default();
+        self.look();
+        let (sum, looks) = std::mem::take(&mut self.looks);
+        self.inputs.saturation = sum / f64::from(looks.max(1));
         let before = self.pressure.stage().level();
         let stage = self.pressure.sample(self.born.elapsed(), &self.inputs, &self.options.pressure);
         self.world.gate.set_stage(stage);
@@ -162,6 +186,7 @@ impl Actor for BackpressureManager {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(LOOK_EVERY, |this, _| this.look());
         self.count(ctx);
         self.sample(ctx);
     }

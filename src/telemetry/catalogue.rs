@@ -66,7 +66,7 @@ macro_rules! every_metric {
         backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "How much of the usual rate limits let through: 1, 0.7 or 0.35; delays of retries are divided by it one step later.";
         backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows, as back-pressure last saw them.";
         backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag, as back-pressure last saw it.";
-        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Capacity of the store in use, 0 to 100: connections of its pool, or its queue of writes where that is fuller.";
+        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Capacity of the store in use over the last second, 0 to 100: connections of its pool, or its queue of writes where that is fuller.";
         region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events the region rule rejected.";
         failover_events_count: IntCounter = "failover.events.count" [] Events NONE "Changes of the region's mode.";
         region_health_unhealthy_count: IntCounter = "region.health.unhealthy.count" [] Calls NONE "Probe rounds that found the region unhealthy.";
