@@ -52,6 +52,9 @@ pub enum StartError {
     /// The store cannot be opened, or was not there within `startup.deadline`.
     #[error("the store cannot be opened: {0}")]
     Store(String),
+    /// The broker's topics cannot be looked after.
+    #[error("the broker cannot be used: {0}")]
+    Broker(String),
     /// The address cannot be listened on.
     #[error("cannot listen: {0}")]
     Listen(#[source] std::io::Error),
@@ -62,7 +65,7 @@ impl StartError {
     pub fn exit_code(&self) -> u8 {
         match self {
             StartError::Config(_) => 78,
-            StartError::Store(_) | StartError::Listen(_) => 1,
+            StartError::Store(_) | StartError::Broker(_) | StartError::Listen(_) => 1,
         }
     }
 }

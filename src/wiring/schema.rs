@@ -60,7 +60,7 @@ async fn schema(config: &Config, _apply: bool) -> Result<Option<Vec<Migration>>,
 async fn topics(config: &Config) -> Result<(), StartError> {
     let installation = super::beside::installation(config).await?;
     let kafka = super::beside::kafka(config, &installation, config.broker_create_topics)?;
-    kafka.ensure_topics(&[]).await.map_err(|error| StartError::Store(format!("topics: {error}")))
+    kafka.ensure_topics(&[]).await.map_err(|error| StartError::Broker(format!("topics: {error}")))
 }
 
 #[cfg(not(feature = "kafka"))]

@@ -113,7 +113,7 @@ async fn delete_topics(config: &Config) -> Result<(), StartError> {
     let options = super::options::kafka(config, &instance, &"bench".into(), &clock);
     let deleted = kafka::throwaway::delete_topics(&options).await;
     let prefix = &config.broker_topic_prefix;
-    deleted.map_err(|error| StartError::Store(format!("topics that begin with {prefix} stay: {error}")))
+    deleted.map_err(|error| StartError::Broker(format!("topics that begin with {prefix} stay: {error}")))
 }
 
 /// Without the adapter there is nothing to ask.

@@ -54,6 +54,15 @@ impl Cluster {
         while self.asker.poll(Duration::ZERO).is_some() {}
     }
 
+    /// The port's error, with why no connection came about where that is known: whoever reads it wants to know about a wrong password.
+    fn told(&self, error: &KafkaError, doing: &str) -> Error {
+        self.listen();
+        match self.contact.why() {
+            Some(why) => error::of(error, &format!("{doing} ({why})")),
+            None => error::of(error, doing),
+        }
+    }
+
     /// Makes the topics that are missing and checks those that are there; all of the installation when none is named.
     pub(crate) async fn ensure(&self, names: &[String]) -> Result<(), Error> {
         let watermarks = self.options.watermarks();
@@ -99,7 +108,7 @@ impl Cluster {
         let asked = [NewTopic::new(topic, 1, TopicReplication::Fixed(1))];
         let options = AdminOptions::new().validate_only(true).request_timeout(Some(ASK_WITHIN));
         let answers = self.admin.create_topics(&asked, &options).await;
-        match answers.map_err(|error| error::of(&error, "asking the controller"))?.pop() {
+        match answers.map_err(|error| self.told(&error, "asking the controller"))?.pop() {
             None | Some(Ok(_)) => Ok(()),
             Some(Err((
                 _,
@@ -112,7 +121,7 @@ impl Cluster {
     fn brokers(&self) -> Result<usize, Error> {
         let events = self.options.topic(&self.options.events);
         let metadata = self.asker.fetch_metadata(Some(&events), ASK_WITHIN);
-        Ok(metadata.map_err(|error| error::of(&error, "asking about brokers"))?.brokers().len())
+        Ok(metadata.map_err(|error| self.told(&error, "asking about brokers"))?.brokers().len())
     }
 
     fn seen(&self, name: &str) -> Result<Option<Seen>, Error> {
@@ -120,7 +129,7 @@ impl Cluster {
         let metadata = match self.asker.fetch_metadata(Some(name), ASK_WITHIN) {
             Ok(metadata) => metadata,
             Err(KafkaError::MetadataFetch(Code::UnknownTopicOrPartition | Code::UnknownTopic)) => return Ok(None),
-            Err(error) => return Err(error::of(&error, &doing)),
+            Err(error) => return Err(self.told(&error, &doing)),
         };
         self.contact.heard();
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else { return Ok(None) };
@@ -170,7 +179,7 @@ impl Cluster {
             .admin
             .describe_configs(&[ResourceSpecifier::Topic(name)], &options)
             .await
-            .map_err(|error| error::of(&error, &doing))?;
+            .map_err(|error| self.told(&error, &doing))?;
         let config: ConfigResource = match answers.pop() {
             Some(Ok(config)) => config,
             Some(Err(code)) => return Err(error::of_code(code, format!("{doing}: {code}"))),
@@ -193,7 +202,7 @@ impl Cluster {
             names.iter().map(|name| self.new_topic(name, brokers, retention.as_deref())).collect();
         let options = AdminOptions::new().operation_timeout(Some(MAKE_WITHIN)).request_timeout(Some(MAKE_WITHIN));
         let answers = self.admin.create_topics(&new, &options).await;
-        for answer in answers.map_err(|error| error::of(&error, "making topics"))? {
+        for answer in answers.map_err(|error| self.told(&error, "making topics"))? {
             match answer {
                 Ok(topic) => tracing::info!(event = "topic_made", topic, "a topic was missing and was made"),
                 // Another instance was quicker.

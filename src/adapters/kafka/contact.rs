@@ -1,14 +1,21 @@
 //! Whether the brokers can be heard. Every client tells here what it meets, so that an outage is one warning and its end one line.
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+/// The library's facility for connections that failed.
+const FAIL: &str = "FAIL";
 
 /// What all clients of one adapter know together.
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
     away: AtomicBool,
+    /// Why the last connection failed, in the library's words. Calls only tell that nobody could be reached; that a password or a
+    /// certificate was refused stands nowhere else.
+    failed: Mutex<Option<String>>,
 }
 
 impl Contact {
@@ -17,8 +24,14 @@ impl Contact {
         self.away.load(Ordering::Relaxed)
     }
 
+    /// Why no broker can be reached, if a connection failed since one answered.
+    pub(crate) fn why(&self) -> Option<String> {
+        self.failed.lock().clone()
+    }
+
     /// A broker answered.
     pub(crate) fn heard(&self) {
+        *self.failed.lock() = None;
         if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
             tracing::info!(event = "broker_back", "the broker answers again");
         }
@@ -52,6 +65,9 @@ pub(crate) struct Ears(pub(crate) std::sync::Arc<Contact>);
 
 impl ClientContext for Ears {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        if facility == FAIL {
+            *self.0.failed.lock() = Some(line.to_owned());
+        }
         log(level, facility, line);
     }
 
