@@ -110,6 +110,34 @@ async fn a_later_head_has_as_little_time_as_the_first() {
 }
 
 #[actix_web::test]
+async fn past_the_most_connections_the_next_one_waits_for_a_place() {
+    let mut plan = Plan::default();
+    (plan.options.max_connections, plan.options.workers) = (2, 1);
+    let house = House::planned(plan);
+    let service = serve(&house.state).unwrap();
+    let address = service.bound()[0].address;
+
+    blocking(move || {
+        let ask = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+        let mut kept = [connect(address), connect(address)];
+        for stream in &mut kept {
+            stream.write_all(ask).unwrap();
+            assert!(until_blank_line(stream).starts_with("HTTP/1.1 200 "));
+        }
+        let mut next = connect(address);
+        next.write_all(ask).unwrap();
+        next.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        assert!(next.read(&mut [0; 16]).is_err(), "it is not served beside them");
+
+        drop(kept);
+        next.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert!(until_blank_line(&mut next).starts_with("HTTP/1.1 200 "));
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
 async fn who_reads_no_answer_is_let_go() {
     let mut plan = Plan::default();
     plan.options.body_timeout = Duration::from_millis(300);
