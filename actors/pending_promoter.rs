@@ -70,6 +70,11 @@ async fn promote_all(desk: &Desk, shards: &Shards, limit: u32) -> u64 {
             match shards.change(promotion(id)).await {
                 Ok(_) => promoted += 1,
                 Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => {}
+                // A passive region or pressure: nothing is wrong with promotion, and the gate's keeper has told of it.
+                Err(CommandError::Gated(why)) => {
+                    tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion waits; the next run goes on");
+                    return promoted;
+                }
                 Err(error) => {
                     tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stops here; the next run goes on");
                     return promoted;

@@ -6,6 +6,7 @@ mod figures;
 mod ground;
 mod latency;
 mod load;
+mod overload;
 mod pgbench;
 mod process;
 mod relay;
@@ -23,8 +24,8 @@ use super::{Failure, block_on, line};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// create: orders over HTTP. relay: drain waiting events. end-to-end: a few orders a second, then half of the highest rate, from the
-    /// commit to the broker and to the consumer. all: each in turn.
-    #[arg(value_parser = ["create", "relay", "end-to-end", "all"], default_value = "all")]
+    /// commit to the broker and to the consumer. overload: before, during and after 32 times as many clients. all: each in turn.
+    #[arg(value_parser = ["create", "relay", "end-to-end", "overload", "all"], default_value = "all")]
     what: String,
     /// Clients that each wait for their answer before they ask again.
     #[arg(long, default_value_t = 64)]
@@ -68,6 +69,9 @@ pub(crate) fn bench(file: Option<&Path>, config: Config, arguments: &Arguments) 
         }
         if wanted("relay") {
             Box::pin(relay::relay(&bench)).await?;
+        }
+        if wanted("overload") {
+            Box::pin(overload::overload(&bench)).await?;
         }
         Ok(0)
     })

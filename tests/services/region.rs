@@ -76,7 +76,7 @@ fn a_passive_region_promotes_no_order_and_does_when_it_is_active_again() {
     await_metric(&service.http, EVENTS, SOON, |events| events == 1.0);
 
     promoter("resume");
-    until("the promoter tried", SOON, || (!service.logged("promotion_stopped").is_empty()).then_some(()));
+    until("the promoter tried", SOON, || (!service.logged("promotion_held_back").is_empty()).then_some(()));
     assert_eq!(state(), ["PENDING", "0"]);
     way.speak();
 

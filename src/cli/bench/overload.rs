@@ -1,0 +1,47 @@
+//! `overload`: the same service before, during and after far more clients than it can serve: what is refused, what those who are let in
+//! wait, what it costs in memory, and whether it is as quick as before once they have gone.
+use serde_json::{Value, json};
+
+use super::super::Failure;
+use super::Bench;
+use super::ground::on_ground;
+use super::load::{Load, Outcome};
+use super::process::Running;
+
+/// How many times as many clients come.
+const CROWD: usize = 32;
+
+pub(super) async fn overload(bench: &Bench<'_>) -> Result<(), Failure> {
+    Box::pin(on_ground(&bench.config, async |ground| {
+        let service = Running::start(bench, ground, &[]).await?;
+        let idle_mb = service.resident_mb();
+        let usual =
+            Load { address: service.address, clients: bench.arguments.clients, time: bench.arguments.time, rate: None };
+        let crowd = Load { clients: usual.clients * CROWD, time: usual.time * 2, ..usual };
+        let mut answered = 0;
+        let mut phases = serde_json::Map::new();
+        for (phase, load) in [("before", &usual), ("during", &crowd), ("after", &usual)] {
+            bench.progress(&format!("overload, {phase}: {} clients", load.clients));
+            let outcome = load.run(&ground.config).await?;
+            answered += outcome.answered;
+            phases.insert(phase.to_owned(), told(load, &outcome, service.resident_mb()));
+        }
+        service.drained(answered).await?;
+        let checked = service.stop_and_check(answered).await?;
+        bench.report(
+            "overload",
+            &json!({
+                "before": phases["before"], "during": phases["during"], "after": phases["after"],
+                "resident_idle_mb": idle_mb, "checked": checked.json(),
+            }),
+        )
+    }))
+    .await
+}
+
+fn told(load: &Load, outcome: &Outcome, resident_mb: u64) -> Value {
+    json!({
+        "clients": load.clients, "answered_per_s": outcome.rate().round(), "refused": outcome.refused,
+        "latency_ms": outcome.percentiles(), "resident_mb": resident_mb,
+    })
+}
