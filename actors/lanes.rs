@@ -1,5 +1,6 @@
 //! Our lanes to the broker: a partition is pinned to one while it is owned. A claim belongs to the lane session that recorded it.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ports::Error;
 use ports::broker::Broker;
@@ -7,10 +8,23 @@ use ports::partitions::{LaneId, PartitionNo};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+/// How partitions share lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// Spread over so many: trouble of one disturbs no other. For a broker whose lanes cost nothing.
+    Apart(u32),
+    /// All on one of so many, and on the next once its session is over. For a broker where each transaction costs something for every
+    /// partition of a topic, whatever it carries. The next one has an id of its own, so that who fences the last one does not end it.
+    Together(u32),
+}
+
 /// The lanes of this instance, opened when first needed and anew when their session is over.
 pub struct Lanes {
     broker: Arc<dyn Broker>,
     slots: Vec<Mutex<Slot>>,
+    pinning: Pinning,
+    /// The slot that is at work, where partitions share one.
+    at_work: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -21,9 +35,19 @@ struct Slot {
 }
 
 impl Lanes {
-    /// So many lanes, none open yet.
-    pub fn new(broker: Arc<dyn Broker>, lanes: u32) -> Self {
-        Self { broker, slots: (0..lanes.max(1)).map(|_| Mutex::default()).collect() }
+    /// Lanes, none open yet.
+    pub fn new(broker: Arc<dyn Broker>, pinning: Pinning) -> Self {
+        let (Pinning::Apart(lanes) | Pinning::Together(lanes)) = pinning;
+        let slots = (0..lanes.max(1)).map(|_| Mutex::default()).collect();
+        Self { broker, slots, pinning, at_work: AtomicUsize::new(0) }
+    }
+
+    fn slot_of(&self, partition: PartitionNo) -> usize {
+        let number = match self.pinning {
+            Pinning::Apart(_) => partition.0 as usize,
+            Pinning::Together(_) => self.at_work.load(Relaxed),
+        };
+        number % self.slots.len()
     }
 
     /// The session of this partition's lane, opened if there is none. One caller opens, the others wait for it, and share its failure:
@@ -32,7 +56,7 @@ impl Lanes {
     /// # Errors
     /// The broker's; nothing is open then.
     pub async fn session(&self, partition: PartitionNo) -> Result<LaneId, Error> {
-        let slot = partition.0 as usize % self.slots.len();
+        let slot = self.slot_of(partition);
         let asked = Instant::now();
         let mut held = self.slots[slot].lock().await;
         match &*held {
@@ -56,6 +80,7 @@ impl Lanes {
             let mut held = slot.lock().await;
             if held.open.as_ref() == Some(lane) {
                 held.open = None;
+                self.at_work.fetch_add(1, Relaxed);
             }
         }
     }

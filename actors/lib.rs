@@ -27,6 +27,7 @@ use std::time::Duration;
 use app::dispatch::Dispatch;
 use supervision::{Bus, DrainReport, Inbox, Reason, Root, State};
 
+pub use lanes::Pinning;
 pub use world::{Options, World};
 
 use front::Front;

@@ -17,6 +17,8 @@ use ports::source::Sources;
 use ports::wake::Wakes;
 use telemetry::Metrics;
 
+use crate::lanes::Pinning;
+
 /// Everything outside the actors that they may touch.
 #[derive(Clone)]
 pub struct World {
@@ -67,14 +69,17 @@ pub struct Options {
     pub region: policy::failover::Thresholds,
     /// Shares of keys.
     pub partitions: u32,
-    /// Lanes to the broker; a partition is pinned to one.
-    pub lanes: u32,
+    /// Lanes to the broker; a partition is pinned to one while its session lives.
+    pub lanes: Pinning,
     /// Batches in flight in this instance, one a partition. 16: enough to hide the broker's round trip behind one writer.
     pub max_in_flight: usize,
     /// Least time between the beginnings of two batches of one partition that does not come back full. 20 ms: at 6,000 events a second
     /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never
     /// waits. A batch that took long keeps its partition resting longer.
     pub batch_spacing: Duration,
+    /// How many times as long as its last batch took the next one waits, from that one's beginning. 4 where each batch asks something of
+    /// servers that share the processor with orders; 2 where it costs little, for events that leave sooner.
+    pub batch_rest: u32,
     /// The safety net under the wake-ups, jittered.
     pub poll_interval: Duration,
     /// Heartbeat and lease renewal.
@@ -118,10 +123,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// How long after its beginning a partition's batch of this duration keeps the next one waiting: four times as long as it took, so that
+    /// How long after its beginning a partition's batch of this duration keeps the next one waiting: some times as long as it took, so that
     /// batches grow by themselves where the store or the broker is busy; at least the spacing, at most ten times that.
     pub(crate) fn rest_after(&self, took: Duration) -> Duration {
-        (took * 4).clamp(self.batch_spacing, self.batch_spacing * 10)
+        (took * self.batch_rest).clamp(self.batch_spacing, self.batch_spacing * 10)
     }
 }
 
@@ -141,9 +146,10 @@ impl Default for Options {
             pressure: policy::backpressure::Thresholds::default(),
             region: policy::failover::Thresholds::default(),
             partitions: 64,
-            lanes: 2,
+            lanes: Pinning::Together(2),
             max_in_flight: 16,
             batch_spacing: Duration::from_millis(20),
+            batch_rest: 4,
             poll_interval: Duration::from_secs(1),
             heartbeat: Duration::from_secs(3),
             dead_after: Duration::from_secs(15),

@@ -18,6 +18,7 @@ mod throwaway;
 
 use std::sync::Arc;
 
+use actors::Pinning;
 use app::admission::Admission;
 use app::commands::Desk;
 use app::gate::Gate;
@@ -163,7 +164,7 @@ fn assemble(
         gate: Arc::clone(&gate),
         options: options::desk(config),
     });
-    let lanes = broker.as_ref().map_or(1, |broker| broker.lanes);
+    let lanes = broker.as_ref().map_or(Pinning::Apart(1), |broker| broker.lanes);
     let world = actors::World {
         desk,
         outbox: Arc::clone(&store.outbox),

@@ -1,4 +1,5 @@
 //! What the configuration promises: defaults are the rooms' own, layers lie in order, all mistakes at once.
+use actors::Pinning;
 use std::io::Write;
 
 use super::*;
@@ -43,7 +44,10 @@ fn the_defaults_are_the_rooms_own() {
     assert_eq!((config.promotion_interval, config.promotion_batch), (cast.promotion_interval, cast.promotion_batch));
     assert_eq!((config.orders_shards, config.orders_mailbox), (cast.shards, cast.mailbox));
     assert_eq!((config.consumer_count, config.inbox_retention), (cast.consumers, cast.inbox_retention));
-    assert_eq!((config.broker_lanes, config.http_request_timeout), (cast.lanes, cast.request_timeout));
+    assert_eq!(
+        (Pinning::Together(config.broker_lanes), config.http_request_timeout),
+        (cast.lanes, cast.request_timeout)
+    );
     assert_eq!(config.topic(), cast.topic);
     assert!(config.outbox_poison.values().all(|poison| *poison == Poison::default()));
     assert!(config.outbox_fallback.values().all(|fallback| *fallback == Fallback::default()));

@@ -2,6 +2,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use actors::Pinning;
 use embedded::Embedded;
 use ports::broker::Broker;
 use ports::cache::OrderCache;
@@ -51,7 +52,7 @@ pub(super) struct BrokerPorts {
     pub sources: Arc<dyn Sources>,
     pub probe: Arc<dyn Probe>,
     /// Lanes that the relay may use.
-    pub lanes: u32,
+    pub lanes: Pinning,
 }
 
 /// What keeps answers and counts requests.

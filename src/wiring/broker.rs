@@ -1,6 +1,7 @@
 //! One match arm per broker.
 use std::sync::Arc;
 
+use actors::Pinning;
 use embedded::BrokerProbe;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
@@ -26,7 +27,7 @@ pub(super) async fn open(
                 sources: log,
                 probe: Arc::new(BrokerProbe(store.clone())),
                 // Lanes cost nothing here: one a partition, so that fencing one disturbs no other.
-                lanes: config.outbox_partitions,
+                lanes: Pinning::Apart(config.outbox_partitions),
             }))
         }
         #[cfg(feature = "postgres")]
@@ -38,7 +39,8 @@ pub(super) async fn open(
             let options = super::options::kafka(config, instance, &held.installation, clock);
             let kafka = Arc::new(open_kafka(options)?);
             let probe = Arc::new(kafka::BrokerProbe((*kafka).clone()));
-            Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka, probe, lanes: config.broker_lanes }))
+            let lanes = Pinning::Together(config.broker_lanes);
+            Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka, probe, lanes }))
         }
         #[cfg(not(feature = "kafka"))]
         (BrokerKind::Kafka, _) => {

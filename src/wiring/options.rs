@@ -1,6 +1,7 @@
 //! From the configuration to each room's own options.
 use std::time::Duration;
 
+use actors::Pinning;
 use app::commands;
 use domain::RegionId;
 use ports::partitions::InstanceId;
@@ -33,7 +34,7 @@ pub(super) fn http(config: &Config, instance: &InstanceId, proxies: api::Proxies
     }
 }
 
-pub(super) fn actors(config: &Config, instance: InstanceId, lanes: u32) -> actors::Options {
+pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region_id),
         batch: config.outbox_batch,
@@ -53,6 +54,10 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: u32) -> actor
         pressure: config.backpressure.clone(),
         partitions: config.outbox_partitions,
         lanes,
+        batch_rest: match lanes {
+            Pinning::Apart(_) => 2,
+            Pinning::Together(_) => 4,
+        },
         max_in_flight: config.outbox_max_in_flight,
         poll_interval: config.outbox_poll_interval,
         // A lease must be renewed well before it runs out, whatever the heartbeat says.

@@ -1,6 +1,7 @@
 //! Everything at once, by seed: commands, faults on every port, kills of random actors and of the process; then calm, and the laws.
 use std::time::Duration;
 
+use actors::Pinning;
 use domain::OrderId;
 use kit::clock::SeededDice;
 use kit::faults::{Call, Mishap};
@@ -108,7 +109,8 @@ async fn begin(house: &House) -> Life {
 
 async fn run(seed: u64) {
     let (mut house, mut ledger) = (House::seeded(seed), Ledger::default());
-    house.options.lanes = 1 + (house.dice.roll() % 4) as u32;
+    let lanes = 1 + (house.dice.roll() % 4) as u32;
+    house.options.lanes = if seed.is_multiple_of(3) { Pinning::Together(lanes) } else { Pinning::Apart(lanes) };
     house.options.relay.batch = 1 + (house.dice.roll() % 20) as u32;
     house.consumes = seed.is_multiple_of(2);
     let level = [0.0, 0.005, 0.02, 0.05][(seed % 4) as usize];

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::{Cast, Options, World};
+use actors::{Cast, Options, Pinning, World};
 use app::commands::{self, Desk};
 use app::gate::Gate;
 use app::handlers::Handlers;
@@ -73,7 +73,7 @@ impl House {
         let options = Options {
             instance: InstanceId("sim".into()),
             partitions: 4,
-            lanes: 4,
+            lanes: Pinning::Apart(4),
             shards: 2,
             promotion_interval: Duration::ZERO,
             faults: true,

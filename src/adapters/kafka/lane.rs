@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
 use ports::Error;
 use ports::broker::Published;
 use ports::outbox::RowId;
@@ -31,18 +30,12 @@ const HICCUP_PAUSE: Duration = Duration::from_millis(100);
 /// How often it goes again before the relay hears of it: a second, within which a new topic has its leaders.
 const HICCUPS_MAX: u32 = 10;
 
-/// Longest that a lane waits for its turn: one that is stuck must not hold its fellows.
-const TURN_WITHIN: Duration = Duration::from_millis(100);
-
 /// A session's thread.
 pub(crate) struct Lane {
     pub(crate) post: Post,
     pub(crate) options: Arc<Options>,
     pub(crate) watermarks: String,
     pub(crate) over: Arc<AtomicBool>,
-    /// Lanes of one instance take turns. What a transaction costs the broker it costs for each partition that it touches, whatever it
-    /// carries, and nearly every one touches them all: two at once cost twice as much, and were slower than one by a fifth.
-    pub(crate) turn: Arc<Mutex<()>>,
     /// The last token committed for each partition: one that is not above it was published before.
     pub(crate) committed: HashMap<PartitionNo, Token>,
     /// The broker refused a record: its sequence numbers then lack those of that request, which the client only finds out in the next
@@ -60,7 +53,6 @@ struct Over(String);
 impl Lane {
     /// Works until the session is over or nobody can hand anything over any more.
     pub(crate) fn run(mut self, queue: &Receiver<Parcel>) {
-        let turns = Arc::clone(&self.turn);
         let why = loop {
             let first = match self.held.take() {
                 Some(held) => Ok(held),
@@ -72,14 +64,8 @@ impl Lane {
                     break "the session was ended".into();
                 }
                 Ok(first) => {
-                    let turn = self.takes_turns().then(|| turns.try_lock_for(TURN_WITHIN)).flatten();
                     let set = self.gather(first, queue);
-                    let carried = self.carry(set);
-                    // To whoever waits: this thread would be the first to ask again.
-                    if let Some(turn) = turn {
-                        MutexGuard::unlock_fair(turn);
-                    }
-                    if let Err(Over(why)) = carried {
+                    if let Err(Over(why)) = self.carry(set) {
                         break why;
                     }
                 }
@@ -94,10 +80,6 @@ impl Lane {
         for parcel in self.held.take().into_iter().chain(queue.try_iter()) {
             parcel.answer(Published::LaneLost(why.clone()));
         }
-    }
-
-    fn takes_turns(&self) -> bool {
-        self.options.guarantee == Guarantee::ExactlyOnce
     }
 
     /// A group commit: what queued up while the last transaction ran, within bounds.

@@ -32,7 +32,6 @@ pub(crate) struct Lanes {
     options: Arc<Options>,
     contact: Arc<Contact>,
     sessions: Mutex<HashMap<LaneId, Session>>,
-    turn: Arc<Mutex<()>>,
     dead: Mutex<Dead>,
 }
 
@@ -69,7 +68,7 @@ struct Session {
 
 impl Lanes {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<Contact>) -> Self {
-        Self { options, contact, sessions: Mutex::default(), turn: Arc::default(), dead: Mutex::default() }
+        Self { options, contact, sessions: Mutex::default(), dead: Mutex::default() }
     }
 
     /// Opens a session of this slot; whatever session had its id before, ours or another process's, is dead then. Blocks.
@@ -92,7 +91,6 @@ impl Lanes {
             watermarks: self.options.watermarks(),
             options: Arc::clone(&self.options),
             over: Arc::clone(&over),
-            turn: Arc::clone(&self.turn),
             committed: HashMap::new(),
             skips: false,
             hiccups: 0,
