@@ -31,12 +31,17 @@ impl Entrance {
     /// # Errors
     /// Too many are in already, told after a while; nothing was changed.
     pub(crate) async fn enter(&self) -> Result<Visit<'_>, CommandError> {
-        if self.shedding.lock().enter() {
-            return Ok(Visit { entrance: self, came: Instant::now(), reached: false });
+        if let Some(visit) = self.visit() {
+            return Ok(visit);
         }
         self.metrics.orders_shed_count.inc();
         sleep(HOLD).await;
         Err(CommandError::Busy)
+    }
+
+    fn visit(&self) -> Option<Visit<'_>> {
+        let enters = self.shedding.lock().enter();
+        enters.then(|| Visit { entrance: self, came: Instant::now(), reached: false })
     }
 }
 
@@ -73,14 +78,7 @@ mod tests {
 
     /// So many commands at once, each of which the store answers after a second.
     async fn crowd(entrance: &Entrance, size: usize) -> usize {
-        let mut visits = Vec::new();
-        for _ in 0..size {
-            visits.extend(entrance.shedding.lock().enter().then(|| Visit {
-                entrance,
-                came: Instant::now(),
-                reached: false,
-            }));
-        }
+        let visits: Vec<Visit<'_>> = (0..size).filter_map(|_| entrance.visit()).collect();
         sleep(Duration::from_secs(1)).await;
         let inside = visits.len();
         visits.into_iter().for_each(|visit| visit.end(true));

@@ -67,7 +67,7 @@ macro_rules! every_metric {
         backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows, as back-pressure last saw them.";
         backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag, as back-pressure last saw it.";
         backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Capacity of the store in use over the last second, 0 to 100: connections of its pool, or its queue of writes where that is fuller.";
-        region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events the region rule rejected.";
+        region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events and commands that the region rule rejected.";
         failover_events_count: IntCounter = "failover.events.count" [] Events NONE "Changes of the region's mode.";
         region_health_unhealthy_count: IntCounter = "region.health.unhealthy.count" [] Calls NONE "Probe rounds that found the region unhealthy.";
         region_health_dependency_failure_count: Family<IntCounter, 1> = "region.health.dependency.failure.count" ["dependency"] Calls NONE "Probes that failed, by dependency.";

@@ -17,7 +17,7 @@ use crate::process::{command, finish};
 const PARTITIONS: usize = 64;
 const MANY: (&str, &str) = ("POSTHASTE__OUTBOX__PARTITIONS", "64");
 /// Times of production: whoever waits for one of these is found out.
-const SLOW: [(&str, &str); 3] =
+pub const SLOW: [(&str, &str); 3] =
     [MANY, ("POSTHASTE__OUTBOX__LEASE", "30s"), ("POSTHASTE__PARTITIONS__DEAD_AFTER", "15s")];
 /// The relay's longest stall after a kill, with the ground's times: dead_after + one lease + 3 s.
 const STALL_MAX: Duration = Duration::from_secs(2 + 3 + 3);

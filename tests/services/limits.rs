@@ -10,6 +10,13 @@ use crate::process::Posthaste;
 /// Longest that anything here may take; what is judged is that it comes.
 const SOON: Duration = Duration::from_secs(20);
 
+/// A limit that is soon reached, and does not come back while a story runs.
+pub const FEW: [(&str, &str); 3] = [
+    ("POSTHASTE__RATE_LIMIT__ENABLED", "true"),
+    ("POSTHASTE__RATE_LIMIT__CAPACITY", "4"),
+    ("POSTHASTE__RATE_LIMIT__WINDOW", "24h"),
+];
+
 /// What counts requests becomes what no counter can be: every script and command on it fails from then on.
 fn spoil(ground: &Ground, what: &str) {
     let script = format!(
@@ -22,12 +29,7 @@ fn spoil(ground: &Ground, what: &str) {
 #[test]
 fn a_bucket_script_that_fails_counts_in_windows_and_where_those_fail_too_requests_pass() {
     let ground = Ground::new();
-    let limits = [
-        ("POSTHASTE__RATE_LIMIT__ENABLED", "true"),
-        ("POSTHASTE__RATE_LIMIT__CAPACITY", "4"),
-        ("POSTHASTE__RATE_LIMIT__WINDOW", "24h"),
-    ];
-    let service = Posthaste::start(&ground, &limits);
+    let service = Posthaste::start(&ground, &FEW);
     let user = service.http.user();
     let ask = || service.http.get("/orders", Some(&user));
     let until_limited = |what: &str| until(what, SOON, || (ask().status == 429).then_some(()));

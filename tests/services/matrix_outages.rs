@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::check;
 use crate::ground::Ground;
 use crate::http::tea;
+use crate::limits::FEW;
 use crate::meter::{await_metric, metric, metrics};
 use crate::process::Posthaste;
 use crate::services::Service;
@@ -99,12 +100,7 @@ fn while_redis_is_away_reads_come_from_the_store() {
 #[test]
 fn while_redis_is_away_the_rate_limit_lets_requests_pass() {
     let ground = Ground::alone();
-    let limits = [
-        ("POSTHASTE__RATE_LIMIT__ENABLED", "true"),
-        ("POSTHASTE__RATE_LIMIT__CAPACITY", "4"),
-        ("POSTHASTE__RATE_LIMIT__WINDOW", "24h"),
-    ];
-    let service = Posthaste::start(&ground, &limits);
+    let service = Posthaste::start(&ground, &FEW);
     let user = service.http.user();
     let ask = || service.http.get("/orders", Some(&user)).status;
     let (open, failures) =

@@ -6,15 +6,10 @@ use kit::wait::until;
 use crate::clients::Clients;
 use crate::fleet::Fleet;
 use crate::ground::Ground;
+use crate::instances::SLOW;
 use crate::laws::{CLIENTS, await_drained, evidence};
 use crate::verdict::{Copies, wrongs};
 
-const SETTINGS: [(&str, &str); 4] = [
-    ("POSTHASTE__OUTBOX__PARTITIONS", "64"),
-    ("POSTHASTE__OUTBOX__LEASE", "30s"),
-    ("POSTHASTE__PARTITIONS__DEAD_AFTER", "15s"),
-    ("POSTHASTE__PROMOTION__INTERVAL", "0"),
-];
 /// The contract's: a stop in order, and a start.
 const STOP_MAX: Duration = Duration::from_secs(25);
 const START_MAX: Duration = Duration::from_secs(10);
@@ -26,7 +21,7 @@ const HELD_UP_MAX: f64 = 10.0;
 #[test]
 fn a_rolling_restart_of_three_instances_doubles_nothing_reorders_nothing_and_holds_no_event_up() {
     let ground = Ground::alone();
-    let fleet = Fleet::start(&ground, 3, &SETTINGS);
+    let fleet = Fleet::start(&ground, 3, &SLOW);
     let clients = Clients::start(&fleet.doors(), CLIENTS, rand::random());
     answer(&clients, ENOUGH);
 

@@ -46,9 +46,8 @@ pub fn permit(current: &Order, changed: &Order, now: Timestamp) -> Result<(), St
     if current.region == changed.region {
         return Ok(());
     }
-    let standing = Stand { hlc: current.hlc, region: current.region.clone() };
-    let ours = Stand { hlc: changed.hlc, region: changed.region.clone() };
-    match ruling(Some(&standing), &ours, now) {
+    let stand = |order: &Order| Stand { hlc: order.hlc, region: order.region.clone() };
+    match ruling(Some(&stand(current)), &stand(changed), now) {
         Ruling::Apply => Ok(()),
         Ruling::Stale | Ruling::TooFarAhead => Err(format!(
             "region {} changed the order with a clock that is more than {} s ahead of ours; set the clocks, or try again later",

@@ -49,6 +49,11 @@ impl Front {
         Self { port, authority: authority.pem(), encrypted }
     }
 
+    /// The database behind it, trusted only where one of these has signed it and it is made for the host.
+    fn verified(&self, database: &Database, roots: &NamedTempFile) -> Options {
+        Options { root_certificates: Some(roots.path().to_owned()), ..self.options(database, "verify-full") }
+    }
+
     /// The database behind it, trusted so far.
     fn options(&self, database: &Database, mode: &str) -> Options {
         let url = format!("postgres://posthaste@localhost:{}/{}?sslmode={mode}", self.port, database.name);
@@ -100,22 +105,14 @@ async fn all_of_it_is_encrypted_where_that_is_asked_for() {
 #[tokio::test]
 async fn a_server_is_who_it_says_where_that_is_asked_for() {
     let (database, front) = (Database::migrated().await, Front::named("localhost").await);
-    let roots = file(&front.authority);
-    let known = Options { root_certificates: Some(roots.path().to_owned()), ..front.options(&database, "verify-full") };
-    Postgres::open(known).await.unwrap().close().await.unwrap();
+    Postgres::open(front.verified(&database, &file(&front.authority))).await.unwrap().close().await.unwrap();
 
     let stranger = Front::named("localhost").await;
-    let other = file(&stranger.authority);
-    let unknown =
-        Options { root_certificates: Some(other.path().to_owned()), ..front.options(&database, "verify-full") };
-    let refused = refusal(unknown).await;
+    let refused = refusal(front.verified(&database, &file(&stranger.authority))).await;
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 
-    let named = Front::named("elsewhere.example").await;
-    let right = file(&named.authority);
-    let misnamed =
-        Options { root_certificates: Some(right.path().to_owned()), ..named.options(&database, "verify-full") };
-    let refused = refusal(misnamed).await;
+    let misnamed = Front::named("elsewhere.example").await;
+    let refused = refusal(misnamed.verified(&database, &file(&misnamed.authority))).await;
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 }
 
