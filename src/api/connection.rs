@@ -8,12 +8,16 @@ use actix_server::GracefulShutdownSignal;
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::App;
 use actix_web::dev::AppConfig;
+use actix_web::http::header::HeaderMap;
 use actix_web::rt::net::TcpStream;
+use app::contract::rfc3339;
+use domain::Timestamp;
 
-use crate::configure;
+use crate::error::{Kind, Problem};
 use crate::options::Surface;
-use crate::patience::{Limits, Timed};
+use crate::patience::{Farewell, Limits, Timed};
 use crate::state::State;
+use crate::{configure, context};
 
 /// How long a kept-alive connection may idle.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -29,6 +33,10 @@ pub(crate) fn connection(
     let options = &state.options;
     let limits = Limits { head: options.header_timeout, idle: KEEP_ALIVE, stall: options.body_timeout };
     let stopping = stopping.clone();
+    let farewell: Farewell = {
+        let state = Arc::clone(state);
+        Arc::new(move || late_head(state.operations.now()))
+    };
     let app = App::new().configure(configure(Arc::clone(state), surface));
     let http = HttpService::build()
         .graceful_shutdown_signal(move || {
@@ -36,17 +44,35 @@ pub(crate) fn connection(
             async move { stopping.notified().await }
         })
         .keep_alive(KEEP_ALIVE)
-        .client_request_timeout(options.header_timeout)
+        // None of actix's: the stream keeps the time of heads.
+        .client_request_timeout(Duration::ZERO)
         .client_disconnect_timeout(DISCONNECT)
         .on_connect_ext(|stream: &Timed, of_connection| {
             of_connection.insert(stream.line());
         })
         .finish(map_config(app, |()| AppConfig::default()));
-    fn_service(move |stream: TcpStream| async move {
-        // Without either the connection is still of use.
-        let _ = stream.set_nodelay(true);
-        let peer = stream.peer_addr().ok();
-        Ok((Timed::new(stream, limits), Protocol::Http1, peer))
+    fn_service(move |stream: TcpStream| {
+        let farewell = Arc::clone(&farewell);
+        async move {
+            // Without either the connection is still of use.
+            let _ = stream.set_nodelay(true);
+            let peer = stream.peer_addr().ok();
+            Ok((Timed::new(stream, limits, farewell), Protocol::Http1, peer))
+        }
     })
     .and_then(http)
+}
+
+/// For whoever sends half a head (RFC 9110, 15.5.9).
+fn late_head(now: Timestamp) -> Vec<u8> {
+    let late =
+        Problem::new(Kind::RequestTimeout, "the request's head did not arrive in time; the connection is closed");
+    let body = late.envelope("", &context::request_id(&HeaderMap::new()), rfc3339(now));
+    let mut text = format!(
+        "HTTP/1.1 408 Request Timeout\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    text.extend(body);
+    text
 }

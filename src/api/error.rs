@@ -202,8 +202,8 @@ impl Problem {
         }
     }
 
-    /// The answer, for a request to `instance`.
-    pub(crate) fn answer(&self, instance: &str, request_id: &str, timestamp: String) -> HttpResponse {
+    /// The body of the answer.
+    pub(crate) fn envelope(&self, instance: &str, request_id: &str, timestamp: String) -> Vec<u8> {
         let (status, code, title) = self.kind.facts();
         let envelope = Envelope {
             r#type: "about:blank",
@@ -217,7 +217,12 @@ impl Problem {
             timestamp,
             errors: &self.errors,
         };
-        let body = serde_json::to_vec(&envelope).expect("an envelope holds only texts and numbers");
+        serde_json::to_vec(&envelope).expect("an envelope holds only texts and numbers")
+    }
+
+    /// The answer, for a request to `instance`.
+    pub(crate) fn answer(&self, instance: &str, request_id: &str, timestamp: String) -> HttpResponse {
+        let body = self.envelope(instance, request_id, timestamp);
         let mut answer = HttpResponse::with_body(self.kind.status(), actix_web::body::BoxBody::new(body));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

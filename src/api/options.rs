@@ -12,7 +12,7 @@ pub struct Options {
     pub admin_listen: Option<String>,
     /// `http.request_timeout`: a request is answered within.
     pub request_timeout: Duration,
-    /// `http.header_timeout`: a request's head arrives within, else 408; a later one of a connection, else it is closed.
+    /// `http.header_timeout`: a request's head arrives within, else 408 and the end of its connection.
     pub header_timeout: Duration,
     /// `http.body_timeout`: a request's body arrives within, else 408. A client that leaves an answer unread for so long is let go.
     pub body_timeout: Duration,

@@ -1,9 +1,11 @@
-//! How long a connection may take its time. actix has a timer for a connection's first head only: a client that sends the first byte
-//! of a later one and nothing more, or that reads no answer, would keep its place among `http.max_connections` for ever.
+//! How long a connection may take its time. actix has a timer for a connection's first head only, and looks at it before it looks at
+//! the socket: a client that sends the first byte of a later head and nothing more, or that reads no answer, would keep its place among
+//! `http.max_connections` for ever, and one whose request waited while this process was stopped would be told that it was slow.
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,10 +13,16 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// Between a deadline and its consequence: whatever arrived in time is read before its sender is called late.
+const LAST_LOOK: Duration = Duration::from_millis(100);
+
+/// What a client is told that does not finish a head: the whole answer as it goes over the wire.
+pub(crate) type Farewell = Arc<dyn Fn() -> Vec<u8> + Send + Sync>;
+
 /// What a connection may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// For a later head, from its first byte to its last.
+    /// For a head: the first from the connection's begin, a later one from its first byte.
     pub(crate) head: Duration,
     /// Between an answer and the next head.
     pub(crate) idle: Duration,
@@ -30,17 +38,17 @@ pub(crate) struct Line {
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// A request is answered, or the first head arrives, on which actix itself keeps an eye.
+    /// A request is answered.
     Busy,
     /// Nothing has come since the last answer.
     Idle(Instant),
-    /// A later head arrives.
+    /// A head arrives.
     Head(Instant),
 }
 
 impl Line {
     fn new(limits: Limits) -> Rc<Self> {
-        Rc::new(Self { limits, phase: Cell::new(Phase::Busy) })
+        Rc::new(Self { limits, phase: Cell::new(Phase::Head(Instant::now() + limits.head)) })
     }
 
     /// A request's head is complete.
@@ -73,14 +81,17 @@ pub(crate) struct Timed {
     line: Rc<Line>,
     /// Fires no later than the deadline; often earlier, and is set again then: requests come and go without touching a timer.
     alarm: Pin<Box<Sleep>>,
+    /// The deadline is over, and the alarm rings once more.
+    last_look: bool,
+    farewell: Farewell,
     /// There while the client takes nothing of what is sent.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timed {
-    pub(crate) fn new(stream: TcpStream, limits: Limits) -> Self {
+    pub(crate) fn new(stream: TcpStream, limits: Limits, farewell: Farewell) -> Self {
         let alarm = Box::pin(sleep_until(Instant::now() + limits.head));
-        Self { stream, line: Line::new(limits), alarm, stalled: None }
+        Self { stream, line: Line::new(limits), alarm, last_look: false, farewell, stalled: None }
     }
 
     pub(crate) fn line(&self) -> Rc<Line> {
@@ -88,17 +99,29 @@ impl Timed {
     }
 
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if let Some(until) = self.line.deadline().filter(|until| *until < self.alarm.deadline()) {
+        let sooner = self.line.deadline().filter(|until| !self.last_look && *until < self.alarm.deadline());
+        if let Some(until) = sooner {
             self.alarm.as_mut().reset(until);
         }
         loop {
             ready!(self.alarm.as_mut().poll(cx));
             let now = Instant::now();
-            match self.line.deadline() {
-                Some(until) if until <= now => return Poll::Ready(io::ErrorKind::TimedOut.into()),
-                Some(until) => self.alarm.as_mut().reset(until),
-                None => self.alarm.as_mut().reset(now + self.line.limits.head),
+            let deadline = self.line.deadline();
+            let over = deadline.is_some_and(|until| until <= now);
+            if over && self.last_look {
+                self.bid_farewell();
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
+            self.last_look = over;
+            let next = if over { now + LAST_LOOK } else { deadline.unwrap_or(now + self.line.limits.head) };
+            self.alarm.as_mut().reset(next);
+        }
+    }
+
+    /// As much as goes at once: whoever is this slow is not waited for. Never into an answer that is not sent yet.
+    fn bid_farewell(&self) {
+        if matches!(self.line.phase.get(), Phase::Head(_)) && self.stalled.is_none() {
+            let _ = self.stream.try_write(&(self.farewell)());
         }
     }
 

@@ -137,6 +137,18 @@ impl Posthaste {
         assert!(done.expect("kill runs").success());
     }
 
+    /// SIGSTOP, and waits until each of its threads stands still.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.pid());
+        until("every thread is stopped", Duration::from_secs(5), || {
+            let mut threads = std::fs::read_dir(&tasks).expect("it runs").map_while(Result::ok);
+            let stat =
+                |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            threads.all(|thread| stat(thread).contains(") T ")).then_some(())
+        });
+    }
+
     /// Waits for the process to end by itself.
     pub fn ended(&mut self, limit: Duration) -> ExitStatus {
         until("the process ends", limit, || self.exit())

@@ -1,5 +1,6 @@
 //! What goes wrong around the service: mailboxes that are full, actors that stand still, many clients at once.
-use std::io::BufRead;
+use std::io::{BufRead, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use kit::wait::until;
@@ -52,6 +53,31 @@ fn a_command_that_waits_past_the_deadline_is_dropped_unread() {
     service.http.post("/admin/actors/order-aggregate-0/resume", &admin, &[], &json!({}));
     assert_eq!(service.http.post("/orders", &user, &[], &tea(2)).status, 201);
     assert_eq!(service.http.get("/orders", Some(&user)).json().as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_head_that_came_while_the_process_was_stopped_is_not_late() {
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[("POSTHASTE__HTTP__HEADER_TIMEOUT", "2s")]);
+    let address = service.http.base().trim_start_matches("http://");
+    let mut clients: Vec<_> = (0..8).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    assert_eq!(service.http.get("/livez", None).status, 200, "those before were accepted");
+
+    service.freeze();
+    for client in &mut clients {
+        client.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").expect("the kernel takes it");
+    }
+    let answered_within = |client: &mut TcpStream, limit| {
+        client.set_read_timeout(Some(limit)).expect("a time-out");
+        let mut status = [0; 12];
+        client.read_exact(&mut status).is_ok().then(|| String::from_utf8_lossy(&status).into_owned())
+    };
+    assert_eq!(answered_within(&mut clients[0], Duration::from_millis(2_500)), None, "it stands still");
+    service.signal("CONT");
+
+    for client in &mut clients {
+        assert_eq!(answered_within(client, Duration::from_secs(5)).as_deref(), Some("HTTP/1.1 200"));
+    }
 }
 
 #[test]

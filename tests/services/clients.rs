@@ -101,7 +101,8 @@ impl Client {
         let told = match door.try_send(method, path, Some(&token), headers, Some(body.to_string())) {
             Ok(answer) => match answer.status {
                 200 | 201 => Told::Done(answer.json()),
-                503 => Told::Refused,
+                // A client that this machine held up for longer than `http.header_timeout` is told 408.
+                408 | 503 => Told::Refused,
                 409 => Told::Conflict,
                 500 => Told::Nothing,
                 _ => panic!("{} was told {answer:?} for {method} {path}", self.name),
