@@ -73,6 +73,7 @@ impl OutboxPublisher {
         woken: Arc<[AtomicBool]>,
     ) -> Self {
         let breaker = Breaker::new(options.breaker.clone());
+        let schedule = Schedule::new(options.neighbourhoods);
         Self {
             world,
             options,
@@ -80,7 +81,7 @@ impl OutboxPublisher {
             roster,
             membership,
             woken,
-            schedule: Schedule::default(),
+            schedule,
             breaker,
             born: Instant::now(),
             probing: None,
@@ -169,6 +170,7 @@ impl OutboxPublisher {
             }
         };
         if report.sent > 0 {
+            self.schedule.came_back(report.more);
             self.rests.insert(partition, begun + self.options.rest_after(begun.elapsed()));
             self.world.metrics.outbox_publish_duration.record(begun.elapsed());
         }

@@ -73,13 +73,19 @@ pub struct Options {
     pub lanes: Pinning,
     /// Batches in flight in this instance, one a partition. 16: enough to hide the broker's round trip behind one writer.
     pub max_in_flight: usize,
+    /// Partitions whose numbers leave the same rest by this go together where they can: the greatest common divisor with the topic's
+    /// number of partitions, because both are chosen by the same hash. 1 where a transaction costs the same whatever it touches.
+    pub neighbourhoods: u32,
     /// Least time between the beginnings of two batches of one partition that does not come back full. 20 ms: at 6,000 events a second
     /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never
     /// waits. A batch that took long keeps its partition resting longer.
     pub batch_spacing: Duration,
-    /// How many times as long as its last batch took the next one waits, from that one's beginning. 4 where each batch asks something of
+    /// How many times as long as its last batch took the next one waits, from that one's beginning. 8 where each batch asks something of
     /// servers that share the processor with orders; 2 where it costs little, for events that leave sooner.
     pub batch_rest: u32,
+    /// The longest such wait. A second where batches must grow to be worth their price: at the highest rates the queue for the broker is
+    /// half of that anyway.
+    pub batch_rest_max: Duration,
     /// The safety net under the wake-ups, jittered.
     pub poll_interval: Duration,
     /// Heartbeat and lease renewal.
@@ -124,9 +130,9 @@ pub struct Options {
 
 impl Options {
     /// How long after its beginning a partition's batch of this duration keeps the next one waiting: some times as long as it took, so that
-    /// batches grow by themselves where the store or the broker is busy; at least the spacing, at most ten times that.
+    /// batches grow by themselves where the store or the broker is busy; at least the spacing.
     pub(crate) fn rest_after(&self, took: Duration) -> Duration {
-        (took * self.batch_rest).clamp(self.batch_spacing, self.batch_spacing * 10)
+        (took * self.batch_rest).min(self.batch_rest_max).max(self.batch_spacing)
     }
 }
 
@@ -148,8 +154,10 @@ impl Default for Options {
             partitions: 64,
             lanes: Pinning::Together(2),
             max_in_flight: 16,
+            neighbourhoods: 1,
             batch_spacing: Duration::from_millis(20),
-            batch_rest: 4,
+            batch_rest: 2,
+            batch_rest_max: Duration::from_millis(200),
             poll_interval: Duration::from_secs(1),
             heartbeat: Duration::from_secs(3),
             dead_after: Duration::from_secs(15),

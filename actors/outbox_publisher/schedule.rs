@@ -1,12 +1,19 @@
 //! Which partition runs next: round and round through those with work, so that none starves, and a suspect only when nothing else runs.
+//! Neighbours go together: what goes in one transaction then touches few partitions of the topic.
 use std::collections::{BTreeSet, VecDeque};
 
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
 /// Whose turn it is. Pure: the actor tells it what happens.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Schedule {
+    /// Partitions whose numbers leave the same rest by this are neighbours: their keys go to the same partitions of the topic.
+    neighbourhoods: u32,
+    /// Whose turn it is, and how many more of it may go before others that have waited longer.
+    turn: (u32, usize),
+    /// Batches come back full: each is worth its price by itself, and partitions of the topic that are written side by side are quicker.
+    full: bool,
     waiting: VecDeque<PartitionNo>,
     queued: BTreeSet<PartitionNo>,
     running: BTreeSet<PartitionNo>,
@@ -17,6 +24,21 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
+    /// Nothing waits. With one neighbourhood whoever has waited longest is next.
+    pub(super) fn new(neighbourhoods: u32) -> Self {
+        Self {
+            neighbourhoods: neighbourhoods.max(1),
+            turn: (0, 0),
+            full: false,
+            waiting: VecDeque::new(),
+            queued: BTreeSet::new(),
+            running: BTreeSet::new(),
+            again: BTreeSet::new(),
+            trials: VecDeque::new(),
+            on_trial: None,
+        }
+    }
+
     /// A partition may have work.
     pub(super) fn wake(&mut self, partition: PartitionNo) {
         if self.running.contains(&partition) {
@@ -47,10 +69,26 @@ impl Schedule {
             self.running.insert(partition);
             return Some((partition, ClaimKind::Trial));
         }
-        let partition = self.waiting.pop_front()?;
+        let partition = self.take_neighbour(max)?;
         self.queued.remove(&partition);
         self.running.insert(partition);
         Some((partition, ClaimKind::Ordinary))
+    }
+
+    /// The one of this turn's neighbourhood that has waited longest. After `max` of them, or where none of them waits, the turn goes to the
+    /// neighbourhood of whoever has waited longest of all.
+    fn take_neighbour(&mut self, max: usize) -> Option<PartitionNo> {
+        let (turn, left) = self.turn;
+        let of = |partition: &PartitionNo| partition.0 % self.neighbourhoods;
+        let neighbour = self.waiting.iter().position(|partition| left > 0 && !self.full && of(partition) == turn);
+        let partition = self.waiting.remove(neighbour.unwrap_or(0))?;
+        self.turn = if neighbour.is_some() { (turn, left - 1) } else { (of(&partition), max.saturating_sub(1)) };
+        Some(partition)
+    }
+
+    /// Whether the last batch came back full.
+    pub(super) fn came_back(&mut self, full: bool) {
+        self.full = full;
     }
 
     /// Whether anything waits for its turn.
@@ -93,7 +131,7 @@ mod tests {
 
     #[test]
     fn everyone_gets_a_turn_before_anyone_gets_a_second() {
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::new(1);
         for partition in [A, B, C, A] {
             schedule.wake(partition);
         }
@@ -115,8 +153,38 @@ mod tests {
     }
 
     #[test]
+    fn neighbours_go_together_and_nobody_waits_for_more_than_one_turn_of_them() {
+        let mut schedule = Schedule::new(4);
+        (0..12).for_each(|number| schedule.wake(PartitionNo(number)));
+        let mut order = Vec::new();
+        while let Some((partition, _)) = schedule.next(4) {
+            order.push(partition.0);
+            schedule.finished(partition);
+            // Of this one there is always more.
+            if partition.0 % 4 == 0 {
+                schedule.wake(partition);
+            }
+            if order.len() == 16 {
+                break;
+            }
+        }
+        assert_eq!(order, [0, 4, 8, 0, 1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 0]);
+    }
+
+    #[test]
+    fn where_batches_come_back_full_whoever_has_waited_longest_is_next() {
+        let mut schedule = Schedule::new(4);
+        schedule.came_back(true);
+        (0..6).for_each(|number| schedule.wake(PartitionNo(number)));
+
+        let order: Vec<u32> = (0..6).filter_map(|_| Some(schedule.next(16)?.0.0)).collect();
+
+        assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
     fn a_trial_runs_alone() {
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::new(1);
         schedule.wake(A);
         schedule.next(16);
         schedule.wants_trial(B);
@@ -133,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_given_away_does_not_run() {
-        let mut schedule = Schedule::default();
+        let mut schedule = Schedule::new(1);
         schedule.wake(A);
         schedule.wants_trial(A);
         schedule.forget(A);

@@ -34,6 +34,11 @@ pub(super) fn http(config: &Config, instance: &InstanceId, proxies: api::Proxies
     }
 }
 
+/// The greatest (Euclid).
+fn common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
 pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region_id),
@@ -41,6 +46,14 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
         lease: config.outbox_lease,
         // A batch is not handed over with less left than a broker may need to take it, nor with less than a tenth of the lease.
         margin: (config.outbox_lease / 10).min(Duration::from_secs(1)),
+    };
+    // Kafka asks a price of each transaction and of each partition that it touches; the embedded log of neither.
+    let (batch_rest, batch_rest_max, neighbourhoods) = match lanes {
+        Pinning::Apart(_) => (2, Duration::from_millis(200), 1),
+        Pinning::Together(_) => {
+            let divisor = common_divisor(config.outbox_partitions, config.broker_topic_partitions);
+            (8, Duration::from_secs(1), divisor)
+        }
     };
     actors::Options {
         instance,
@@ -54,10 +67,9 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
         pressure: config.backpressure.clone(),
         partitions: config.outbox_partitions,
         lanes,
-        batch_rest: match lanes {
-            Pinning::Apart(_) => 2,
-            Pinning::Together(_) => 4,
-        },
+        batch_rest,
+        batch_rest_max,
+        neighbourhoods,
         max_in_flight: config.outbox_max_in_flight,
         poll_interval: config.outbox_poll_interval,
         // A lease must be renewed well before it runs out, whatever the heartbeat says.
