@@ -14,7 +14,7 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 	tests/services/with.sh bash -c 'cargo test --workspace --all-targets && cargo test --workspace --doc'
 
 services: ## The same three to play with, until Ctrl-C; says how to use them.
-	@tests/services/with.sh tests/services/show.sh
+	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
 check: fmt clippy docs test ## The same as CI.
 
