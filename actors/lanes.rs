@@ -1,4 +1,4 @@
-//! Our lanes to the broker: a partition is pinned to one while it is owned. A claim belongs to the lane session that recorded it.
+//! Our lanes to the broker: a partition is pinned to one while that one's session lives. A claim belongs to the lane session that recorded it.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -69,7 +69,8 @@ fn late_head(now: Timestamp) -> Vec<u8> {
         Problem::new(Kind::RequestTimeout, "the request's head did not arrive in time; the connection is closed");
     let body = late.envelope("", &context::request_id(&HeaderMap::new()), rfc3339(now));
     let mut text = format!(
-        "HTTP/1.1 408 Request Timeout\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        late.kind.status(),
         body.len()
     )
     .into_bytes();

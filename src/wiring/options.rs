@@ -48,8 +48,9 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
         margin: (config.outbox_lease / 10).min(Duration::from_secs(1)),
     };
     // Kafka asks a price of each transaction and of each partition that it touches; the embedded log of neither.
+    let usual = actors::Options::default();
     let (batch_rest, batch_rest_max, neighbourhoods) = match lanes {
-        Pinning::Apart(_) => (2, Duration::from_millis(200), 1),
+        Pinning::Apart(_) => (usual.batch_rest, usual.batch_rest_max, usual.neighbourhoods),
         Pinning::Together(_) => {
             let divisor = common_divisor(config.outbox_partitions, config.broker_topic_partitions);
             (8, Duration::from_secs(1), divisor)
@@ -87,7 +88,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
         mailbox: config.orders_mailbox,
         request_timeout: config.http_request_timeout,
         faults: config.fault_injection_enabled,
-        ..actors::Options::default()
+        ..usual
     }
 }
 

@@ -19,7 +19,8 @@ make_data() {
   mkdir tmp
 }
 
-# C1 alone starts faster than with C2, and works more slowly: measuring wants both (POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation); what comes out of native libraries goes to our folder, so that none is left.
+# C1 alone starts faster than with C2, and works more slowly: measuring wants both
+# (POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation). What comes out of native libraries goes to our folder, so that none is left.
 start_command() {
   # Nobody but itself asks for the controller, so its port may be another one each time.
   local client controller
