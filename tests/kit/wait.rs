@@ -4,13 +4,20 @@ use std::time::{Duration, Instant};
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Looks until `look` finds something.
+/// So much longer do tests wait here than a quiet machine takes: `POSTHASTE_TEST_PATIENCE` times, once unless it is set. A deadline
+/// tells what stands still from what goes on; where others share the processors or the disk, it must not tell how busy those are.
+pub fn patient(limit: Duration) -> Duration {
+    let patience = std::env::var("POSTHASTE_TEST_PATIENCE").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    limit * patience
+}
+
+/// Looks until `look` finds something, no longer than [`patient`]ly.
 ///
 /// # Panics
 /// When it finds nothing within `limit`, saying what was waited for.
 #[track_caller]
 pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let (begun, limit) = (Instant::now(), patient(limit));
     loop {
         if let Some(found) = look() {
             return found;

@@ -44,7 +44,11 @@ fn a_second_process_on_the_same_folder_is_refused_and_told_who_holds_it() {
     let begun = Instant::now();
     let (code, _, stderr) = finish(command(&ground, &["serve"]).env("POSTHASTE__INSTANCE__ID", "the-second"));
 
-    assert!(code == 1 && begun.elapsed() < Duration::from_secs(5), "{code} after {:?}", begun.elapsed());
+    assert!(
+        code == 1 && begun.elapsed() < kit::wait::patient(Duration::from_secs(5)),
+        "{code} after {:?}",
+        begun.elapsed()
+    );
     let (pid, address) = (format!("pid {}", service.pid()), service.http.base().trim_start_matches("http://"));
     for told in ["the-first", &pid, &ground.data().display().to_string(), address] {
         assert!(stderr.contains(told), "{told} is missing in: {stderr}");

@@ -2,7 +2,7 @@
 //! `POSTHASTE_FAULTS=2000` for a night, `POSTHASTE_SEED=n` for the same again.
 use std::time::{Duration, Instant};
 
-use kit::wait::until;
+use kit::wait::{patient, until};
 
 use crate::book::{Line, read_back};
 use crate::chaos::play;
@@ -69,7 +69,7 @@ fn on_one_ground(seeds: &[u64], delivery: &str, copies: Copies) {
         play(&schedule(*seed), &ground, &fleet);
         let ready = fleet.await_ready(RECOVERY);
         let before = clients.answered();
-        until("writes are answered again", RECOVERY.saturating_sub(ready), || {
+        until("writes are answered again", patient(RECOVERY).saturating_sub(ready), || {
             (clients.answered() > before + CLIENTS).then_some(())
         });
         eprintln!("  seed {seed}: ready {ready:?} after the last repair, {before} answers so far");

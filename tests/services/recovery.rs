@@ -2,7 +2,7 @@
 //! again within 30 s, and the outage has cost nothing that shows.
 use std::time::{Duration, Instant};
 
-use kit::wait::until;
+use kit::wait::{patient, until};
 
 use crate::chaos::pass;
 use crate::check;
@@ -101,7 +101,7 @@ fn an_outage_of_redis_costs_no_order_and_nothing_stale_is_shown_after_it() {
 
 /// Every instance is ready, takes a write, and its event leaves.
 fn recovered(ground: &Ground, fleet: &Fleet<'_>, begun: Instant) {
-    let left = || RECOVERY.saturating_sub(begun.elapsed());
+    let left = || patient(RECOVERY).saturating_sub(begun.elapsed());
     fleet.await_ready(left());
     let ready = begun.elapsed();
     let place = |door: &Http| {

