@@ -61,8 +61,8 @@ macro_rules! take {
             "s AS MATERIALIZED (SELECT array_agg(place) FILTER (WHERE taken) AS places, min(id) FILTER (WHERE taken) AS first,
                max(id) FILTER (WHERE taken) AS last, max(id) FILTER (WHERE taken AND NOT head) AS last_ready,
                coalesce(bool_or(NOT taken AND NOT head), false) AS ready_left, coalesce(bool_or(NOT taken), false) AS more,
-               pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin, pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS xmax
-             FROM y),
+               pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin,
+               CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM y),
              l AS MATERIALIZED (UPDATE outbox_lease t SET counter = counter + 1, in_flight = counter + 1, lane = $7, claim_epoch = epoch,
                  died = false, trial = ",
             $trial,
@@ -72,7 +72,7 @@ macro_rules! take {
                RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter),
              c AS MATERIALIZED (UPDATE outbox o SET status = 1, lease_owner = $3, lease_version = l.counter, attempts = o.attempts + 1,
                  next_attempt_at = NULL FROM l WHERE o.ctid = ANY((SELECT places FROM s)::tid[]) RETURNING o.id, o.key, o.attempts)
-             SELECT s.places IS NOT NULL, s.last_ready, s.ready_left, s.more, s.xmin, s.xmax, l.counter, c.id, c.key, c.attempts, e.event_id,
+             SELECT s.places IS NOT NULL, s.last_ready, s.ready_left, s.more, s.xmin, s.xid, l.counter, c.id, c.key, c.attempts, e.event_id,
                e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate, e.created_at,
                e.payload
              FROM s LEFT JOIN l ON true LEFT JOIN c ON true LEFT JOIN outbox_event e ON e.id = c.id"
@@ -140,7 +140,8 @@ pub(crate) async fn claim(core: &Core, claim: Claim) -> Answer<Claimed> {
 }
 
 fn look(head: &Row) -> Answer<Look> {
-    Ok(Look { last: get(head, 1)?, all: !get::<bool>(head, 2)?, xmin: get(head, 4)?, xmax: get(head, 5)? })
+    let (last, xid) = (get::<Option<i64>>(head, 1)?, get::<Option<i64>>(head, 5)?);
+    Ok(Look { last: last.zip(xid), all: !get::<bool>(head, 2)?, xmin: get(head, 4)? })
 }
 
 async fn nothing(session: &Session, claim: &Claim) -> Answer<Claimed> {

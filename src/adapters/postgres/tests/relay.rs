@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::Status;
 use kit::Factory;
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::orders::{Committed, OrderStore};
+use ports::orders::{Commit, Committed, OrderStore};
 use ports::outbox::{Changed, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, RowStatus, Settlement};
 use ports::partitions::{Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
 use postgres::Postgres;
@@ -22,7 +22,7 @@ struct Trial {
     client: Client,
     make: Factory,
     fence: Fence,
-    _database: Database,
+    database: Database,
 }
 
 impl Trial {
@@ -36,7 +36,7 @@ impl Trial {
             assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
         }
         let fence = acquire(&store, LEASE).await;
-        Self { store, client, make, fence, _database: database }
+        Self { store, client, make, fence, database }
     }
 
     async fn ids(&self) -> Vec<i64> {
@@ -198,14 +198,7 @@ async fn a_row_that_was_committed_late_is_found_below_what_was_claimed_before() 
     let late = trial.make.creation("eve", P0);
     let key = late.order.id;
     // Draws its id now, and commits after rows with larger ids have come and gone.
-    trial
-        .sql(&format!(
-            "BEGIN; WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type,
-                 topic, region, payload) VALUES ('{}', '{key}', 0, 1, now(), 0, 0, 'ORDER_CREATED', 'orders', 'eu', 'x') RETURNING id, key)
-             INSERT INTO outbox (partition, id, key, bytes) SELECT 0, id, key, 1 FROM e",
-            late.events[0].event_id
-        ))
-        .await;
+    trial.sql(&format!("BEGIN; {}", event_of(&late))).await;
     let mut fence = trial.fence.clone();
     for _ in 0..5 {
         trial.store.commit(trial.make.creation("ann", P0)).await.unwrap();
@@ -220,6 +213,37 @@ async fn a_row_that_was_committed_late_is_found_below_what_was_claimed_before() 
 
     let found = batch(claim(&trial.store, fence, 10).await);
     assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [key]);
+}
+
+/// A snapshot tells of no transaction that began after the last that had ended, though it may have drawn its id already.
+#[tokio::test]
+async fn a_row_of_a_younger_transaction_is_found_below_what_an_older_one_brought() {
+    let trial = Trial::begin().await;
+    let older = trial.database.client().await;
+    let (early, late) = (trial.make.creation("ann", P0), trial.make.creation("eve", P0));
+    older.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+    trial.sql(&format!("BEGIN; SELECT pg_current_xact_id(); {}", event_of(&late))).await;
+    older.batch_execute(&format!("{}; COMMIT", event_of(&early))).await.unwrap();
+    let mut fence = trial.fence.clone();
+
+    let gone = batch(claim(&trial.store, fence.clone(), 10).await);
+    assert_eq!(gone.rows.last().map(|row| row.key), Some(early.order.id));
+    fence.counter = settle(&trial.store, &fence, &gone).await;
+    assert!(matches!(claim(&trial.store, fence.clone(), 10).await, Claimed::Nothing { .. }));
+    trial.sql("COMMIT").await;
+
+    let found = batch(claim(&trial.store, fence, 10).await);
+    assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [late.order.id]);
+}
+
+/// Writes the event of a creation, and no more of it.
+fn event_of(creation: &Commit) -> String {
+    format!(
+        "WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
+             payload) VALUES ('{}', '{}', 0, 1, now(), 0, 0, 'ORDER_CREATED', 'orders', 'eu', 'x') RETURNING id, key)
+         INSERT INTO outbox (partition, id, key, bytes) SELECT 0, id, key, 1 FROM e",
+        creation.events[0].event_id, creation.order.id
+    )
 }
 
 #[tokio::test]
