@@ -17,8 +17,9 @@ use crate::value::{event_id, event_uuid, get, order_id, order_uuid};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Whether the transaction may still commit. One the server has never heard of, or no longer remembers, will not: a server that was
-/// failed over to may know nothing of it.
-const OPEN: &str = "SELECT CASE WHEN $1 < pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+/// failed over to may know nothing of it. Which it has heard of, a number of our own tells: a snapshot's xmax is only one past the last
+/// that has ended, and ours may well be younger and still at work.
+const OPEN: &str = "SELECT CASE WHEN $1 < pg_current_xact_id()::text::bigint
        THEN coalesce(pg_xact_status($1::text::xid8) = 'in progress', false) ELSE false END";
 
 /// Each commit's answer, as far as it can be found out in time.

@@ -14,6 +14,8 @@ pub enum Break {
     Before,
     /// The server hears it, and its answer is lost.
     After,
+    /// The server hears it, and nobody waits for its answer any more. It does not notice.
+    During,
 }
 
 /// Forwards to the server until told to break.
@@ -90,6 +92,12 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<Plan>) 
                 let Ok(size @ 1..) = read else { return };
                 let broken = plan.breaks(&asked[..size]);
                 if broken == Some(Break::Before) || server.write_all(&asked[..size]).await.is_err() {
+                    return;
+                }
+                if broken == Some(Break::During) {
+                    drop(client);
+                    plan.broken.fetch_add(1, SeqCst);
+                    let _ = server.read(&mut told).await;
                     return;
                 }
                 if broken == Some(Break::After) {

@@ -84,6 +84,31 @@ async fn a_commit_that_never_arrived_changed_nothing_and_says_so() {
     }
 }
 
+/// The youngest transaction of all: a snapshot's xmax says that it has not begun.
+#[tokio::test]
+async fn a_commit_that_is_still_at_work_is_waited_for() {
+    let bench = bench().await;
+    bench.store.commit(bench.make.creation("ann", P0)).await.unwrap();
+    let client = bench.database.client().await;
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END';
+                CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow();
+                SELECT pg_advisory_lock(4711)";
+    client.batch_execute(slow).await.unwrap();
+    let commit = bench.make.creation("ann", P0);
+    bench.wire.break_at(b"COMMIT\0", Break::During);
+
+    let (store, asked) = (bench.store.clone(), commit.clone());
+    let told = tokio::spawn(async move { store.commit(asked).await });
+    for what in ["wait_event = 'advisory'", "query LIKE 'SELECT CASE WHEN $1 <%pg_xact_status%' AND state = 'idle'"] {
+        let text = format!("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND {what}");
+        until(what, async || client.query_opt(&text, &[]).await.unwrap()).await;
+    }
+    client.batch_execute("SELECT pg_advisory_unlock(4711)").await.unwrap();
+
+    assert_eq!(told.await.unwrap().unwrap(), Committed::Done);
+    assert!(bench.stands(&commit).await);
+}
+
 #[tokio::test]
 async fn a_commit_that_cannot_be_found_out_is_unknown() {
     let bench = bench().await;
