@@ -1,6 +1,7 @@
 //! OutboxPublisher: says which partition runs when. Holds the instance's membership, its leases and its breaker; moves no row itself.
 mod fellows;
 mod membership;
+mod pace;
 mod retire;
 mod schedule;
 mod sweep;
@@ -23,6 +24,7 @@ use crate::partition_worker::{Broker, Report, Run};
 use crate::roster::Roster;
 use crate::world::{Options, World};
 pub use membership::Membership;
+use pace::Pace;
 use schedule::Schedule;
 
 /// There is something new in a partition. Lossy: the poll finds what a lost one meant.
@@ -52,8 +54,7 @@ pub struct OutboxPublisher {
     probing: Option<PartitionNo>,
     /// Partitions that wait for a moment of their own, earliest wins.
     alarms: BTreeMap<PartitionNo, Instant>,
-    /// When a partition's last batch that sent something began, and until when the partition rests.
-    rests: BTreeMap<PartitionNo, Instant>,
+    pace: Pace,
     failing: bool,
     retiring: bool,
     pump_is_due: bool,
@@ -73,7 +74,7 @@ impl OutboxPublisher {
         woken: Arc<[AtomicBool]>,
     ) -> Self {
         let breaker = Breaker::new(options.breaker.clone());
-        let schedule = Schedule::new(options.neighbourhoods);
+        let (schedule, pace) = (Schedule::new(options.neighbourhoods), Pace::new(&options));
         Self {
             world,
             options,
@@ -86,7 +87,7 @@ impl OutboxPublisher {
             born: Instant::now(),
             probing: None,
             alarms: BTreeMap::new(),
-            rests: BTreeMap::new(),
+            pace,
             failing: false,
             retiring: false,
             pump_is_due: false,
@@ -171,7 +172,7 @@ impl OutboxPublisher {
         };
         if report.sent > 0 {
             self.schedule.came_back(report.more);
-            self.rests.insert(partition, begun + self.options.rest_after(begun.elapsed()));
+            self.pace.sent(partition, begun, Instant::now(), self.schedule.running());
             self.world.metrics.outbox_publish_duration.record(begun.elapsed());
         }
         self.heed(partition, &report);
@@ -269,10 +270,9 @@ impl OutboxPublisher {
     /// A partition has something new. One whose last batch began a moment ago rests first, so that under load a batch carries several
     /// events and not one; one that was idle runs at once.
     fn wake(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
-        let now = Instant::now();
-        match self.rests.get(&partition).map(|until| until.saturating_duration_since(now)) {
-            Some(pause) if !pause.is_zero() => self.wake_in(partition, pause, ctx),
-            _ => self.schedule.wake(partition),
+        match self.pace.left(partition, Instant::now()) {
+            Duration::ZERO => self.schedule.wake(partition),
+            pause => self.wake_in(partition, pause, ctx),
         }
     }
 
@@ -292,10 +292,11 @@ impl OutboxPublisher {
         });
     }
 
-    /// The safety net: every partition gets a look, a fifth of the interval earlier or later so that instances do not march in step.
+    /// The safety net: every partition gets a look, a fifth of the interval earlier or later so that instances do not march in step. One
+    /// that rests gets it after its rest: it was looked at a moment ago.
     fn poll(&mut self, ctx: &mut Context<Self>) {
         for partition in self.roster.as_ref().map(Roster::partitions).unwrap_or_default() {
-            self.schedule.wake(partition);
+            self.wake(partition, ctx);
         }
         self.pump(ctx);
         let jitter = 0.8 + 0.4 * self.world.dice.fraction();

@@ -78,13 +78,14 @@ pub struct Options {
     pub neighbourhoods: u32,
     /// Least time between the beginnings of two batches of one partition that does not come back full. 20 ms: at 6,000 events a second
     /// over 64 partitions a batch then carries two events instead of one, which is what bounds the store's work; an idle partition never
-    /// waits. A batch that took long keeps its partition resting longer.
+    /// waits.
     pub batch_spacing: Duration,
-    /// How many times as long as its last batch took the next one waits, from that one's beginning. 8 where each batch asks something of
-    /// servers that share the processor with orders; 2 where it costs little, for events that leave sooner.
-    pub batch_rest: u32,
-    /// The longest such wait. A second where batches must grow to be worth their price: at the highest rates the queue for the broker is
-    /// half of that anyway.
+    /// Batches that are under way at a time where many partitions have work: so much longer than its batch took does each rest as there
+    /// are more of them. 4 where each batch asks something of servers that share the processor with orders (16 times as long, with all 64
+    /// at work); 32 where it costs little, for events that leave sooner.
+    pub batches_under_way: u32,
+    /// The longest such rest. A second where batches must grow to be worth their price: it is reached where a batch takes a sixteenth of
+    /// that, and a queue for the broker would be as long.
     pub batch_rest_max: Duration,
     /// The safety net under the wake-ups, jittered.
     pub poll_interval: Duration,
@@ -128,14 +129,6 @@ pub struct Options {
     pub threads: bool,
 }
 
-impl Options {
-    /// How long after its beginning a partition's batch of this duration keeps the next one waiting: some times as long as it took, so that
-    /// batches grow by themselves where the store or the broker is busy; at least the spacing.
-    pub(crate) fn rest_after(&self, took: Duration) -> Duration {
-        (took * self.batch_rest).min(self.batch_rest_max).max(self.batch_spacing)
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         let region = domain::RegionId::new("local");
@@ -156,7 +149,7 @@ impl Default for Options {
             max_in_flight: 16,
             neighbourhoods: 1,
             batch_spacing: Duration::from_millis(20),
-            batch_rest: 2,
+            batches_under_way: 32,
             batch_rest_max: Duration::from_millis(200),
             poll_interval: Duration::from_secs(1),
             heartbeat: Duration::from_secs(3),

@@ -49,11 +49,11 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
     };
     // Kafka asks a price of each transaction and of each partition that it touches; the embedded log of neither.
     let usual = actors::Options::default();
-    let (batch_rest, batch_rest_max, neighbourhoods) = match lanes {
-        Pinning::Apart(_) => (usual.batch_rest, usual.batch_rest_max, usual.neighbourhoods),
+    let (batches_under_way, batch_rest_max, neighbourhoods) = match lanes {
+        Pinning::Apart(_) => (usual.batches_under_way, usual.batch_rest_max, usual.neighbourhoods),
         Pinning::Together(_) => {
             let divisor = common_divisor(config.outbox_partitions, config.broker_topic_partitions);
-            (8, Duration::from_secs(1), divisor)
+            (4, Duration::from_secs(1), divisor)
         }
     };
     actors::Options {
@@ -68,7 +68,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
         pressure: config.backpressure.clone(),
         partitions: config.outbox_partitions,
         lanes,
-        batch_rest,
+        batches_under_way,
         batch_rest_max,
         neighbourhoods,
         max_in_flight: config.outbox_max_in_flight,
