@@ -1,5 +1,6 @@
 //! The way into the shards: keeps the standing queue before the store short, by refusing commands that would only make all of them wait.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use app::error::CommandError;
@@ -10,12 +11,15 @@ use tokio::time::{Instant, sleep};
 
 /// How long a refusal is held back. A client that asks again at once would otherwise cost as much as one that is served: refusals alone kept
 /// two cores busy, and those who were let in waited four times as long.
-const HOLD: Duration = Duration::from_secs(1);
+const HOLD: Duration = Duration::from_millis(500);
+/// Refusals are held back up to so much longer, each its own time: who was refused together would come back together, and again.
+const SPREAD: Duration = Duration::from_millis(1_024);
 
 /// Who may come in.
 pub(crate) struct Entrance {
     opened: Instant,
     shedding: Mutex<Shedding>,
+    refused: AtomicU32,
     metrics: Arc<Metrics>,
 }
 
@@ -23,7 +27,7 @@ impl Entrance {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
         let shedding = Shedding::default();
         metrics.orders_in_flight_limit.set(shedding.limit().into());
-        Self { opened: Instant::now(), shedding: Mutex::new(shedding), metrics }
+        Self { opened: Instant::now(), shedding: Mutex::new(shedding), refused: AtomicU32::new(0), metrics }
     }
 
     /// Comes in, at once or not at all.
@@ -35,7 +39,7 @@ impl Entrance {
             return Ok(visit);
         }
         self.metrics.orders_shed_count.inc();
-        sleep(HOLD).await;
+        sleep(hold(self.refused.fetch_add(1, Relaxed))).await;
         Err(CommandError::Busy)
     }
 
@@ -43,6 +47,11 @@ impl Entrance {
         let enters = self.shedding.lock().enter();
         enters.then(|| Visit { entrance: self, came: Instant::now(), reached: false })
     }
+}
+
+/// How long the nth refusal is held back: multiples of the golden ratio leave no gaps and no heaps (Weyl; Knuth, TAOCP 6.4).
+fn hold(nth: u32) -> Duration {
+    HOLD + SPREAD * (nth.wrapping_mul(0x9E37_79B9) >> 22) / 1_024
 }
 
 /// One command that was let in. It leaves when this is dropped, also where its client went away before.
@@ -61,7 +70,7 @@ impl Visit<'_> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        let Entrance { opened, shedding, metrics } = self.entrance;
+        let Entrance { opened, shedding, metrics, .. } = self.entrance;
         let now = Instant::now();
         let mut shedding = shedding.lock();
         let before = shedding.limit();
@@ -83,6 +92,15 @@ mod tests {
         let inside = visits.len();
         visits.into_iter().for_each(|visit| visit.end(true));
         inside
+    }
+
+    #[test]
+    fn who_is_refused_together_does_not_come_back_together() {
+        let mut tenths = [0; 10];
+        for nth in 0..1_000 {
+            tenths[((hold(nth) - HOLD).as_secs_f64() / SPREAD.as_secs_f64() * 10.0) as usize] += 1;
+        }
+        assert!(tenths.iter().all(|tenth| (95..=105).contains(tenth)), "{tenths:?}");
     }
 
     #[tokio::test(start_paused = true)]

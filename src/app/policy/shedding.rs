@@ -1,10 +1,11 @@
 //! How many commands may be under way at once before further ones are refused: as many as leave the standing queue short.
 //!
 //! A queue that empties now and then is a burst, and bursts pass; one that stands only makes everybody wait (Nichols and Jacobson, CoDel,
-//! 2012: judge by the least wait of a while). The bound follows from Little's law: what was answered in the while, at the wait that is meant.
+//! 2012). CoDel judges by the least wait of a while; ours is no single queue, and by chance some pass it at once while most wait: it stands
+//! when hardly one in four is quick. The bound follows from Little's law: what was answered in the while, at the wait that is meant.
 use std::time::Duration;
 
-/// The least wait of a while that means a standing queue: a few commits of a usual disk.
+/// Who waits longer has stood in a queue: a few commits of a usual disk.
 const WAIT_MAX: Duration = Duration::from_millis(15);
 /// Always allowed: as many as make full use of the store; a slow one does not answer fewer any sooner.
 const FLOOR: u32 = 128;
@@ -12,6 +13,8 @@ const FLOOR: u32 = 128;
 const WHILE: Duration = Duration::from_millis(200);
 /// Fewer answers than this say nothing.
 const ANSWERS_MIN: u32 = 16;
+/// The queue stands when fewer than one in so many did not wait in it.
+const QUICK_OF: u32 = 4;
 
 /// The bound, and what is known of the while that runs. Times are since the service's start.
 #[derive(Clone, Debug)]
@@ -19,13 +22,13 @@ pub struct Shedding {
     limit: u32,
     in_flight: u32,
     since: Duration,
-    least: Duration,
+    quick: u32,
     answers: u32,
 }
 
 impl Default for Shedding {
     fn default() -> Self {
-        Self { limit: u32::MAX, in_flight: 0, since: Duration::ZERO, least: Duration::MAX, answers: 0 }
+        Self { limit: u32::MAX, in_flight: 0, since: Duration::ZERO, quick: 0, answers: 0 }
     }
 }
 
@@ -39,20 +42,20 @@ impl Shedding {
 
     /// A command is done. `took` where it went all the way to the store: what was refused on its way says nothing about the queue.
     pub fn leave(&mut self, now: Duration, took: Option<Duration>) {
-        let most = self.in_flight;
         self.in_flight -= 1;
         let Some(took) = took else { return };
-        self.least = self.least.min(took);
+        self.quick += u32::from(took <= WAIT_MAX);
         self.answers += 1;
-        if self.answers >= ANSWERS_MIN && now.saturating_sub(self.since) >= WHILE {
-            self.limit = self.judged(most);
-            (self.since, self.least, self.answers) = (now, Duration::MAX, 0);
+        let time = now.saturating_sub(self.since);
+        if self.answers >= ANSWERS_MIN && time >= WHILE {
+            self.limit = self.judged(time);
+            (self.since, self.quick, self.answers) = (now, 0, 0);
         }
     }
 
-    fn judged(&self, most: u32) -> u32 {
-        if self.least > WAIT_MAX {
-            let fit = f64::from(most) * WAIT_MAX.as_secs_f64() / self.least.as_secs_f64();
+    fn judged(&self, time: Duration) -> u32 {
+        if self.quick < self.answers / QUICK_OF {
+            let fit = f64::from(self.answers) * WAIT_MAX.as_secs_f64() / time.as_secs_f64();
             return (fit as u32).max(FLOOR);
         }
         // Step by step, so that whoever was refused does not come back all at once.
