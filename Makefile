@@ -4,8 +4,6 @@ SHELL := /bin/bash
 export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
 test check faults: export POSTHASTE_TEST_PATIENCE ?= 5
-# Tests lose processes, never the machine: what PostgreSQL has written is there, and a busy disk holds no story up.
-test check faults: export POSTHASTE_POSTGRES_FSYNC ?= off
 
 .PHONY: run test services check fmt clippy docs tidy bench kills faults
 

@@ -27,14 +27,12 @@ make_data() {
 }
 
 # 300 connections: several instances of the service, each with its pool, and tests beside them. Shared memory as files
-# of the data folder: nothing is left in /dev/shm after kill -9. POSTHASTE_POSTGRES_FSYNC=off where no machine is lost, only processes,
-# and where a disk that others keep busy must not tell what time something takes.
+# of the data folder: nothing is left in /dev/shm after kill -9.
 start_command() {
   # Left by kill -9, and believed where its process was not collected. service.sh knows that it has ended.
   rm -f data/postmaster.pid
   command=(as_postgres_owner env LC_ALL=C "$(postgres_programs)/postgres" -D "$PWD/data" -p "$(cat port)"
-    -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300
-    -c "fsync=${POSTHASTE_POSTGRES_FSYNC:-on}"
+    -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300 -c fsync=on
     -c dynamic_shared_memory_type=mmap)
 }
 
