@@ -16,8 +16,17 @@ pub fn patient(limit: Duration) -> Duration {
 /// # Panics
 /// When it finds nothing within `limit`, saying what was waited for.
 #[track_caller]
-pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let (begun, limit) = (Instant::now(), patient(limit));
+pub fn until<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
+    until_since(Instant::now(), what, limit, look)
+}
+
+/// The same, where the limit counts from an earlier moment: for several waits that share one.
+///
+/// # Panics
+/// As [`until`].
+#[track_caller]
+pub fn until_since<T>(begun: Instant, what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let limit = patient(limit);
     loop {
         if let Some(found) = look() {
             return found;

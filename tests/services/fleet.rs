@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kit::wait::until;
+use kit::wait::{until, until_since};
 
 use crate::ground::Ground;
 use crate::http::Http;
@@ -111,9 +111,13 @@ impl<'a> Fleet<'a> {
 
     /// Waits until every instance is ready; answers how long that took.
     pub fn await_ready(&self, limit: Duration) -> Duration {
-        let begun = Instant::now();
+        self.await_ready_since(Instant::now(), limit)
+    }
+
+    /// The same, counted from an earlier moment.
+    pub fn await_ready_since(&self, begun: Instant, limit: Duration) -> Duration {
         for member in 0..self.size() {
-            until(&format!("{} is ready", self.name(member)), limit.saturating_sub(begun.elapsed()), || {
+            until_since(begun, &format!("{} is ready", self.name(member)), limit, || {
                 self.note_surprises();
                 self.assert_no_surprises();
                 self.with(member, |process| process.is_ready()).then_some(())

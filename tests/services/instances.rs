@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until};
+use kit::wait::{patient, until, until_since};
 
 use crate::chaos::pass;
 use crate::check;
@@ -67,9 +67,8 @@ fn await_shares(fleet: &Fleet<'_>, wanted: &[usize], limit: Duration) -> Duratio
     begun.elapsed()
 }
 
-/// Orders enough to meet most partitions, and how long until the last event that was there after them has left.
-fn flow(ground: &Ground, door: &Http, limit: Duration) -> (Answered, Duration) {
-    let begun = Instant::now();
+/// Orders enough to meet most partitions, and how long since `begun` until the last event that was there after them has left.
+fn flow(ground: &Ground, door: &Http, begun: Instant, limit: Duration) -> (Answered, Duration) {
     let user = door.user();
     let place = |_| door.post("/orders", &user, &[], &tea(1)).json()["id"].as_str().expect("an id").to_owned();
     let ids: Vec<String> = std::thread::scope(|scope| {
@@ -79,9 +78,7 @@ fn flow(ground: &Ground, door: &Http, limit: Duration) -> (Answered, Duration) {
     });
     let last = &ground.database.rows("SELECT max(id) FROM outbox_event")[0][0];
     let waiting = format!("SELECT count(*) FROM outbox WHERE id <= {last}");
-    until("everything has left", limit.saturating_sub(begun.elapsed()), || {
-        (ground.database.rows(&waiting)[0][0] == "0").then_some(())
-    });
+    until_since(begun, "everything has left", limit, || (ground.database.rows(&waiting)[0][0] == "0").then_some(()));
     (ids.into_iter().map(|id| (id, 1)).collect(), begun.elapsed())
 }
 
@@ -151,7 +148,7 @@ fn a_hand_over_waits_for_no_lease() {
     let handed_over = await_shares(&fleet, &[0, 64], Duration::from_secs(5));
 
     let answered = load.finish();
-    let (more, flowed) = flow(&ground, &fleet.doors()[1], Duration::from_secs(5));
+    let (more, flowed) = flow(&ground, &fleet.doors()[1], Instant::now(), Duration::from_secs(5));
     eprintln!("handed over {handed_over:?} after the exit, everything flows {flowed:?}");
     check::laws(&ground, &answered.into_iter().chain(more).collect());
 }
@@ -164,7 +161,7 @@ fn after_kill_9_the_relay_stalls_no_longer_than_promised_and_readers_see_on() {
     let load = Everywhere::at(&fleet.doors());
 
     fleet.kill(0);
-    let (more, stalled) = flow(&ground, &fleet.doors()[1], STALL_MAX);
+    let (more, stalled) = flow(&ground, &fleet.doors()[1], Instant::now(), STALL_MAX);
 
     eprintln!("everything flows {stalled:?} after the kill");
     assert!(stalled <= patient(STALL_MAX), "{stalled:?}");
@@ -184,7 +181,7 @@ fn a_restart_under_the_same_name_takes_its_partitions_back_at_once() {
     let begun = Instant::now();
     fleet.launch(0);
     let ready = fleet.await_ready(SECONDS);
-    let (more, _) = flow(&ground, &fleet.doors()[1], Duration::from_secs(5).saturating_sub(begun.elapsed()));
+    let (more, _) = flow(&ground, &fleet.doors()[1], begun, Duration::from_secs(5));
 
     eprintln!("ready {ready:?}, everything flows {:?} after the start", begun.elapsed());
     assert_eq!(fleet.shares(), [32, 32]);

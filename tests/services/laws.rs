@@ -2,7 +2,7 @@
 //! `POSTHASTE_FAULTS=2000` for a night, `POSTHASTE_SEED=n` for the same again.
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until};
+use kit::wait::{until, until_since};
 
 use crate::book::{Line, read_back};
 use crate::chaos::play;
@@ -67,9 +67,10 @@ fn on_one_ground(seeds: &[u64], delivery: &str, copies: Copies) {
     let clients = Clients::start(&fleet.doors(), CLIENTS, seeds[0]);
     for seed in seeds {
         play(&schedule(*seed), &ground, &fleet);
+        let repaired = Instant::now();
         let ready = fleet.await_ready(RECOVERY);
         let before = clients.answered();
-        until("writes are answered again", patient(RECOVERY).saturating_sub(ready), || {
+        until_since(repaired, "writes are answered again", RECOVERY, || {
             (clients.answered() > before + CLIENTS).then_some(())
         });
         eprintln!("  seed {seed}: ready {ready:?} after the last repair, {before} answers so far");

@@ -2,7 +2,7 @@
 //! again within 30 s, and the outage has cost nothing that shows.
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until};
+use kit::wait::{until, until_since};
 
 use crate::chaos::pass;
 use crate::check;
@@ -101,9 +101,7 @@ fn an_outage_of_redis_costs_no_order_and_nothing_stale_is_shown_after_it() {
 
 /// Every instance is ready, takes a write, and its event leaves.
 fn recovered(ground: &Ground, fleet: &Fleet<'_>, begun: Instant) {
-    let left = || patient(RECOVERY).saturating_sub(begun.elapsed());
-    fleet.await_ready(left());
-    let ready = begun.elapsed();
+    let ready = fleet.await_ready_since(begun, RECOVERY);
     let place = |door: &Http| {
         let answer = door.try_send("POST", "/orders", Some(&door.user()), &[], Some(tea(1).to_string()));
         answer
@@ -111,10 +109,11 @@ fn recovered(ground: &Ground, fleet: &Fleet<'_>, begun: Instant) {
             .filter(|answer| answer.status == 201)
             .map(|answer| answer.json()["id"].as_str().expect("an id").to_owned())
     };
-    let ids: Vec<String> = fleet.doors().iter().map(|door| until("a write is taken", left(), || place(door))).collect();
+    let ids: Vec<String> =
+        fleet.doors().iter().map(|door| until_since(begun, "a write is taken", RECOVERY, || place(door))).collect();
     let writes = begun.elapsed();
     for id in ids {
-        until("its event has left", left(), || {
+        until_since(begun, "its event has left", RECOVERY, || {
             let statement = format!("SELECT status FROM outbox_rows WHERE key = '{id}'");
             ground.database.rows(&statement).iter().all(|row| row[0] == "SENT").then_some(())
         });
