@@ -106,9 +106,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_stands_lets_fewer_in_and_tells_the_others_after_a_while() {
         let entrance = Entrance::new(Metrics::new());
-        assert_eq!(crowd(&entrance, 4_000).await, 4_000);
+        let burst = crowd(&entrance, 4_000).await;
+        assert!((100..1_000).contains(&burst), "{burst}");
         let inside = crowd(&entrance, 4_000).await;
-        assert!(inside < 1_000, "{inside}");
+        assert!(inside < burst / 2, "{inside} of {burst}");
 
         let mut visits = Vec::new();
         let begun = Instant::now();

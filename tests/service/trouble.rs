@@ -40,6 +40,41 @@ fn a_full_mailbox_answers_503_with_retry_after_and_nothing_was_changed() {
 }
 
 #[test]
+fn a_crowd_is_refused_in_sight_before_a_store_that_stands_and_the_door_opens_again_by_itself() {
+    let ground = Ground::new();
+    let service = Posthaste::start(&ground, &[("POSTHASTE__ORDERS__SHARDS", "1")]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let metric = |name: &str| {
+        let page = service.http.get("/metrics", None).text;
+        let line = page.lines().find(|line| line.split(' ').next() == Some(name)).expect(name);
+        line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
+    };
+    let fault = |what| service.http.post(&format!("/admin/actors/order-aggregate-0/{what}"), &admin, &[], &json!({}));
+    let at_once = metric("orders_in_flight_limit");
+    assert_eq!(fault("pause").status, 202);
+
+    let mut answers: Vec<_> = std::thread::scope(|scope| {
+        let post = || service.http.post("/orders", &user, &[], &tea(1));
+        let crowd: Vec<_> = (0..at_once + 100).map(|_| scope.spawn(post)).collect();
+        until("the rest is refused", Duration::from_secs(8), || {
+            (metric("orders_shed_count_total") == 100).then_some(())
+        });
+        assert_eq!(fault("resume").status, 202);
+        crowd.into_iter().map(|client| client.join().expect("no panic")).collect()
+    });
+
+    let refused: Vec<_> = answers.extract_if(.., |answer| answer.status == 503).collect();
+    assert!(refused.iter().all(|answer| answer.header("retry-after") == Some("1")));
+    assert_eq!((refused.len(), answers.len() as u64), (100, at_once));
+    assert!(answers.iter().all(|answer| answer.status == 201));
+    assert!(metric("orders_in_flight_limit") < at_once, "whoever was let in waited long");
+    until("as many may come as before", Duration::from_secs(20), || {
+        let answer = service.http.post("/orders", &user, &[], &tea(1));
+        (answer.status == 201 && metric("orders_in_flight_limit") >= at_once).then_some(())
+    });
+}
+
+#[test]
 fn a_command_that_waits_past_the_deadline_is_dropped_unread() {
     let ground = Ground::new();
     let service =

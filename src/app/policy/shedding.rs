@@ -3,12 +3,25 @@
 //! A queue that empties now and then is a burst, and bursts pass; one that stands only makes everybody wait (Nichols and Jacobson, CoDel,
 //! 2012). CoDel judges by the least wait of a while; ours is no single queue, and by chance some pass it at once while most wait: it stands
 //! when hardly one in four is quick. The bound follows from Little's law: what was answered in the while, at the wait that is meant.
+//!
+//! What is meant depends on who is outside. While hardly anybody is refused, a longer wait serves more, since commits share their price.
+//! When a crowd is refused all the same, more waiting helps nobody: those who are let in then wait hardly longer than usual.
 use std::time::Duration;
 
 /// Who waits longer has stood in a queue: a few commits of a usual disk.
 const WAIT_MAX: Duration = Duration::from_millis(15);
+/// So many may come at once before anything is known of them: they wait a fortieth of a second at ten thousand a second.
+const BURST: u32 = 256;
 /// Always allowed: as many as make full use of the store; a slow one does not answer fewer any sooner.
 const FLOOR: u32 = 128;
+/// Always allowed before a crowd: as many as a commit is worth sharing among.
+const CROWD_FLOOR: u32 = 32;
+/// It is a crowd when more than one is refused for so many that are answered.
+const CROWD_OF: u32 = 16;
+/// What is usual before anything is known.
+const USUAL: Duration = Duration::from_millis(5);
+/// Nothing is usual that is quicker than this: a store in memory would leave no room to wait at all.
+const USUAL_MIN: Duration = Duration::from_millis(1);
 /// How long is looked at before the bound moves.
 const WHILE: Duration = Duration::from_millis(200);
 /// Fewer answers than this say nothing.
@@ -21,14 +34,26 @@ const QUICK_OF: u32 = 4;
 pub struct Shedding {
     limit: u32,
     in_flight: u32,
+    /// What a command takes while nobody is refused.
+    usual: Duration,
+    crowded: bool,
     since: Duration,
-    quick: u32,
+    seen: Seen,
+}
+
+/// What happened in a while.
+#[derive(Clone, Debug, Default)]
+struct Seen {
     answers: u32,
+    quick: u32,
+    took: Duration,
+    refused: u32,
 }
 
 impl Default for Shedding {
     fn default() -> Self {
-        Self { limit: u32::MAX, in_flight: 0, since: Duration::ZERO, quick: 0, answers: 0 }
+        let (since, seen) = (Duration::ZERO, Seen::default());
+        Self { limit: BURST, in_flight: 0, usual: USUAL, crowded: false, since, seen }
     }
 }
 
@@ -37,6 +62,7 @@ impl Shedding {
     pub fn enter(&mut self) -> bool {
         let enters = self.in_flight < self.limit;
         self.in_flight += u32::from(enters);
+        self.seen.refused += u32::from(!enters);
         enters
     }
 
@@ -44,22 +70,46 @@ impl Shedding {
     pub fn leave(&mut self, now: Duration, took: Option<Duration>) {
         self.in_flight -= 1;
         let Some(took) = took else { return };
-        self.quick += u32::from(took <= WAIT_MAX);
-        self.answers += 1;
+        self.seen.answers += 1;
+        self.seen.quick += u32::from(took <= self.meant());
+        self.seen.took += took;
         let time = now.saturating_sub(self.since);
-        if self.answers >= ANSWERS_MIN && time >= WHILE {
-            self.limit = self.judged(time);
-            (self.since, self.quick, self.answers) = (now, 0, 0);
+        if self.seen.answers >= ANSWERS_MIN && time >= WHILE {
+            self.judge(time);
+            (self.since, self.seen) = (now, Seen::default());
         }
     }
 
-    fn judged(&self, time: Duration) -> u32 {
-        if self.quick < self.answers / QUICK_OF {
-            let fit = f64::from(self.answers) * WAIT_MAX.as_secs_f64() / time.as_secs_f64();
-            return (fit as u32).max(FLOOR);
+    /// How long a command may take, as things are.
+    fn meant(&self) -> Duration {
+        if self.crowded { self.usual * 3 / 2 } else { WAIT_MAX.max(self.usual * 2) }
+    }
+
+    fn judge(&mut self, time: Duration) {
+        let Seen { answers, quick, took, refused } = self.seen;
+        if refused == 0 {
+            self.learn(took / answers);
         }
-        // Step by step, so that whoever was refused does not come back all at once.
-        self.limit.saturating_add(self.limit / 4)
+        let stands = if self.crowded { took / answers > self.meant() } else { quick < answers / QUICK_OF };
+        let came = !self.crowded && refused > answers / CROWD_OF;
+        self.crowded = refused > answers / CROWD_OF;
+        self.limit = if stands || came { self.fitting(f64::from(answers) / time.as_secs_f64()) } else { self.wider() };
+    }
+
+    /// One slow while says little: what is usual moves slowly.
+    fn learn(&mut self, took: Duration) {
+        self.usual = (self.usual * 15 + took.clamp(USUAL_MIN, self.usual * 2)) / 16;
+    }
+
+    fn fitting(&self, answers_per_s: f64) -> u32 {
+        let floor = if self.crowded { CROWD_FLOOR } else { FLOOR };
+        let fit = (answers_per_s * self.meant().as_secs_f64()) as u32;
+        fit.min(self.limit).max(floor)
+    }
+
+    /// Step by step while some are refused: they would come back all at once.
+    fn wider(&self) -> u32 {
+        if self.seen.refused > 0 { self.limit.saturating_add(self.limit / 4) } else { self.limit.max(BURST) }
     }
 
     /// Most commands at once, as it stands.
@@ -76,53 +126,99 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// A store that answers so many in each millisecond, in the order in which they came, and clients who ask again at once.
+    /// A store that answers so many in each millisecond, in the order in which they came, and clients who ask again at once, or half a
+    /// second to one and a half after they were refused. The longest wait is that of the last half second.
     fn serve(shedding: &mut Shedding, clients: u32, per_ms: u32, time: Duration) -> (u32, Duration) {
         let (mut queue, mut longest) = (std::collections::VecDeque::new(), Duration::ZERO);
-        let mut now = shedding.since;
-        let end = now + time;
-        while now < end {
-            while (queue.len() as u32) < clients && shedding.enter() {
-                queue.push_back(now);
+        let (begun, mut refused) = (shedding.since, 0);
+        let millis = time.as_millis() as usize;
+        let mut asking = vec![0; millis + 1_502];
+        asking[0] = clients;
+        for at in 0..millis {
+            let now = begun + ms(at as u64);
+            for _ in 0..asking[at] {
+                if shedding.enter() {
+                    queue.push_back(now);
+                } else {
+                    refused += 1;
+                    asking[at + 500 + refused * 618 % 1_000] += 1;
+                }
             }
-            now += ms(1);
+            let now = now + ms(1);
             for came in queue.drain(..queue.len().min(per_ms as usize)) {
-                longest = if now + ms(500) > end { longest.max(now - came) } else { Duration::ZERO };
+                longest = if at + 500 > millis { longest.max(now - came) } else { Duration::ZERO };
                 shedding.leave(now, Some(now - came));
+                asking[at + 1] += 1;
             }
         }
-        queue.iter().for_each(|_| shedding.leave(now, None));
+        queue.iter().for_each(|_| shedding.leave(begun + time, None));
         (shedding.limit(), longest)
     }
 
     #[test]
-    fn far_past_its_capacity_those_who_are_let_in_wait_no_longer_than_meant() {
+    fn past_its_capacity_those_who_are_let_in_wait_no_longer_than_meant() {
         let mut shedding = Shedding::default();
 
-        let (limit, longest) = serve(&mut shedding, 5_000, 40, ms(5_000));
+        let (limit, longest) = serve(&mut shedding, 900, 40, ms(5_000));
 
-        assert!((480..=960).contains(&limit), "{limit}");
-        assert!(longest <= 2 * WAIT_MAX, "{longest:?}");
+        assert!((480..=800).contains(&limit), "{limit}");
+        assert!(longest <= WAIT_MAX * 3 / 2, "{longest:?}");
+        assert!(!shedding.crowded);
+    }
+
+    #[test]
+    fn before_a_crowd_those_who_are_let_in_wait_hardly_longer_than_usual() {
+        let mut shedding = Shedding::default();
+        let (_, usual) = serve(&mut shedding, 320, 40, ms(10_000));
+        assert_eq!(usual, ms(8));
+
+        let (limit, longest) = serve(&mut shedding, 10_000, 40, ms(10_000));
+
+        assert!(longest <= usual * 2, "{longest:?}");
+        assert!((320..=640).contains(&limit), "{limit}");
+        assert!(shedding.usual.abs_diff(usual) < ms(1), "what a crowd waits is not usual: {:?}", shedding.usual);
     }
 
     #[test]
     fn nobody_is_refused_below_capacity_and_a_burst_passes() {
         let mut shedding = Shedding::default();
 
-        assert_eq!(serve(&mut shedding, 140, 10, ms(5_000)).0, u32::MAX);
+        assert_eq!(serve(&mut shedding, 140, 10, ms(5_000)).0, BURST);
         let burst = (0..5_000).filter(|_| shedding.enter()).count();
-        assert_eq!(burst, 5_000);
+        assert_eq!(burst, BURST as usize);
+    }
+
+    #[test]
+    fn it_is_as_wide_as_what_is_made_use_of() {
+        let mut shedding = Shedding::default();
+
+        let (limit, _) = serve(&mut shedding, 2_000, 400, ms(5_000));
+
+        assert!(limit >= 2_000, "{limit}");
     }
 
     #[test]
     fn it_opens_again_by_itself_and_never_shuts_altogether() {
         let mut shedding = Shedding::default();
         let (limit, _) = serve(&mut shedding, 5_000, 1, ms(3_000));
+        assert_eq!(limit, CROWD_FLOOR, "a store that hardly answers, and a crowd");
+        let (limit, _) = serve(&mut shedding, 140, 1, ms(3_000));
         assert_eq!(limit, FLOOR, "a store that hardly answers");
 
-        serve(&mut shedding, 5_000, 20, ms(5_000));
+        serve(&mut shedding, 5_000, 40, ms(5_000));
 
-        assert!(shedding.limit() >= 240, "{}", shedding.limit());
+        assert!(shedding.limit() >= 200, "{}", shedding.limit());
+    }
+
+    #[test]
+    fn a_store_that_is_slow_for_everybody_is_not_asked_less() {
+        let mut shedding = Shedding::default();
+        for n in 1..2_000 {
+            assert!(shedding.enter());
+            shedding.leave(ms(100) * n, Some(ms(100)));
+        }
+        assert!(shedding.meant() >= ms(190), "{:?}", shedding.meant());
+        assert_eq!(shedding.limit(), BURST);
     }
 
     #[test]
@@ -132,6 +228,6 @@ mod tests {
             assert!(shedding.enter());
             shedding.leave(ms(n), None);
         }
-        assert_eq!((shedding.in_flight, shedding.answers), (0, 0));
+        assert_eq!((shedding.in_flight, shedding.seen.answers), (0, 0));
     }
 }

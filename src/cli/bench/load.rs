@@ -12,6 +12,9 @@ use super::super::client::Client;
 use super::super::token::{Claims, DEVELOPMENT_SECRET, mint};
 use super::figures;
 
+/// For so long a load is new to the service.
+const ARRIVAL: Duration = Duration::from_secs(1);
+
 /// A load to apply.
 pub(super) struct Load {
     pub address: SocketAddr,
@@ -26,8 +29,10 @@ pub(super) struct Outcome {
     pub answered: u64,
     pub refused: u64,
     pub elapsed: Duration,
-    /// Of each answer, sorted.
+    /// What each answer took, sorted.
     pub micros: Vec<u32>,
+    /// The same of those that were asked for when the load had stood for [`ARRIVAL`].
+    pub settled_micros: Vec<u32>,
 }
 
 impl Outcome {
@@ -36,9 +41,23 @@ impl Outcome {
     }
 
     pub(super) fn percentiles(&self) -> Value {
-        let ms: Vec<f64> = self.micros.iter().map(|micros| f64::from(*micros) / 1_000.0).collect();
-        figures::percentiles(&ms)
+        percentiles(&self.micros)
     }
+
+    pub(super) fn settled_percentiles(&self) -> Value {
+        percentiles(&self.settled_micros)
+    }
+}
+
+fn percentiles(sorted_micros: &[u32]) -> Value {
+    let ms: Vec<f64> = sorted_micros.iter().map(|micros| f64::from(*micros) / 1_000.0).collect();
+    figures::percentiles(&ms)
+}
+
+/// One order that was accepted.
+struct Answered {
+    micros: u32,
+    settled: bool,
 }
 
 /// What the clients share.
@@ -72,19 +91,32 @@ impl Load {
                 Ok(actix_rt::spawn(client(self.address, token, number, Rc::clone(&shared))))
             })
             .collect::<Result<_, Failure>>()?;
-        let mut micros = Vec::new();
+        let mut answers = Vec::new();
         for client in clients {
-            micros.extend(client.await.map_err(Failure::new)??);
+            answers.extend(client.await.map_err(Failure::new)??);
         }
         let elapsed = begun.elapsed();
-        micros.sort_unstable();
-        Ok(Outcome { answered: micros.len() as u64, refused: shared.refused.get(), elapsed, micros })
+        answers.sort_unstable_by_key(|answer: &Answered| answer.micros);
+        let settled = answers.iter().filter(|answer| answer.settled).map(|answer| answer.micros).collect();
+        let micros: Vec<u32> = answers.into_iter().map(|answer| answer.micros).collect();
+        Ok(Outcome {
+            answered: micros.len() as u64,
+            refused: shared.refused.get(),
+            elapsed,
+            micros,
+            settled_micros: settled,
+        })
     }
 }
 
-async fn client(address: SocketAddr, token: String, number: usize, shared: Rc<Shared>) -> Result<Vec<u32>, Failure> {
+async fn client(
+    address: SocketAddr,
+    token: String,
+    number: usize,
+    shared: Rc<Shared>,
+) -> Result<Vec<Answered>, Failure> {
     let mut client = Client::connect(address).await?;
-    let mut micros = Vec::new();
+    let mut answers = Vec::new();
     let body = format!(
         r#"{{"items":[{{"productName":"Tea of client {number}","quantity":2,"price":"2.50"}},{{"productName":"A cup, blue, with a saucer","quantity":1,"price":"11.90"}}]}}"#
     );
@@ -95,12 +127,13 @@ async fn client(address: SocketAddr, token: String, number: usize, shared: Rc<Sh
         let sent = Instant::now();
         let answer = client.send("POST", "/orders", &token, Some(&body)).await?;
         if answer.status == 201 {
-            micros.push(u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX));
+            let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
+            answers.push(Answered { micros, settled: sent >= shared.begun + ARRIVAL });
         } else {
             shared.refused.set(shared.refused.get() + 1);
         }
     }
-    Ok(micros)
+    Ok(answers)
 }
 
 /// Waits for the next free place in the schedule; false when it lies behind the end.
