@@ -168,7 +168,7 @@ pub(crate) async fn component(call: Call) -> Answer {
 #[utoipa::path(get, path = "/metrics", tag = "metrics", operation_id = "metrics",
     responses((status = 200, description = "Text exposition", body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(call: Call) -> Answer {
-    call.state.count_cache();
+    call.state.count_others();
     Ok(typed(actix_web::http::StatusCode::OK, CONTENT_TYPE, call.state.metrics.render()))
 }
 
@@ -229,7 +229,7 @@ pub(crate) async fn metric_names(call: Call) -> Answer {
         (status = 200, description = "Its numbers", body = MetricReading),
         (status = 404, description = "No such metric", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn metric(call: Call) -> Answer {
-    call.state.count_cache();
+    call.state.count_others();
     let reading = call.state.metrics.find(call.part("name"));
     reading.map(|reading| ok(&reading)).ok_or_else(|| Problem::not_found("no such metric"))
 }

@@ -6,8 +6,9 @@ use actix_web::http::header::HeaderValue;
 use app::admission::Admission;
 use app::dispatch::Dispatch;
 use app::operate::Operations;
-use app::queries::Queries;
+use app::queries::{CacheTally, Queries};
 use parking_lot::Mutex;
+use telemetry::logging::lines_lost;
 use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
@@ -47,7 +48,7 @@ pub struct State {
     /// Answers that are being made or sent.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
-    tallied: Mutex<[u64; 4]>,
+    tallied: Mutex<[u64; 5]>,
 }
 
 impl State {
@@ -82,13 +83,19 @@ impl State {
         self.stopping.subscribe()
     }
 
-    /// Brings the cache's counters up to what the queries counted: they know no metrics.
-    pub(crate) fn count_cache(&self) {
-        let tally = &self.queries.tally;
-        let now = [&tally.hits, &tally.misses, &tally.errors, &tally.degraded].map(|count| count.load(Relaxed));
-        let Metrics { cache_hit_count, cache_miss_count, cache_error_count, cache_degraded_mode_count, .. } =
-            &*self.metrics;
-        let counters = [cache_hit_count, cache_miss_count, cache_error_count, cache_degraded_mode_count];
+    /// Brings the counters of those up to date who know no metrics: the queries, and the log itself.
+    pub(crate) fn count_others(&self) {
+        let CacheTally { hits, misses, errors, degraded } = &self.queries.tally;
+        let [hits, misses, errors, degraded] = [hits, misses, errors, degraded].map(|count| count.load(Relaxed));
+        let now = [hits, misses, errors, degraded, lines_lost()];
+        let metrics = &self.metrics;
+        let counters = [
+            &metrics.cache_hit_count,
+            &metrics.cache_miss_count,
+            &metrics.cache_error_count,
+            &metrics.cache_degraded_mode_count,
+            &metrics.log_lines_lost_count,
+        ];
         let mut told = self.tallied.lock();
         for ((counter, now), told) in counters.into_iter().zip(now).zip(told.iter_mut()) {
             counter.inc_by(now.saturating_sub(*told));

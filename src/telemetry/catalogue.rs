@@ -82,6 +82,7 @@ macro_rules! every_metric {
         http_server_requests: Family<Timer, 3> = "http.server.requests" ["method", "uri", "status"] Seconds CALL "Requests by method, route template and status.";
         http_server_requests_by_region: Family<IntCounter, 1> = "http.server.requests.by.region" ["region"] Requests NONE "Requests by the region that answered.";
         api_errors_unexpected: IntCounter = "api.errors.unexpected" [] Requests NONE "Requests answered with 500.";
+        log_lines_lost_count: IntCounter = "log.lines.lost.count" [] Lines NONE "Lines of the log that found no room because their reader had stopped reading.";
         db_query_duration: Family<Timer, 1> = "db.query.duration" ["query"] Seconds CALL "Statements and transactions of the store, by name.";
 
         // The actors.

@@ -39,6 +39,20 @@ impl Fact {
     }
 }
 
+impl Fact {
+    /// That so many lines found no room.
+    pub(crate) fn lost(lines: u64) -> Self {
+        Self {
+            time: Timestamp::now(),
+            level: Level::WARN,
+            event: "log_lines_lost".to_owned(),
+            message: "whoever reads this log had stopped reading, and the service went on".to_owned(),
+            target: module_path!(),
+            fields: vec![("lines", lines.into())],
+        }
+    }
+}
+
 fn name_of(target: &str) -> String {
     if target.is_empty() { "log".to_owned() } else { target.to_owned() }
 }

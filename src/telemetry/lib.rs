@@ -14,6 +14,7 @@ mod json_line;
 mod layer;
 pub mod logging;
 mod metrics;
+mod output;
 mod pretty_line;
 mod reading;
 

@@ -14,6 +14,7 @@ use crate::fact::Fact;
 use crate::filter::filter;
 use crate::json_line::json_line;
 use crate::layer::LineLayer;
+use crate::output::Output;
 use crate::pretty_line::{coloured_line, plain_line};
 
 /// How a line looks.
@@ -52,10 +53,17 @@ pub enum Error {
 /// Starts the process's log on standard output. Levels are written `info`, `debug` or `posthaste=debug,info`; `posthaste`
 /// stands for all crates of the service. Once a process; a later call changes nothing and fails.
 ///
-/// Each line is one write, and one that fails is lost without a word: a closed pipe stops nobody.
+/// A line that cannot be written is lost: a pipe that is closed stops nobody, and one whose reader has stopped reading holds its writers
+/// back for a tenth of a second. How many were lost says [`lines_lost`], and the log itself once there is room again.
 pub fn init(format: Format, level: &str) -> Result<(), Error> {
-    let line = format.line(io::stdout().is_terminal());
-    start(level, LineLayer { format: line, write: |line: &str| io::stdout().write_all(line.as_bytes()) })
+    let (line, output) = (format.line(io::stdout().is_terminal()), Output::new(rustix::stdio::stdout()));
+    let told = move |lost| line(&Fact::lost(lost));
+    start(level, LineLayer { format: line, write: move |text: &str| output.write(text, told) })
+}
+
+/// Lines of this process's log that found no room, since its start.
+pub fn lines_lost() -> u64 {
+    crate::output::lines_lost()
 }
 
 /// The same on standard error, for commands whose standard output is data.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use posthaste::config::StoreKind;
 use posthaste::{Config, Throwaway};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
 
 use super::super::Failure;
 use super::super::client::Client;
@@ -26,8 +26,6 @@ pub(super) struct Running {
     pub address: SocketAddr,
     config: Config,
     child: Child,
-    // Kept open: a service whose reader goes away would write into a closed pipe.
-    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Running {
@@ -50,7 +48,9 @@ impl Running {
             if event["event"] == "listening" {
                 let address = event["address"].as_str().and_then(|address| address.parse().ok());
                 let address = address.ok_or_else(|| Failure::new("the service does not tell where it listens"))?;
-                return Ok(Self { address, config: ground.config.clone(), child, _lines: lines });
+                // Read to the end: a service whose log nobody reads would lose lines, and one whose reader goes away writes into a closed pipe.
+                actix_rt::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Ok(Self { address, config: ground.config.clone(), child });
             }
         }
         Err(Failure::new("the service ended before it listened"))
