@@ -7,9 +7,7 @@ use async_trait::async_trait;
 use domain::Order;
 use futures::StreamExt;
 use supervision::{Bus, Event, Value};
-use telemetry::Metrics;
 
-use crate::entrance::Entrance;
 use crate::shards::Shards;
 
 /// The door.
@@ -17,31 +15,23 @@ pub struct Front {
     shards: Shards,
     bus: Bus,
     faults: bool,
-    entrance: Entrance,
 }
 
 impl Front {
     /// A door to these shards; faults only where they are enabled.
-    pub fn new(shards: Shards, bus: Bus, faults: bool, metrics: Arc<Metrics>) -> Self {
-        Self { shards, bus, faults, entrance: Entrance::new(metrics) }
+    pub fn new(shards: Shards, bus: Bus, faults: bool) -> Self {
+        Self { shards, bus, faults }
     }
 }
 
 #[async_trait]
 impl Dispatch for Front {
     async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
-        let visit = self.entrance.enter().await?;
-        let created = self.shards.create(command).await;
-        // A repeated create is answered from what is known: it says nothing about the store's queue.
-        visit.end(matches!(&created, Ok(created) if !created.replayed));
-        created
+        self.shards.create(command).await
     }
 
     async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
-        let visit = self.entrance.enter().await?;
-        let changed = self.shards.change(command).await;
-        visit.end(changed.is_ok());
-        changed
+        self.shards.change(command).await
     }
 
     fn actors(&self) -> Vec<ActorView> {

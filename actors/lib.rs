@@ -4,7 +4,6 @@
 mod backpressure_manager;
 mod consumer_actor;
 mod direct;
-mod entrance;
 mod failover_manager;
 mod front;
 mod lanes;
@@ -62,7 +61,7 @@ impl Cast {
         world.vitals.paint(|picture| picture.broker_configured = world.broker.is_some());
         let options = Arc::new(options);
         let tree = tree::tree(&world, &options, &bus);
-        let front = Arc::new(Front::new(tree.shards, bus.clone(), options.faults, world.metrics));
+        let front = Arc::new(Front::new(tree.shards, bus.clone(), options.faults));
         let root = Root::start(tree.spec, bus.clone()).await;
         Cast { root, bus, front, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
     }

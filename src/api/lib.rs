@@ -16,6 +16,7 @@ mod depart;
 mod docs;
 mod documents;
 mod enter;
+mod entrance;
 mod error;
 mod health;
 mod idempotency;

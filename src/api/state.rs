@@ -13,6 +13,7 @@ use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Verifier;
+use crate::entrance::Entrances;
 use crate::options::Options;
 
 /// The rooms behind HTTP.
@@ -42,6 +43,7 @@ pub struct State {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auth: Verifier,
     pub(crate) options: Options,
+    pub(crate) entrances: Entrances,
     pub(crate) region: HeaderValue,
     pub(crate) answered: IntCounter,
     pub(crate) streams: Arc<Semaphore>,
@@ -61,6 +63,7 @@ impl State {
             answered: metrics.http_server_requests_by_region.with([options.region.as_str()]),
             streams: Arc::new(Semaphore::new(options.streams_max)),
             in_flight: Arc::default(),
+            entrances: Entrances::new(&metrics),
             stopping: watch::Sender::new(false),
             tallied: Mutex::default(),
             dispatch,

@@ -24,7 +24,8 @@ use super::{Failure, block_on, line};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// create: orders over HTTP. relay: drain waiting events. end-to-end: a few orders a second, then half of the highest rate, from the
-    /// commit to the broker and to the consumer. overload: before, during and after 32 times as many clients. all: each in turn.
+    /// commit to the broker and to the consumer. overload: before, during and after 32 times as many clients that create, then that list. all: each
+    /// in turn.
     #[arg(value_parser = ["create", "relay", "end-to-end", "overload", "all"], default_value = "all")]
     what: String,
     /// Clients that each wait for their answer before they ask again.

@@ -76,8 +76,8 @@ macro_rules! every_metric {
         orders_created_count: IntCounter = "orders.created.count" [] Orders NONE "Orders created.";
         orders_idempotency_hit_count: IntCounter = "orders.idempotency.hit.count" [] Requests NONE "Creates answered from an idempotency key.";
         orders_operation_failure_count: Family<IntCounter, 1> = "orders.operation.failure.count" ["operation"] Calls NONE "Operations on orders that failed.";
-        orders_shed_count: IntCounter = "orders.shed.count" [] Requests NONE "Commands refused because too many waited for the store already.";
-        orders_in_flight_limit: IntGauge = "orders.in.flight.limit" [] Requests NONE "Commands that may be under way at once; falls while a queue stands before the store.";
+        orders_shed_count: Family<IntCounter, 1> = "orders.shed.count" ["kind"] Requests NONE "Requests refused because too many waited for the store already: change, read or list.";
+        orders_in_flight_limit: Family<IntGauge, 1> = "orders.in.flight.limit" ["kind"] Requests NONE "Requests that may be under way at once; falls while a queue stands before the store.";
         orders_operation_duration: Family<Timer, 1> = "orders.operation.duration" ["operation"] Seconds CALL "Operations on orders.";
         http_server_requests: Family<Timer, 3> = "http.server.requests" ["method", "uri", "status"] Seconds CALL "Requests by method, route template and status.";
         http_server_requests_by_region: Family<IntCounter, 1> = "http.server.requests.by.region" ["region"] Requests NONE "Requests by the region that answered.";

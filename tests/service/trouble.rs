@@ -7,7 +7,7 @@ use kit::wait::until;
 use serde_json::json;
 
 use crate::ground::Ground;
-use crate::http::tea;
+use crate::http::{Http, tea};
 use crate::process::{Posthaste, command};
 
 #[test]
@@ -39,26 +39,29 @@ fn a_full_mailbox_answers_503_with_retry_after_and_nothing_was_changed() {
     assert_eq!(service.http.get("/orders", Some(&user)).json().as_array().map(Vec::len), Some(2));
 }
 
+fn metric(http: &Http, name: &str) -> u64 {
+    let page = http.get("/metrics", None).text;
+    let line = page.lines().find(|line| line.split(' ').next() == Some(name)).expect(name);
+    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+const LIMIT: &str = "orders_in_flight_limit{kind=\"change\"}";
+const SHED: &str = "orders_shed_count_total{kind=\"change\"}";
+
 #[test]
 fn a_crowd_is_refused_in_sight_before_a_store_that_stands_and_the_door_opens_again_by_itself() {
     let ground = Ground::new();
     let service = Posthaste::start(&ground, &[("POSTHASTE__ORDERS__SHARDS", "1")]);
     let (user, admin) = (service.http.user(), service.http.admin());
-    let metric = |name: &str| {
-        let page = service.http.get("/metrics", None).text;
-        let line = page.lines().find(|line| line.split(' ').next() == Some(name)).expect(name);
-        line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
-    };
+    let metric = |name| metric(&service.http, name);
     let fault = |what| service.http.post(&format!("/admin/actors/order-aggregate-0/{what}"), &admin, &[], &json!({}));
-    let at_once = metric("orders_in_flight_limit");
+    let at_once = metric(LIMIT);
     assert_eq!(fault("pause").status, 202);
 
     let mut answers: Vec<_> = std::thread::scope(|scope| {
         let post = || service.http.post("/orders", &user, &[], &tea(1));
         let crowd: Vec<_> = (0..at_once + 100).map(|_| scope.spawn(post)).collect();
-        until("the rest is refused", Duration::from_secs(8), || {
-            (metric("orders_shed_count_total") == 100).then_some(())
-        });
+        until("the rest is refused", Duration::from_secs(8), || (metric(SHED) == 100).then_some(()));
         assert_eq!(fault("resume").status, 202);
         crowd.into_iter().map(|client| client.join().expect("no panic")).collect()
     });
@@ -67,10 +70,10 @@ fn a_crowd_is_refused_in_sight_before_a_store_that_stands_and_the_door_opens_aga
     assert!(refused.iter().all(|answer| answer.header("retry-after") == Some("1")));
     assert_eq!((refused.len(), answers.len() as u64), (100, at_once));
     assert!(answers.iter().all(|answer| answer.status == 201));
-    assert!(metric("orders_in_flight_limit") < at_once, "whoever was let in waited long");
+    assert!(metric(LIMIT) < at_once, "whoever was let in waited long");
     until("as many may come as before", Duration::from_secs(20), || {
         let answer = service.http.post("/orders", &user, &[], &tea(1));
-        (answer.status == 201 && metric("orders_in_flight_limit") >= at_once).then_some(())
+        (answer.status == 201 && metric(LIMIT) >= at_once).then_some(())
     });
 }
 
@@ -132,6 +135,45 @@ fn a_paused_actor_does_not_hold_a_stop() {
         "{status} after {:?}",
         begun.elapsed()
     );
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nobody_and_says_what_it_lost() {
+    let ground = Ground::new();
+    let mut child = command(&ground, &["serve", "--migrate"])
+        .env("POSTHASTE__LOG__LEVEL", "info")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut log = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let listening = log.by_ref().lines().map_while(Result::ok).find(|line| line.contains("\"listening\""));
+    let listening: serde_json::Value = serde_json::from_str(&listening.expect("it listens")).expect("a line");
+    let http = Http::new(listening["address"].as_str().expect("an address"));
+    let user = http.user();
+    let lost = || metric(&http, "log_lines_lost_count_total");
+
+    // Far more lines than a pipe holds.
+    until("the pipe is full", Duration::from_secs(20), || {
+        assert!((0..50).all(|_| http.get("/orders", Some(&user)).status == 200));
+        (lost() >= 100).then_some(())
+    });
+    assert_eq!(http.post("/orders", &user, &[], &tea(1)).status, 201);
+
+    // Somebody reads again.
+    let told = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            log.lines().map_while(Result::ok).find(|line| line.contains("\"log_lines_lost\"")).expect("it is told")
+        });
+        until("there is room again", Duration::from_secs(20), || {
+            assert_eq!(http.get("/orders", Some(&user)).status, 200);
+            reader.is_finished().then_some(())
+        });
+        reader.join().expect("no panic")
+    });
+    let told: serde_json::Value = serde_json::from_str(&told).expect("a line");
+    assert!(told["lines"].as_u64() >= Some(100) && told["level"] == "WARN", "{told}");
+    child.kill().expect("it runs");
+    child.wait().expect("it is ours");
 }
 
 #[test]

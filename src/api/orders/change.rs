@@ -69,8 +69,10 @@ async fn withdraw(call: &Call) -> Answer {
 
 async fn send(call: &Call, id: OrderId, to: Status, expect: Expect) -> Answer {
     let command = ChangeOrder { id, to, viewer: call.viewer()?, expect, trace: context::trace(call.headers()) };
-    let order = call.state.dispatch.change(command).await.map_err(Problem::from)?;
-    Ok(tagged(StatusCode::OK, &order))
+    let visit = call.state.entrances.changes.enter().await?;
+    let changed = call.state.dispatch.change(command).await;
+    visit.end(changed.is_ok());
+    Ok(tagged(StatusCode::OK, &*changed.map_err(Problem::from)?))
 }
 
 /// Where to, and from which version; the version may be missing when a tag stands in for it.

@@ -44,7 +44,11 @@ async fn place(call: &Call) -> Answer {
     let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&items) });
     let subject = call.identity()?.subject.clone();
     let command = CreateOrder { subject, items, intent, trace: context::trace(call.headers()) };
-    let created = call.state.dispatch.create(command).await.map_err(Problem::from)?;
+    let visit = call.state.entrances.changes.enter().await?;
+    let created = call.state.dispatch.create(command).await;
+    // A repeated create is answered from what is known: it says nothing about the store's queue.
+    visit.end(matches!(&created, Ok(created) if !created.replayed));
+    let created = created.map_err(Problem::from)?;
     let mut answer = tagged(StatusCode::CREATED, &created.order);
     let headers = answer.headers_mut();
     if let Ok(location) = HeaderValue::from_str(&format!("/orders/{}", created.order.id)) {

@@ -37,16 +37,23 @@ async fn read(call: &Call) -> Answer {
     let page = query.integer("page")?.unwrap_or(0).max(0).unsigned_abs();
     let size = query.integer("size")?.unwrap_or(SIZE_DEFAULT).clamp(1, i64::from(PAGE_MAX)) as u32;
     let viewer = call.viewer()?;
-    let Some(after) = query.get("after")? else {
-        let numbered = call.state.queries.page(&viewer, status, page, size).await?;
-        return Ok(by_number(&numbered, status));
+    let after = match query.get("after")? {
+        None => None,
+        Some("") => Some(None),
+        Some(id) => {
+            let id =
+                OrderId::parse(id).ok_or_else(|| Problem::field("after", "must be a hyphenated UUID, or empty"))?;
+            Some(Some(id))
+        }
     };
-    let after = match after {
-        "" => None,
-        id => Some(OrderId::parse(id).ok_or_else(|| Problem::field("after", "must be a hyphenated UUID, or empty"))?),
+    let visit = call.state.entrances.lists.enter().await?;
+    let queries = &call.state.queries;
+    let answer = match after {
+        None => by_number(&queries.page(&viewer, status, page, size).await?, status),
+        Some(after) => by_place(&queries.page_after(&viewer, status, after, size).await?, status),
     };
-    let keyset = call.state.queries.page_after(&viewer, status, after, size).await?;
-    Ok(by_place(&keyset, status))
+    visit.end(true);
+    Ok(answer)
 }
 
 fn by_number(numbered: &Numbered, status: Option<Status>) -> HttpResponse {

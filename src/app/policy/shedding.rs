@@ -1,4 +1,4 @@
-//! How many commands may be under way at once before further ones are refused: as many as leave the standing queue short.
+//! How many requests may be under way at once before further ones are refused: as many as leave the standing queue short.
 //!
 //! A queue that empties now and then is a burst, and bursts pass; one that stands only makes everybody wait (Nichols and Jacobson, CoDel,
 //! 2012). CoDel judges by the least wait of a while; ours is no single queue, and by chance some pass it at once while most wait: it stands
@@ -8,18 +8,8 @@
 //! When a crowd is refused all the same, more waiting helps nobody: those who are let in then wait hardly longer than usual.
 use std::time::Duration;
 
-/// Who waits longer has stood in a queue: a few commits of a usual disk.
-const WAIT_MAX: Duration = Duration::from_millis(15);
-/// So many may come at once before anything is known of them: they wait a fortieth of a second at ten thousand a second.
-const BURST: u32 = 256;
-/// Always allowed: as many as make full use of the store; a slow one does not answer fewer any sooner.
-const FLOOR: u32 = 128;
-/// Always allowed before a crowd: as many as a commit is worth sharing among.
-const CROWD_FLOOR: u32 = 32;
 /// It is a crowd when more than one is refused for so many that are answered.
 const CROWD_OF: u32 = 16;
-/// What is usual before anything is known.
-const USUAL: Duration = Duration::from_millis(5);
 /// Nothing is usual that is quicker than this: a store in memory would leave no room to wait at all.
 const USUAL_MIN: Duration = Duration::from_millis(1);
 /// How long is looked at before the bound moves.
@@ -29,12 +19,42 @@ const ANSWERS_MIN: u32 = 16;
 /// The queue stands when fewer than one in so many did not wait in it.
 const QUICK_OF: u32 = 4;
 
+/// How many have room, whatever the times say.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// So many may come at once before anything is known of them.
+    burst: u32,
+    /// Always allowed: as many as make full use of the store; a slow one does not answer fewer any sooner.
+    floor: u32,
+    /// Always allowed before a crowd.
+    crowd_floor: u32,
+    /// Who waits longer has stood in a queue.
+    wait_max: Duration,
+    /// What is usual before anything is known.
+    usual: Duration,
+}
+
+impl Room {
+    /// Commits share their price: 128 fill them on a slow disk, 32 are worth one. A burst waits a fortieth of a second at ten thousand a
+    /// second; a few commits of a usual disk are no queue.
+    pub const CHANGES: Self = Self { burst: 256, floor: 128, crowd_floor: 32, wait_max: ms(15), usual: ms(5) };
+    /// One order: no more at once than a pool has connections, or a machine has cores.
+    pub const READS: Self = Self { burst: 256, floor: 32, crowd_floor: 16, wait_max: ms(15), usual: ms(5) };
+    /// A thousand orders are a third of a megabyte and some milliseconds of a core: a few at once keep it busy.
+    pub const LISTS: Self = Self { burst: 128, floor: 16, crowd_floor: 8, wait_max: ms(100), usual: ms(20) };
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
 /// The bound, and what is known of the while that runs. Times are since the service's start.
 #[derive(Clone, Debug)]
 pub struct Shedding {
+    room: Room,
     limit: u32,
     in_flight: u32,
-    /// What a command takes while nobody is refused.
+    /// What one takes while nobody is refused.
     usual: Duration,
     crowded: bool,
     since: Duration,
@@ -50,15 +70,14 @@ struct Seen {
     refused: u32,
 }
 
-impl Default for Shedding {
-    fn default() -> Self {
-        let (since, seen) = (Duration::ZERO, Seen::default());
-        Self { limit: BURST, in_flight: 0, usual: USUAL, crowded: false, since, seen }
-    }
-}
-
 impl Shedding {
-    /// Lets a command in, or not. Whoever was let in must [`leave`](Self::leave).
+    /// Nothing is known yet.
+    pub fn new(room: Room) -> Self {
+        let (since, seen) = (Duration::ZERO, Seen::default());
+        Self { room, limit: room.burst, in_flight: 0, usual: room.usual, crowded: false, since, seen }
+    }
+
+    /// Lets one in, or not. Whoever was let in must [`leave`](Self::leave).
     pub fn enter(&mut self) -> bool {
         let enters = self.in_flight < self.limit;
         self.in_flight += u32::from(enters);
@@ -66,7 +85,7 @@ impl Shedding {
         enters
     }
 
-    /// A command is done. `took` where it went all the way to the store: what was refused on its way says nothing about the queue.
+    /// One is done. `took` where it went all the way to the store: what was refused on its way says nothing about the queue.
     pub fn leave(&mut self, now: Duration, took: Option<Duration>) {
         self.in_flight -= 1;
         let Some(took) = took else { return };
@@ -80,9 +99,9 @@ impl Shedding {
         }
     }
 
-    /// How long a command may take, as things are.
+    /// How long one may take, as things are.
     fn meant(&self) -> Duration {
-        if self.crowded { self.usual * 3 / 2 } else { WAIT_MAX.max(self.usual * 2) }
+        if self.crowded { self.usual * 3 / 2 } else { self.room.wait_max.max(self.usual * 2) }
     }
 
     fn judge(&mut self, time: Duration) {
@@ -102,17 +121,17 @@ impl Shedding {
     }
 
     fn fitting(&self, answers_per_s: f64) -> u32 {
-        let floor = if self.crowded { CROWD_FLOOR } else { FLOOR };
+        let floor = if self.crowded { self.room.crowd_floor } else { self.room.floor };
         let fit = (answers_per_s * self.meant().as_secs_f64()) as u32;
         fit.min(self.limit).max(floor)
     }
 
     /// Step by step while some are refused: they would come back all at once.
     fn wider(&self) -> u32 {
-        if self.seen.refused > 0 { self.limit.saturating_add(self.limit / 4) } else { self.limit.max(BURST) }
+        if self.seen.refused > 0 { self.limit.saturating_add(self.limit / 4) } else { self.limit.max(self.room.burst) }
     }
 
-    /// Most commands at once, as it stands.
+    /// Most at once, as it stands.
     pub fn limit(&self) -> u32 {
         self.limit
     }
@@ -122,9 +141,7 @@ impl Shedding {
 mod tests {
     use super::*;
 
-    const fn ms(millis: u64) -> Duration {
-        Duration::from_millis(millis)
-    }
+    const ROOM: Room = Room::CHANGES;
 
     /// A store that answers so many in each millisecond, in the order in which they came, and clients who ask again at once, or half a
     /// second to one and a half after they were refused. The longest wait is that of the last half second.
@@ -157,18 +174,18 @@ mod tests {
 
     #[test]
     fn past_its_capacity_those_who_are_let_in_wait_no_longer_than_meant() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
 
         let (limit, longest) = serve(&mut shedding, 900, 40, ms(5_000));
 
         assert!((480..=800).contains(&limit), "{limit}");
-        assert!(longest <= WAIT_MAX * 3 / 2, "{longest:?}");
+        assert!(longest <= ROOM.wait_max * 3 / 2, "{longest:?}");
         assert!(!shedding.crowded);
     }
 
     #[test]
     fn before_a_crowd_those_who_are_let_in_wait_hardly_longer_than_usual() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
         let (_, usual) = serve(&mut shedding, 320, 40, ms(10_000));
         assert_eq!(usual, ms(8));
 
@@ -181,16 +198,16 @@ mod tests {
 
     #[test]
     fn nobody_is_refused_below_capacity_and_a_burst_passes() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
 
-        assert_eq!(serve(&mut shedding, 140, 10, ms(5_000)).0, BURST);
+        assert_eq!(serve(&mut shedding, 140, 10, ms(5_000)).0, ROOM.burst);
         let burst = (0..5_000).filter(|_| shedding.enter()).count();
-        assert_eq!(burst, BURST as usize);
+        assert_eq!(burst, ROOM.burst as usize);
     }
 
     #[test]
     fn it_is_as_wide_as_what_is_made_use_of() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
 
         let (limit, _) = serve(&mut shedding, 2_000, 400, ms(5_000));
 
@@ -199,11 +216,11 @@ mod tests {
 
     #[test]
     fn it_opens_again_by_itself_and_never_shuts_altogether() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
         let (limit, _) = serve(&mut shedding, 5_000, 1, ms(3_000));
-        assert_eq!(limit, CROWD_FLOOR, "a store that hardly answers, and a crowd");
+        assert_eq!(limit, ROOM.crowd_floor, "a store that hardly answers, and a crowd");
         let (limit, _) = serve(&mut shedding, 140, 1, ms(3_000));
-        assert_eq!(limit, FLOOR, "a store that hardly answers");
+        assert_eq!(limit, ROOM.floor, "a store that hardly answers");
 
         serve(&mut shedding, 5_000, 40, ms(5_000));
 
@@ -212,18 +229,18 @@ mod tests {
 
     #[test]
     fn a_store_that_is_slow_for_everybody_is_not_asked_less() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
         for n in 1..2_000 {
             assert!(shedding.enter());
             shedding.leave(ms(100) * n, Some(ms(100)));
         }
         assert!(shedding.meant() >= ms(190), "{:?}", shedding.meant());
-        assert_eq!(shedding.limit(), BURST);
+        assert_eq!(shedding.limit(), ROOM.burst);
     }
 
     #[test]
     fn what_never_reached_the_store_counts_for_nothing() {
-        let mut shedding = Shedding::default();
+        let mut shedding = Shedding::new(ROOM);
         for n in 0..1_000 {
             assert!(shedding.enter());
             shedding.leave(ms(n), None);

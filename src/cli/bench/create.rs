@@ -10,7 +10,7 @@ use super::super::Failure;
 use super::Bench;
 use super::figures::{median, percentiles, ratio, rounded};
 use super::ground::on_ground;
-use super::load::Load;
+use super::load::{Ask, Load};
 use super::pgbench;
 use super::process::Running;
 
@@ -35,7 +35,13 @@ async fn rounds(
     let arguments = bench.arguments;
     let service = Running::start(bench, ground, &[]).await?;
     let idle_mb = service.resident_mb();
-    let load = Load { address: service.address, clients: arguments.clients, time: arguments.time, rate: None };
+    let load = Load {
+        address: service.address,
+        ask: Ask::Create,
+        clients: arguments.clients,
+        time: arguments.time,
+        rate: None,
+    };
     let (mut ours, mut theirs, mut micros) = (Vec::new(), Vec::new(), Vec::new());
     let (mut answered, mut refused, mut waiting, mut drained) = (0, 0, 0, Duration::ZERO);
     for round in 1..=arguments.rounds {

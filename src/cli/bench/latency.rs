@@ -6,7 +6,7 @@ use super::super::Failure;
 use super::Bench;
 use super::figures::percentiles;
 use super::ground::on_ground;
-use super::load::{Load, Outcome};
+use super::load::{Ask, Load, Outcome};
 use super::process::Running;
 use super::scrape;
 
@@ -24,7 +24,13 @@ pub(super) async fn end_to_end(bench: &Bench<'_>, ceiling: Option<f64>) -> Resul
 async fn measure(bench: &Bench<'_>, ground: &Throwaway, ceiling: Option<f64>) -> Result<(), Failure> {
     let arguments = bench.arguments;
     let service = Running::start(bench, ground, &[]).await?;
-    let mut load = Load { address: service.address, clients: arguments.clients, time: arguments.time, rate: None };
+    let mut load = Load {
+        address: service.address,
+        ask: Ask::Create,
+        clients: arguments.clients,
+        time: arguments.time,
+        rate: None,
+    };
     let mut answered = 0;
     // Also what warms everything up.
     bench.progress("end-to-end, at full load");

@@ -1,4 +1,4 @@
-//! The load: clients that each send an order, wait for the answer, and send the next; as fast as they can, or at a set rate.
+//! The load: clients that each ask for something, wait for the answer, and ask again; as fast as they can, or at a set rate.
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,12 +15,22 @@ use super::figures;
 /// For so long a load is new to the service.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
+/// What a client asks for.
+#[derive(Clone, Copy)]
+pub(super) enum Ask {
+    /// Places an order.
+    Create,
+    /// Lists the newest orders of all: the most that one request can ask of the service.
+    List,
+}
+
 /// A load to apply.
 pub(super) struct Load {
     pub address: SocketAddr,
+    pub ask: Ask,
     pub clients: usize,
     pub time: Duration,
-    /// Orders per second, all clients together; `None` as fast as they are answered.
+    /// Requests per second, all clients together; `None` as fast as they are answered.
     pub rate: Option<f64>,
 }
 
@@ -54,7 +64,7 @@ fn percentiles(sorted_micros: &[u32]) -> Value {
     figures::percentiles(&ms)
 }
 
-/// One order that was accepted.
+/// One request that was carried out.
 struct Answered {
     micros: u32,
     settled: bool,
@@ -62,6 +72,7 @@ struct Answered {
 
 /// What the clients share.
 struct Shared {
+    ask: Ask,
     refused: Cell<u64>,
     begun: Instant,
     end: Instant,
@@ -73,6 +84,7 @@ impl Load {
     pub(super) async fn run(&self, config: &Config) -> Result<Outcome, Failure> {
         let begun = Instant::now();
         let shared = Rc::new(Shared {
+            ask: self.ask,
             refused: Cell::new(0),
             begun,
             end: begun + self.time,
@@ -83,7 +95,7 @@ impl Load {
             .map(|number| {
                 let claims = Claims {
                     sub: format!("bench-{number}"),
-                    roles: vec!["USER".into()],
+                    roles: vec![if matches!(self.ask, Ask::Create) { "USER" } else { "ADMIN" }.into()],
                     tier: None,
                     ttl: Duration::from_secs(3_600),
                 };
@@ -125,8 +137,11 @@ async fn client(
             break;
         }
         let sent = Instant::now();
-        let answer = client.send("POST", "/orders", &token, Some(&body)).await?;
-        if answer.status == 201 {
+        let answer = match shared.ask {
+            Ask::Create => client.send("POST", "/orders", &token, Some(&body)).await?,
+            Ask::List => client.send("GET", "/orders", &token, None).await?,
+        };
+        if matches!(answer.status, 200 | 201) {
             let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
             answers.push(Answered { micros, settled: sent >= shared.begun + ARRIVAL });
         } else {

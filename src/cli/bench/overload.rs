@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::Failure;
 use super::Bench;
 use super::ground::on_ground;
-use super::load::{Load, Outcome};
+use super::load::{Ask, Load, Outcome};
 use super::process::Running;
 
 /// How many times as many clients come.
@@ -15,26 +15,31 @@ pub(super) async fn overload(bench: &Bench<'_>) -> Result<(), Failure> {
     Box::pin(on_ground(&bench.config, async |ground| {
         let service = Running::start(bench, ground, &[]).await?;
         let idle_mb = service.resident_mb();
-        let usual =
-            Load { address: service.address, clients: bench.arguments.clients, time: bench.arguments.time, rate: None };
-        let crowd = Load { clients: usual.clients * CROWD, time: usual.time * 2, ..usual };
+        let (clients, time) = (bench.arguments.clients, bench.arguments.time);
+        let usual = |ask| Load { address: service.address, ask, clients, time, rate: None };
+        let crowd = |ask| Load { clients: clients * CROWD, time: time * 2, ..usual(ask) };
         let mut answered = 0;
         let mut phases = serde_json::Map::new();
-        for (phase, load) in [("before", &usual), ("during", &crowd), ("after", &usual)] {
+        for (phase, load) in [
+            ("before", usual(Ask::Create)),
+            ("during", crowd(Ask::Create)),
+            ("after", usual(Ask::Create)),
+            ("lists_before", usual(Ask::List)),
+            ("lists_during", crowd(Ask::List)),
+            ("lists_after", usual(Ask::List)),
+        ] {
             bench.progress(&format!("overload, {phase}: {} clients", load.clients));
             let outcome = load.run(&ground.config).await?;
-            answered += outcome.answered;
-            phases.insert(phase.to_owned(), told(load, &outcome, service.resident_mb()));
+            if matches!(load.ask, Ask::Create) {
+                answered += outcome.answered;
+            }
+            phases.insert(phase.to_owned(), told(&load, &outcome, service.resident_mb()));
         }
         service.drained(answered).await?;
         let checked = service.stop_and_check(answered).await?;
-        bench.report(
-            "overload",
-            &json!({
-                "before": phases["before"], "during": phases["during"], "after": phases["after"],
-                "resident_idle_mb": idle_mb, "checked": checked.json(),
-            }),
-        )
+        phases.insert("resident_idle_mb".to_owned(), idle_mb.into());
+        phases.insert("checked".to_owned(), checked.json());
+        bench.report("overload", &Value::Object(phases))
     }))
     .await
 }

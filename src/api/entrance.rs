@@ -1,46 +1,66 @@
-//! The way into the shards: keeps the standing queue before the store short, by refusing commands that would only make all of them wait.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+//! The ways to the store: keeps the standing queue before each short, by refusing requests that would only make all of them wait.
 use std::time::Duration;
 
-use app::error::CommandError;
-use app::policy::shedding::Shedding;
+use app::policy::shedding::{Room, Shedding};
 use parking_lot::Mutex;
-use telemetry::Metrics;
+use telemetry::{IntCounter, IntGauge, Metrics};
 use tokio::time::{Instant, sleep};
+
+use crate::error::Problem;
 
 /// How long a refusal is held back. A client that asks again at once would otherwise cost as much as one that is served: refusals alone kept
 /// two cores busy, and those who were let in waited four times as long.
 const HOLD: Duration = Duration::from_millis(500);
 /// Refusals are held back up to so much longer, each its own time: who was refused together would come back together, and again.
-const SPREAD: Duration = Duration::from_millis(1_024);
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// One way each for each kind of request that takes its own time: a crowd on one is no queue on the others.
+pub(crate) struct Entrances {
+    /// Creates and changes.
+    pub(crate) changes: Entrance,
+    /// One order.
+    pub(crate) reads: Entrance,
+    /// Lists and pages.
+    pub(crate) lists: Entrance,
+}
+
+impl Entrances {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        Self {
+            changes: Entrance::new("change", Room::CHANGES, metrics),
+            reads: Entrance::new("read", Room::READS, metrics),
+            lists: Entrance::new("list", Room::LISTS, metrics),
+        }
+    }
+}
 
 /// Who may come in.
 pub(crate) struct Entrance {
     opened: Instant,
     shedding: Mutex<Shedding>,
-    refused: AtomicU32,
-    metrics: Arc<Metrics>,
+    refused: IntCounter,
+    limit: IntGauge,
 }
 
 impl Entrance {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        let shedding = Shedding::default();
-        metrics.orders_in_flight_limit.set(shedding.limit().into());
-        Self { opened: Instant::now(), shedding: Mutex::new(shedding), refused: AtomicU32::new(0), metrics }
+    fn new(kind: &str, room: Room, metrics: &Metrics) -> Self {
+        let shedding = Shedding::new(room);
+        let (refused, limit) = (metrics.orders_shed_count.with([kind]), metrics.orders_in_flight_limit.with([kind]));
+        limit.set(shedding.limit().into());
+        Self { opened: Instant::now(), shedding: Mutex::new(shedding), refused, limit }
     }
 
     /// Comes in, at once or not at all.
     ///
     /// # Errors
     /// Too many are in already, told after a while; nothing was changed.
-    pub(crate) async fn enter(&self) -> Result<Visit<'_>, CommandError> {
+    pub(crate) async fn enter(&self) -> Result<Visit<'_>, Problem> {
         if let Some(visit) = self.visit() {
             return Ok(visit);
         }
-        self.metrics.orders_shed_count.inc();
-        sleep(hold(self.refused.fetch_add(1, Relaxed))).await;
-        Err(CommandError::Busy)
+        self.refused.inc();
+        sleep(HOLD + SPREAD.mul_f64(rand::random())).await;
+        Err(Problem::held_back("too many requests of this kind are waiting; nothing was changed", 1))
     }
 
     fn visit(&self) -> Option<Visit<'_>> {
@@ -49,12 +69,7 @@ impl Entrance {
     }
 }
 
-/// How long the nth refusal is held back: multiples of the golden ratio leave no gaps and no heaps (Weyl; Knuth, TAOCP 6.4).
-fn hold(nth: u32) -> Duration {
-    HOLD + SPREAD * (nth.wrapping_mul(0x9E37_79B9) >> 22) / 1_024
-}
-
-/// One command that was let in. It leaves when this is dropped, also where its client went away before.
+/// One request that was let in. It leaves when this is dropped, also where its client went away before.
 pub(crate) struct Visit<'a> {
     entrance: &'a Entrance,
     came: Instant,
@@ -62,7 +77,7 @@ pub(crate) struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Leaves; `reached` where the command went all the way to the store and was carried out.
+    /// Leaves; `reached` where the request went all the way to the store and was carried out.
     pub(crate) fn end(mut self, reached: bool) {
         self.reached = reached;
     }
@@ -70,13 +85,13 @@ impl Visit<'_> {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        let Entrance { opened, shedding, metrics, .. } = self.entrance;
+        let Entrance { opened, shedding, limit, .. } = self.entrance;
         let now = Instant::now();
         let mut shedding = shedding.lock();
         let before = shedding.limit();
         shedding.leave(now - *opened, self.reached.then(|| now - self.came));
         if shedding.limit() != before {
-            metrics.orders_in_flight_limit.set(shedding.limit().into());
+            limit.set(shedding.limit().into());
         }
     }
 }
@@ -84,8 +99,9 @@ impl Drop for Visit<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
-    /// So many commands at once, each of which the store answers after a second.
+    /// So many at once, each of which the store answers after a second.
     async fn crowd(entrance: &Entrance, size: usize) -> usize {
         let visits: Vec<Visit<'_>> = (0..size).filter_map(|_| entrance.visit()).collect();
         sleep(Duration::from_secs(1)).await;
@@ -94,18 +110,10 @@ mod tests {
         inside
     }
 
-    #[test]
-    fn who_is_refused_together_does_not_come_back_together() {
-        let mut tenths = [0; 10];
-        for nth in 0..1_000 {
-            tenths[((hold(nth) - HOLD).as_secs_f64() / SPREAD.as_secs_f64() * 10.0) as usize] += 1;
-        }
-        assert!(tenths.iter().all(|tenth| (95..=105).contains(tenth)), "{tenths:?}");
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_stands_lets_fewer_in_and_tells_the_others_after_a_while() {
-        let entrance = Entrance::new(Metrics::new());
+        let metrics = Metrics::new();
+        let Entrances { changes: entrance, reads, .. } = Entrances::new(&metrics);
         let burst = crowd(&entrance, 4_000).await;
         assert!((100..1_000).contains(&burst), "{burst}");
         let inside = crowd(&entrance, 4_000).await;
@@ -119,9 +127,12 @@ mod tests {
                 Err(refused) => break refused,
             }
         };
-        assert_eq!((refused, begun.elapsed()), (CommandError::Busy, HOLD));
-        assert_eq!(entrance.metrics.orders_shed_count.get(), 1);
-        assert_eq!(entrance.metrics.orders_in_flight_limit.get(), i64::try_from(visits.len()).unwrap());
+        assert_eq!(refused.kind, Kind::Infrastructure);
+        assert!((HOLD..=HOLD + SPREAD).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert_eq!(metrics.orders_shed_count.with(["change"]).get(), 1);
+        assert_eq!(metrics.orders_in_flight_limit.with(["change"]).get(), i64::try_from(visits.len()).unwrap());
+        assert_eq!(reads.limit.get(), metrics.orders_in_flight_limit.with(["read"]).get());
+        assert!(reads.visit().is_some(), "a crowd that changes is none that reads");
 
         // A client that goes away makes room, and says nothing about the store.
         visits.pop();
