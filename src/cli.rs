@@ -3,6 +3,7 @@ mod actors;
 mod bench;
 mod client;
 mod demo;
+mod dlt;
 mod doctor;
 mod migrate;
 mod outbox;
@@ -46,6 +47,9 @@ enum Command {
     /// Look into the outbox, explain, retry, park.
     #[command(subcommand)]
     Outbox(outbox::Verb),
+    /// Look into the dead letters, send them back.
+    #[command(subcommand)]
+    Dlt(dlt::Verb),
     /// See the actors of a running service, kill one.
     #[command(subcommand)]
     Actors(actors::Verb),
@@ -124,6 +128,7 @@ fn carry_out(arguments: Arguments) -> Result<u8, Failure> {
         Command::Migrate(arguments) => migrate::migrate(&config()?, &arguments),
         Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),
         Command::Outbox(verb) => outbox::outbox(&config()?, verb),
+        Command::Dlt(verb) => dlt::dlt(&config()?, verb),
         Command::Actors(verb) => actors::actors(&config()?, verb),
         Command::Topic(verb) => topic::topic(&config()?, verb),
         Command::Bench(arguments) => bench::bench(file, config()?, &arguments),

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use actors::Pinning;
 use app::admission::Admission;
 use app::commands::Desk;
+use app::dead_letters::DeadLetters;
 use app::gate::Gate;
 use app::handlers::Handlers;
 use app::operate::Operations;
@@ -32,8 +33,8 @@ use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
 pub use alone::statements_alone;
-use backends::Backends;
 pub(crate) use backends::Held;
+use backends::{Backends, BrokerPorts};
 pub use beside::{Beside, beside};
 pub use checkup::{Checked, checkup};
 pub use fill::fill;
@@ -85,6 +86,7 @@ pub(crate) struct Wired {
 pub(crate) struct HttpParts {
     queries: Arc<Queries>,
     operations: Arc<Operations>,
+    dead_letters: Option<Arc<DeadLetters>>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     auth: api::auth::Verifier,
@@ -93,8 +95,8 @@ pub(crate) struct HttpParts {
 
 impl HttpParts {
     pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::Parts {
-        let Self { queries, operations, admission, metrics, auth, options } = self;
-        api::Parts { dispatch, queries, operations, admission, metrics, auth, options }
+        let Self { queries, operations, dead_letters, admission, metrics, auth, options } = self;
+        api::Parts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
     }
 }
 
@@ -164,6 +166,10 @@ fn assemble(
         gate: Arc::clone(&gate),
         options: options::desk(config),
     });
+    let dead_letters = broker.as_ref().map(|BrokerPorts { topics, broker, .. }| {
+        let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
+        Arc::new(DeadLetters::new(&config.topic(), topics, broker, store.redrives, Arc::clone(&clock)))
+    });
     let lanes = broker.as_ref().map_or(Pinning::Apart(1), |broker| broker.lanes);
     let world = actors::World {
         desk,
@@ -186,6 +192,7 @@ fn assemble(
     let http = HttpParts {
         queries: Arc::new(queries),
         operations: Arc::new(operations),
+        dead_letters,
         admission: Arc::new(Admission::new(cache.limits, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,

@@ -1,6 +1,9 @@
 //! `/admin`: what operators see and do. Every route asks for ADMIN.
 pub(crate) mod actors;
+mod asked;
+pub(crate) mod dlt;
 pub(crate) mod events;
+pub(crate) mod letter;
 pub(crate) mod outbox;
 pub(crate) mod partitions;
 pub(crate) mod redrive;
@@ -24,6 +27,12 @@ pub(crate) fn resources() -> Vec<Resource> {
             .on(Endpoint::post(handler!(outbox::retry)).admin().takes(Takes::OptionalJson)),
         Resource::at("/admin/outbox/{id}/park")
             .on(Endpoint::post(handler!(outbox::park)).admin().takes(Takes::OptionalJson)),
+        Resource::at("/admin/dlt").on(Endpoint::get(handler!(dlt::list)).admin()),
+        Resource::at("/admin/dlt/redrive")
+            .on(Endpoint::post(handler!(dlt::redrive)).admin().takes(Takes::OptionalJson)),
+        Resource::at("/admin/dlt/{partition}/{offset}").on(Endpoint::get(handler!(dlt::find)).admin()),
+        Resource::at("/admin/dlt/{partition}/{offset}/redrive")
+            .on(Endpoint::post(handler!(dlt::redrive_one)).admin().takes(Takes::OptionalJson)),
         Resource::at("/admin/partitions").on(Endpoint::get(handler!(partitions::list)).admin()),
         Resource::at("/admin/events").on(Endpoint::get(handler!(events::stream)).admin().other()),
     ]

@@ -1,7 +1,10 @@
 //! The documents that the command line prints as HTTP answers them: one serializer, two faces.
-use app::seen::{PartitionView, RowView};
-use serde_json::Value;
+use app::contract::rfc3339;
+use app::dead_letters::DeadLetter;
+use app::seen::{Delivery, PartitionView, RowView};
+use serde_json::{Value, json};
 
+use crate::admin::letter::{self, LetterBody};
 use crate::admin::partitions::PartitionBody;
 use crate::admin::row::RowBody;
 
@@ -13,4 +16,23 @@ pub fn row_document(row: &RowView) -> Value {
 /// A partition, as `/admin/partitions` shows it.
 pub fn partition_document(view: PartitionView) -> Value {
     serde_json::to_value(PartitionBody::from(view)).expect("text and numbers always serialise")
+}
+
+/// A dead letter, as `/admin/dlt` shows it.
+pub fn letter_document(letter: &DeadLetter) -> Value {
+    serde_json::to_value(LetterBody::from(letter)).expect("text and numbers always serialise")
+}
+
+/// A record of any topic; headers and value as in `/admin/dlt`.
+pub fn record_document(delivery: &Delivery) -> Value {
+    let Delivery { position, record } = delivery;
+    json!({
+        "topic": &*position.topic,
+        "partition": position.partition,
+        "offset": position.offset,
+        "timestamp": rfc3339(record.timestamp),
+        "key": &*record.key,
+        "headers": letter::headers(delivery),
+        "value": letter::value(delivery),
+    })
 }

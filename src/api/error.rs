@@ -265,6 +265,7 @@ impl From<QueryError> for Problem {
             QueryError::NotFound => Self::not_found("no such thing"),
             QueryError::Conflict(why) => Self::new(Kind::Conflict, why),
             QueryError::Unavailable(cause) => Self::away(cause),
+            QueryError::Unknown(cause) => Self::unexpected(cause),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix_web::http::header::HeaderValue;
 use app::admission::Admission;
+use app::dead_letters::DeadLetters;
 use app::dispatch::Dispatch;
 use app::operate::Operations;
 use app::queries::{CacheTally, Queries};
@@ -24,6 +25,8 @@ pub struct Parts {
     pub queries: Arc<Queries>,
     /// The operators' door.
     pub operations: Arc<Operations>,
+    /// The dead letters; `None` where no broker is configured.
+    pub dead_letters: Option<Arc<DeadLetters>>,
     /// Rate limits.
     pub admission: Arc<Admission>,
     /// Every metric.
@@ -39,6 +42,7 @@ pub struct State {
     pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) queries: Arc<Queries>,
     pub(crate) operations: Arc<Operations>,
+    pub(crate) dead_letters: Option<Arc<DeadLetters>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auth: Verifier,
@@ -56,7 +60,7 @@ pub struct State {
 impl State {
     /// The state over these rooms.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { dispatch, queries, operations, admission, metrics, auth, options } = parts;
+        let Parts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options } = parts;
         Arc::new(Self {
             // A region's name that is no header value cannot be told; the config check refuses it before.
             region: HeaderValue::from_str(&options.region).unwrap_or(HeaderValue::from_static("unnamed")),
@@ -69,6 +73,7 @@ impl State {
             dispatch,
             queries,
             operations,
+            dead_letters,
             admission,
             metrics,
             auth,

@@ -70,10 +70,16 @@ pub enum QueryError {
     /// A dependency is away.
     #[error("a dependency is not available: {0}")]
     Unavailable(String),
+    /// An operator's statement was sent and its answer lost: it may have changed something.
+    #[error("the outcome is not known: {0}")]
+    Unknown(String),
 }
 
 impl From<ports::Error> for QueryError {
     fn from(error: ports::Error) -> Self {
-        Self::Unavailable(error.to_string())
+        match error {
+            ports::Error::Unknown(said) => Self::Unknown(said),
+            _ => Self::Unavailable(error.to_string()),
+        }
     }
 }

@@ -5,6 +5,7 @@ pub mod breaker;
 pub mod chain;
 pub mod commands;
 pub mod contract;
+pub mod dead_letters;
 pub mod dispatch;
 pub mod error;
 pub mod gate;
@@ -20,8 +21,9 @@ pub mod vitals;
 pub mod seen {
     pub use ports::FailureType;
     pub use ports::broker::Position;
-    pub use ports::operators::{RowFilter, RowView, Standing, Whose};
+    pub use ports::operators::{Audit, RowFilter, RowView, Standing, Whose};
     pub use ports::orders::Trace;
     pub use ports::outbox::{Depth, RowId, RowStatus};
     pub use ports::partitions::PartitionView;
+    pub use ports::source::Delivery;
 }

@@ -1,8 +1,10 @@
 //! `outbox`: look into the outbox of the configured store, explain why a row waits, retry or park one. Needs no running service.
+use std::time::Duration;
+
 use api::{partition_document, row_document};
 use app::contract::rfc3339;
-use app::operate::Operations;
-use app::seen::{RowFilter, RowStatus, RowView, Standing, Whose};
+use app::operate::{Operations, age};
+use app::seen::{FailureType, RowFilter, RowStatus, RowView, Standing, Whose};
 use clap::Subcommand;
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::Config;
@@ -65,6 +67,12 @@ pub(crate) enum Verb {
         /// Only this type's.
         #[arg(long = "type")]
         kind: Option<String>,
+        /// Only what failed this way: NETWORK, TIMEOUT, VALIDATION or SYSTEM.
+        #[arg(long, value_parser = failure_type)]
+        failure: Option<FailureType>,
+        /// Only what was written at least so long ago: 250ms, 5s, 1h, 7d.
+        #[arg(long, value_parser = older_than)]
+        older_than: Option<Duration>,
         /// Most rows.
         #[arg(long, default_value_t = 1_000)]
         limit: u32,
@@ -112,6 +120,19 @@ fn order_id(text: &str) -> Result<OrderId, String> {
     OrderId::parse(text).ok_or_else(|| "an order id is a hyphenated UUID".to_owned())
 }
 
+pub(super) fn failure_type(text: &str) -> Result<FailureType, String> {
+    FailureType::parse(text).ok_or_else(|| "one of NETWORK, TIMEOUT, VALIDATION, SYSTEM".to_owned())
+}
+
+pub(super) fn older_than(text: &str) -> Result<Duration, String> {
+    age(text).ok_or_else(|| "a duration such as 250ms, 5s, 1h or 7d".to_owned())
+}
+
+/// Who acts, for the audit.
+pub(super) fn operator() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "operator".to_owned())
+}
+
 fn event_id(text: &str) -> Result<EventId, String> {
     EventId::parse(text).ok_or_else(|| "an event id is a hyphenated UUID".to_owned())
 }
@@ -124,7 +145,7 @@ pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
 }
 
 async fn carry_out(operations: &Operations, verb: Verb) -> Result<u8, Failure> {
-    let who = std::env::var("USER").unwrap_or_else(|_| "operator".to_owned());
+    let who = operator();
     match verb {
         Verb::List { status, key, kind, after, limit, json } => {
             let filter = RowFilter { status, key, kind, after, ..RowFilter::default() };
@@ -150,8 +171,8 @@ async fn carry_out(operations: &Operations, verb: Verb) -> Result<u8, Failure> {
             }
             after(operations, &act).await?;
         }
-        Verb::Redrive { key, kind, limit, dry_run, yes, reason } => {
-            let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, ..RowFilter::default() };
+        Verb::Redrive { key, kind, failure: failure_type, older_than, limit, dry_run, yes, reason } => {
+            let filter = RowFilter { key, kind, failure_type, older_than, ..RowFilter::default() };
             let rows = operations.redrive(&filter, limit, false, &who, &reason).await?;
             eprintln!("{rows} parked rows match");
             if !dry_run && rows > 0 {

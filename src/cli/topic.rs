@@ -2,12 +2,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::record_document;
 use app::contract::rfc3339;
 use clap::Subcommand;
 use ports::source::Delivery;
 use ports::topics::{TopicView, Topics};
 use posthaste::Config;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{Failure, block_on, line};
 
@@ -101,7 +102,7 @@ async fn print_new(
             let page = topics.read(name, *partition, *place, PAGE).await.map_err(Failure::new)?;
             for delivery in &page {
                 *place = delivery.position.offset + 1;
-                line(&if json { as_json(delivery) } else { as_text(delivery) })?;
+                line(&if json { record_document(delivery).to_string() } else { as_text(delivery) })?;
             }
             printed += page.len();
             if page.len() < PAGE as usize {
@@ -110,29 +111,6 @@ async fn print_new(
         }
     }
     Ok(printed)
-}
-
-fn as_json(Delivery { position, record }: &Delivery) -> String {
-    let headers: Map<String, Value> =
-        record.headers.iter().map(|(name, value)| (name.to_string(), Value::String(readable(value)))).collect();
-    let value = serde_json::from_slice(&record.value).unwrap_or_else(|_| Value::String(readable(&record.value)));
-    let mut object = Map::new();
-    object.insert("topic".into(), json!(&*position.topic));
-    object.insert("partition".into(), json!(position.partition));
-    object.insert("offset".into(), json!(position.offset));
-    object.insert("timestamp".into(), json!(rfc3339(record.timestamp)));
-    object.insert("key".into(), json!(&*record.key));
-    object.insert("headers".into(), Value::Object(headers));
-    object.insert("value".into(), value);
-    Value::Object(object).to_string()
-}
-
-/// Text where it is text, else hexadecimal digits.
-fn readable(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.chars().any(|c| c.is_control()) => text.to_owned(),
-        _ => bytes.iter().fold(String::from("0x"), |text, byte| text + &format!("{byte:02x}")),
-    }
 }
 
 fn as_text(Delivery { position, record }: &Delivery) -> String {

@@ -14,6 +14,7 @@ pub mod outbox;
 pub mod partitions;
 pub mod probe;
 pub mod rate_limit;
+pub mod redrives;
 pub mod source;
 pub mod topics;
 pub mod wake;

@@ -14,7 +14,9 @@ use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
 use ports::rate_limit::RateLimit;
+use ports::redrives::Redrives;
 use ports::source::Sources;
+use ports::topics::Topics;
 use ports::wake::Wakes;
 
 /// What a store offers, whichever it is.
@@ -23,6 +25,7 @@ pub(super) struct StorePorts {
     pub orders: Arc<dyn OrderStore>,
     pub outbox: Arc<dyn OutboxStore>,
     pub operators: Arc<dyn OutboxOperators>,
+    pub redrives: Arc<dyn Redrives>,
     pub leases: Arc<dyn PartitionLeases>,
     pub inbox: Arc<dyn Inbox>,
     pub idempotency: Arc<dyn Idempotency>,
@@ -31,13 +34,22 @@ pub(super) struct StorePorts {
 impl StorePorts {
     pub(super) fn of<S>(store: &S) -> Self
     where
-        S: OrderStore + OutboxStore + OutboxOperators + PartitionLeases + Inbox + Idempotency + Clone + 'static,
+        S: OrderStore
+            + OutboxStore
+            + OutboxOperators
+            + Redrives
+            + PartitionLeases
+            + Inbox
+            + Idempotency
+            + Clone
+            + 'static,
     {
         let store = Arc::new(store.clone());
         Self {
             orders: store.clone(),
             outbox: store.clone(),
             operators: store.clone(),
+            redrives: store.clone(),
             leases: store.clone(),
             inbox: store.clone(),
             idempotency: store,
@@ -50,6 +62,7 @@ impl StorePorts {
 pub(super) struct BrokerPorts {
     pub broker: Arc<dyn Broker>,
     pub sources: Arc<dyn Sources>,
+    pub topics: Arc<dyn Topics>,
     pub probe: Arc<dyn Probe>,
     /// Lanes that the relay may use.
     pub lanes: Pinning,

@@ -1,9 +1,11 @@
 //! The configured store and broker, opened beside running services: for looking, and for operators' statements.
 use std::sync::Arc;
 
+use app::dead_letters::DeadLetters;
 use app::operate::Operations;
 use app::vitals::Vitals;
 use embedded::{Embedded, SystemClock};
+use ports::broker::Broker;
 use ports::clock::Clock;
 use ports::topics::Topics;
 
@@ -17,14 +19,29 @@ pub struct Beside {
     pub operations: Operations,
     /// Topics; `None` where no broker is configured.
     pub topics: Option<Arc<dyn Topics>>,
+    /// Dead letters; `None` where no broker is configured.
+    pub dead_letters: Option<DeadLetters>,
 }
 
 /// A store beside the services that run on it.
 struct Store {
     ports: StorePorts,
     installation: Arc<str>,
-    /// The embedded one has topics of its own.
-    topics: Option<Arc<dyn Topics>>,
+    /// The embedded one is a broker, too.
+    log: Option<Log>,
+}
+
+/// A broker beside the services that publish to it.
+struct Log {
+    topics: Arc<dyn Topics>,
+    broker: Arc<dyn Broker>,
+}
+
+impl Log {
+    fn of<B: Topics + Broker + 'static>(broker: B) -> Self {
+        let broker = Arc::new(broker);
+        Self { topics: broker.clone(), broker }
+    }
 }
 
 /// Opens the configured store for looking and for operators' statements.
@@ -33,15 +50,19 @@ struct Store {
 /// It is not there, or cannot be read.
 pub async fn beside(config: &Config) -> Result<Beside, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let Store { ports, installation, topics } = store(config, &clock).await?;
-    let topics = match config.broker_kind {
-        BrokerKind::Embedded => topics,
+    let Store { ports, installation, log } = store(config, &clock).await?;
+    let log = match config.broker_kind {
+        BrokerKind::Embedded => log,
         BrokerKind::None => None,
-        BrokerKind::Kafka => Some(kafka_topics(config, &installation)?),
+        BrokerKind::Kafka => Some(kafka_log(config, &installation)?),
     };
-    let StorePorts { outbox, operators, leases, .. } = ports;
+    let StorePorts { outbox, operators, redrives, leases, .. } = ports;
+    let topics = log.as_ref().map(|log| Arc::clone(&log.topics));
+    let letters =
+        |Log { topics, broker }| DeadLetters::new(&config.topic(), topics, broker, redrives, Arc::clone(&clock));
+    let dead_letters = log.map(letters);
     let operations = Operations::new(outbox, operators, leases, clock, Vitals::default());
-    Ok(Beside { operations, topics })
+    Ok(Beside { operations, topics, dead_letters })
 }
 
 async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartError> {
@@ -50,13 +71,13 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
             let store = Embedded::open_beside(&config.store_path, Arc::clone(clock))
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
-            Ok(Store { ports: StorePorts::of(&store), installation, topics: Some(Arc::new(store)) })
+            Ok(Store { ports: StorePorts::of(&store), installation, log: Some(Log::of(store)) })
         }
         #[cfg(feature = "postgres")]
         StoreKind::Postgres => {
             let options = super::options::postgres_beside(config);
             let store = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres)?;
-            Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), topics: None })
+            Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), log: None })
         }
         #[cfg(not(feature = "postgres"))]
         StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
@@ -72,13 +93,13 @@ pub(super) async fn installation(config: &Config) -> Result<Arc<str>, StartError
 }
 
 #[cfg(feature = "kafka")]
-fn kafka_topics(config: &Config, installation: &Arc<str>) -> Result<Arc<dyn Topics>, StartError> {
-    // Whoever looks makes nothing.
-    Ok(Arc::new(kafka(config, installation, false)?))
+fn kafka_log(config: &Config, installation: &Arc<str>) -> Result<Log, StartError> {
+    // Whoever works beside a service makes no topics.
+    Ok(Log::of(kafka(config, installation, false)?))
 }
 
 #[cfg(not(feature = "kafka"))]
-fn kafka_topics(_: &Config, _: &Arc<str>) -> Result<Arc<dyn Topics>, StartError> {
+fn kafka_log(_: &Config, _: &Arc<str>) -> Result<Log, StartError> {
     Err(super::store::not_built("broker.kind", "kafka"))
 }
 

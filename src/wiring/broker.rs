@@ -24,7 +24,8 @@ pub(super) async fn open(
             let log = Arc::new(store.clone());
             Ok(Some(BrokerPorts {
                 broker: log.clone(),
-                sources: log,
+                sources: log.clone(),
+                topics: log,
                 probe: Arc::new(BrokerProbe(store.clone())),
                 // Lanes cost nothing here: one a partition, so that fencing one disturbs no other.
                 lanes: Pinning::Apart(config.outbox_partitions),
@@ -40,7 +41,7 @@ pub(super) async fn open(
             let kafka = Arc::new(open_kafka(options)?);
             let probe = Arc::new(kafka::BrokerProbe((*kafka).clone()));
             let lanes = Pinning::Together(config.broker_lanes);
-            Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka, probe, lanes }))
+            Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka.clone(), topics: kafka, probe, lanes }))
         }
         #[cfg(not(feature = "kafka"))]
         (BrokerKind::Kafka, _) => {

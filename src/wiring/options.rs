@@ -118,10 +118,10 @@ pub(super) fn postgres_beside(config: &Config) -> postgres::Options {
     postgres(config, &operator(), &telemetry::Metrics::new())
 }
 
-/// The name under which operators' commands come.
+/// The name under which an operator's command comes: each its own, because two producers of one name fence each other.
 #[cfg(any(feature = "postgres", feature = "kafka"))]
 pub(super) fn operator() -> InstanceId {
-    InstanceId("operator".into())
+    InstanceId(format!("operator-{:08x}", rand::random::<u32>()).into())
 }
 
 #[cfg(feature = "kafka")]

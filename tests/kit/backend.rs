@@ -13,6 +13,7 @@ use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
 use ports::rate_limit::{Policy, RateLimit};
+use ports::redrives::Redrives;
 use ports::source::Sources;
 use ports::topics::Topics;
 use tokio::runtime::{Builder, Runtime};
@@ -57,6 +58,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// The operators' side of its outbox.
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         not_offered("operators")
+    }
+    /// Its memory of dead letters that were sent back.
+    fn redrives(&self) -> Arc<dyn Redrives> {
+        not_offered("redrives")
     }
     /// Its partition leases.
     fn leases(&self) -> Arc<dyn PartitionLeases> {

@@ -15,13 +15,14 @@ use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
 use ports::rate_limit::{Policy, RateLimit};
+use ports::redrives::Redrives;
 use ports::source::Sources;
 use ports::topics::Topics;
 use tokio::runtime::Runtime;
 
 use crate::backend::Backend;
 use crate::broken_broker::{BrokenBroker, BrokenSources, BrokenTopics};
-use crate::broken_small::{BrokenCache, BrokenIdempotency, BrokenInbox, BrokenProbe, BrokenRateLimit};
+use crate::broken_small::{BrokenCache, BrokenIdempotency, BrokenInbox, BrokenProbe, BrokenRateLimit, BrokenRedrives};
 use crate::broken_store::{BrokenLeases, BrokenOperators, BrokenOrders, BrokenOutbox};
 use crate::conformance::{self, Report};
 
@@ -56,6 +57,7 @@ flaws! {
     outbox: IgnoresTheFence, LetsLaterRowsOvertake, RetriesAtOnce, ForgetsAttempts, SettlesNothing, SettlesForGood,
         ForgetsDeaths, TriesSuspectsAsOrdinary, DropsThePayload, SweepsWithoutLimit, SweepsYoungRows;
     operators: RedrivesWhenDry, RetriesNothing, ParksNothing, IgnoresTheFilter, HidesTheHead;
+    redrives: GivesTwice, HoldsForEver, LosesWhatArrived, ForgetsWhoAsked, ReleasesNothing, SeesOneTopic;
     partitions: ForgetsTheOpenBatch, IgnoresTheWatermark, StealsFromTheLiving, TakesDoubtForDeath, RenewsEverything,
         ReleasesWhatIsInFlight, SeesNobody, ShowsHalf;
     inbox: TakesAllForNew, DropsEffects, SharesGroups, EndsNoDetour, SweepsTooMuch, SweepsYoungMessages;
@@ -138,6 +140,9 @@ impl<B: Backend> Backend for Broken<B> {
     }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(BrokenOperators { real: self.real.operators(), flaw: self.flaw })
+    }
+    fn redrives(&self) -> Arc<dyn Redrives> {
+        Arc::new(BrokenRedrives { real: self.real.redrives(), flaw: self.flaw })
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
         Arc::new(BrokenLeases { real: self.real.leases(), flaw: self.flaw })

@@ -8,8 +8,10 @@ use ports::Error;
 use ports::cache::OrderCache;
 use ports::idempotency::{Begun, Idempotency};
 use ports::inbox::{Detour, DetourChange, Inbox, Mark, Marked, Remote};
+use ports::operators::Audit;
 use ports::probe::{Probe, Pulse};
 use ports::rate_limit::{Policy, RateLimit, Taken};
+use ports::redrives::{Letter, Redriven, Redrives};
 
 use crate::broken::Flaw;
 
@@ -52,6 +54,44 @@ impl Inbox for BrokenInbox {
         let limit = if self.flaw == Flaw::SweepsTooMuch { 1_000 } else { limit };
         let keep = if self.flaw == Flaw::SweepsYoungMessages { keep / 1_000 } else { keep };
         self.real.sweep(keep, limit).await
+    }
+}
+
+pub(crate) struct BrokenRedrives {
+    pub(crate) real: Arc<dyn Redrives>,
+    pub(crate) flaw: Flaw,
+}
+
+impl BrokenRedrives {
+    fn named(&self, letters: &[Letter]) -> Vec<Letter> {
+        let mut letters = letters.to_vec();
+        if self.flaw == Flaw::SeesOneTopic {
+            letters.iter_mut().for_each(|letter| letter.position.topic = "any".into());
+        }
+        letters
+    }
+}
+
+#[async_trait]
+impl Redrives for BrokenRedrives {
+    async fn take(&self, letters: &[Letter], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+        let again_after = match self.flaw {
+            Flaw::GivesTwice => Duration::ZERO,
+            Flaw::HoldsForEver => again_after * 1_000,
+            _ => again_after,
+        };
+        let nobody = Audit { who: "nobody".into(), why: String::new() };
+        let audit = if self.flaw == Flaw::ForgetsWhoAsked { &nobody } else { audit };
+        self.real.take(&self.named(letters), again_after, audit).await
+    }
+    async fn arrived(&self, letters: &[Letter]) -> Result<(), Error> {
+        if self.flaw == Flaw::LosesWhatArrived { Ok(()) } else { self.real.arrived(&self.named(letters)).await }
+    }
+    async fn release(&self, letters: &[Letter]) -> Result<(), Error> {
+        if self.flaw == Flaw::ReleasesNothing { Ok(()) } else { self.real.release(&self.named(letters)).await }
+    }
+    async fn known(&self, letters: &[Letter]) -> Result<Vec<Option<Redriven>>, Error> {
+        self.real.known(&self.named(letters)).await
     }
 }
 

@@ -88,6 +88,7 @@ pub mod partitions;
 mod partitions_handover;
 pub mod probe;
 pub mod rate_limit;
+pub mod redrives;
 pub mod source;
 pub mod topics;
 mod worker;

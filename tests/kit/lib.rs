@@ -22,6 +22,7 @@ mod reference_leases;
 mod reference_operators;
 mod reference_orders;
 mod reference_outbox;
+mod reference_redrives;
 mod reference_small;
 mod reference_source;
 pub mod wait;

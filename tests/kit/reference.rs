@@ -19,6 +19,7 @@ use ports::outbox::{OutboxStore, RowId, RowStatus};
 use ports::partitions::{Counter, Epoch, InstanceId, LaneId, PartitionLeases, PartitionNo, Token};
 use ports::probe::Probe;
 use ports::rate_limit::{Policy, RateLimit};
+use ports::redrives::{Letter, Redriven, Redrives};
 use ports::source::Sources;
 use ports::topics::Topics;
 
@@ -46,6 +47,7 @@ pub(crate) struct State {
     pub(crate) leases: Vec<Lease>,
     pub(crate) members: BTreeMap<InstanceId, (Timestamp, Duration)>,
     pub(crate) audits: Vec<Audit>,
+    pub(crate) letters: BTreeMap<Letter, Redriven>,
     pub(crate) consumed: BTreeMap<(String, EventId), Timestamp>,
     pub(crate) remotes: BTreeMap<OrderId, Remote>,
     pub(crate) detours: BTreeMap<(String, String), Detour>,
@@ -157,6 +159,9 @@ impl Backend for Reference {
         Arc::new(self.clone())
     }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
+        Arc::new(self.clone())
+    }
+    fn redrives(&self) -> Arc<dyn Redrives> {
         Arc::new(self.clone())
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {

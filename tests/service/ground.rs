@@ -1,8 +1,13 @@
 //! What a service of these stories stands on: everything in one, in a throwaway data folder. `tests/services` has the same stories on
 //! ground of its own.
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use embedded::{Embedded, SystemClock};
+use futures::FutureExt;
+use ports::broker::{Broker, Record};
+use ports::clock::Clock;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,6 +39,18 @@ impl Ground {
     /// A topic's name here.
     pub fn topic(&self, name: &str) -> String {
         name.to_owned()
+    }
+
+    /// Appends a record, as somebody else's program does.
+    pub fn put(&self, topic: &str, key: &str, value: &str) {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let timestamp = clock.now();
+        let log = Embedded::open_beside(&self.data(), clock).expect("the folder is there");
+        let (topic, value) = (self.topic(topic).into(), value.as_bytes().into());
+        let record = Record { topic, key: key.into(), headers: Vec::new(), value, timestamp };
+        // Beside a service the file is written on the spot.
+        let appended = log.append(vec![record]).now_or_never().expect("nobody waits here");
+        appended.expect("appended");
     }
 
     /// Every record of `order.events`, read from the data folder by the program itself.

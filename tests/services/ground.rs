@@ -2,9 +2,10 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ports::broker::{Position, Record};
 use ports::source::Delivery;
 use serde_json::Value;
 
@@ -97,6 +98,14 @@ impl Ground {
     /// Sets one key of a topic's configuration.
     pub fn configure(&self, topic: &str, key: &str, value: &str) {
         reader::configure(&self.kafka, &self.topic(topic), key, value);
+    }
+
+    /// Appends a record, as somebody else's program does.
+    pub fn put(&self, topic: &str, key: &str, value: &str) {
+        let timestamp = domain::Timestamp::from_millis(0);
+        let (topic, value) = (Arc::<str>::from(self.topic(topic)), value.as_bytes().into());
+        let record = Record { topic: Arc::clone(&topic), key: key.into(), headers: Vec::new(), value, timestamp };
+        reader::repeat(&self.kafka, &[Delivery { position: Position { topic, partition: 0, offset: 0 }, record }]);
     }
 
     /// Appends records to their topic once more.

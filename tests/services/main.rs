@@ -2,6 +2,8 @@
 //! services that fail can show.
 #[path = "../service/check.rs"]
 mod check;
+#[path = "../service/dead_letters.rs"]
+mod dead_letters;
 #[path = "../service/durability.rs"]
 mod durability;
 #[path = "../service/faults.rs"]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actors::{Cast, Options, Pinning, World};
 use app::commands::{self, Desk};
+use app::dead_letters::DeadLetters;
 use app::gate::Gate;
 use app::handlers::Handlers;
 use app::vitals::Vitals;
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 use tokio::task::LocalSet;
 
 use crate::hub::Hub;
-use crate::life::Life;
+use crate::life::{Life, TOPIC};
 use crate::moody::{Moods, Moody};
 
 /// The seed of a run: the environment's, or one of ours.
@@ -110,6 +111,13 @@ impl House {
         let world = self.world(&life.store, first_lane);
         let options = Options { instance: InstanceId(name.into()), ..self.options.clone() };
         life.run(self.cast(world, options)).await
+    }
+
+    /// The operators' door to the dead letters, through the script's faults.
+    pub fn dead_letters(&self, life: &Life) -> DeadLetters {
+        let real = Arc::new(life.store.clone());
+        let broker = Arc::new(FaultyBroker::around(real.clone(), self.script.clone()));
+        DeadLetters::new(TOPIC, real.clone(), broker, real, self.clock.clone())
     }
 
     async fn cast(&self, world: World, options: Options) -> Cast {

@@ -15,6 +15,7 @@ mod moody;
 mod outage;
 mod poison;
 mod promotion;
+mod redrives;
 mod regions;
 mod retries;
 mod scribe;

@@ -44,6 +44,7 @@ mod probe;
 mod queue;
 mod rate_limit;
 mod readers;
+mod redrives;
 mod resolve;
 mod row_view;
 mod settle;

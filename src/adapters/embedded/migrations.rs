@@ -9,6 +9,7 @@ use crate::open_error::OpenError;
 const STEPS: &[&str] = &[
     include_str!("../../../migrations/embedded/V1__orders_outbox_log_and_inbox.sql"),
     include_str!("../../../migrations/embedded/V2__owners_in_batches.sql"),
+    include_str!("../../../migrations/embedded/V3__redriven_dead_letters.sql"),
 ];
 
 /// The latest version.

@@ -34,6 +34,7 @@ mod orders;
 mod outbox;
 mod probe;
 mod question;
+mod redrives;
 mod resolve;
 mod row_view;
 mod session;

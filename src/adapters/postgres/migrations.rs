@@ -14,11 +14,18 @@ struct Step {
 }
 
 /// Every step, oldest first.
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    name: "orders_outbox_and_inbox",
-    text: include_str!("../../../migrations/postgres/V1__orders_outbox_and_inbox.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        name: "orders_outbox_and_inbox",
+        text: include_str!("../../../migrations/postgres/V1__orders_outbox_and_inbox.sql"),
+    },
+    Step {
+        version: 2,
+        name: "redriven_dead_letters",
+        text: include_str!("../../../migrations/postgres/V2__redriven_dead_letters.sql"),
+    },
+];
 
 /// Names the lock under which one process at a time migrates: "phst" and a number.
 const LOCK: i64 = 0x7068_7374_0001;

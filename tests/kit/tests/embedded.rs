@@ -14,6 +14,7 @@ use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
 use ports::rate_limit::RateLimit;
+use ports::redrives::Redrives;
 use ports::source::Sources;
 use ports::topics::Topics;
 use tempfile::TempDir;
@@ -67,6 +68,9 @@ macro_rules! backend {
             fn operators(&self) -> Arc<dyn OutboxOperators> {
                 Arc::new(self.0.store.clone())
             }
+            fn redrives(&self) -> Arc<dyn Redrives> {
+                Arc::new(self.0.store.clone())
+            }
             fn leases(&self) -> Arc<dyn PartitionLeases> {
                 Arc::new(self.0.store.clone())
             }
@@ -111,6 +115,7 @@ macro_rules! every_suite {
             conformance_suite!(orders, $backend);
             conformance_suite!(outbox, $backend);
             conformance_suite!(operators, $backend);
+            conformance_suite!(redrives, $backend);
             conformance_suite!(partitions, $backend);
             conformance_suite!(inbox, $backend);
             conformance_suite!(broker, $backend);

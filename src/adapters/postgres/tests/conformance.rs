@@ -10,6 +10,7 @@ use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
+use ports::redrives::Redrives;
 use postgres::{Options, Postgres, StoreProbe};
 use tokio_postgres::Client;
 
@@ -61,6 +62,9 @@ macro_rules! backend {
             fn operators(&self) -> Arc<dyn OutboxOperators> {
                 Arc::new(self.0.store.clone())
             }
+            fn redrives(&self) -> Arc<dyn Redrives> {
+                Arc::new(self.0.store.clone())
+            }
             fn leases(&self) -> Arc<dyn PartitionLeases> {
                 Arc::new(self.0.store.clone())
             }
@@ -97,6 +101,7 @@ macro_rules! every_suite {
             conformance_suite!(orders, $backend);
             conformance_suite!(outbox, $backend);
             conformance_suite!(operators, $backend);
+            conformance_suite!(redrives, $backend);
             conformance_suite!(partitions, $backend);
             conformance_suite!(inbox, $backend);
             conformance_suite!(idempotency, $backend);

@@ -180,6 +180,7 @@ pub async fn advance(client: &Client, by: Duration) {
          UPDATE mark SET created_at = created_at - {by};
          UPDATE idempotency SET until = until - {by};
          UPDATE processed_events SET processed_at = processed_at - {by};
+         UPDATE redriven_letter SET taken_at = taken_at - {by};
          COMMIT"
     );
     client.batch_execute(&text).await.expect("time passes");

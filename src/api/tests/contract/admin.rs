@@ -8,12 +8,13 @@ use crate::house::*;
 #[actix_web::test]
 async fn every_admin_route_asks_for_admin() {
     let house = House::new();
-    for path in ["actors", "outbox", "outbox/1", "outbox/why", "partitions", "events"] {
+    for path in ["actors", "outbox", "outbox/1", "outbox/why", "dlt", "dlt/0/0", "partitions", "events"] {
         let path = format!("/admin/{path}");
         house.ask(get(&path)).await.problem(401, "UNAUTHORIZED");
         house.ask(get(&path).insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
     }
-    for path in ["outbox/1/retry", "outbox/1/park", "outbox/redrive", "actors/consumer-0/panic"] {
+    let acts = ["outbox/1/retry", "outbox/1/park", "outbox/redrive", "dlt/redrive", "dlt/0/0/redrive"];
+    for path in acts.into_iter().chain(["actors/consumer-0/panic"]) {
         let path = format!("/admin/{path}");
         house.ask(post(&path, "")).await.problem(401, "UNAUTHORIZED");
         house.ask(post(&path, "").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");

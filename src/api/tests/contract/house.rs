@@ -9,11 +9,13 @@ use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use api::auth::{self, Source, Verifier};
 use api::{Options, Parts, State, Surface};
 use app::admission::{self, Admission};
+use app::dead_letters::DeadLetters;
 use app::gate::Gate;
 use app::operate::Operations;
 use app::queries::Queries;
 use app::vitals::{Component, Vitals};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use kit::{Reference, TestClock};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use telemetry::Metrics;
@@ -31,6 +33,8 @@ pub struct House {
     pub orders: Arc<Orders>,
     pub rows: Arc<Rows>,
     pub bucket: Arc<Bucket>,
+    /// Where dead letters stand.
+    pub log: Reference,
     pub vitals: Vitals,
     pub metrics: Arc<Metrics>,
 }
@@ -41,6 +45,7 @@ pub struct Plan {
     pub options: Options,
     pub tokens: u32,
     pub faults_enabled: bool,
+    pub broker: bool,
 }
 
 impl Default for Plan {
@@ -52,7 +57,14 @@ impl Default for Plan {
             workers: 1,
             ..Options::default()
         };
-        Self { source: Source::Secret(SECRET.into()), auth: |_| {}, options, tokens: 1_000_000, faults_enabled: true }
+        Self {
+            source: Source::Secret(SECRET.into()),
+            auth: |_| {},
+            options,
+            tokens: 1_000_000,
+            faults_enabled: true,
+            broker: true,
+        }
     }
 }
 
@@ -80,6 +92,10 @@ impl House {
         let desk = Arc::new(desk);
         let mut auth = auth::Options::new(plan.source);
         (plan.auth)(&mut auth);
+        let log = Reference::new(TestClock::default());
+        let port = || Arc::new(log.clone());
+        let letters = || DeadLetters::new("order.events", port(), port(), port(), clock.clone());
+        let dead_letters = plan.broker.then(|| Arc::new(letters()));
         let state = State::new(Parts {
             dispatch: desk.clone(),
             queries: Arc::new(Queries::new(orders.clone(), Arc::new(NoCache), clock.clone(), 1000)),
@@ -90,6 +106,7 @@ impl House {
                 clock.clone(),
                 vitals.clone(),
             )),
+            dead_letters,
             admission: Arc::new(Admission::new(
                 bucket.clone(),
                 Arc::new(Gate::default()),
@@ -100,7 +117,7 @@ impl House {
             auth: Verifier::new(auth).unwrap(),
             options: plan.options,
         });
-        Self { state, desk, orders, rows, bucket, vitals, metrics }
+        Self { state, desk, orders, rows, bucket, log, vitals, metrics }
     }
 
     /// Asks and reads the whole answer.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, whatever clippy takes them for")]
 mod admin;
 mod auth;
+mod dead_letters;
 mod desk;
 mod fakes;
 mod health;

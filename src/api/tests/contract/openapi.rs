@@ -28,6 +28,7 @@ async fn live_answers_match_their_schemas() {
     let house = House::new();
     let document = document();
     let id = house.place("ann").await;
+    crate::dead_letters::set_aside(&house, 1).await;
     let order = format!("/orders/{id}");
     for (template, path) in [
         ("/orders", "/orders"),
@@ -47,6 +48,8 @@ async fn live_answers_match_their_schemas() {
         ("/admin/outbox", "/admin/outbox"),
         ("/admin/outbox/{id}", "/admin/outbox/2"),
         ("/admin/outbox/why", "/admin/outbox/why?key=019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11"),
+        ("/admin/dlt", "/admin/dlt"),
+        ("/admin/dlt/{partition}/{offset}", "/admin/dlt/0/0"),
         ("/admin/partitions", "/admin/partitions"),
     ] {
         let reply = house.ask(get(path).insert_header(admin())).await;
@@ -83,7 +86,17 @@ async fn the_examples_of_bodies_work_and_match() {
     assert_eq!(redriven.status, 200);
     matches(&document, "post", "/admin/outbox/redrive", &redriven);
 
-    for (name, body) in [("CreateOrder", example("post", "/orders")), ("ChangeStatus", change), ("Redrive", redrive)] {
+    let letters = example("post", "/admin/dlt/redrive");
+    let redriven = house.ask(post("/admin/dlt/redrive", &letters.to_string()).insert_header(admin())).await;
+    assert_eq!(redriven.status, 200);
+    matches(&document, "post", "/admin/dlt/redrive", &redriven);
+
+    for (name, body) in [
+        ("RedriveLetters", letters),
+        ("CreateOrder", example("post", "/orders")),
+        ("ChangeStatus", change),
+        ("Redrive", redrive),
+    ] {
         let mut schema = document["components"]["schemas"][name].clone();
         schema["components"] = document["components"].clone();
         assert!(jsonschema::is_valid(&schema, &body), "{name}");
@@ -122,7 +135,7 @@ async fn every_documented_operation_is_routed() {
             operations += 1;
         }
     }
-    assert_eq!(operations, 28);
+    assert_eq!(operations, 32);
     let served = house.ask(get("/openapi.json")).await;
     assert_eq!((served.status, served.json()), (200, document));
 }

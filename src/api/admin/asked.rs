@@ -1,0 +1,81 @@
+//! What every redrive is asked, of parked rows and of dead letters alike.
+use std::time::Duration;
+
+use app::operate::age;
+use app::seen::FailureType;
+
+use super::outbox::reason_of;
+use crate::body::object;
+use crate::call::Call;
+use crate::error::Problem;
+use crate::json::Json;
+use crate::query::Query;
+
+/// How many of one redrive unless asked otherwise.
+const LIMIT_DEFAULT: u32 = 1_000;
+/// Most of one redrive: one statement must stay short.
+const LIMIT_MAX: u32 = 10_000;
+
+/// Members of a redrive's body.
+pub(super) struct Asked {
+    pub(super) failure_type: Option<FailureType>,
+    pub(super) older_than: Option<Duration>,
+    pub(super) limit: u32,
+    pub(super) dry_run: bool,
+    pub(super) reason: String,
+}
+
+impl Asked {
+    /// The body; none is an empty object.
+    pub(super) fn body(call: &Call) -> Result<Json<'_>, Problem> {
+        if call.body.is_empty() { Ok(Json::Object(Vec::new())) } else { object(&call.body) }
+    }
+
+    pub(super) fn read(body: &Json<'_>, query: &Query<'_>) -> Result<Self, Problem> {
+        let failure = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
+        let failure_type = chosen(body, "failureType", FailureType::parse, failure)?;
+        let older_than = chosen(body, "olderThan", age, "must be a duration such as 250ms, 5s or 1h")?;
+        let dry_run = dry_run(body, query)?;
+        Ok(Self { failure_type, older_than, limit: limit(body)?, dry_run, reason: reason_of(body)? })
+    }
+}
+
+/// A text of the body, read as something; null is as good as none.
+pub(super) fn chosen<T>(
+    body: &Json<'_>,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    message: &'static str,
+) -> Result<Option<T>, Problem> {
+    match body.member(name) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::Text(text)) => parse(text).map(Some).ok_or_else(|| Problem::field(name, message)),
+        Some(_) => Err(Problem::field(name, "must be a string")),
+    }
+}
+
+fn limit(body: &Json<'_>) -> Result<u32, Problem> {
+    let bad = || Problem::field("limit", "must be an integer from 1 to 10000");
+    match body.member("limit") {
+        None | Some(Json::Null) => Ok(LIMIT_DEFAULT),
+        Some(Json::Number(number)) => {
+            number.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(bad)
+        }
+        Some(_) => Err(bad()),
+    }
+}
+
+/// In the body or in the query string; where both speak, the body does.
+pub(super) fn dry_run(body: &Json<'_>, query: &Query<'_>) -> Result<bool, Problem> {
+    let wrong = || Problem::field("dryRun", "must be true or false");
+    match body.member("dryRun") {
+        Some(Json::Bool(dry_run)) => return Ok(*dry_run),
+        None | Some(Json::Null) => {}
+        Some(_) => return Err(wrong()),
+    }
+    match query.filled("dryRun")? {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(wrong()),
+    }
+}

@@ -1,0 +1,128 @@
+//! A walk through the dead letters, partition by partition, as long as one call may take.
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::source::Delivery;
+
+use super::letter::Place;
+
+/// Longest that one call looks, well within a request's time. A broker shows some ten thousand letters a second.
+const LOOKS_FOR: Duration = Duration::from_secs(4);
+
+/// What is left to look through.
+pub(super) struct Walk {
+    spans: VecDeque<Span>,
+    last: Option<Place>,
+    until: Timestamp,
+}
+
+struct Span {
+    partition: u32,
+    from: u64,
+    end: u64,
+}
+
+impl Walk {
+    /// From behind a place to where each partition ends now, given its first offset and its end.
+    pub(super) fn behind(after: Option<Place>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
+        let span = |(partition, (first, end)): (u32, (u64, u64))| {
+            let from = match after {
+                Some(after) if partition < after.partition => end,
+                Some(after) if partition == after.partition => first.max(after.offset.saturating_add(1)),
+                _ => first,
+            };
+            Span { partition, from, end }
+        };
+        let spans = (0..).zip(ends).map(span).filter(|span| span.from < span.end).collect();
+        Self { spans, last: after, until: now.after(LOOKS_FOR) }
+    }
+
+    /// Where to read next; nowhere when all was seen, or enough for one call.
+    pub(super) fn here(&self, now: Timestamp) -> Option<(u32, u64)> {
+        let span = self.spans.front().filter(|_| now < self.until)?;
+        Some((span.partition, span.from))
+    }
+
+    /// This letter was looked at.
+    pub(super) fn pass(&mut self, letter: &Delivery) {
+        let Some(span) = self.spans.front_mut() else { return };
+        self.last = Some(Place { partition: span.partition, offset: letter.position.offset });
+        span.from = letter.position.offset + 1;
+        if span.from >= span.end {
+            self.spans.pop_front();
+        }
+    }
+
+    /// Nothing stands here any more: it was forgotten meanwhile.
+    pub(super) fn skip(&mut self) {
+        self.spans.pop_front();
+    }
+
+    /// Whether this call has looked at all there is, or long enough.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.here(now).is_none()
+    }
+
+    /// Behind which place another call goes on, if anything is left.
+    pub(super) fn next(&self) -> Option<Place> {
+        self.last.filter(|_| !self.spans.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ports::broker::{Position, Record};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(7);
+
+    fn letter(partition: u32, offset: u64) -> Delivery {
+        let (topic, nothing) = (Arc::<str>::from("t"), Arc::<[u8]>::from([]));
+        let timestamp = Timestamp::from_millis(0);
+        let record = Record { topic: topic.clone(), key: "k".into(), headers: Vec::new(), value: nothing, timestamp };
+        Delivery { position: Position { topic, partition, offset }, record }
+    }
+
+    fn place(text: &str) -> Option<Place> {
+        Place::parse(text)
+    }
+
+    #[test]
+    fn a_walk_goes_from_behind_its_beginning_through_what_is_kept_to_the_end() {
+        let mut walk = Walk::behind(place("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)], NOW);
+        let mut seen = Vec::new();
+        while let Some((partition, offset)) = walk.here(NOW) {
+            seen.push((partition, offset));
+            walk.pass(&letter(partition, offset));
+        }
+        assert_eq!((seen, walk.next()), (vec![(1, 4), (1, 5), (3, 7)], None));
+    }
+
+    #[test]
+    fn what_was_forgotten_meanwhile_or_never_was_is_passed_by() {
+        let mut walk = Walk::behind(None, vec![(0, 5), (0, 2)], NOW);
+        // A transaction's marker, or a record that is gone: offsets jump.
+        walk.pass(&letter(0, 3));
+        assert_eq!((walk.here(NOW), walk.next()), (Some((0, 4)), place("0/3")));
+        walk.skip();
+        assert_eq!((walk.here(NOW), walk.next()), (Some((1, 0)), place("0/3")));
+    }
+
+    #[test]
+    fn one_call_looks_for_so_long_and_tells_where_to_go_on() {
+        let mut walk = Walk::behind(None, vec![(0, 50_000)], NOW);
+        let (last, late) = (NOW.after(LOOKS_FOR - Duration::from_millis(1)), NOW.after(LOOKS_FOR));
+        walk.pass(&letter(0, 0));
+        assert_eq!((walk.here(last), walk.here(late)), (Some((0, 1)), None));
+        assert_eq!((walk.is_over(late), walk.next()), (true, place("0/0")));
+    }
+
+    #[test]
+    fn the_largest_place_is_behind_everything() {
+        assert!(Walk::behind(place("0/18446744073709551615"), vec![(0, 5)], NOW).is_over(NOW));
+    }
+}

@@ -1,0 +1,214 @@
+//! `dlt`: look into the dead letters and send them back, also beside a running service.
+use api::letter_document;
+use app::contract::rfc3339;
+use app::dead_letters::{DeadLetter, DeadLetters, LetterFilter, Place, Sent};
+use app::seen::{Audit, FailureType};
+use clap::Subcommand;
+use posthaste::Config;
+use serde_json::json;
+
+use super::outbox::{failure_type, older_than, operator};
+use super::{Failure, block_on, line};
+
+/// Letters of one step of a redrive.
+const STEP: u32 = 1_000;
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// List dead letters, by partition and offset.
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// Only those that went back (true), or only the others (false).
+        #[arg(long)]
+        redriven: Option<bool>,
+        /// Most letters.
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one letter with its headers and its value.
+    Show {
+        /// Its place, as `list` tells it: PARTITION/OFFSET.
+        #[arg(value_parser = place)]
+        place: Place,
+        /// As a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send dead letters back to their topic, each key's in their order; each goes back once.
+    Redrive {
+        /// Only the letter at this place: PARTITION/OFFSET.
+        #[arg(value_parser = place, conflicts_with_all = ["key", "kind", "failure", "older_than", "after", "limit"])]
+        place: Option<Place>,
+        #[command(flatten)]
+        which: Which,
+        /// Most letters.
+        #[arg(long, default_value_t = STEP)]
+        limit: u32,
+        /// Say how many letters match and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Do it without asking.
+        #[arg(long)]
+        yes: bool,
+        /// Why; kept with each letter.
+        #[arg(long, default_value = "")]
+        reason: String,
+        /// What was done, as a JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Which {
+    /// Only letters of this key.
+    #[arg(long)]
+    key: Option<String>,
+    /// Only letters of this event type.
+    #[arg(long = "type")]
+    kind: Option<String>,
+    /// Only what failed this way: NETWORK, TIMEOUT, VALIDATION or SYSTEM.
+    #[arg(long, value_parser = failure_type)]
+    failure: Option<FailureType>,
+    /// Only what was set aside at least so long ago: 250ms, 5s, 1h, 7d.
+    #[arg(long, value_parser = older_than)]
+    older_than: Option<std::time::Duration>,
+    /// Only behind this place: PARTITION/OFFSET.
+    #[arg(long, value_parser = place)]
+    after: Option<Place>,
+}
+
+impl Which {
+    fn filter(self, redriven: Option<bool>) -> LetterFilter {
+        let Self { key, kind, failure, older_than, after } = self;
+        LetterFilter { key, kind, failure_type: failure, older_than, redriven, after }
+    }
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    Place::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
+}
+
+pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
+    block_on(async {
+        let none = || Failure::new("broker.kind = \"none\": there are no dead letters");
+        let letters = posthaste::beside(config).await?.dead_letters.ok_or_else(none)?;
+        match verb {
+            Verb::List { which, redriven, limit, json } => list(&letters, which.filter(redriven), limit, json).await?,
+            Verb::Show { place, json } => show(&letters.find(place).await?, json)?,
+            Verb::Redrive { place, which, limit, dry_run, yes, reason, json } => {
+                let task = Task { limit, dry_run, yes, json, audit: Audit { who: operator(), why: reason } };
+                match place {
+                    Some(place) => redrive_one(&letters, place, &task).await?,
+                    None => redrive(&letters, &which.filter(None), &task).await?,
+                }
+            }
+        }
+        Ok(0)
+    })
+}
+
+async fn list(letters: &DeadLetters, mut filter: LetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
+    let mut left = limit;
+    while left > 0 {
+        let page = letters.list(&filter, left).await?;
+        for letter in &page.letters {
+            line(&if json { letter_document(letter).to_string() } else { in_a_line(letter) })?;
+        }
+        left = left.saturating_sub(page.letters.len() as u32);
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn in_a_line(letter: &DeadLetter) -> String {
+    let DeadLetter { delivery, redriven } = letter;
+    let place = format!("{}/{}", delivery.position.partition, delivery.position.offset);
+    let failure = letter.failure_type().map_or("-", FailureType::as_str);
+    let back = redriven.as_ref().map_or(String::new(), |note| {
+        let went = if note.arrived { "went back" } else { "on its way back" };
+        format!(" ({went}, {} at {})", note.audit.who, rfc3339(note.at))
+    });
+    format!(
+        "{place:>8} {} {} {} {failure}: {}{back}",
+        rfc3339(delivery.record.timestamp),
+        letter.kind().unwrap_or("-"),
+        delivery.record.key,
+        letter.reason().unwrap_or("-"),
+    )
+}
+
+fn show(letter: &DeadLetter, json: bool) -> Result<(), Failure> {
+    let document = letter_document(letter);
+    if json { line(&document.to_string()) } else { line(&format!("{document:#}")) }
+}
+
+/// What a redrive was told.
+struct Task {
+    limit: u32,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
+    audit: Audit,
+}
+
+impl Task {
+    fn allowed(&self) -> Result<(), Failure> {
+        if self.yes { Ok(()) } else { Err(Failure::new("nothing was changed; repeat with --yes to send them back")) }
+    }
+}
+
+async fn redrive_one(letters: &DeadLetters, place: Place, task: &Task) -> Result<(), Failure> {
+    if !task.dry_run {
+        task.allowed()?;
+    }
+    let letter = letters.redrive_one(place, !task.dry_run, &task.audit).await?;
+    eprintln!("{place} {}", if task.dry_run { "would go back" } else { "went back" });
+    if task.json { show(&letter, true) } else { Ok(()) }
+}
+
+async fn redrive(letters: &DeadLetters, filter: &LetterFilter, task: &Task) -> Result<(), Failure> {
+    let found = step_by_step(letters, filter, task, false).await?;
+    eprintln!("{} dead letters match", found.matched);
+    let mut sent = found;
+    if !task.dry_run && found.matched > 0 {
+        task.allowed()?;
+        sent = step_by_step(letters, filter, task, true).await?;
+        eprintln!("{} went back", sent.redriven);
+    }
+    if task.json {
+        let dry_run = task.dry_run;
+        line(&json!({"dryRun": dry_run, "matched": sent.matched, "redriven": sent.redriven}).to_string())?;
+    }
+    Ok(())
+}
+
+/// One call looks through so many letters only: as often as it takes, until the limit is reached.
+async fn step_by_step(
+    letters: &DeadLetters,
+    filter: &LetterFilter,
+    task: &Task,
+    commit: bool,
+) -> Result<Sent, Failure> {
+    let (mut filter, mut all) = (filter.clone(), Sent::default());
+    loop {
+        let left = task.limit.saturating_sub(u32::try_from(all.matched).unwrap_or(u32::MAX));
+        if left == 0 {
+            return Ok(all);
+        }
+        let sent = letters.redrive(&filter, left.min(STEP), commit, &task.audit).await?;
+        all.matched += sent.matched;
+        all.redriven += sent.redriven;
+        match sent.next {
+            Some(next) => filter.after = Some(next),
+            None => return Ok(all),
+        }
+    }
+}

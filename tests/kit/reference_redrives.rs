@@ -1,0 +1,56 @@
+//! The reference's memory of dead letters.
+use std::collections::btree_map::Entry;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::operators::Audit;
+use ports::redrives::{Letter, Redriven, Redrives};
+
+use crate::reference::Reference;
+
+#[async_trait]
+impl Redrives for Reference {
+    async fn take(&self, letters: &[Letter], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let mut take = |letter: &Letter| {
+            let ours = Redriven { audit: audit.clone(), at: now, arrived: false };
+            match state.letters.entry(letter.clone()) {
+                Entry::Vacant(free) => {
+                    free.insert(ours);
+                    true
+                }
+                Entry::Occupied(mut taken) => {
+                    let free = !taken.get().arrived && now.since(taken.get().at) >= again_after;
+                    if free {
+                        taken.insert(ours);
+                    }
+                    free
+                }
+            }
+        };
+        Ok(letters.iter().map(&mut take).collect())
+    }
+
+    async fn arrived(&self, letters: &[Letter]) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        for letter in letters {
+            if let Some(taken) = state.letters.get_mut(letter) {
+                taken.arrived = true;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(&self, letters: &[Letter]) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        state.letters.retain(|letter, taken| taken.arrived || !letters.contains(letter));
+        Ok(())
+    }
+
+    async fn known(&self, letters: &[Letter]) -> Result<Vec<Option<Redriven>>, Error> {
+        let state = self.state.lock();
+        Ok(letters.iter().map(|letter| state.letters.get(letter).cloned()).collect())
+    }
+}
