@@ -4,6 +4,7 @@
 //! it is asked for. Memory and broker share no transaction: who dies between the two leaves letters in hand, which may be taken up after
 //! [`AGAIN_AFTER`] and may then arrive twice, under one event id.
 mod letter;
+mod place;
 mod walk;
 
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use ports::redrives::{Letter, Redrives};
 use ports::source::Delivery;
 use ports::topics::Topics;
 
-pub use letter::{DeadLetter, LetterFilter, Origin, Place};
+pub use letter::{DeadLetter, LetterFilter, Origin};
+pub use place::{Cursor, Place};
 
 use crate::error::QueryError;
 use walk::Walk;
@@ -45,7 +47,7 @@ pub struct Letters {
     /// In the order of partition and offset.
     pub letters: Vec<DeadLetter>,
     /// Behind which place to go on, where there may be more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
 }
 
 /// What a redrive did, or would do.
@@ -56,7 +58,7 @@ pub struct Sent {
     /// Those that went back now.
     pub redriven: u64,
     /// Behind which place to go on, where there may be more.
-    pub next: Option<Place>,
+    pub next: Option<Cursor>,
 }
 
 impl DeadLetters {
@@ -167,7 +169,7 @@ impl DeadLetters {
             }
             for letter in self.with_memory(page).await? {
                 walk.pass(&letter.delivery);
-                if filter.lets(&letter, now) {
+                if !walk.is_later(&letter.delivery) && filter.lets(&letter, now) {
                     bytes += letter.delivery.record.value.len();
                     found.push(letter);
                 }
@@ -179,7 +181,7 @@ impl DeadLetters {
         Ok(found)
     }
 
-    async fn walk(&self, after: Option<Place>) -> Result<Walk, QueryError> {
+    async fn walk(&self, after: Option<Cursor>) -> Result<Walk, QueryError> {
         let topics = self.topics.list().await?;
         let dead = topics.into_iter().find(|topic| *topic.name == *self.dead);
         Ok(Walk::behind(after, dead.map(|topic| topic.partitions).unwrap_or_default(), self.clock.now()))

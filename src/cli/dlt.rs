@@ -1,7 +1,7 @@
 //! `dlt`: look into the dead letters and send them back, also beside a running service.
 use api::letter_document;
 use app::contract::rfc3339;
-use app::dead_letters::{DeadLetter, DeadLetters, LetterFilter, Place, Sent};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LetterFilter, Place, Sent};
 use app::seen::{Audit, FailureType};
 use clap::Subcommand;
 use posthaste::Config;
@@ -78,8 +78,8 @@ pub(crate) struct Which {
     #[arg(long, value_parser = older_than)]
     older_than: Option<std::time::Duration>,
     /// Only behind this place: PARTITION/OFFSET.
-    #[arg(long, value_parser = place)]
-    after: Option<Place>,
+    #[arg(long, value_parser = cursor)]
+    after: Option<Cursor>,
 }
 
 impl Which {
@@ -91,6 +91,10 @@ impl Which {
 
 fn place(text: &str) -> Result<Place, String> {
     Place::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
+}
+
+fn cursor(text: &str) -> Result<Cursor, String> {
+    Cursor::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
 }
 
 pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {

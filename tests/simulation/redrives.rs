@@ -1,5 +1,6 @@
 //! Dead letters go back: once, in their keys' order, to consumers that take each event once, whatever fails on the way.
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use app::dead_letters::{AGAIN_AFTER, DeadLetters, LetterFilter, Sent};
 use app::error::QueryError;
@@ -36,6 +37,7 @@ async fn letters(life: &Life, count: u32, keys: u32) {
         record.headers.push(("x-failure-type".into(), failure.as_bytes().into()));
         life.store.append(vec![record]).await.expect("appended");
     }
+    life.pass(Duration::from_secs(2)).await;
 }
 
 /// What stands in the topic, by key.
@@ -130,6 +132,29 @@ async fn letters_go_back_page_by_page_each_keys_in_their_order() {
     let back = back(&life).await;
     assert!(back.len() == 7 && back.values().all(|numbers| numbers.is_sorted()), "{back:?}");
     assert_eq!(back.values().map(Vec::len).sum::<usize>(), 450);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_dies_again_at_once_is_not_chased() {
+    let scribe = Scribe::new(false, usize::MAX, |_| true);
+    let mut house = House::new();
+    (house.consumes, house.handlers) = (true, scribe.handlers());
+    let life = house.start().await;
+    letters(&life, 30, 3).await;
+    let doors = house.dead_letters(&life);
+
+    let (mut filter, mut sent) = (LetterFilter::default(), 0);
+    loop {
+        let step = doors.redrive(&filter, 4, true, &audit()).await.expect("sent back");
+        // Nobody can read them: they are dead again before the next step.
+        life.consumed(SOON).await;
+        (sent, filter.after) = (sent + step.redriven, step.next);
+        if step.next.is_none() {
+            break;
+        }
+    }
+
+    assert_eq!((sent, life.log(DEAD).await.len()), (30, 60));
 }
 
 #[tokio::test(start_paused = true)]

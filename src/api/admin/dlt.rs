@@ -1,5 +1,5 @@
 //! `/admin/dlt`: the dead letters, and the way back.
-use app::dead_letters::{DeadLetter, DeadLetters, LETTERS_MAX, LetterFilter, Place};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LETTERS_MAX, LetterFilter, Place};
 use app::operate::age;
 use app::seen::{Audit, FailureType};
 use serde::Serialize;
@@ -21,7 +21,7 @@ const LETTERS_DEFAULT: i64 = 100;
 pub(crate) struct DeadLetterPage {
     letters: Vec<LetterBody>,
     /// `after` of the next page; null at the end. A page may be short, or empty, and yet have a next one.
-    #[schema(example = "3/17")]
+    #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct RedrivenLetters {
     #[schema(example = 3)]
     redriven: u64,
     /// `after` for going on, where there may be more; null at the end.
-    #[schema(example = "3/17")]
+    #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct RedriveLetters {
     /// Set aside at least so long ago: `250ms`, `5s`, `1h`.
     #[schema(required = false, example = "1h")]
     older_than: String,
-    /// Only behind this place.
+    /// `next` of the answer before: letters that died again meanwhile are left out. Or a place.
     #[schema(required = false, example = "3/17")]
     after: String,
     /// Most letters; 1000 when left out.
@@ -112,11 +112,11 @@ pub(crate) async fn list(call: Call) -> Answer {
         )?,
         older_than: asked(&query, "olderThan", age, "must be a duration such as 250ms, 5s or 1h")?,
         redriven: asked(&query, "redriven", |text| text.parse().ok(), "must be true or false")?,
-        after: asked(&query, "after", Place::parse, BAD_PLACE)?,
+        after: asked(&query, "after", Cursor::parse, BAD_PLACE)?,
     };
     let limit = query.integer("limit")?.unwrap_or(LETTERS_DEFAULT).clamp(1, i64::from(LETTERS_MAX)) as u32;
     let page = letters(&call)?.list(&filter, limit).await?;
-    let next = page.next.map(|place| place.to_string());
+    let next = page.next.map(|next| next.to_string());
     Ok(ok(&DeadLetterPage { letters: page.letters.iter().map(LetterBody::from).collect(), next }))
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn redrive(call: Call) -> Answer {
     let (query, body) = (call.query(), Asked::body(&call)?);
     let text = |text: &str| Some(text.to_owned());
     let (key, kind) = (chosen(&body, "key", text, "")?, chosen(&body, "type", text, "")?);
-    let after = chosen(&body, "after", Place::parse, BAD_PLACE)?;
+    let after = chosen(&body, "after", Cursor::parse, BAD_PLACE)?;
     let Asked { failure_type, older_than, limit, dry_run, reason } = Asked::read(&body, &query)?;
     let filter = LetterFilter { key, kind, failure_type, older_than, redriven: None, after };
     let audit = audit(&call, reason)?;
@@ -153,7 +153,7 @@ pub(crate) async fn redrive(call: Call) -> Answer {
     if sent.redriven > 0 {
         tell(&audit, sent.redriven);
     }
-    let next = sent.next.map(|place| place.to_string());
+    let next = sent.next.map(|next| next.to_string());
     Ok(ok(&RedrivenLetters { dry_run, matched: sent.matched, redriven: sent.redriven, next }))
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn redrive_one(call: Call) -> Answer {
     show(&letter)
 }
 
-const BAD_PLACE: &str = "must be a partition and an offset such as 3/17";
+const BAD_PLACE: &str = "must be `next` of an answer, or a partition and an offset such as 3/17";
 
 fn show(letter: &DeadLetter) -> Answer {
     Ok(ok(&LetterBody::from(letter)))

@@ -8,6 +8,8 @@ use ports::broker::{Header, Record};
 use ports::redrives::{Letter, Redriven};
 use ports::source::Delivery;
 
+use super::place::Cursor;
+
 /// What the way into the dead letters wrote; a record that goes back begins its journey anew.
 const JOURNEY: [&str; 9] = [
     "kafka_original-topic",
@@ -136,8 +138,8 @@ pub struct LetterFilter {
     pub older_than: Option<Duration>,
     /// Sent back or not.
     pub redriven: Option<bool>,
-    /// Strictly behind this place.
-    pub after: Option<Place>,
+    /// Strictly behind this.
+    pub after: Option<Cursor>,
 }
 
 impl LetterFilter {
@@ -149,30 +151,5 @@ impl LetterFilter {
             && failure_type.is_none_or(|failure| Some(failure) == letter.failure_type())
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
             && redriven.is_none_or(|redriven| redriven == letter.went_back())
-    }
-}
-
-/// A place among the dead letters, written `3/17`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// Which partition.
-    pub partition: u32,
-    /// Which offset in it.
-    pub offset: u64,
-}
-
-impl Place {
-    /// Reads `3/17`.
-    pub fn parse(text: &str) -> Option<Self> {
-        let (partition, offset) = text.split_once('/')?;
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let place = Self { partition: partition.parse().ok()?, offset: offset.parse().ok()? };
-        (digits(partition) && digits(offset)).then_some(place)
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.partition, self.offset)
     }
 }

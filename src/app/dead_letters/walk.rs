@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::source::Delivery;
 
-use super::letter::Place;
+use super::place::{Cursor, Place};
 
 /// Longest that one call looks, well within a request's time. A broker shows some ten thousand letters a second.
 const LOOKS_FOR: Duration = Duration::from_secs(4);
@@ -14,7 +14,9 @@ const LOOKS_FOR: Duration = Duration::from_secs(4);
 pub(super) struct Walk {
     spans: VecDeque<Span>,
     last: Option<Place>,
-    until: Timestamp,
+    /// When the walk began that this call goes on with.
+    begun: Option<Timestamp>,
+    now: Timestamp,
 }
 
 struct Span {
@@ -24,8 +26,9 @@ struct Span {
 }
 
 impl Walk {
-    /// From behind a place to where each partition ends now, given its first offset and its end.
-    pub(super) fn behind(after: Option<Place>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
+    /// From behind a cursor to where each partition ends now, given its first offset and its end.
+    pub(super) fn behind(cursor: Option<Cursor>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
+        let after = cursor.map(|cursor| cursor.after);
         let span = |(partition, (first, end)): (u32, (u64, u64))| {
             let from = match after {
                 Some(after) if partition < after.partition => end,
@@ -35,12 +38,12 @@ impl Walk {
             Span { partition, from, end }
         };
         let spans = (0..).zip(ends).map(span).filter(|span| span.from < span.end).collect();
-        Self { spans, last: after, until: now.after(LOOKS_FOR) }
+        Self { spans, last: after, begun: cursor.and_then(|cursor| cursor.begun), now }
     }
 
     /// Where to read next; nowhere when all was seen, or enough for one call.
     pub(super) fn here(&self, now: Timestamp) -> Option<(u32, u64)> {
-        let span = self.spans.front().filter(|_| now < self.until)?;
+        let span = self.spans.front().filter(|_| now.since(self.now) < LOOKS_FOR)?;
         Some((span.partition, span.from))
     }
 
@@ -54,6 +57,11 @@ impl Walk {
         }
     }
 
+    /// Whether this letter was set aside after the walk began. What comes during a call stands behind the ends that it began with.
+    pub(super) fn is_later(&self, letter: &Delivery) -> bool {
+        self.begun.is_some_and(|begun| letter.record.timestamp >= begun)
+    }
+
     /// Nothing stands here any more: it was forgotten meanwhile.
     pub(super) fn skip(&mut self) {
         self.spans.pop_front();
@@ -64,9 +72,10 @@ impl Walk {
         self.here(now).is_none()
     }
 
-    /// Behind which place another call goes on, if anything is left.
-    pub(super) fn next(&self) -> Option<Place> {
-        self.last.filter(|_| !self.spans.is_empty())
+    /// Where another call goes on, if anything is left.
+    pub(super) fn next(&self) -> Option<Cursor> {
+        let after = self.last.filter(|_| !self.spans.is_empty())?;
+        Some(Cursor { after, begun: self.begun.or(Some(self.now)) })
     }
 }
 
@@ -87,13 +96,13 @@ mod tests {
         Delivery { position: Position { topic, partition, offset }, record }
     }
 
-    fn place(text: &str) -> Option<Place> {
-        Place::parse(text)
+    fn cursor(text: &str) -> Option<Cursor> {
+        Cursor::parse(text)
     }
 
     #[test]
     fn a_walk_goes_from_behind_its_beginning_through_what_is_kept_to_the_end() {
-        let mut walk = Walk::behind(place("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)], NOW);
+        let mut walk = Walk::behind(cursor("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)], NOW);
         let mut seen = Vec::new();
         while let Some((partition, offset)) = walk.here(NOW) {
             seen.push((partition, offset));
@@ -107,9 +116,9 @@ mod tests {
         let mut walk = Walk::behind(None, vec![(0, 5), (0, 2)], NOW);
         // A transaction's marker, or a record that is gone: offsets jump.
         walk.pass(&letter(0, 3));
-        assert_eq!((walk.here(NOW), walk.next()), (Some((0, 4)), place("0/3")));
+        assert_eq!((walk.here(NOW), walk.next()), (Some((0, 4)), cursor("0/3@7")));
         walk.skip();
-        assert_eq!((walk.here(NOW), walk.next()), (Some((1, 0)), place("0/3")));
+        assert_eq!((walk.here(NOW), walk.next()), (Some((1, 0)), cursor("0/3@7")));
     }
 
     #[test]
@@ -118,11 +127,23 @@ mod tests {
         let (last, late) = (NOW.after(LOOKS_FOR - Duration::from_millis(1)), NOW.after(LOOKS_FOR));
         walk.pass(&letter(0, 0));
         assert_eq!((walk.here(last), walk.here(late)), (Some((0, 1)), None));
-        assert_eq!((walk.is_over(late), walk.next()), (true, place("0/0")));
+        assert_eq!((walk.is_over(late), walk.next()), (true, cursor("0/0@7")));
+    }
+
+    #[test]
+    fn letters_that_came_after_the_walk_began_are_not_of_it() {
+        let set_aside = |millis| {
+            let mut letter = letter(0, 9);
+            letter.record.timestamp = Timestamp::from_millis(millis);
+            letter
+        };
+        let (first, later) = (Walk::behind(None, vec![(0, 9)], NOW), Walk::behind(cursor("0/3@7"), vec![(0, 20)], NOW));
+        assert!(!first.is_later(&set_aside(8)) && !later.is_later(&set_aside(6)) && later.is_later(&set_aside(7)));
+        assert_eq!(later.next(), cursor("0/3@7"), "it stays the same walk");
     }
 
     #[test]
     fn the_largest_place_is_behind_everything() {
-        assert!(Walk::behind(place("0/18446744073709551615"), vec![(0, 5)], NOW).is_over(NOW));
+        assert!(Walk::behind(cursor("0/18446744073709551615"), vec![(0, 5)], NOW).is_over(NOW));
     }
 }

@@ -85,8 +85,15 @@ async fn letters_are_listed_filtered_and_paged() {
     assert_eq!(count("?key=other").await, Some(0));
     assert_eq!(count("?redriven=true").await, Some(0));
     let first = look(&house, "?limit=3").await.json();
-    assert_eq!(first["next"], format!("{partition}/2"));
-    let second = look(&house, &format!("?limit=3&after={partition}/2")).await.json();
+    let next = first["next"].as_str().expect("there is more").to_owned();
+    assert_eq!(next, format!("{partition}/2@{NOW}"));
+    assert_eq!(count(&format!("?after={partition}/2")).await, Some(2), "a place will do");
+    assert_eq!(
+        count(&format!("?after={partition}/2@5")).await,
+        Some(0),
+        "all of them were set aside after that walk began"
+    );
+    let second = look(&house, &format!("?limit=3&after={next}")).await.json();
     assert_eq!((second["letters"].as_array().map(Vec::len), &second["next"]), (Some(2), &Value::Null));
     for bad in ["after=x", "after=1", "failureType=x", "olderThan=5", "redriven=1", "limit=x"] {
         look(&house, &format!("?{bad}")).await.problem(400, "BAD_REQUEST");
