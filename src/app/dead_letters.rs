@@ -164,12 +164,8 @@ impl DeadLetters {
         let (now, mut found, mut bytes) = (self.clock.now(), Vec::new(), 0);
         while let Some((partition, from)) = walk.here(self.clock.now()) {
             let page = self.topics.read(&self.dead, partition, from, LETTERS_MAX).await?;
-            if page.is_empty() {
-                walk.skip();
-            }
             for letter in self.with_memory(page).await? {
-                walk.pass(&letter.delivery);
-                if !walk.is_later(&letter.delivery) && filter.lets(&letter, now) {
+                if walk.takes(&letter.delivery) && filter.lets(&letter, now) {
                     bytes += letter.delivery.record.value.len();
                     found.push(letter);
                 }
@@ -177,6 +173,7 @@ impl DeadLetters {
                     return Ok(found);
                 }
             }
+            walk.skip_if_still_at(partition, from);
         }
         Ok(found)
     }

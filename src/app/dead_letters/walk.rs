@@ -47,24 +47,27 @@ impl Walk {
         Some((span.partition, span.from))
     }
 
-    /// This letter was looked at.
-    pub(super) fn pass(&mut self, letter: &Delivery) {
-        let Some(span) = self.spans.front_mut() else { return };
-        self.last = Some(Place { partition: span.partition, offset: letter.position.offset });
-        span.from = letter.position.offset + 1;
+    /// Looks at a letter and says whether it is of this walk; one that was set aside after it began is not.
+    pub(super) fn takes(&mut self, letter: &Delivery) -> bool {
+        let at = &letter.position;
+        let Some(span) = self.spans.front_mut() else { return false };
+        // A page may reach beyond the end that was seen when this call began.
+        if span.partition != at.partition || at.offset >= span.end {
+            return false;
+        }
+        self.last = Some(Place { partition: at.partition, offset: at.offset });
+        span.from = at.offset + 1;
         if span.from >= span.end {
             self.spans.pop_front();
         }
+        self.begun.is_none_or(|begun| letter.record.timestamp < begun)
     }
 
-    /// Whether this letter was set aside after the walk began. What comes during a call stands behind the ends that it began with.
-    pub(super) fn is_later(&self, letter: &Delivery) -> bool {
-        self.begun.is_some_and(|begun| letter.record.timestamp >= begun)
-    }
-
-    /// Nothing stands here any more: it was forgotten meanwhile.
-    pub(super) fn skip(&mut self) {
-        self.spans.pop_front();
+    /// A page was read that moved nothing on: what is left of this partition was forgotten, or is no letter.
+    pub(super) fn skip_if_still_at(&mut self, partition: u32, from: u64) {
+        if self.spans.front().is_some_and(|span| (span.partition, span.from) == (partition, from)) {
+            self.spans.pop_front();
+        }
     }
 
     /// Whether this call has looked at all there is, or long enough.
@@ -106,7 +109,7 @@ mod tests {
         let mut seen = Vec::new();
         while let Some((partition, offset)) = walk.here(NOW) {
             seen.push((partition, offset));
-            walk.pass(&letter(partition, offset));
+            assert!(walk.takes(&letter(partition, offset)));
         }
         assert_eq!((seen, walk.next()), (vec![(1, 4), (1, 5), (3, 7)], None));
     }
@@ -115,9 +118,12 @@ mod tests {
     fn what_was_forgotten_meanwhile_or_never_was_is_passed_by() {
         let mut walk = Walk::behind(None, vec![(0, 5), (0, 2)], NOW);
         // A transaction's marker, or a record that is gone: offsets jump.
-        walk.pass(&letter(0, 3));
+        assert!(walk.takes(&letter(0, 3)));
         assert_eq!((walk.here(NOW), walk.next()), (Some((0, 4)), cursor("0/3@7")));
-        walk.skip();
+        walk.skip_if_still_at(0, 3);
+        assert_eq!(walk.here(NOW), Some((0, 4)));
+        assert!(!walk.takes(&letter(0, 9)));
+        walk.skip_if_still_at(0, 4);
         assert_eq!((walk.here(NOW), walk.next()), (Some((1, 0)), cursor("0/3@7")));
     }
 
@@ -125,9 +131,16 @@ mod tests {
     fn one_call_looks_for_so_long_and_tells_where_to_go_on() {
         let mut walk = Walk::behind(None, vec![(0, 50_000)], NOW);
         let (last, late) = (NOW.after(LOOKS_FOR - Duration::from_millis(1)), NOW.after(LOOKS_FOR));
-        walk.pass(&letter(0, 0));
+        assert!(walk.takes(&letter(0, 0)));
         assert_eq!((walk.here(last), walk.here(late)), (Some((0, 1)), None));
         assert_eq!((walk.is_over(late), walk.next()), (true, cursor("0/0@7")));
+    }
+
+    #[test]
+    fn a_page_that_reaches_beyond_the_end_moves_no_other_partition_on() {
+        let mut walk = Walk::behind(None, vec![(0, 2), (0, 2)], NOW);
+        let page: Vec<bool> = (0..4).map(|offset| walk.takes(&letter(0, offset))).collect();
+        assert_eq!((page, walk.here(NOW)), (vec![true, true, false, false], Some((1, 0))));
     }
 
     #[test]
@@ -137,9 +150,9 @@ mod tests {
             letter.record.timestamp = Timestamp::from_millis(millis);
             letter
         };
-        let (first, later) = (Walk::behind(None, vec![(0, 9)], NOW), Walk::behind(cursor("0/3@7"), vec![(0, 20)], NOW));
-        assert!(!first.is_later(&set_aside(8)) && !later.is_later(&set_aside(6)) && later.is_later(&set_aside(7)));
-        assert_eq!(later.next(), cursor("0/3@7"), "it stays the same walk");
+        let mut later = Walk::behind(cursor("0/3@7"), vec![(0, 20)], NOW);
+        assert!(later.takes(&set_aside(6)) && !later.takes(&set_aside(7)));
+        assert_eq!(later.next(), cursor("0/9@7"), "it stays the same walk");
     }
 
     #[test]
