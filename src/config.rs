@@ -76,6 +76,7 @@ pub struct Config {
     pub store_pool: usize,
     pub store_pooler: bool,
     pub store_notify: bool,
+    pub store_durability_warn: bool,
     pub store_ca_file: Option<PathBuf>,
     pub broker_kind: BrokerKind,
     pub broker_bootstrap_servers: String,

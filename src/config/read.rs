@@ -199,6 +199,7 @@ impl Reader {
             store_pool: self.count("store.pool", 9, 1_000),
             store_pooler: self.flag("store.pooler"),
             store_notify: self.flag("store.notify"),
+            store_durability_warn: self.one_of("store.durability", &[("refuse", false), ("warn", true)]),
             store_ca_file: self.optional("store.ca_file").map(Into::into),
             broker_kind: self.one_of(
                 "broker.kind",

@@ -113,6 +113,8 @@ pub(super) enum StoreHeld {
     Embedded(Embedded),
     #[cfg(feature = "postgres")]
     Postgres(postgres::Postgres),
+    #[cfg(feature = "redis")]
+    Redis(redis::RedisStore),
 }
 
 impl Held {
@@ -133,6 +135,8 @@ impl Held {
             StoreHeld::Embedded(store) => store.announce(&addresses),
             #[cfg(feature = "postgres")]
             StoreHeld::Postgres(store) => store.announce(&addresses).await,
+            #[cfg(feature = "redis")]
+            StoreHeld::Redis(store) => store.announce(&addresses).await,
         };
         if let Err(error) = told {
             tracing::warn!(event = "announce_failed", error = %error, "whoever finds our name taken is not told where we listen");
@@ -148,6 +152,11 @@ impl Held {
                 let postgres::Lost { instance, by } = store.lost().await;
                 format!("the name {instance} has been taken by {by}")
             }
+            #[cfg(feature = "redis")]
+            StoreHeld::Redis(store) => {
+                let redis::Lost { instance } = store.lost().await;
+                format!("the name {instance} has been taken by another process")
+            }
         }
     }
 
@@ -161,6 +170,8 @@ impl Held {
             StoreHeld::Embedded(store) => store.close().await,
             #[cfg(feature = "postgres")]
             StoreHeld::Postgres(store) => store.close().await,
+            #[cfg(feature = "redis")]
+            StoreHeld::Redis(store) => store.close().await,
         };
         if let Err(error) = closed {
             tracing::warn!(event = "close_failed", error = %error, "the store was not closed in order; the next start repairs it");

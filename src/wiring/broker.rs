@@ -31,7 +31,7 @@ pub(super) async fn open(
                 lanes: Pinning::Apart(config.outbox_partitions),
             }))
         }
-        #[cfg(feature = "postgres")]
+        #[cfg(any(feature = "postgres", feature = "redis"))]
         (BrokerKind::Embedded, _) => {
             Err(StartError::Config("broker.kind = \"embedded\" needs store.kind = \"embedded\"".into()))
         }

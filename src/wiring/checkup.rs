@@ -41,6 +41,9 @@ pub async fn checkup(config: &Config) -> Vec<Checked> {
     if config.store_kind == StoreKind::Postgres {
         found.extend(database(config).await);
     }
+    if config.store_kind == StoreKind::Redis {
+        found.push(redis_store(config).await);
+    }
     if config.broker_kind == BrokerKind::Kafka {
         found.push(broker(config).await);
     }
@@ -118,6 +121,25 @@ async fn redis(config: &Config) -> Checked {
         Ok(redis) => ask("redis", &redis).await,
         Err(error) => Checked::bad("redis", StartError::Config(format!("redis.url: {error}"))),
     }
+}
+
+#[cfg(feature = "redis")]
+async fn redis_store(config: &Config) -> Checked {
+    let options = super::options::redis_store(config, &super::options::operator(), &telemetry::Metrics::new());
+    let store = match redis::RedisStore::open_beside(options).await {
+        Ok(store) => store,
+        Err(error) => return Checked::bad("database", error),
+    };
+    match store.may_lose().await {
+        Ok(None) => ask("database", &redis::StoreProbe(store)).await,
+        Ok(Some(said)) => Checked::bad("database", format!("this Redis may lose orders: {said}")),
+        Err(error) => Checked::bad("database", error),
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis_store(_: &Config) -> Checked {
+    Checked::bad("database", super::store::not_built("store.kind", "redis"))
 }
 
 #[cfg(not(feature = "redis"))]

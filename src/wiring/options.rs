@@ -119,7 +119,7 @@ pub(super) fn postgres_beside(config: &Config) -> postgres::Options {
 }
 
 /// The name under which an operator's command comes: each its own, because two producers of one name fence each other.
-#[cfg(any(feature = "postgres", feature = "kafka"))]
+#[cfg(any(feature = "postgres", feature = "kafka", feature = "redis"))]
 pub(super) fn operator() -> InstanceId {
     InstanceId(format!("operator-{:08x}", rand::random::<u32>()).into())
 }
@@ -151,6 +151,23 @@ pub(super) fn kafka(
             password,
         }),
     };
+    options
+}
+
+#[cfg(feature = "redis")]
+pub(super) fn redis_store(
+    config: &Config,
+    instance: &InstanceId,
+    metrics: &std::sync::Arc<telemetry::Metrics>,
+) -> redis::StoreOptions {
+    let dice = std::sync::Arc::new(super::ThreadDice);
+    let mut options = redis::StoreOptions::new(&config.store_url, instance.clone(), dice);
+    options.address = config.http_listen.to_string();
+    options.partitions = config.outbox_partitions;
+    options.durability = if config.store_durability_warn { redis::Durability::Warn } else { redis::Durability::Refuse };
+    options.dead_after = config.partitions_dead_after;
+    options.heartbeat = config.partitions_heartbeat;
+    options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
 

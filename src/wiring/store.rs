@@ -34,6 +34,7 @@ pub(super) struct NotOpen {
     pub patience: Patience,
 }
 
+#[cfg(not(all(feature = "postgres", feature = "redis")))]
 impl NotOpen {
     fn for_good(error: StartError) -> Self {
         Self { error, patience: Patience::None }
@@ -60,6 +61,9 @@ impl Opening<'_> {
             StoreKind::Postgres => self.postgres().await,
             #[cfg(not(feature = "postgres"))]
             StoreKind::Postgres => Err(NotOpen::for_good(not_built("store.kind", "postgres"))),
+            #[cfg(feature = "redis")]
+            StoreKind::Redis => self.redis().await,
+            #[cfg(not(feature = "redis"))]
             StoreKind::Redis => Err(NotOpen::for_good(not_built("store.kind", "redis"))),
         }
     }
@@ -109,7 +113,37 @@ impl Opening<'_> {
     }
 }
 
+#[cfg(feature = "redis")]
+impl Opening<'_> {
+    async fn redis(&self) -> Result<Opened, NotOpen> {
+        use redis::{RedisStore, StoreOpenError, StoreProbe};
+        let options = super::options::redis_store(self.config, self.instance, self.metrics);
+        let store = Box::pin(RedisStore::open(options)).await.map_err(|error| {
+            let patience = match &error {
+                StoreOpenError::Held { .. } => Patience::Held,
+                _ if error.may_pass() => Patience::Away,
+                _ => Patience::None,
+            };
+            NotOpen { error: of_redis(error), patience }
+        })?;
+        Ok(Opened {
+            ports: StorePorts::of(&store),
+            probe: Arc::new(StoreProbe(store.clone())),
+            // Who else has work is found by the poll, once a second.
+            wakes: None,
+            held: Held::new(StoreHeld::Redis(store.clone()), store.installation()),
+        })
+    }
+}
+
+/// Whether the configuration is to blame, or the store.
+#[cfg(feature = "redis")]
+pub(super) fn of_redis(error: redis::StoreOpenError) -> StartError {
+    if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
+}
+
 /// A backend that this program does not have.
+#[cfg(not(all(feature = "postgres", feature = "kafka", feature = "redis")))]
 pub(super) fn not_built(key: &str, value: &str) -> StartError {
     StartError::Config(format!("{key} = \"{value}\": this program was built without it"))
 }

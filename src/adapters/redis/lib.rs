@@ -24,9 +24,11 @@ mod policies;
 mod probe;
 mod rate_limit;
 mod scripts;
+mod store;
 mod trust;
 mod window;
 
 pub use open::Redis;
 pub use open_error::OpenError;
 pub use options::Options;
+pub use store::{Durability, Lost, RedisStore, StoreOpenError, StoreOptions, StoreProbe};

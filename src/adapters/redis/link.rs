@@ -17,6 +17,7 @@ pub(crate) enum Caller {
     RateLimit,
     Probe,
     Keeper,
+    Store,
 }
 
 impl Caller {
@@ -27,6 +28,7 @@ impl Caller {
             Caller::RateLimit => "rate_limit",
             Caller::Probe => "probe",
             Caller::Keeper => "keeper",
+            Caller::Store => "store",
         }
     }
 }
@@ -61,6 +63,12 @@ impl Inner {
             return Err(away);
         }
         self.ask_anyway(who, doing, ask).await
+    }
+
+    /// One command of the store's.
+    pub(crate) async fn ask_one<T: FromRedisValue>(&self, doing: &str, command: redis::Cmd) -> Result<T, Error> {
+        let (told,) = self.ask(Caller::Store, doing, Ask::Pipe(&one(command))).await?;
+        Ok(told)
     }
 
     /// Asks, whatever is known. For those who find out.

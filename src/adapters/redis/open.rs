@@ -50,11 +50,12 @@ impl Redis {
         check(&options)?;
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
         let (trust, wake) = (Arc::new(Mutex::new(Trust::new())), Arc::new(Notify::new()));
+        let boot = format!("{:016x}", options.dice.roll());
         let inner = Inner {
-            pool: pool(&options, Arc::clone(&trust), Arc::clone(&wake))?,
+            pool: pool(&options, &boot, Arc::clone(&trust), Arc::clone(&wake))?,
             names: Names(options.prefix.clone()),
             scripts: Scripts::new(),
-            boot: format!("{:016x}", options.dice.roll()),
+            boot,
             trust,
             away: Mutex::new(None),
             wake: Arc::clone(&wake),
@@ -103,7 +104,7 @@ fn check(options: &Options) -> Result<(), OpenError> {
     }
 }
 
-fn pool(options: &Options, trust: Arc<Mutex<Trust>>, wake: Arc<Notify>) -> Result<Pool, OpenError> {
+fn pool(options: &Options, boot: &str, trust: Arc<Mutex<Trust>>, wake: Arc<Notify>) -> Result<Pool, OpenError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(options.connect_within))
         .set_response_timeout(Some(options.answer_within));
@@ -115,17 +116,23 @@ fn pool(options: &Options, trust: Arc<Mutex<Trust>>, wake: Arc<Notify>) -> Resul
         .create_timeout(Some(options.connect_within))
         .recycle_timeout(Some(options.answer_within))
         .runtime(Runtime::Tokio1)
-        .post_create(introduce(trust, wake))
+        .post_create(introduce(boot.to_owned(), trust, wake))
         .build()
         .map_err(|error| OpenError::Url(error.to_string()))
 }
 
 /// Asks each new connection which server process it leads to: another one than before may have lost what the former knew. A server
 /// that may not be asked (an ACL) is taken for the same one; then the keeper's look at the epoch remains.
-fn introduce(trust: Arc<Mutex<Trust>>, wake: Arc<Notify>) -> Hook {
+///
+/// It also names the connection after this life of the process: whoever wants our name sees by that whether we live.
+fn introduce(boot: String, trust: Arc<Mutex<Trust>>, wake: Arc<Notify>) -> Hook {
     Hook::async_fn(move |connection, _| {
-        let (trust, wake) = (Arc::clone(&trust), Arc::clone(&wake));
+        let (boot, trust, wake) = (boot.clone(), Arc::clone(&trust), Arc::clone(&wake));
         Box::pin(async move {
+            let mut name = redis::cmd("CLIENT");
+            name.arg("SETNAME").arg(&boot);
+            // A server that does not let us is asked for our sign of life instead.
+            let _: Result<(), _> = name.query_async(connection).await;
             let mut info = redis::cmd("INFO");
             info.arg("server");
             match info.query_async::<String>(connection).await {

@@ -9,4 +9,5 @@ mod keys;
 mod limits;
 mod outages;
 mod server;
+mod store;
 mod support;
