@@ -32,6 +32,7 @@ fn a_dead_letter_is_explained_and_goes_back_once() {
     let service = Posthaste::start(&ground, &[]);
     let admin = service.http.admin();
     service.http.post("/orders", &service.http.user(), &[], &tea(1));
+    service.drain();
     assert_eq!(told(&ground, &["dlt", "list", "--json"]), Vec::<Value>::new());
 
     ground.put("order.events", KEY, "{\"schemaVersion\":99}");

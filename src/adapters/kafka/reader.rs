@@ -18,8 +18,8 @@ use crate::{client, error};
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// Between two looks at a transaction that is open.
 const SETTLE_EVERY: Duration = Duration::from_millis(3);
-/// How long new leaders may take.
-const LEADERS_WITHIN: Duration = Duration::from_secs(2);
+/// How long new leaders may take: a second where a broker has time, more where it has none.
+const LEADERS_WITHIN: Duration = Duration::from_secs(5);
 /// Between two questions to them.
 const LEADERS_EVERY: Duration = Duration::from_millis(10);
 /// One wait for messages.
