@@ -95,8 +95,13 @@ impl Verifier {
         let Some(token) = value.to_str().ok().and_then(bearer) else {
             return Err(Problem::unauthorized("a bearer token is needed", MISSING));
         };
+        self.holder(token, now).await.map(Some)
+    }
+
+    /// The caller named by a token.
+    pub(crate) async fn holder(&self, token: &str, now: Timestamp) -> Result<Arc<Identity>, Problem> {
         match self.verify(token, now).await {
-            Ok(identity) => Ok(Some(identity)),
+            Ok(identity) => Ok(identity),
             Err(Denied::Invalid(why)) => Err(Problem::unauthorized(why, INVALID)),
             Err(Denied::KeysAway) => Err(Problem::away("the JWKS cannot be fetched")),
         }
@@ -105,6 +110,11 @@ impl Verifier {
     /// No header at all, where there must be one.
     pub(crate) fn missing() -> Problem {
         Problem::unauthorized("a bearer token is needed", MISSING)
+    }
+
+    /// Whether a token that held when it was shown still does, by its times.
+    pub(crate) fn still_holds(&self, identity: &Identity, now: Timestamp) -> bool {
+        self.in_time(identity, now).is_ok()
     }
 
     async fn verify(&self, token: &str, now: Timestamp) -> Result<Arc<Identity>, Denied> {

@@ -11,6 +11,7 @@ use app::dispatch::Viewer;
 use serde::Serialize;
 
 use crate::auth::Identity;
+use crate::console::session::Session;
 use crate::error::Problem;
 use crate::query::Query;
 use crate::state::State;
@@ -21,6 +22,8 @@ pub(crate) struct Call {
     pub(crate) request: HttpRequest,
     /// Who asks; always there where the route asks for a role.
     pub(crate) caller: Option<Arc<Identity>>,
+    /// The session of the console in which it is asked.
+    pub(crate) session: Option<Session>,
     /// The body, where the route takes one.
     pub(crate) body: Bytes,
 }

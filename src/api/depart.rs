@@ -14,11 +14,12 @@ use actix_web::{HttpRequest, HttpResponse};
 use app::admission::Admitted;
 use domain::Timestamp;
 
+use crate::console::page;
 use crate::context;
 use crate::error::{Kind, Problem};
 use crate::patience::Line;
 use crate::rate;
-use crate::route::Answer;
+use crate::route::{Answer, Manner};
 use crate::state::State;
 use app::contract::rfc3339;
 
@@ -31,20 +32,20 @@ pub(crate) struct Departure {
     pub(crate) now: Timestamp,
     request_id: String,
     template: &'static str,
-    private: bool,
+    manner: Manner,
     /// What the rate limit said, once it was asked.
     pub(crate) admitted: Option<Admitted>,
     flight: Flight,
 }
 
 impl Departure {
-    pub(crate) fn begin(state: &State, request: &HttpRequest, template: &'static str, private: bool) -> Self {
+    pub(crate) fn begin(state: &State, request: &HttpRequest, template: &'static str, manner: Manner) -> Self {
         Self {
             began: Instant::now(),
             now: state.operations.now(),
             request_id: context::request_id(request.headers()),
             template,
-            private,
+            manner,
             admitted: None,
             flight: Flight::begin(&state.in_flight, request),
         }
@@ -68,7 +69,8 @@ impl Departure {
         } else if !cause.is_empty() {
             tracing::warn!(event = "request_refused", route, request_id, error = cause, "request_refused");
         }
-        problem.answer(request.uri().path(), request_id, rfc3339(self.now))
+        let answer = problem.answer(request.uri().path(), request_id, rfc3339(self.now));
+        if self.manner == Manner::Console { page::refusal(request, problem, answer) } else { answer }
     }
 
     fn dress(&self, state: &State, answer: &mut HttpResponse) {
@@ -78,9 +80,13 @@ impl Departure {
         }
         headers.insert(REGION_ID, state.region.clone());
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        if self.private {
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-            headers.insert(VARY, HeaderValue::from_static("Authorization"));
+        match self.manner {
+            Manner::Plain => {}
+            Manner::Private => {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+                headers.insert(VARY, HeaderValue::from_static("Authorization"));
+            }
+            Manner::Console => page::dress(headers),
         }
         if let Some(admitted) = &self.admitted {
             rate::tell(admitted, headers);

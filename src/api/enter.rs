@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::Method;
-use actix_web::http::header::{ALLOW, CONTENT_LENGTH, TRANSFER_ENCODING};
+use actix_web::http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures::FutureExt;
@@ -13,11 +13,12 @@ use tokio::time::timeout;
 use crate::auth::{Identity, Verifier};
 use crate::body;
 use crate::call::Call;
+use crate::console::guard;
 use crate::depart::Departure;
 use crate::error::{Kind, Problem};
 use crate::media;
 use crate::rate;
-use crate::route::{Access, Answer, Endpoint, Gives, Resource, Takes};
+use crate::route::{Access, Answer, Endpoint, Gives, Manner, Resource, Takes};
 use crate::state::State;
 
 /// Longest target.
@@ -29,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(250);
 
 /// Answers a request to a route that exists.
 pub(crate) async fn enter(state: Arc<State>, to: Arc<Resource>, request: HttpRequest, body: Payload) -> HttpResponse {
-    let mut leaving = Departure::begin(&state, &request, to.template, to.private);
+    let mut leaving = Departure::begin(&state, &request, to.template, to.manner);
     let judged = judge(&state, &to, &request, body, &mut leaving);
     // A panic here would close the connection without a word, and take nothing down that a restart could mend.
     let answer = match AssertUnwindSafe(judged).catch_unwind().await {
@@ -42,7 +43,8 @@ pub(crate) async fn enter(state: Arc<State>, to: Arc<Resource>, request: HttpReq
 /// Answers a request to a route that does not exist.
 pub(crate) async fn unknown(state: Arc<State>, request: HttpRequest) -> HttpResponse {
     let private = request.path() == "/orders" || request.path().starts_with("/orders/");
-    let leaving = Departure::begin(&state, &request, "UNKNOWN", private);
+    let manner = if private { Manner::Private } else { Manner::Plain };
+    let leaving = Departure::begin(&state, &request, "UNKNOWN", manner);
     let answer = match too_large(&request) {
         Err(problem) => Err(problem),
         Ok(()) => Err(Problem::not_found("no such route")),
@@ -63,13 +65,23 @@ async fn judge(
         return Ok(HttpResponse::NoContent().insert_header((ALLOW, allow)).finish());
     }
     let endpoint = to.endpoint(request.method()).ok_or_else(|| Problem::method_not_allowed(&to.allow()))?;
-    let caller = caller(state, endpoint, request, leaving).await?;
+    let mut session = None;
+    let caller = if endpoint.access == Access::Console && !request.headers().contains_key(AUTHORIZATION) {
+        session = guard::session(state, request, leaving.now);
+        let Some(session) = &session else { return Ok(guard::to_login(request)) };
+        Some(Arc::clone(&session.identity))
+    } else {
+        caller(state, endpoint, request, leaving).await?
+    };
     if endpoint.limited {
         leaving.admitted = rate::admit(state, to, request, caller.as_deref()).await;
         rate::judge(state, leaving.admitted.as_ref())?;
     }
     let body = read(state, endpoint, request, payload).await?;
-    let call = Call { state: Arc::clone(state), request: request.clone(), caller, body };
+    if let (Takes::Form, Some(session)) = (endpoint.takes, &session) {
+        guard::check_mark(session, &body)?;
+    }
+    let call = Call { state: Arc::clone(state), request: request.clone(), caller, session, body };
     handle(state, endpoint, call).await
 }
 
@@ -104,7 +116,7 @@ async fn caller(
     let allowed = match endpoint.access {
         Access::Open | Access::Either => true,
         Access::Member => caller.user || caller.admin,
-        Access::Admin => caller.admin,
+        Access::Admin | Access::Console => caller.admin,
     };
     if allowed { Ok(Some(caller)) } else { Err(Problem::forbidden()) }
 }
@@ -115,13 +127,17 @@ async fn read(state: &State, endpoint: &Endpoint, request: &HttpRequest, payload
     }
     let wanted = match endpoint.takes {
         Takes::Nothing => false,
-        Takes::Json => true,
+        Takes::Json | Takes::Form => true,
         Takes::OptionalJson => announces_body(request),
     };
     if !wanted {
         return Ok(Bytes::new());
     }
-    if !media::is_json(request.headers()) {
+    if endpoint.takes == Takes::Form {
+        if !media::is_form(request.headers()) {
+            return Err(Problem::new(Kind::UnsupportedMediaType, "the body must be a form, not encoded"));
+        }
+    } else if !media::is_json(request.headers()) {
         return Err(Problem::new(Kind::UnsupportedMediaType, "the body must be application/json, not encoded"));
     }
     body::read(payload, request, &state.options).await

@@ -56,6 +56,11 @@ impl Kind {
         }
     }
 
+    /// The status in words.
+    pub(crate) fn title(self) -> &'static str {
+        self.facts().2
+    }
+
     /// The status it stands for.
     pub(crate) fn status(self) -> StatusCode {
         StatusCode::from_u16(self.facts().0).expect("the table holds legal statuses")
@@ -159,6 +164,11 @@ impl Problem {
         Self::new(Kind::Forbidden, "the token's roles do not allow this").with(WWW_AUTHENTICATE, challenge)
     }
 
+    /// A form that does not come from a page of this session.
+    pub(crate) fn forged() -> Self {
+        Self::new(Kind::Forbidden, "this form is not from your session; nothing was changed: load its page again")
+    }
+
     pub(crate) fn rate_limited(retry_after_seconds: u64) -> Self {
         Self::new(Kind::RateLimited, "too many requests").retry_after(retry_after_seconds)
     }
@@ -178,6 +188,16 @@ impl Problem {
         let message = "an unexpected error; the request may have changed something: \
                        repeat it with the same idempotency key, or read back";
         Self::new(Kind::Unexpected, message).because(cause)
+    }
+
+    /// What happened, for whoever asked.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The parts of the request that are to blame.
+    pub(crate) fn errors(&self) -> &[FieldError] {
+        &self.errors
     }
 
     fn because(mut self, cause: impl Into<String>) -> Self {

@@ -1,7 +1,7 @@
 //! HTTP: routes, shapes, who asks, how often, and the only place where an error becomes a status (`error.rs`).
 //!
 //! Each request walks through `enter.rs`, which judges it in the contract's order, and leaves through `depart.rs`, which puts on
-//! what every answer carries. What stands where is data, in `orders.rs`, `admin.rs`, `health.rs`, `actuator.rs` and `docs.rs`.
+//! what every answer carries. What stands where is data, in `orders.rs`, `admin.rs`, `console.rs`, `health.rs`, `actuator.rs` and `docs.rs`.
 #![warn(missing_docs)]
 
 mod actuator;
@@ -11,6 +11,7 @@ mod body;
 mod call;
 mod conditions;
 mod connection;
+mod console;
 mod context;
 mod depart;
 mod docs;

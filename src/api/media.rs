@@ -37,13 +37,22 @@ fn judge_range(range: &str) -> Option<(u8, bool)> {
 
 /// Whether a body is announced as plain `application/json` in UTF-8, not encoded.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    is_plain(headers, "application/json")
+}
+
+/// Whether a body is announced as a form in UTF-8, not encoded.
+pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    is_plain(headers, "application/x-www-form-urlencoded")
+}
+
+fn is_plain(headers: &HeaderMap, wanted: &str) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE);
     let (Some(only), None) = (types.next(), types.next()) else { return false };
     let encoded = headers.get_all(CONTENT_ENCODING).any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
-    !encoded && only.to_str().is_ok_and(is_json_type)
+    !encoded && only.to_str().is_ok_and(|text| is_type(text, wanted))
 }
 
-fn is_json_type(text: &str) -> bool {
+fn is_type(text: &str, wanted: &str) -> bool {
     let mut parts = text.split(';');
     let name = parts.next().unwrap_or_default().trim();
     let utf8 = |part: &str| match part.split_once('=') {
@@ -52,7 +61,7 @@ fn is_json_type(text: &str) -> bool {
         }
         _ => true,
     };
-    name.eq_ignore_ascii_case("application/json") && parts.all(utf8)
+    name.eq_ignore_ascii_case(wanted) && parts.all(utf8)
 }
 
 #[cfg(test)]

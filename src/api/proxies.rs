@@ -3,6 +3,8 @@ use std::net::IpAddr;
 
 use actix_web::HttpRequest;
 
+use crate::context::only;
+
 /// Networks of trusted proxies, as addresses or in CIDR form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<Network>);
@@ -30,6 +32,13 @@ impl Proxies {
 
     fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.holds(address))
+    }
+
+    /// Whether the client came over https, as far as a proxy of ours tells: we speak plain http ourselves.
+    pub(crate) fn is_https(&self, request: &HttpRequest) -> bool {
+        let trusted = request.peer_addr().is_some_and(|peer| self.trusts(plain(peer.ip())));
+        trusted
+            && only(request.headers(), "x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
     }
 
     /// The client's address: the peer's, or, behind trusted proxies, the last one in `X-Forwarded-For` that is not a proxy of ours.

@@ -8,7 +8,7 @@ use futures::future::LocalBoxFuture;
 use crate::call::Call;
 use crate::error::Problem;
 use crate::options::Surface;
-use crate::{actuator, admin, docs, health, orders};
+use crate::{actuator, admin, console, docs, health, orders};
 
 /// How a handler ends.
 pub(crate) type Answer = Result<HttpResponse, Problem>;
@@ -26,6 +26,8 @@ pub(crate) enum Access {
     Member,
     /// ADMIN.
     Admin,
+    /// ADMIN, by a session of the console or by a token; whoever has neither is led to the login.
+    Console,
 }
 
 /// What is done with a request's body.
@@ -37,6 +39,8 @@ pub(crate) enum Takes {
     Json,
     /// It must be JSON when it is there.
     OptionalJson,
+    /// It must be a form; in a session it must carry the session's mark.
+    Form,
 }
 
 /// What comes back when all goes well.
@@ -46,6 +50,17 @@ pub(crate) enum Gives {
     Json,
     /// Something else, whatever `Accept` says.
     Other,
+}
+
+/// How a resource's answers are dressed, refusals too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// As they are.
+    Plain,
+    /// About orders: private, and different for each caller.
+    Private,
+    /// A page of the console: its policy, kept by nobody; refusals are pages, too.
+    Console,
 }
 
 /// One method of a resource.
@@ -65,14 +80,13 @@ pub(crate) struct Resource {
     pub(crate) template: &'static str,
     /// As actix matches it, where that differs.
     pub(crate) pattern: Option<&'static str>,
-    /// Whether its answers are about orders, errors too: private, and different for each caller.
-    pub(crate) private: bool,
+    pub(crate) manner: Manner,
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
 impl Resource {
     pub(crate) fn at(template: &'static str) -> Self {
-        Self { template, pattern: None, private: false, endpoints: Vec::new() }
+        Self { template, pattern: None, manner: Manner::Plain, endpoints: Vec::new() }
     }
 
     pub(crate) fn matched_by(self, pattern: &'static str) -> Self {
@@ -80,7 +94,11 @@ impl Resource {
     }
 
     pub(crate) fn private(self) -> Self {
-        Self { private: true, ..self }
+        Self { manner: Manner::Private, ..self }
+    }
+
+    pub(crate) fn console(self) -> Self {
+        Self { manner: Manner::Console, ..self }
     }
 
     pub(crate) fn on(mut self, endpoint: Endpoint) -> Self {
@@ -135,6 +153,11 @@ impl Endpoint {
         Self { access: Access::Admin, limited: true, ..self }
     }
 
+    /// An operator in a browser, counted by the rate limit.
+    pub(crate) fn console(self) -> Self {
+        Self { access: Access::Console, gives: Gives::Other, limited: true, ..self }
+    }
+
     /// ADMIN, but a probe: free of the rate limit.
     pub(crate) fn admin_probe(self) -> Self {
         Self { access: Access::Admin, ..self }
@@ -179,6 +202,7 @@ pub(crate) fn table(which: Surface) -> Vec<Arc<Resource>> {
     }
     if which != Surface::Public {
         resources.extend(admin::resources());
+        resources.extend(console::resources());
     }
     resources.extend(health::resources());
     resources.extend(actuator::resources());

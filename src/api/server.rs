@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout_at};
 
 use crate::connection::connection;
+use crate::console::history;
 use crate::listeners::Listeners;
 use crate::options::Surface;
 use crate::state::State;
@@ -31,6 +32,7 @@ pub struct Service {
     state: Arc<State>,
     bound: Vec<Bound>,
     running: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
+    observer: JoinHandle<()>,
 }
 
 /// Binds and serves. Call it inside a Tokio runtime; each listener has threads of its own.
@@ -48,7 +50,8 @@ pub fn serve(state: &Arc<State>) -> io::Result<Service> {
 /// A listener cannot be used; nothing listens then.
 pub fn serve_on(state: &Arc<State>, listeners: Listeners) -> io::Result<Service> {
     let workers = state.options.workers;
-    let mut service = Service { state: Arc::clone(state), bound: Vec::new(), running: Vec::new() };
+    let observer = tokio::spawn(history::observe(Arc::clone(state)));
+    let mut service = Service { state: Arc::clone(state), bound: Vec::new(), running: Vec::new(), observer };
     match listeners.admin {
         None => service.listen(listeners.public, Surface::Both, workers)?,
         Some(admin) => {
@@ -108,6 +111,7 @@ impl Service {
     }
 
     fn abort(&mut self) {
+        self.observer.abort();
         for (_, task) in self.running.drain(..) {
             task.abort();
         }

@@ -14,6 +14,8 @@ use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Verifier;
+use crate::console::history::{History, Sample};
+use crate::console::session::Sessions;
 use crate::entrance::Entrances;
 use crate::options::Options;
 
@@ -51,6 +53,10 @@ pub struct State {
     pub(crate) region: HeaderValue,
     pub(crate) answered: IntCounter,
     pub(crate) streams: Arc<Semaphore>,
+    /// Operators in browsers.
+    pub(crate) sessions: Sessions,
+    /// What waited over the last minutes.
+    pub(crate) history: History,
     /// Answers that are being made or sent.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
@@ -67,6 +73,8 @@ impl State {
             answered: metrics.http_server_requests_by_region.with([options.region.as_str()]),
             streams: Arc::new(Semaphore::new(options.streams_max)),
             in_flight: Arc::default(),
+            sessions: Sessions::default(),
+            history: History::default(),
             entrances: Entrances::new(&metrics),
             stopping: watch::Sender::new(false),
             tallied: Mutex::default(),
@@ -79,6 +87,12 @@ impl State {
             auth,
             options,
         })
+    }
+
+    /// Remembers how much waits now, for the console's chart. [`crate::serve`] does this every two seconds; tests do it themselves.
+    pub fn observe(&self) {
+        let restarts = self.dispatch.actors().iter().map(|actor| actor.restarts).sum();
+        self.history.add(Sample::of(&self.operations.picture().depth, restarts, self.operations.now()));
     }
 
     /// Ends the live streams, now and from now on. Safe to call twice.

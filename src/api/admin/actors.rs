@@ -98,7 +98,7 @@ pub(crate) async fn inject(call: Call) -> Answer {
     Ok(json(StatusCode::ACCEPTED, &Injected { action: action.to_owned(), path }))
 }
 
-fn fault(action: &str) -> Option<Fault> {
+pub(crate) fn fault(action: &str) -> Option<Fault> {
     match action {
         "panic" => Some(Fault::Panic),
         "stop" => Some(Fault::Stop),

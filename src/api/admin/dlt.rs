@@ -1,4 +1,6 @@
 //! `/admin/dlt`: the dead letters, and the way back.
+use std::time::Duration;
+
 use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LETTERS_MAX, LetterFilter, Place};
 use app::operate::age;
 use app::seen::{Audit, FailureType};
@@ -101,19 +103,7 @@ pub(crate) struct RedriveLetter {
         (status = 404, description = "No broker is configured", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn list(call: Call) -> Answer {
     let query = call.query();
-    let filter = LetterFilter {
-        key: query.filled("key")?.map(str::to_owned),
-        kind: query.filled("type")?.map(str::to_owned),
-        failure_type: asked(
-            &query,
-            "failureType",
-            FailureType::parse,
-            "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM",
-        )?,
-        older_than: asked(&query, "olderThan", age, "must be a duration such as 250ms, 5s or 1h")?,
-        redriven: asked(&query, "redriven", |text| text.parse().ok(), "must be true or false")?,
-        after: asked(&query, "after", Cursor::parse, BAD_PLACE)?,
-    };
+    let filter = filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(LETTERS_DEFAULT).clamp(1, i64::from(LETTERS_MAX)) as u32;
     let page = letters(&call)?.list(&filter, limit).await?;
     let next = page.next.map(|next| next.to_string());
@@ -179,13 +169,35 @@ pub(crate) async fn redrive_one(call: Call) -> Answer {
     show(&letter)
 }
 
+/// Which letters are asked for.
+pub(crate) fn filter(query: &Query<'_>) -> Result<LetterFilter, Problem> {
+    Ok(LetterFilter {
+        key: query.filled("key")?.map(str::to_owned),
+        kind: query.filled("type")?.map(str::to_owned),
+        failure_type: failure_type(query)?,
+        older_than: older_than(query)?,
+        redriven: asked(query, "redriven", |text| text.parse().ok(), "must be true or false")?,
+        after: asked(query, "after", Cursor::parse, BAD_PLACE)?,
+    })
+}
+
+/// How what is asked for failed.
+pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Problem> {
+    asked(query, "failureType", FailureType::parse, "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM")
+}
+
+/// How long ago it happened at least.
+pub(crate) fn older_than(query: &Query<'_>) -> Result<Option<Duration>, Problem> {
+    asked(query, "olderThan", age, "must be a duration such as 250ms, 5s or 1h")
+}
+
 const BAD_PLACE: &str = "must be `next` of an answer, or a partition and an offset such as 3/17";
 
 fn show(letter: &DeadLetter) -> Answer {
     Ok(ok(&LetterBody::from(letter)))
 }
 
-fn letters(call: &Call) -> Result<&DeadLetters, Problem> {
+pub(crate) fn letters(call: &Call) -> Result<&DeadLetters, Problem> {
     let none = || Problem::not_found("no broker is configured, so there are no dead letters");
     call.state.dead_letters.as_deref().ok_or_else(none)
 }
@@ -194,12 +206,12 @@ fn audit(call: &Call, why: String) -> Result<Audit, Problem> {
     Ok(Audit { who: call.identity()?.subject.as_str().to_owned(), why })
 }
 
-fn tell(audit: &Audit, redriven: u64) {
+pub(crate) fn tell(audit: &Audit, redriven: u64) {
     let Audit { who, why } = audit;
     tracing::info!(event = "dead_letters_redriven", by = %who, reason = %why, redriven, "dead letters were sent back");
 }
 
-fn place(call: &Call) -> Result<Place, Problem> {
+pub(crate) fn place(call: &Call) -> Result<Place, Problem> {
     let text = format!("{}/{}", call.part("partition"), call.part("offset"));
     Place::parse(&text).ok_or_else(|| Problem::field("offset", "partition and offset must be numbers"))
 }

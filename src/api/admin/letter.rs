@@ -117,7 +117,7 @@ pub(crate) fn value(delivery: &Delivery) -> Value {
 }
 
 /// Text where it is text, else hexadecimal digits.
-fn readable(bytes: &[u8]) -> String {
+pub(crate) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(|c| c.is_control()) => text.to_owned(),
         _ => bytes.iter().fold(String::from("0x"), |text, byte| text + &format!("{byte:02x}")),

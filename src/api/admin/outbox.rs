@@ -15,7 +15,7 @@ use crate::route::Answer;
 /// Rows of a page unless asked otherwise.
 const ROWS_DEFAULT: i64 = 100;
 /// Longest reason that is kept with what was done.
-const REASON_MAX: usize = 1_000;
+pub(crate) const REASON_MAX: usize = 1_000;
 
 /// A page of rows.
 #[derive(Serialize, ToSchema)]
@@ -38,16 +38,21 @@ pub(crate) struct OutboxRows {
         (status = 400, description = "A parameter is not valid", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn rows(call: Call) -> Answer {
     let query = call.query();
-    let filter = RowFilter {
-        status: status(&query)?,
-        key: key(&query)?,
-        kind: query.filled("type")?.map(str::to_owned),
-        after: query.filled("after")?.map_or(Ok(None), |_| query.integer("after"))?,
-        ..RowFilter::default()
-    };
+    let filter = filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operate::ROWS_MAX)) as u32;
     let page = call.state.operations.rows(&filter, limit).await?;
     Ok(ok(&OutboxRows { rows: page.rows.iter().map(RowBody::from).collect(), next: page.next }))
+}
+
+/// Which rows are asked for.
+pub(crate) fn filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
+    Ok(RowFilter {
+        status: status(query)?,
+        key: key(query)?,
+        kind: query.filled("type")?.map(str::to_owned),
+        after: query.filled("after")?.map_or(Ok(None), |_| query.integer("after"))?,
+        ..RowFilter::default()
+    })
 }
 
 fn status(query: &Query<'_>) -> Result<Option<RowStatus>, Problem> {
@@ -76,7 +81,7 @@ async fn show(call: &Call, id: RowId) -> Answer {
     Ok(ok(&RowBody::from(&row)))
 }
 
-fn row_id(call: &Call) -> Result<RowId, Problem> {
+pub(crate) fn row_id(call: &Call) -> Result<RowId, Problem> {
     let id = call.part("id");
     let digits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
     id.parse().ok().filter(|_| digits).ok_or_else(|| Problem::field("id", "must be the number of a row"))

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests, whatever clippy takes them for")]
 mod admin;
 mod auth;
+mod console;
+mod console_pages;
 mod dead_letters;
 mod desk;
 mod fakes;

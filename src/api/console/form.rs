@@ -1,0 +1,62 @@
+//! What forms carry, and what each is asked for.
+use maud::{Markup, html};
+
+use crate::admin::outbox::REASON_MAX;
+use crate::call::Call;
+use crate::error::Problem;
+use crate::query::Query;
+
+/// A form's fields: they are written as a query string is.
+pub(super) fn read(body: &[u8]) -> Result<Query<'_>, Problem> {
+    std::str::from_utf8(body).map(Query::parse).map_err(|_| Problem::bad_request("the form must be UTF-8"))
+}
+
+/// Why an operator acts: kept with what is done, so nobody may leave it out.
+pub(super) fn reason(form: &Query<'_>) -> Result<String, Problem> {
+    let given = form.filled("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
+    let fits = given.filter(|reason| reason.chars().count() <= REASON_MAX);
+    fits.map(str::to_owned).ok_or_else(|| Problem::field("reason", "must be a text of 1 to 1000 characters"))
+}
+
+/// The field for the reason.
+pub(super) fn reason_field() -> Markup {
+    html! {
+        label { "Reason " input type="text" name="reason" required maxlength=(REASON_MAX) autocomplete="off"; }
+    }
+}
+
+/// The mark of the session, for every form that changes something.
+pub(super) fn mark(call: &Call) -> Markup {
+    html! { @if let Some(session) = &call.session { input type="hidden" name="mark" value=(session.mark); } }
+}
+
+/// A field that filters.
+pub(super) fn text_field(label: &str, name: &str, value: &str) -> Markup {
+    html! { label { (label) " " input type="text" name=(name) value=(value) autocomplete="off"; } }
+}
+
+/// A choice that filters; the first of it is no filter.
+pub(super) fn choice(label: &str, name: &str, options: &[&str], chosen: &str) -> Markup {
+    html! {
+        label { (label) " "
+            select name=(name) {
+                option value="" { "any" }
+                @for option in options { option value=(option) selected[*option == chosen] { (option) } }
+            }
+        }
+    }
+}
+
+/// Fields that go along unseen; empty ones stay behind.
+pub(super) fn carried(fields: &[(&str, &str)]) -> Markup {
+    html! {
+        @for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
+            input type="hidden" name=(name) value=(value);
+        }
+    }
+}
+
+/// Tells the log who did what to which, and why.
+pub(super) fn tell(by: &str, action: &str, target: &str, reason: &str) {
+    tracing::info!(event = "operator_action", by, action, target = target, reason, "an operator acted");
+}
