@@ -40,7 +40,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         page("/console/dlt/{partition}/{offset}", handler!(letter::show)),
         act("/console/dlt/{partition}/{offset}/redrive", handler!(letter::redrive)),
         page("/console/events", handler!(events::show)),
-        page("/console/events/stream", handler!(crate::admin::events::stream)),
+        page("/console/events/stream", handler!(events::stream)),
         Resource::at("/console/login")
             .console()
             .on(Endpoint::get(handler!(login::show)).other().counted())

@@ -61,9 +61,10 @@ async fn tell(config: &Config, service: &Service, orders: u32, begun: Instant) -
          -d '{{\"items\":[{{\"productName\":\"Tea\",\"quantity\":2,\"price\":\"2.50\"}}]}}'"
     ))?;
     line(&format!(
-        "\n  API documents  {base}/docs\n  metrics        {base}/metrics\n  events         posthaste topic tail {} --from-beginning --json",
+        "\n  console        {base}/console   (log in with the token below)\n  API documents  {base}/docs\n  metrics        {base}/metrics\n  events         posthaste topic tail {} --from-beginning --json",
         config.topic()
     ))?;
+    line(&format!("\nToken of an administrator, for the console:\n  {admin}"))?;
     line(&format!(
         "\nBreak it:\n  curl -s -X POST {base}/admin/actors/relay/partition-worker-7/panic -H 'Authorization: Bearer {admin}'\n  \
          curl -s {base}/admin/actors -H 'Authorization: Bearer {admin}'\n  kill -9 {}   # then start it again: nothing is lost, nothing comes twice",

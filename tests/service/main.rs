@@ -1,6 +1,7 @@
 //! Stories over HTTP: the real program, embedded, on a free port. Nothing is mocked; what is killed is really killed.
 mod check;
 mod cli;
+mod console;
 mod dead_letters;
 mod durability;
 mod faults;

@@ -32,6 +32,11 @@ const PREAMBLE: &str = "retry: 2000\n\n";
         (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
         (status = 503, description = "Too many readers", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn stream(call: Call) -> Answer {
+    follow(&call, || true)
+}
+
+/// The stream of events, for as long as its reader is welcome: asked now and then, and never of a reader whose token was checked.
+pub(crate) fn follow(call: &Call, welcome: impl Fn() -> bool + 'static) -> Answer {
     let mut answer = HttpResponse::Ok();
     answer.insert_header((CONTENT_TYPE, "text/event-stream")).insert_header((CACHE_CONTROL, "no-store"));
     if call.request.method() == Method::HEAD {
@@ -43,13 +48,14 @@ pub(crate) async fn stream(call: Call) -> Answer {
     // An id that is no number of ours is as good as none: the reader begins now.
     let after = context::only(call.headers(), "last-event-id").and_then(|id| id.trim().parse().ok());
     let feed = call.state.dispatch.live(after);
-    Ok(answer.streaming(lines(feed, call.state.stopping(), place)))
+    Ok(answer.streaming(lines(feed, call.state.stopping(), place, Box::new(welcome))))
 }
 
 struct Reader {
     next: BoxStream<'static, LiveEvent>,
     stopping: watch::Receiver<bool>,
     tick: Interval,
+    welcome: Box<dyn Fn() -> bool>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -57,18 +63,19 @@ fn lines(
     feed: LiveFeed,
     stopping: watch::Receiver<bool>,
     place: OwnedSemaphorePermit,
+    welcome: Box<dyn Fn() -> bool>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + 'static {
     let mut first = PREAMBLE.to_owned();
     feed.backlog.iter().for_each(|event| write(&mut first, event));
     let mut tick = interval(KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let reader = Reader { next: feed.next, stopping, tick, _place: place };
+    let reader = Reader { next: feed.next, stopping, tick, welcome, _place: place };
     let rest = stream::unfold(reader, |mut reader| async move { next(&mut reader).await.map(|bytes| (bytes, reader)) });
     stream::once(async move { Bytes::from(first) }).chain(rest).map(Ok)
 }
 
-/// The next lines; `None` when the service stops, or the feed gave this reader up as too slow.
+/// The next lines; `None` when the service stops, the reader is welcome no more, or the feed gave it up as too slow.
 async fn next(reader: &mut Reader) -> Option<Bytes> {
     // All three are safe to drop: the watch and the interval keep what they saw, and a stream's `next` takes nothing before it is ready.
     tokio::select! {
@@ -79,7 +86,7 @@ async fn next(reader: &mut Reader) -> Option<Bytes> {
             write(&mut text, &event?);
             Some(text.into())
         }
-        _ = reader.tick.tick() => Some(Bytes::from_static(b": keep-alive\n\n")),
+        _ = reader.tick.tick() => (reader.welcome)().then_some(Bytes::from_static(b": keep-alive\n\n")),
     }
 }
 

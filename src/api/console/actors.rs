@@ -42,7 +42,14 @@ pub(super) async fn show(call: Call) -> Answer {
         p { a href="/actuator/metrics/actor_restarts_total" { "actor_restarts_total" } " · "
             a href="/actuator/metrics/actor_mailbox_depth" { "actor_mailbox_depth" } }
     };
-    let page = Page { tab: "Actors", title: "Actors", main, path: "/admin/actors", command: "posthaste actors tree" };
+    let page = Page {
+        tab: "Actors",
+        fresh: true,
+        title: "Actors",
+        main,
+        path: "/admin/actors",
+        command: "posthaste actors tree",
+    };
     page::show(&call, &page)
 }
 

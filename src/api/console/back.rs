@@ -27,7 +27,10 @@ pub(super) async fn count(call: Call) -> Answer {
     };
     let command = command("posthaste dlt redrive --dry-run", &options(&behind(&asked, asked[5].1)));
     let path = link("/admin/dlt", &asked);
-    page::show(&call, &Page { tab: "Dead letters", title: "Send letters back", main, path: &path, command: &command })
+    page::show(
+        &call,
+        &Page { tab: "Dead letters", fresh: false, title: "Send letters back", main, path: &path, command: &command },
+    )
 }
 
 fn confirm(call: &Call, asked: &Asked<'_>, sent: &Sent) -> Markup {

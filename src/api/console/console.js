@@ -10,7 +10,9 @@ const log = document.getElementById('log');
 let paused = false;
 let onResume = () => {};
 
-if (pause) {
+const fresh = main.hasAttribute('data-refresh');
+
+if (pause && (log || fresh)) {
   pause.hidden = false;
   pause.addEventListener('click', () => {
     paused = !paused;
@@ -19,7 +21,7 @@ if (pause) {
   });
 }
 if (log) follow(log);
-else if (pause && main.hasAttribute('data-refresh')) keepFresh();
+else if (fresh) keepFresh();
 
 /* The main part, asked for anew while somebody looks. */
 
@@ -39,8 +41,8 @@ async function refresh() {
     if (answer.redirected) location.reload();
     else if (answer.ok) {
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
-      const fresh = page.querySelector('main');
-      if (fresh && !paused) become(main, fresh);
+      const next = page.querySelector('main');
+      if (next && !paused) become(main, next);
     }
   } catch {
     // The service is away: what stands here stays, and the next look may find it.

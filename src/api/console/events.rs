@@ -1,11 +1,13 @@
 //! The live log: what is remembered stands on the page, what happens from now on comes over the stream.
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use app::dispatch::LiveEvent;
 use maud::{Markup, html};
 
 use super::links::link;
 use super::page::{self, Page};
+use crate::admin::events::follow;
 use crate::call::Call;
 use crate::route::Answer;
 
@@ -32,7 +34,18 @@ pub(super) async fn show(call: Call) -> Answer {
             tbody { @for event in shown { (row(event)) } }
         } }
     };
-    page::show(&call, &Page { tab: "Events", title: "Events", main, path: "/admin/events", command: "" })
+    page::show(&call, &Page { tab: "Events", fresh: false, title: "Events", main, path: "/admin/events", command: "" })
+}
+
+/// The stream of `/admin/events`, until the session ends.
+pub(super) async fn stream(call: Call) -> Answer {
+    let Some(session) = call.session.clone() else { return follow(&call, || true) };
+    let state = Arc::clone(&call.state);
+    let welcome = move || {
+        let now = state.operations.now();
+        state.sessions.lives(&session, now, |identity| state.auth.still_holds(identity, now))
+    };
+    follow(&call, welcome)
 }
 
 /// One link for each name that was seen: a filter that can be kept as a bookmark.

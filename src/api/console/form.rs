@@ -56,7 +56,7 @@ pub(super) fn carried(fields: &[(&str, &str)]) -> Markup {
     }
 }
 
-/// Tells the log who did what to which, and why.
-pub(super) fn tell(by: &str, action: &str, target: &str, reason: &str) {
-    tracing::info!(event = "operator_action", by, action, target = target, reason, "an operator acted");
+/// Tells the log who did what to which, and why. The field is called `on`, because `target` is the log's own.
+pub(super) fn tell(by: &str, action: &str, on: &str, reason: &str) {
+    tracing::info!(event = "operator_action", by, action, on, reason, "an operator acted");
 }

@@ -29,7 +29,7 @@ pub(super) async fn show(call: Call) -> Answer {
     };
     let (path, command) = (format!("/admin/dlt/{place}"), format!("posthaste dlt show {place}"));
     let title = format!("Dead letter {place}");
-    page::show(&call, &Page { tab: "Dead letters", title: &title, main, path: &path, command: &command })
+    page::show(&call, &Page { tab: "Dead letters", fresh: false, title: &title, main, path: &path, command: &command })
 }
 
 fn facts(letter: &DeadLetter, now: Timestamp) -> Markup {

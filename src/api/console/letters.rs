@@ -57,7 +57,10 @@ pub(super) async fn show(call: Call) -> Answer {
         p { a href="/actuator/metrics/kafka.consumer.dlq.count" { "kafka.consumer.dlq.count" } }
     };
     let (path, command) = (link("/admin/dlt", &asked), command("posthaste dlt list", &options(&asked)));
-    page::show(&call, &Page { tab: "Dead letters", title: "Dead letters", main, path: &path, command: &command })
+    page::show(
+        &call,
+        &Page { tab: "Dead letters", fresh: false, title: "Dead letters", main, path: &path, command: &command },
+    )
 }
 
 /// The fields of the filter.

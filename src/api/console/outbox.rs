@@ -58,7 +58,7 @@ pub(super) async fn show(call: Call) -> Answer {
     let options = [("status", asked.status), ("key", asked.key), ("type", asked.kind), ("after", asked.after)];
     let path = asked.link("/admin/outbox", asked.after);
     let command = command("posthaste outbox list", &options);
-    page::show(&call, &Page { tab: "Outbox", title: "Outbox", main, path: &path, command: &command })
+    page::show(&call, &Page { tab: "Outbox", fresh: true, title: "Outbox", main, path: &path, command: &command })
 }
 
 fn search(asked: &Asked<'_>) -> Markup {

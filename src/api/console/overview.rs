@@ -19,7 +19,14 @@ pub(super) async fn show(call: Call) -> Answer {
         (dependencies(&picture.components))
         p class="quiet" { "The outbox was measured " (maybe_when(picture.measured_at.map(|at| at.min(now)), now)) "." }
     };
-    let page = Page { tab: "Overview", title: "Overview", main, path: "/actuator/health", command: "posthaste doctor" };
+    let page = Page {
+        tab: "Overview",
+        fresh: true,
+        title: "Overview",
+        main,
+        path: "/actuator/health",
+        command: "posthaste doctor",
+    };
     page::show(&call, &page)
 }
 

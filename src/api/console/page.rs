@@ -30,6 +30,8 @@ pub(super) struct Page<'a> {
     /// The tab it belongs to.
     pub(super) tab: &'static str,
     pub(super) title: &'a str,
+    /// Whether it is worth asking for again every two seconds: what counts or walks through a topic is not.
+    pub(super) fresh: bool,
     pub(super) main: Markup,
     /// Where `curl` finds the same data.
     pub(super) path: &'a str,
@@ -48,7 +50,7 @@ pub(super) fn show(call: &Call, page: &Page<'_>) -> Answer {
             (who(call)?)
         }
         @if let Some(note) = note { p class="note" role="status" { (note) } }
-        main id="main" tabindex="-1" data-refresh[page.tab != "Events"] { h1 { (page.title) } (page.main) }
+        main id="main" tabindex="-1" data-refresh[page.fresh] { h1 { (page.title) } (page.main) }
         footer {
             h2 { "The same, elsewhere" }
             pre { code { "curl -s '" (origin(&call.request)) (page.path) "' -H \"Authorization: Bearer $TOKEN\"" } }

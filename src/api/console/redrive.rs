@@ -40,7 +40,10 @@ pub(super) async fn count(call: Call) -> Answer {
     let options = [("key", key), ("type", kind), ("failure", failure), ("older-than", age)];
     let command = command("posthaste outbox redrive --dry-run", &options);
     let path = link("/admin/outbox", &[("status", "PARKED"), ("key", key), ("type", kind)]);
-    page::show(&call, &Page { tab: "Outbox", title: "Redrive parked rows", main, path: &path, command: &command })
+    page::show(
+        &call,
+        &Page { tab: "Outbox", fresh: false, title: "Redrive parked rows", main, path: &path, command: &command },
+    )
 }
 
 pub(super) async fn redrive(call: Call) -> Answer {

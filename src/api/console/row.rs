@@ -27,7 +27,10 @@ pub(super) async fn show(call: Call) -> Answer {
     let event = row.event_id.to_string();
     let path = link("/admin/outbox/why", &[("event", &event)]);
     let command = format!("posthaste outbox why --event {event}");
-    page::show(&call, &Page { tab: "Outbox", title: &format!("Row {id}"), main, path: &path, command: &command })
+    page::show(
+        &call,
+        &Page { tab: "Outbox", fresh: true, title: &format!("Row {id}"), main, path: &path, command: &command },
+    )
 }
 
 /// The verdict as a sentence.

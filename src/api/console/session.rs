@@ -60,6 +60,12 @@ impl Sessions {
         Some(kept.session.clone())
     }
 
+    /// Whether a session has not ended. Asking this keeps nobody from idling.
+    pub(crate) fn lives(&self, session: &Session, now: Timestamp, holds: impl Fn(&Identity) -> bool) -> bool {
+        let lasts = |kept: &Kept| now.since(kept.seen) < IDLE_MAX && holds(&kept.session.identity);
+        self.0.lock().iter().any(|kept| kept.session.name == session.name && lasts(kept))
+    }
+
     /// Ends a session. Harmless when it has ended.
     pub(crate) fn end(&self, session: &Session) {
         self.0.lock().retain(|kept| kept.session.name != session.name);

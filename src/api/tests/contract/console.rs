@@ -1,7 +1,11 @@
 //! The console's doors: who comes in, how long, what forms must carry, and what every answer carries.
+use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use actix_web::test::TestRequest;
+use actix_web::App;
+use actix_web::body::MessageBody;
+use actix_web::test::{TestRequest, call_service, init_service};
 use api::{Proxies, Surface};
 use serde_json::json;
 
@@ -309,4 +313,29 @@ async fn the_style_and_the_script_are_open_to_all() {
         guarded(&reply);
         assert!(!reply.text().contains("//cdn") && !reply.text().contains("@import"));
     }
+}
+
+#[actix_web::test]
+async fn the_stream_resumes_behind_the_last_event_seen_and_ends_with_its_session() {
+    let house = House::new();
+    let browser = Browser::log_in(&house).await;
+    let app = init_service(App::new().configure(api::configure(Arc::clone(&house.state), Surface::Both))).await;
+    let question = get("/console/events/stream")
+        .insert_header(("cookie", browser.cookie.as_str()))
+        .insert_header(("last-event-id", "2"));
+    let answer = call_service(&app, question.to_request()).await;
+    assert_eq!(answer.status().as_u16(), 200);
+    assert_eq!(answer.headers().get("content-type").unwrap(), "text/event-stream");
+    let mut body = Box::pin(answer.into_body());
+    let mut next = async || {
+        poll_fn(|cx| body.as_mut().poll_next(cx)).await.map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap())
+    };
+
+    let first = next().await.unwrap();
+    assert!(first.contains("id: 3\n") && !first.contains("id: 2\n"), "{first}");
+    assert!(next().await.unwrap().contains("id: 4\n"));
+    tokio::time::pause();
+    assert_eq!(next().await.as_deref(), Some(": keep-alive\n\n"));
+    browser.send("/console/logout", &[]).await;
+    assert_eq!(next().await, None, "whoever logged out hears no more");
 }
