@@ -6,12 +6,12 @@ use maud::{Markup, html};
 use super::history::{SPAN, Sample, WAITING};
 
 /// The picture, in its own units.
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 220.0;
 /// Where the lines are drawn: left, top, right, bottom.
 const LEFT: f64 = 64.0;
 const TOP: f64 = 12.0;
-const RIGHT: f64 = 708.0;
+const RIGHT: f64 = 948.0;
 const BOTTOM: f64 = 188.0;
 /// Styles of the lines, by state.
 const LINES: [&str; 4] = ["line pending", "line in-flight", "line failed", "line parked"];
