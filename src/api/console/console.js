@@ -7,6 +7,7 @@ const AWAKE_MS = 60000;
 const main = document.querySelector('main');
 const pause = document.getElementById('pause');
 const log = document.getElementById('log');
+const stale = document.getElementById('stale');
 let paused = false;
 let onResume = () => {};
 
@@ -38,6 +39,7 @@ async function refresh() {
   asking = true;
   try {
     const answer = await fetch(location.href, { headers: { 'X-Refresh': '1' } });
+    stale.hidden = answer.ok;
     if (answer.redirected) location.reload();
     else if (answer.ok) {
       const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
@@ -45,7 +47,8 @@ async function refresh() {
       if (next && !paused) become(main, next);
     }
   } catch {
-    // The service is away: what stands here stays, and the next look may find it.
+    // The service is away: what stands here stays, told to be old, and the next look may find it.
+    stale.hidden = false;
   } finally {
     asking = false;
   }

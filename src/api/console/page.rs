@@ -49,6 +49,7 @@ pub(super) fn show(call: &Call, page: &Page<'_>) -> Answer {
             (tabs(page.tab))
             (who(call)?)
         }
+        p id="stale" class="warning" role="alert" hidden { "The service does not answer: what stands here is old." }
         @if let Some(note) = note { p class="note" role="status" { (note) } }
         main id="main" tabindex="-1" data-refresh[page.fresh] { h1 { (page.title) } (page.main) }
         footer {
