@@ -164,6 +164,7 @@ pub(super) fn redis_store(
     let mut options = redis::StoreOptions::new(&config.store_url, instance.clone(), dice);
     options.address = config.http_listen.to_string();
     options.partitions = config.outbox_partitions;
+    options.wakes = config.store_notify;
     options.durability = if config.store_durability_warn { redis::Durability::Warn } else { redis::Durability::Refuse };
     options.dead_after = config.partitions_dead_after;
     options.heartbeat = config.partitions_heartbeat;

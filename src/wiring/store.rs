@@ -129,8 +129,7 @@ impl Opening<'_> {
         Ok(Opened {
             ports: StorePorts::of(&store),
             probe: Arc::new(StoreProbe(store.clone())),
-            // Who else has work is found by the poll, once a second.
-            wakes: None,
+            wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Redis(store.clone()), store.installation()),
         })
     }

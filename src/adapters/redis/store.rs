@@ -16,6 +16,7 @@ mod redrives;
 mod row;
 mod scripts;
 mod seat;
+mod wakes;
 mod words;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use tokio::sync::watch;
 use crate::link::{Ask, Caller};
 use crate::open::Redis;
 use scripts::Scripts;
+use wakes::Bell;
 use words::{Reply, Words};
 
 pub use options::{Durability, StoreOpenError, StoreOptions};
@@ -51,6 +53,7 @@ struct Inner {
     /// The name that this process holds; none beside a service.
     held: Option<String>,
     lost: watch::Sender<Option<Lost>>,
+    bell: Bell,
 }
 
 impl RedisStore {

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::options::{StoreOpenError, StoreOptions};
 use super::scripts::Scripts;
+use super::wakes::Bell;
 use super::{Inner, RedisStore, keeping};
 use crate::open::Redis;
 use crate::options::Options;
@@ -29,7 +30,11 @@ impl RedisStore {
         let Inner { redis, scripts, front, .. } =
             Arc::into_inner(store.inner).ok_or_else(|| StoreOpenError::Options("opened twice".into()))?;
         let name = options.instance.to_string();
-        Ok(Self::assemble(redis, scripts, front, &held.installation, held.partitions, Some(name)))
+        let store = Self::assemble(redis, scripts, front, &held.installation, held.partitions, Some(name.clone()));
+        if options.wakes {
+            store.hang_bell(&options.url, &name).map_err(|error| StoreOpenError::Options(error.to_string()))?;
+        }
+        Ok(store)
     }
 
     /// Opens the store beside the services that run on it, for looking and for operators' statements: takes no name.
@@ -55,8 +60,8 @@ impl RedisStore {
         held: Option<String>,
     ) -> Self {
         let lost = watch::Sender::new(None);
-        let inner = Inner { redis, scripts, front, installation: installation.into(), partitions, held, lost };
-        Self { inner: Arc::new(inner) }
+        let (installation, bell) = (installation.into(), Bell::default());
+        Self { inner: Arc::new(Inner { redis, scripts, front, installation, partitions, held, lost, bell }) }
     }
 
     /// The store's clock.

@@ -32,6 +32,8 @@ pub struct StoreOptions {
     pub partitions: u32,
     /// Most connections of this instance. Commits that come together share an fsync, so many are worth having.
     pub connections: usize,
+    /// Whether instances wake each other; without it another instance's rows wait for the poll.
+    pub wakes: bool,
     /// What is done with a Redis that may lose data.
     pub durability: Durability,
     /// A holder that is silent for so long is dead, where its connections cannot be looked at.
@@ -56,6 +58,7 @@ impl StoreOptions {
             prefix: "posthaste:".into(),
             partitions: 64,
             connections: 64,
+            wakes: true,
             durability: Durability::default(),
             dead_after: Duration::from_secs(15),
             heartbeat: Duration::from_secs(3),

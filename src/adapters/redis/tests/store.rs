@@ -9,13 +9,14 @@ use ports::inbox::Inbox;
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
-use ports::partitions::{InstanceId, PartitionLeases};
+use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 use ports::probe::Probe;
 use ports::redrives::Redrives;
+use ports::wake::Wakes;
 use redis::{Durability, RedisStore, StoreOpenError, StoreOptions, StoreProbe};
 
 use crate::server::Server;
-use crate::support::{LIMIT, beside, prefix, say, url};
+use crate::support::{LIMIT, beside, prefix, say, until, url};
 
 const PARTITIONS: u32 = 4;
 
@@ -214,4 +215,43 @@ async fn a_redis_that_is_not_there_may_come() {
     assert!(matches!(away, StoreOpenError::Away(_)) && away.may_pass(), "{away}");
     let nonsense = refused(options("nonsense", "p:", "one")).await;
     assert!(nonsense.is_config() && !nonsense.may_pass(), "{nonsense}");
+}
+
+/// Tells until somebody else heard of it: whoever has just begun to listen may have missed the first hint.
+async fn heard(by: &RedisStore, from: &RedisStore, partition: u32) {
+    until("it is heard", async || {
+        from.tell(PartitionNo(partition));
+        let told = tokio::time::timeout(Duration::from_millis(100), by.told()).await;
+        told.is_ok_and(|told| told.contains(&PartitionNo(partition))).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_one_instance_tells_the_others_hear_and_another_installations_do_not() {
+    let prefix = prefix();
+    let a = RedisStore::open(options(&url(), &prefix, "a")).await.unwrap();
+    let b = RedisStore::open(options(&url(), &prefix, "b")).await.unwrap();
+    let other = RedisStore::open(options(&url(), &crate::support::prefix(), "c")).await.unwrap();
+
+    heard(&b, &a, 1).await;
+    heard(&a, &b, 3).await;
+
+    assert!(tokio::time::timeout(Duration::from_millis(100), other.told()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_listener_that_was_cut_off_listens_again() {
+    let server = Server::start().await;
+    let open = async |name: &str| {
+        let options = StoreOptions { durability: Durability::Warn, ..options(&server.url(), "p:", name) };
+        RedisStore::open(options).await.unwrap()
+    };
+    let (a, b) = (open("a").await, open("b").await);
+    heard(&b, &a, 2).await;
+
+    let cut: i64 = say(&server.url(), &["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+
+    assert_eq!(cut, 2, "both listened");
+    heard(&b, &a, 2).await;
 }
