@@ -272,8 +272,7 @@ impl Intake {
 /// own, which tells a message that went into that topic again from those that stand there since before.
 fn round_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(intake::stage_of(&delivery.position.topic)?).ok()?;
-    let told = delivery.record.headers.iter().find(|(name, _)| &**name == ROUND);
-    let round = told.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse().ok());
+    let round = delivery.record.text(ROUND).and_then(|told| told.parse().ok());
     Some(round.unwrap_or(stage))
 }
 

@@ -66,17 +66,17 @@ pub struct Failure {
 pub fn understand(delivery: &Delivery) -> Result<Understood, Failure> {
     let record = &delivery.record;
     let event = contract::decode(&record.value).map_err(|error| undecodable(error.to_string()))?;
-    let named = text(record, "ce_id").filter(|id| *id != event.event_id.to_string());
+    let named = record.text("ce_id").filter(|id| *id != event.event_id.to_string());
     if let Some(other) = named {
         return Err(undecodable(format!("ce_id is {other}, the value names {}", event.event_id)));
     }
     let version = event.after.as_ref().map_or(0, |after| after.version);
     let fallback = Hlc { millis: event.occurred_at.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) };
     let stand = Stand {
-        hlc: text(record, "x-hlc").and_then(Hlc::parse).unwrap_or(fallback),
-        region: RegionId::new(text(record, "x-region").unwrap_or("")),
+        hlc: record.text("x-hlc").and_then(Hlc::parse).unwrap_or(fallback),
+        region: RegionId::new(record.text("x-region").unwrap_or("")),
     };
-    let attempts_made = text(record, "retry_topic-attempts").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let attempts_made = record.text("retry_topic-attempts").and_then(|text| text.parse().ok()).unwrap_or(0);
     Ok(Understood { event, stand, attempts_made })
 }
 
@@ -177,9 +177,4 @@ pub fn onward(delivery: &Delivery, target: String, failure: &Failure, attempts: 
         value: Arc::clone(&record.value),
         timestamp: now,
     }
-}
-
-fn text<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
-    let (_, value) = record.headers.iter().find(|(header, _)| &**header == name)?;
-    std::str::from_utf8(value).ok()
 }

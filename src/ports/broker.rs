@@ -25,6 +25,19 @@ pub struct Record {
     pub timestamp: Timestamp,
 }
 
+impl Record {
+    /// The value of a header; the first one's, where a name stands twice.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let (_, value) = self.headers.iter().find(|(header, _)| &**header == name)?;
+        Some(value)
+    }
+
+    /// The same, where it is text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.header(name)?).ok()
+    }
+}
+
 /// A header's name and value; most values are text, some are binary.
 pub type Header = (Arc<str>, Arc<[u8]>);
 

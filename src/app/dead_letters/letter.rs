@@ -79,8 +79,9 @@ impl DeadLetter {
     /// Where it stood before it failed.
     pub fn origin(&self) -> Option<Origin> {
         let topic = self.text("kafka_original-topic")?.to_owned();
-        let long = |name| self.bytes(name)?.try_into().ok().map(i64::from_be_bytes);
-        let partition = || self.bytes("kafka_original-partition")?.try_into().ok().map(i32::from_be_bytes);
+        let record = &self.delivery.record;
+        let long = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
+        let partition = || record.header("kafka_original-partition")?.try_into().ok().map(i32::from_be_bytes);
         Some(Origin {
             topic,
             partition: partition(),
@@ -108,13 +109,8 @@ impl DeadLetter {
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
     }
 
-    fn bytes(&self, name: &str) -> Option<&[u8]> {
-        let (_, value) = self.delivery.record.headers.iter().find(|(header, _)| &**header == name)?;
-        Some(value)
-    }
-
     fn text(&self, name: &str) -> Option<&str> {
-        std::str::from_utf8(self.bytes(name)?).ok()
+        self.delivery.record.text(name)
     }
 }
 

@@ -49,9 +49,7 @@ impl Checked {
     }
 
     fn count(&mut self, delivery: &Delivery, seen: &mut HashSet<Vec<u8>>, last: &mut HashMap<String, u64>) {
-        let header = |wanted: &str| {
-            delivery.record.headers.iter().find(|(name, _)| &**name == wanted).map(|(_, value)| value.to_vec())
-        };
+        let header = |name: &str| delivery.record.header(name).map(<[u8]>::to_vec);
         self.events += 1;
         if !seen.insert(header("ce_id").unwrap_or_default()) {
             self.duplicates += 1;
