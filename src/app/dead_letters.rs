@@ -97,13 +97,17 @@ impl DeadLetters {
         if letter.went_back() {
             return Err(QueryError::Conflict("this letter was sent back before".into()));
         }
-        if commit && self.send_back(std::slice::from_ref(&letter), audit).await? == 0 {
+        if !commit {
+            return Ok(letter);
+        }
+        if self.send_back(std::slice::from_ref(&letter), audit).await? == 0 {
             return Err(QueryError::Conflict(format!(
                 "somebody else is sending this letter back, or died doing so; it can be taken up after {} s",
                 AGAIN_AFTER.as_secs()
             )));
         }
-        self.find(place).await
+        // The letter stands where it stood; only what is remembered of it has changed.
+        self.with_memory(vec![letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
     }
 
     /// How many letters match, and with `commit` sends the first `limit` of them back to their topic, each key's in their order.
