@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use ports::wake::Wakes;
+use ports::wake::{Wakes, hint, of_others};
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
@@ -89,8 +89,7 @@ async fn ring(core: Arc<Core>, ours: Arc<Gathered>) {
     loop {
         let partitions: Vec<u32> = ours.take().await.into_iter().collect();
         for part in partitions.chunks(PARTITIONS_MAX) {
-            let numbers: Vec<String> = part.iter().map(u32::to_string).collect();
-            let text = format!("{} {}", core.options.instance, numbers.join(","));
+            let text = hint(&core.options.instance, part);
             let values: [Value<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
             let told = async { core.relay().await?.once("SELECT pg_notify($1, $2)", &values).await };
             // A hint and nothing more: the others' polls find what it would have told.
@@ -104,7 +103,7 @@ async fn listen(dial: Dial, core: Arc<Core>, theirs: Arc<Gathered>) {
     let command = format!("LISTEN {}", channel(&core));
     let mut pause = PAUSES.0;
     loop {
-        let (heard, me, partitions) = (Arc::clone(&theirs), core.options.instance.to_string(), core.partitions);
+        let (heard, me, partitions) = (Arc::clone(&theirs), core.options.instance.clone(), core.partitions);
         let hear = move |told: tokio_postgres::Notification| heard.add(of_others(told.payload(), &me, partitions));
         if let Ok(mut line) = dial.listening("wakes", hear).await
             && line.client.batch_execute(&command).await.is_ok()
@@ -115,29 +114,5 @@ async fn listen(dial: Dial, core: Arc<Core>, theirs: Arc<Gathered>) {
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-    }
-}
-
-/// The partitions that somebody else told of. An instance's name may hold spaces; numbers and commas do not.
-fn of_others(payload: &str, me: &str, partitions: u32) -> Vec<u32> {
-    match payload.rsplit_once(' ') {
-        Some((instance, numbers)) if instance != me => {
-            numbers.split(',').filter_map(|number| number.parse().ok()).filter(|number| *number < partitions).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_others_tell_is_heard_and_rubbish_is_not() {
-        assert_eq!(of_others("you 1,2,63", "me", 64), [1, 2, 63]);
-        assert_eq!(of_others("my host:80 5", "me", 64), [5]);
-        for deaf in ["me 1,2", "", "1,2", "you x,99,-1"] {
-            assert_eq!(of_others(deaf, "me", 64), Vec::<u32>::new(), "{deaf}");
-        }
     }
 }

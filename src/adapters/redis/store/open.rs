@@ -30,9 +30,11 @@ impl RedisStore {
         let Inner { redis, scripts, front, .. } =
             Arc::into_inner(store.inner).ok_or_else(|| StoreOpenError::Options("opened twice".into()))?;
         let name = options.instance.to_string();
-        let store = Self::assemble(redis, scripts, front, &held.installation, held.partitions, Some(name.clone()));
+        let store = Self::assemble(redis, scripts, front, &held.installation, held.partitions, Some(name));
         if options.wakes {
-            store.hang_bell(&options.url, &name).map_err(|error| StoreOpenError::Options(error.to_string()))?;
+            store
+                .hang_bell(&options.url, &options.instance)
+                .map_err(|error| StoreOpenError::Options(error.to_string()))?;
         }
         Ok(store)
     }

@@ -3,7 +3,7 @@ use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 
 use super::options::{StoreOpenError, StoreOptions};
-use super::words::{Reply, Words};
+use super::words::Words;
 use super::{RedisStore, millis};
 
 /// Another process has taken our name: nothing that we do counts any more.
@@ -58,20 +58,9 @@ impl RedisStore {
     pub(super) async fn hold(&self, options: &StoreOptions) -> Result<Held, StoreOpenError> {
         let mut former = String::new();
         loop {
-            let mut told = self.try_hold(options, &former).await.map_err(StoreOpenError::Away)?;
-            let read = |told: &mut Reply| -> Result<Seat, Error> {
-                Ok(Seat {
-                    ours: told.flag(0)?,
-                    boot: told.text(1)?,
-                    pid: told.text(2)?,
-                    address: told.text(3)?,
-                    silent: told.flag(5)?,
-                })
-            };
-            let seat = read(&mut told).map_err(StoreOpenError::Away)?;
-            let installed = |told: &mut Reply| Ok(Held { installation: told.text(6)?, partitions: told.number(7)? });
+            let (seat, held) = self.try_hold(options, &former).await.map_err(StoreOpenError::Away)?;
             if seat.ours {
-                return installed(&mut told).map_err(StoreOpenError::Away);
+                return Ok(held);
             }
             if self.lives(&seat).await.map_err(StoreOpenError::Away)? {
                 let instance = options.instance.to_string();
@@ -81,7 +70,7 @@ impl RedisStore {
         }
     }
 
-    async fn try_hold(&self, options: &StoreOptions, former: &str) -> Result<Reply, Error> {
+    async fn try_hold(&self, options: &StoreOptions, former: &str) -> Result<(Seat, Held), Error> {
         let (high, low) = (options.dice.roll(), options.dice.roll());
         let words = Words::new().text(&options.instance.0).text(self.boot()).text(former).number(std::process::id());
         let words = words
@@ -89,7 +78,15 @@ impl RedisStore {
             .number(millis(options.dead_after))
             .text(uuid(high, low))
             .number(options.partitions);
-        self.parts("hold", &self.inner.scripts.hold, words).await
+        let mut told = self.parts("hold", &self.inner.scripts.hold, words).await?;
+        let seat = Seat {
+            ours: told.flag(0)?,
+            boot: told.text(1)?,
+            pid: told.text(2)?,
+            address: told.text(3)?,
+            silent: told.flag(5)?,
+        };
+        Ok((seat, Held { installation: told.text(6)?, partitions: told.number(7)? }))
     }
 
     /// Whether a seat's holder lives: one of its connections stands, which dies with its process; where we may not look at those, by its silence.

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use deadpool_redis::redis::{Client, RedisResult, cmd};
 use futures::StreamExt;
 use parking_lot::Mutex;
-use ports::partitions::PartitionNo;
-use ports::wake::Wakes;
+use ports::partitions::{InstanceId, PartitionNo};
+use ports::wake::{Wakes, hint, of_others};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -61,20 +61,20 @@ impl Drop for Bell {
 
 impl RedisStore {
     /// Begins to tell the others, and to listen to them.
-    pub(super) fn hang_bell(&self, url: &str, instance: &str) -> RedisResult<()> {
+    pub(super) fn hang_bell(&self, url: &str, instance: &InstanceId) -> RedisResult<()> {
         let client = Client::open(url)?;
         let (inner, bell) = (Arc::downgrade(&self.inner), &self.inner.bell);
-        let (ours, me) = (Arc::clone(&bell.ours), instance.to_owned());
+        let (ours, me) = (Arc::clone(&bell.ours), instance.clone());
         let ring = tokio::spawn(async move {
             loop {
-                let partitions = ours.take().await;
+                let partitions: Vec<u32> = ours.take().await.into_iter().collect();
                 let Some(inner) = inner.upgrade() else { return };
                 inner.tell(&me, &partitions).await;
                 drop(inner);
                 tokio::time::sleep(TELL_EVERY).await;
             }
         });
-        let (theirs, me) = (Arc::clone(&bell.theirs), instance.to_owned());
+        let (theirs, me) = (Arc::clone(&bell.theirs), instance.clone());
         let (channel, partitions) = (self.inner.channel(), self.inner.partitions);
         let listen = tokio::spawn(async move {
             let mut pause = PAUSES.0;
@@ -97,10 +97,9 @@ impl Inner {
         format!("{}wakes", self.front)
     }
 
-    async fn tell(&self, me: &str, partitions: &BTreeSet<u32>) {
-        let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
+    async fn tell(&self, me: &InstanceId, partitions: &[u32]) {
         let mut publish = cmd("PUBLISH");
-        publish.arg(self.channel()).arg(format!("{me} {}", numbers.join(",")));
+        publish.arg(self.channel()).arg(hint(me, partitions));
         // A hint and nothing more: the others' polls find what it would have told.
         let _: Result<u64, _> = self.redis.inner.ask_one("wake", publish).await;
     }
@@ -125,29 +124,5 @@ impl Wakes for RedisStore {
 
     async fn told(&self) -> Vec<PartitionNo> {
         self.inner.bell.theirs.take().await.into_iter().map(PartitionNo).collect()
-    }
-}
-
-/// The partitions that somebody else told of. An instance's name may hold spaces; numbers and commas do not.
-fn of_others(payload: &str, me: &str, partitions: u32) -> Vec<u32> {
-    match payload.rsplit_once(' ') {
-        Some((instance, numbers)) if instance != me => {
-            numbers.split(',').filter_map(|number| number.parse().ok()).filter(|number| *number < partitions).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_others_tell_is_heard_and_rubbish_is_not() {
-        assert_eq!(of_others("you 1,2,63", "me", 64), [1, 2, 63]);
-        assert_eq!(of_others("my host:80 5", "me", 64), [5]);
-        for deaf in ["me 1,2", "", "1,2", "you x,99,-1"] {
-            assert_eq!(of_others(deaf, "me", 64), Vec::<u32>::new(), "{deaf}");
-        }
     }
 }
