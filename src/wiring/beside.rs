@@ -83,7 +83,7 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
         StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
         #[cfg(feature = "redis")]
         StoreKind::Redis => {
-            let options = super::options::redis_store(config, &super::options::operator(), &telemetry::Metrics::new());
+            let options = super::options::redis_beside(config);
             let store = Box::pin(redis::RedisStore::open_beside(options)).await.map_err(super::store::of_redis)?;
             Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), log: None })
         }

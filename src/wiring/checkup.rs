@@ -125,7 +125,7 @@ async fn redis(config: &Config) -> Checked {
 
 #[cfg(feature = "redis")]
 async fn redis_store(config: &Config) -> Checked {
-    let options = super::options::redis_store(config, &super::options::operator(), &telemetry::Metrics::new());
+    let options = super::options::redis_beside(config);
     let store = match redis::RedisStore::open_beside(options).await {
         Ok(store) => store,
         Err(error) => return Checked::bad("database", error),

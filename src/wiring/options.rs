@@ -172,6 +172,12 @@ pub(super) fn redis_store(
     options
 }
 
+/// For whoever works beside the services: it takes no name, and counts nothing.
+#[cfg(feature = "redis")]
+pub(super) fn redis_beside(config: &Config) -> redis::StoreOptions {
+    redis_store(config, &operator(), &telemetry::Metrics::new())
+}
+
 #[cfg(feature = "redis")]
 pub(super) fn redis(
     config: &Config,

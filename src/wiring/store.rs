@@ -52,6 +52,16 @@ pub(super) enum Patience {
     Away,
 }
 
+impl Patience {
+    fn of(held: bool, may_pass: bool) -> Self {
+        match (held, may_pass) {
+            (true, _) => Patience::Held,
+            (false, true) => Patience::Away,
+            (false, false) => Patience::None,
+        }
+    }
+}
+
 impl Opening<'_> {
     /// Opens the configured store, once.
     pub(super) async fn open(&self) -> Result<Opened, NotOpen> {
@@ -77,11 +87,7 @@ impl Opening<'_> {
         options.log_retention = config.broker_retention;
         options.metrics = Some(Arc::clone(self.metrics));
         let store = Embedded::open(options).map_err(|error| {
-            let patience = match error {
-                OpenError::Held { .. } => Patience::Held,
-                _ if error.may_pass() => Patience::Away,
-                _ => Patience::None,
-            };
+            let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
             NotOpen { error: StartError::Store(error.to_string()), patience }
         })?;
         Ok(Opened {
@@ -97,11 +103,7 @@ impl Opening<'_> {
         use postgres::{OpenError, Postgres, StoreProbe};
         let options = super::options::postgres(self.config, self.instance, self.metrics);
         let store = Postgres::open(options).await.map_err(|error| {
-            let patience = match &error {
-                OpenError::Held { .. } => Patience::Held,
-                _ if error.may_pass() => Patience::Away,
-                _ => Patience::None,
-            };
+            let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
             NotOpen { error: of_postgres(error), patience }
         })?;
         Ok(Opened {
@@ -119,11 +121,7 @@ impl Opening<'_> {
         use redis::{RedisStore, StoreOpenError, StoreProbe};
         let options = super::options::redis_store(self.config, self.instance, self.metrics);
         let store = Box::pin(RedisStore::open(options)).await.map_err(|error| {
-            let patience = match &error {
-                StoreOpenError::Held { .. } => Patience::Held,
-                _ if error.may_pass() => Patience::Away,
-                _ => Patience::None,
-            };
+            let patience = Patience::of(matches!(error, StoreOpenError::Held { .. }), error.may_pass());
             NotOpen { error: of_redis(error), patience }
         })?;
         Ok(Opened {
