@@ -1,6 +1,6 @@
 //! `/admin`: what operators see and do. Every route asks for ADMIN.
 pub(crate) mod actors;
-mod asked;
+pub(crate) mod asked;
 pub(crate) mod dlt;
 pub(crate) mod events;
 pub(crate) mod letter;

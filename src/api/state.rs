@@ -91,8 +91,12 @@ impl State {
 
     /// Remembers how much waits now, for the console's chart. [`crate::serve`] does this every two seconds; tests do it themselves.
     pub fn observe(&self) {
-        let restarts = self.dispatch.actors().iter().map(|actor| actor.restarts).sum();
-        self.history.add(Sample::of(&self.operations.picture().depth, restarts, self.operations.now()));
+        self.history.add(Sample::of(&self.operations.picture().depth, self.restarts(), self.operations.now()));
+    }
+
+    /// Restarts of all actors since the process began.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.dispatch.actors().iter().map(|actor| actor.restarts).sum()
     }
 
     /// Ends the live streams, now and from now on. Safe to call twice.

@@ -14,7 +14,11 @@ use crate::query::Query;
 /// How many of one redrive unless asked otherwise.
 const LIMIT_DEFAULT: u32 = 1_000;
 /// Most of one redrive: one statement must stay short.
-const LIMIT_MAX: u32 = 10_000;
+pub(crate) const LIMIT_MAX: u32 = 10_000;
+/// What a way to fail must be.
+pub(super) const BAD_FAILURE: &str = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
+/// What an age must be.
+pub(super) const BAD_AGE: &str = "must be a duration such as 250ms, 5s or 1h";
 
 /// Members of a redrive's body.
 pub(super) struct Asked {
@@ -32,9 +36,8 @@ impl Asked {
     }
 
     pub(super) fn read(body: &Json<'_>, query: &Query<'_>) -> Result<Self, Problem> {
-        let failure = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
-        let failure_type = chosen(body, "failureType", FailureType::parse, failure)?;
-        let older_than = chosen(body, "olderThan", age, "must be a duration such as 250ms, 5s or 1h")?;
+        let failure_type = chosen(body, "failureType", FailureType::parse, BAD_FAILURE)?;
+        let older_than = chosen(body, "olderThan", age, BAD_AGE)?;
         let dry_run = dry_run(body, query)?;
         Ok(Self { failure_type, older_than, limit: limit(body)?, dry_run, reason: reason_of(body)? })
     }

@@ -7,7 +7,7 @@ use app::seen::{Audit, FailureType};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::asked::{Asked, chosen, dry_run};
+use super::asked::{Asked, BAD_AGE, BAD_FAILURE, chosen, dry_run};
 use super::letter::LetterBody;
 use super::outbox::reason_of;
 use crate::call::{Call, ok};
@@ -183,12 +183,12 @@ pub(crate) fn filter(query: &Query<'_>) -> Result<LetterFilter, Problem> {
 
 /// How what is asked for failed.
 pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Problem> {
-    asked(query, "failureType", FailureType::parse, "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM")
+    asked(query, "failureType", FailureType::parse, BAD_FAILURE)
 }
 
 /// How long ago it happened at least.
 pub(crate) fn older_than(query: &Query<'_>) -> Result<Option<Duration>, Problem> {
-    asked(query, "olderThan", age, "must be a duration such as 250ms, 5s or 1h")
+    asked(query, "olderThan", age, BAD_AGE)
 }
 
 const BAD_PLACE: &str = "must be `next` of an answer, or a partition and an offset such as 3/17";
@@ -202,7 +202,8 @@ pub(crate) fn letters(call: &Call) -> Result<&DeadLetters, Problem> {
     call.state.dead_letters.as_deref().ok_or_else(none)
 }
 
-fn audit(call: &Call, why: String) -> Result<Audit, Problem> {
+/// Who acts, and why.
+pub(crate) fn audit(call: &Call, why: String) -> Result<Audit, Problem> {
     Ok(Audit { who: call.identity()?.subject.as_str().to_owned(), why })
 }
 

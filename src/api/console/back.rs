@@ -1,6 +1,5 @@
 //! Dead letters back to their topic: counted first, then sent with a reason, and no more than were counted.
 use app::dead_letters::Sent;
-use app::seen::Audit;
 use maud::{Markup, html};
 
 use super::form::{self, carried};
@@ -8,17 +7,15 @@ use super::letters::{Asked, asked, behind, fields, options};
 use super::links::{command, link};
 use super::page::{self, Page};
 use super::redrive::counted;
+use crate::admin::asked::LIMIT_MAX;
 use crate::admin::dlt;
 use crate::call::Call;
 use crate::route::Answer;
 
-/// Most letters of one form.
-const LIMIT_MAX: u32 = 10_000;
-
 pub(super) async fn count(call: Call) -> Answer {
     let query = call.query();
     let (asked, filter) = (asked(&query)?, dlt::filter(&query)?);
-    let audit = Audit { who: call.identity()?.subject.as_str().to_owned(), why: String::new() };
+    let audit = dlt::audit(&call, String::new())?;
     let sent = dlt::letters(&call)?.redrive(&filter, LIMIT_MAX, false, &audit).await?;
     let main = html! {
         form method="get" action="/console/dlt/redrive" class="filter" { (fields(&asked)) button { "Count" } }
@@ -51,8 +48,8 @@ fn confirm(call: &Call, asked: &Asked<'_>, sent: &Sent) -> Markup {
 pub(super) async fn redrive(call: Call) -> Answer {
     let form = form::read(&call.body)?;
     let (asked, filter) = (asked(&form)?, dlt::filter(&form)?);
-    let (why, limit) = (form::reason(&form)?, counted(&form, LIMIT_MAX)?);
-    let audit = Audit { who: call.identity()?.subject.as_str().to_owned(), why };
+    let (why, limit) = (form::reason(&form)?, counted(&form)?);
+    let audit = dlt::audit(&call, why)?;
     let sent = dlt::letters(&call)?.redrive(&filter, limit, true, &audit).await?;
     if sent.redriven > 0 {
         dlt::tell(&audit, sent.redriven);

@@ -1,4 +1,5 @@
 //! What forms carry, and what each is asked for.
+use app::seen::FailureType;
 use maud::{Markup, html};
 
 use crate::admin::outbox::REASON_MAX;
@@ -28,6 +29,27 @@ pub(super) fn reason_field() -> Markup {
 /// The mark of the session, for every form that changes something.
 pub(super) fn mark(call: &Call) -> Markup {
     html! { @if let Some(session) = &call.session { input type="hidden" name="mark" value=(session.mark); } }
+}
+
+/// What is asked for under these names, as it was written; empty where it is not.
+pub(super) fn asked<'a, const N: usize>(
+    query: &'a Query<'_>,
+    names: [&'static str; N],
+) -> Result<[(&'static str, &'a str); N], Problem> {
+    let mut asked = names.map(|name| (name, ""));
+    for (name, value) in &mut asked {
+        *value = query.filled(name)?.unwrap_or_default();
+    }
+    Ok(asked)
+}
+
+/// The fields by which what failed is chosen.
+pub(super) fn failed_fields(key: &str, kind: &str, failure: &str, age: &str) -> Markup {
+    html! {
+        (text_field("Key", "key", key)) (text_field("Type", "type", kind))
+        (choice("Failure", "failureType", &FailureType::ALL.map(FailureType::as_str), failure))
+        (text_field("Older than (5s, 1h)", "olderThan", age))
+    }
 }
 
 /// A field that filters.

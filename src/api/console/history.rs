@@ -20,6 +20,11 @@ pub(super) const SPAN: Duration = Duration::from_secs(2 * SAMPLES_MAX as u64);
 /// The states in which rows wait, in the order of every sample.
 pub(super) const WAITING: [&str; 4] = ["PENDING", "IN_FLIGHT", "FAILED", "PARKED"];
 
+/// How many rows wait, by [`WAITING`].
+pub(super) fn waiting(depth: &Depth) -> [u64; 4] {
+    [depth.pending, depth.in_flight, depth.failed, depth.parked]
+}
+
 /// Samples, the oldest first.
 #[derive(Default)]
 pub(crate) struct History(Mutex<VecDeque<Sample>>);
@@ -36,7 +41,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     pub(crate) fn of(depth: &Depth, restarts: u64, at: Timestamp) -> Self {
-        Self { at, rows: [depth.pending, depth.in_flight, depth.failed, depth.parked], restarts }
+        Self { at, rows: waiting(depth), restarts }
     }
 }
 

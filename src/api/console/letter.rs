@@ -1,6 +1,5 @@
 //! One dead letter: its journey, its headers, its value, and the way back.
 use app::dead_letters::DeadLetter;
-use app::seen::Audit;
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -81,7 +80,7 @@ fn contents(letter: &DeadLetter) -> Markup {
 
 pub(super) async fn redrive(call: Call) -> Answer {
     let (place, why) = (dlt::place(&call)?, form::reason(&form::read(&call.body)?)?);
-    let audit = Audit { who: call.identity()?.subject.as_str().to_owned(), why };
+    let audit = dlt::audit(&call, why)?;
     dlt::letters(&call)?.redrive_one(place, true, &audit).await?;
     dlt::tell(&audit, 1);
     form::tell(&audit.who, "send back", &format!("dead letter {place}"), &audit.why);

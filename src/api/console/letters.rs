@@ -4,9 +4,8 @@ use app::dead_letters::{DeadLetter, Letters};
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use super::form::{choice, text_field};
+use super::form::{self, choice};
 use super::links::{command, link};
-use super::outbox::FAILURES;
 use super::page::{self, Page};
 use super::words::{or_dash, state, when};
 use crate::admin::dlt;
@@ -23,11 +22,7 @@ const FIELDS: [&str; 6] = ["key", "type", "failureType", "olderThan", "redriven"
 pub(super) type Asked<'a> = [(&'static str, &'a str); 6];
 
 pub(super) fn asked<'a>(query: &'a Query<'_>) -> Result<Asked<'a>, Problem> {
-    let mut asked = FIELDS.map(|name| (name, ""));
-    for (name, value) in &mut asked {
-        *value = query.filled(name)?.unwrap_or_default();
-    }
-    Ok(asked)
+    form::asked(query, FIELDS)
 }
 
 /// The same filter, behind another place.
@@ -66,10 +61,7 @@ pub(super) async fn show(call: Call) -> Answer {
 /// The fields of the filter.
 pub(super) fn fields(asked: &Asked<'_>) -> Markup {
     let [(_, key), (_, kind), (_, failure), (_, age), ..] = *asked;
-    html! {
-        (text_field("Key", "key", key)) (text_field("Type", "type", kind))
-        (choice("Failure", "failureType", &FAILURES, failure)) (text_field("Older than (5s, 1h)", "olderThan", age))
-    }
+    form::failed_fields(key, kind, failure, age)
 }
 
 fn list(page: &Letters, asked: &Asked<'_>, now: Timestamp) -> Markup {

@@ -1,6 +1,6 @@
 //! The outbox: who owns which partition, and rows by state, key and type.
 use app::operate::Rows;
-use app::seen::{PartitionView, RowView};
+use app::seen::{PartitionView, RowStatus, RowView};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -15,8 +15,6 @@ use crate::route::Answer;
 
 /// Rows of a page.
 const ROWS: u32 = 50;
-const STATES: [&str; 5] = ["PENDING", "IN_FLIGHT", "FAILED", "PARKED", "SENT"];
-pub(super) const FAILURES: [&str; 4] = ["NETWORK", "TIMEOUT", "VALIDATION", "SYSTEM"];
 
 /// What is asked for, as it was written.
 struct Asked<'a> {
@@ -64,7 +62,7 @@ pub(super) async fn show(call: Call) -> Answer {
 fn search(asked: &Asked<'_>) -> Markup {
     html! {
         form method="get" action="/console/outbox" class="filter" {
-            (choice("Status", "status", &STATES, asked.status))
+            (choice("Status", "status", &RowStatus::ALL.map(RowStatus::as_str), asked.status))
             (text_field("Key", "key", asked.key))
             (text_field("Type", "type", asked.kind))
             button { "Show" }

@@ -3,6 +3,7 @@ use app::vitals::{Component, Picture};
 use maud::{Markup, html};
 
 use super::chart::chart;
+use super::history::{WAITING, waiting};
 use super::page::{self, Page};
 use super::words::{maybe_when, or_dash, span, state};
 use crate::call::Call;
@@ -11,9 +12,8 @@ use crate::route::Answer;
 pub(super) async fn show(call: Call) -> Answer {
     let state = &call.state;
     let (picture, now) = (state.operations.picture(), state.operations.now());
-    let restarts: u64 = state.dispatch.actors().iter().map(|actor| actor.restarts).sum();
     let main = html! {
-        (tiles(&picture, restarts))
+        (tiles(&picture, state.restarts()))
         h2 { "What waits" }
         (chart(&state.history.until(now), now))
         (dependencies(&picture.components))
@@ -40,12 +40,7 @@ struct Tile {
 
 fn tiles(picture: &Picture, restarts: u64) -> Markup {
     let depth = &picture.depth;
-    let rows = [
-        ("PENDING", depth.pending),
-        ("IN_FLIGHT", depth.in_flight),
-        ("FAILED", depth.failed),
-        ("PARKED", depth.parked),
-    ];
+    let rows = WAITING.iter().zip(waiting(depth));
     let all = [
         region(picture),
         pressure(picture),

@@ -2,30 +2,27 @@
 use app::seen::RowFilter;
 use maud::html;
 
-use super::form::{self, carried, choice, text_field};
+use super::form::{self, carried};
 use super::links::{command, link};
-use super::outbox::FAILURES;
 use super::page::{self, Page};
+use crate::admin::asked::LIMIT_MAX;
 use crate::admin::{dlt, outbox};
 use crate::call::Call;
 use crate::error::Problem;
 use crate::query::Query;
 use crate::route::Answer;
 
-/// Most rows of one redrive: one statement must stay short.
-const LIMIT_MAX: u32 = 10_000;
 const FIELDS: [&str; 4] = ["key", "type", "failureType", "olderThan"];
 
 pub(super) async fn count(call: Call) -> Answer {
     let query = call.query();
-    let (filter, asked) = (filter(&query)?, asked(&query)?);
+    let (filter, asked) = (filter(&query)?, form::asked(&query, FIELDS)?);
     let who = call.identity()?.subject.as_str();
     let matched = call.state.operations.redrive(&filter, LIMIT_MAX, false, who, "").await?;
     let [(_, key), (_, kind), (_, failure), (_, age)] = asked;
     let main = html! {
         form method="get" action="/console/outbox/redrive" class="filter" {
-            (text_field("Key", "key", key)) (text_field("Type", "type", kind))
-            (choice("Failure", "failureType", &FAILURES, failure)) (text_field("Older than (5s, 1h)", "olderThan", age))
+            (form::failed_fields(key, kind, failure, age))
             button { "Count" }
         }
         p class="verdict" { strong { (matched) } " parked rows match. Nothing was changed." }
@@ -48,29 +45,21 @@ pub(super) async fn count(call: Call) -> Answer {
 
 pub(super) async fn redrive(call: Call) -> Answer {
     let form = form::read(&call.body)?;
-    let (filter, why, limit) = (filter(&form)?, form::reason(&form)?, counted(&form, LIMIT_MAX)?);
+    let (filter, why, limit) = (filter(&form)?, form::reason(&form)?, counted(&form)?);
     let who = call.identity()?.subject.as_str();
     let rows = call.state.operations.redrive(&filter, limit, true, who, &why).await?;
-    form::tell(who, "redrive", &link("outbox", &asked(&form)?), &why);
+    form::tell(who, "redrive", &link("outbox", &form::asked(&form, FIELDS)?), &why);
     Ok(page::see_with_note(&call, "/console/outbox", format!("{rows} parked rows are due now.")))
 }
 
 /// How many the operator was shown: no more are touched.
-pub(super) fn counted(form: &Query<'_>, most: u32) -> Result<u32, Problem> {
+pub(super) fn counted(form: &Query<'_>) -> Result<u32, Problem> {
     let counted =
-        form.filled("matched")?.and_then(|count| count.parse().ok()).filter(|count| (1..=most).contains(count));
+        form.filled("matched")?.and_then(|count| count.parse().ok()).filter(|count| (1..=LIMIT_MAX).contains(count));
     counted.ok_or_else(|| Problem::field("matched", "must be what the count said: count first"))
 }
 
 fn filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
     let (failure_type, older_than) = (dlt::failure_type(query)?, dlt::older_than(query)?);
     Ok(RowFilter { failure_type, older_than, status: None, after: None, ..outbox::filter(query)? })
-}
-
-fn asked<'a>(query: &'a Query<'_>) -> Result<[(&'static str, &'a str); 4], Problem> {
-    let mut asked = FIELDS.map(|name| (name, ""));
-    for (name, value) in &mut asked {
-        *value = query.filled(name)?.unwrap_or_default();
-    }
-    Ok(asked)
 }
