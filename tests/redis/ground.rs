@@ -2,12 +2,10 @@
 //! of its own.
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kit::wait::until;
-use ports::broker::{Position, Record};
-use ports::source::Delivery;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -74,10 +72,7 @@ impl Ground {
 
     /// Appends a record, as somebody else's program does.
     pub fn put(&self, topic: &str, key: &str, value: &str) {
-        let timestamp = domain::Timestamp::from_millis(0);
-        let (topic, value) = (Arc::<str>::from(self.topic(topic)), value.as_bytes().into());
-        let record = Record { topic: Arc::clone(&topic), key: key.into(), headers: Vec::new(), value, timestamp };
-        reader::repeat(&self.kafka, &[Delivery { position: Position { topic, partition: 0, offset: 0 }, record }]);
+        reader::put(&self.kafka, &self.topic(topic), key, value);
     }
 
     /// Kills Redis, as kill -9 does.

@@ -97,6 +97,14 @@ pub fn repeat(servers: &str, records: &[Delivery]) {
     producer.flush(PATIENCE).expect("Kafka takes them");
 }
 
+/// Appends a record, as somebody else's program does.
+pub fn put(servers: &str, topic: &str, key: &str, value: &str) {
+    let (topic, value) = (Arc::<str>::from(topic), value.as_bytes().into());
+    let timestamp = Timestamp::from_millis(0);
+    let record = Record { topic: Arc::clone(&topic), key: key.into(), headers: Vec::new(), value, timestamp };
+    repeat(servers, &[Delivery { position: Position { topic, partition: 0, offset: 0 }, record }]);
+}
+
 fn delivery(message: &BorrowedMessage<'_>) -> Delivery {
     let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).expect("UTF-8");
     let topic: Arc<str> = message.topic().into();
