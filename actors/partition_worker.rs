@@ -10,10 +10,12 @@ use actix::prelude::*;
 use ports::Error;
 use ports::outbox::ClaimKind;
 use ports::partitions::{Because, PartitionNo};
-use supervision::Job;
+use supervision::{Birth, Job, Reason};
 
 pub use cycle::Relay;
 use session::Session;
+
+use crate::retry_handler;
 
 /// Do one batch. The inbox holds one of these and its slot is kept until the batch is done: a full inbox *is* the backpressure.
 #[derive(Message)]
@@ -70,10 +72,9 @@ pub struct PartitionWorker {
 }
 
 impl PartitionWorker {
-    /// A worker that holds nothing yet. A life after the first knows that the one before it died.
-    pub fn new(relay: Arc<Relay>, partition: PartitionNo, generation: u64) -> Self {
-        let because = if generation == 1 { Because::Vacant } else { Because::WorkerDied };
-        Self { relay, partition, session: None, because }
+    /// A worker that holds nothing yet, and knows how the one before it ended.
+    pub fn new(relay: Arc<Relay>, partition: PartitionNo, birth: &Birth) -> Self {
+        Self { relay, partition, session: None, because: because(birth) }
     }
 
     fn finished(&mut self, end: cycle::End, because: Because) -> Report {
@@ -81,6 +82,19 @@ impl PartitionWorker {
         self.because = because;
         self.session = session;
         report
+    }
+}
+
+/// Whether a row that the last life had in hand may have been its death. Whoever only went down with another is no witness, save where
+/// that other is the RetryHandler: it was asked about rows.
+fn because(birth: &Birth) -> Because {
+    match &birth.after {
+        None => Because::Vacant,
+        Some(Reason::Sibling { failed }) if failed == retry_handler::NAME => Because::WorkerDied,
+        Some(Reason::Sibling { .. } | Reason::ShutdownTimeout | Reason::Shutdown | Reason::Normal) => {
+            Because::Uncertain
+        }
+        Some(_) => Because::WorkerDied,
     }
 }
 

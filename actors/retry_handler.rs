@@ -12,6 +12,9 @@ use ports::partitions::{Counter, Fence, Token};
 use supervision::Job;
 use telemetry::Metrics;
 
+/// Its name among its siblings.
+pub const NAME: &str = "retry-handler";
+
 /// Rows of an open batch that did not go. Each is named once; the later rows of their keys go back by themselves.
 #[derive(Message)]
 #[rtype(result = "Result<Excluded, Error>")]

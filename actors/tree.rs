@@ -31,7 +31,7 @@ use crate::order_aggregate::OrderAggregate;
 use crate::outbox_publisher::{Membership, OutboxPublisher};
 use crate::partition_worker::{PartitionWorker, Relay};
 use crate::pending_promoter::PendingPromoter;
-use crate::retry_handler::RetryHandler;
+use crate::retry_handler::{self, RetryHandler};
 use crate::roster::Roster;
 use crate::shards::Shards;
 use crate::world::{Options, World};
@@ -43,6 +43,10 @@ pub const PARTITIONS: &str = "partitions";
 const SMALL: usize = 64;
 /// One batch: a second message waits outside, which is the backpressure.
 const ONE: usize = 1;
+
+/// Longest that the relay's later siblings may drain when an earlier one died, each: that one is promised back within a second. Ten
+/// times what a batch takes on a broker that is well; what is cut is resolved, and blames no row.
+const GRACE: Duration = Duration::from_millis(300);
 
 /// A restart budget: so many in this window.
 type Budget = (usize, u64);
@@ -195,6 +199,7 @@ fn relay(
     };
     let spec = supervisor("relay", Strategy::RestForOne, RELAY)
         .shown_at("/relay")
+        .grace(GRACE)
         .child(retry_spec.arbiter(threads.relay()))
         .child(publisher_spec.arbiter(threads.relay()))
         .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).stops_at_once());
@@ -204,7 +209,7 @@ fn relay(
 fn retry_handler(world: &World, options: &Arc<Options>, bus: &Bus) -> (Inbox<RetryHandler>, ChildSpec) {
     let (world, rules) = (world.clone(), Arc::new(options.rules.clone()));
     // One question of each batch in flight.
-    actor(bus, "/relay/retry-handler", options.max_in_flight.max(SMALL), move |_| {
+    actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
         let World { outbox, gate, dice, metrics, .. } = world.clone();
         RetryHandler::new(outbox, Arc::clone(&rules), gate, dice, metrics)
     })
@@ -225,7 +230,7 @@ pub fn partition_worker(
     let relay = Arc::clone(relay);
     let path = format!("/relay/{}", worker_id(partition));
     let (inbox, spec) =
-        actor(bus, &path, ONE, move |generation| PartitionWorker::new(Arc::clone(&relay), partition, generation));
+        actor(bus, &path, ONE, move |birth| PartitionWorker::new(Arc::clone(&relay), partition, &birth));
     // A batch in flight is worth waiting for: its outcome is then known and nothing has to be resolved.
     (inbox, spec.arbiter(arbiter).shutdown(Shutdown::Timeout(Duration::from_secs(10))))
 }

@@ -14,15 +14,15 @@ use actix::fut::{ActorFutureExt as _, wrap_future};
 use actix::prelude::*;
 use tokio::time::Instant;
 
-use crate::child::{Child, Draining};
+use crate::child::{Birth, Child, Draining};
 use crate::exit::{Exit, Reason};
 use crate::gauge::Gauge;
 use crate::guard::{guarded, with_fresh};
-use crate::order::{CellOrder, Life, Link, Order};
+use crate::order::{CellOrder, Farewell, Life, Link, Order};
 use crate::postbox::Orders;
 
 type Body<A> = ContextFut<A, Context<A>>;
-type Factory<A> = Box<dyn Fn(u64) -> A + Send>;
+type Factory<A> = Box<dyn Fn(Birth) -> A + Send>;
 type Emptied = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The end an incarnation was asked for.
@@ -46,6 +46,8 @@ pub(crate) struct Cell<A: Child> {
     link: Link,
     gauge: Arc<Gauge>,
     generation: u64,
+    /// How the last incarnation ended.
+    ended: Option<Reason>,
     live: bool,
     /// Set by the announcement that `started()` and its waits are done.
     ready: Rc<Shared<bool>>,
@@ -76,6 +78,7 @@ impl<A: Child> Cell<A> {
             link,
             gauge,
             generation: 0,
+            ended: None,
             live: false,
             ready: Rc::default(),
             stale: false,
@@ -90,8 +93,9 @@ impl<A: Child> Cell<A> {
         match order {
             CellOrder::Life(Order::Start { generation }) if !self.live => self.start(generation),
             CellOrder::Life(Order::Kill { why, last }) if self.live => return self.die(why, last),
-            CellOrder::Life(Order::Drain { why, last }) if self.live => self.drain(why, last),
-            CellOrder::Life(Order::Kill { last, .. } | Order::Drain { last, .. }) => return !last,
+            // Its supervisor looks at the clock.
+            CellOrder::Life(Order::Drain(Farewell { why, last, .. })) if self.live => self.drain(why, last),
+            CellOrder::Life(Order::Kill { last, .. } | Order::Drain(Farewell { last, .. })) => return !last,
             CellOrder::Life(Order::Start { .. }) | CellOrder::Look => {}
             CellOrder::Life(Order::Exit) => return false,
             CellOrder::Panic { by } if self.live => self.panic_by = Some(by),
@@ -112,7 +116,7 @@ impl<A: Child> Cell<A> {
     fn start(&mut self, generation: u64) {
         self.generation = generation;
         if self.body.is_none() || self.stale {
-            let fresh = match guarded(|| (self.factory)(generation)) {
+            let fresh = match guarded(|| (self.factory)(self.birth(generation))) {
                 Ok(fresh) => fresh,
                 Err(reason) => return self.tell_exit(Exit::bare(reason)),
             };
@@ -134,6 +138,10 @@ impl<A: Child> Cell<A> {
         self.live = true;
         self.gauge.moved(Instant::now());
         self.span = tracing::info_span!(target: "supervision", "actor", path = &*self.link.path, generation);
+    }
+
+    fn birth(&self, generation: u64) -> Birth {
+        Birth { generation, after: self.ended.clone() }
     }
 
     /// Not through the mailbox: the request can neither be lost there nor leak into the next incarnation.
@@ -173,6 +181,7 @@ impl<A: Child> Cell<A> {
     /// Ends this incarnation. True when the cell waits for a next one.
     fn die(&mut self, reason: Reason, last: bool) -> bool {
         let held = self.gauge.outstanding();
+        self.ended = Some(reason.clone());
         self.live = false;
         self.panic_by = None;
         self.gauge.paused.store(false, SeqCst);
@@ -192,9 +201,9 @@ impl<A: Child> Cell<A> {
     /// Drops the old state and its futures now: whoever waits for them hears so now, locks and connections are free now, not after
     /// the back-off.
     fn bury(&mut self) {
+        let birth = self.birth(self.generation + 1);
         let Some(body) = self.body.as_mut() else { return };
-        let next = self.generation + 1;
-        match guarded(|| (self.factory)(next)) {
+        match guarded(|| (self.factory)(birth)) {
             Ok(fresh) => {
                 self.stale = false;
                 with_fresh(fresh, || {

@@ -9,11 +9,21 @@ use tokio::sync::Semaphore;
 
 use crate::bus::Bus;
 use crate::cell::Cell;
+use crate::exit::Reason;
 use crate::gauge::Gauge;
 use crate::inbox::Inbox;
 use crate::order::Line;
 use crate::postbox::postbox;
 use crate::spec::{ChildSpec, LaunchFn, Restart, Shutdown};
+
+/// What a factory is told of the incarnation it builds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// Its number, from 1.
+    pub generation: u64,
+    /// How the one before it ended; none for the first.
+    pub after: Option<Reason>,
+}
 
 /// How an actor drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +85,8 @@ macro_rules! supervised {
 /// An actor child at `path`, and the way into it. Nothing runs yet, but the inbox is final: wiring, also in circles, is done with it
 /// before the start and holds over every restart.
 ///
-/// `capacity` bounds queued and in-flight messages together. `factory` builds the incarnation of that generation (from 1); it must be
-/// cheap and take nothing, for the next instance is built when the old one dies: acquire in `started()`. Its panic counts as a failed
-/// start.
+/// `capacity` bounds queued and in-flight messages together. `factory` builds one incarnation; it must be cheap and take nothing, for
+/// the next instance is built when the old one dies: acquire in `started()`. Its panic counts as a failed start.
 ///
 /// # Panics
 /// When `capacity` is zero or beyond what a semaphore counts: a mistake of the program.
@@ -85,7 +94,7 @@ pub fn actor<A: Child>(
     bus: &Bus,
     path: &str,
     capacity: usize,
-    factory: impl Fn(u64) -> A + Send + 'static,
+    factory: impl Fn(Birth) -> A + Send + 'static,
 ) -> (Inbox<A>, ChildSpec) {
     assert!(
         capacity > 0 && capacity <= Semaphore::MAX_PERMITS.min(u32::MAX as usize),

@@ -31,7 +31,7 @@
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
 //! # tokio::task::LocalSet::new().block_on(&rt, async {
 //! let bus = Bus::default();
-//! let (doubler, spec) = actor(&bus, "/doubler", 64, |_generation| Doubler);
+//! let (doubler, spec) = actor(&bus, "/doubler", 64, |_birth| Doubler);
 //! let root = Root::start(SupervisorSpec::new("root", Strategy::OneForOne, 3, Duration::from_secs(60)).child(spec), bus).await;
 //! assert_eq!(doubler.ask(Double(21), Duration::from_secs(1)).await, Ok(42));
 //! assert!(root.shutdown(Duration::from_secs(5)).await.left.is_empty());
@@ -75,7 +75,7 @@ mod watch;
 pub use ask::AskError;
 pub use backoff::Backoff;
 pub use bus::{Bus, ChildError};
-pub use child::{Child, Draining, actor};
+pub use child::{Birth, Child, Draining, actor};
 pub use event::{Event, Value};
 pub use exit::Reason;
 pub use faults::NoSuchActor;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::exit::{Exit, Reason};
 use crate::postbox::Postbox;
@@ -14,12 +15,29 @@ use crate::spec::ChildSpec;
 pub(crate) enum Order {
     /// Run as this incarnation.
     Start { generation: u64 },
-    /// Finish what you hold, then end for this reason. `last`: there will be no further incarnation, let go of the mailbox too.
-    Drain { why: Reason, last: bool },
+    /// Finish what you hold, then end.
+    Drain(Farewell),
     /// End now.
     Kill { why: Reason, last: bool },
     /// Be gone, whatever you do.
     Exit,
+}
+
+/// How a child is to end.
+#[derive(Clone, Debug)]
+pub(crate) struct Farewell {
+    pub(crate) why: Reason,
+    /// There will be no further incarnation: it lets go of the mailbox too.
+    pub(crate) last: bool,
+    /// Somebody waits for its end: what has not drained by then is killed, whatever its own limit.
+    pub(crate) by: Option<Instant>,
+}
+
+impl Farewell {
+    /// Each child has the time that its spec grants.
+    pub(crate) fn unhurried(why: Reason, last: bool) -> Self {
+        Self { why, last, by: None }
+    }
 }
 
 /// What an actor's cell is told.

@@ -7,6 +7,7 @@ use tracing::Level;
 
 use crate::event::Event;
 use crate::exit::{Exit, Reason};
+use crate::order::Farewell;
 use crate::snapshot::State;
 use crate::supervisor::Supervisor;
 
@@ -25,8 +26,9 @@ impl Supervisor {
             return self.give_up(at, &exit.reason).await;
         }
         let delay = self.next_delay(at);
+        let due = Instant::now() + delay;
         let group = self.take_down_with(at).await;
-        self.schedule(at, &exit.reason, delay, group);
+        self.schedule(at, &exit.reason, (due, delay), group);
     }
 
     /// Records an end in events and table.
@@ -62,7 +64,7 @@ impl Supervisor {
         let kid = self.kids.remove(at);
         self.seat(&kid.path, |seat| (seat.state, seat.taken, seat.line) = (State::Stopped, false, None));
         if self.auto_shutdown && kid.significant {
-            self.stop_all(&Reason::Shutdown, false).await;
+            self.stop_all(&Farewell::unhurried(Reason::Shutdown, false)).await;
             self.report(Reason::Shutdown);
         }
     }
@@ -77,7 +79,7 @@ impl Supervisor {
             self.kids[at].path
         );
         let sibling = Reason::Sibling { failed: self.kids[at].id.clone() };
-        self.stop_all(&sibling, false).await;
+        self.stop_all(&Farewell::unhurried(sibling, false)).await;
         self.intensity.clear();
         self.report(Reason::Escalated { detail });
     }
@@ -101,7 +103,8 @@ impl Supervisor {
         let mut group = Vec::new();
         for other in &others {
             let gone = self.kids[*other].restart == crate::Restart::Temporary;
-            self.stop_one(*other, &sibling, gone).await;
+            let by = self.grace.map(|grace| Instant::now() + grace);
+            self.stop_one(*other, &Farewell { why: sibling.clone(), last: gone, by }).await;
             if !gone {
                 group.push(self.kids[*other].token);
             }
@@ -116,14 +119,13 @@ impl Supervisor {
         group
     }
 
-    fn schedule(&mut self, at: usize, why: &Reason, delay: Duration, group: Vec<u64>) {
+    fn schedule(&mut self, at: usize, why: &Reason, (due, delay): (Instant, Duration), group: Vec<u64>) {
         let failed = group.last().copied();
         // The child may have moved when a temporary sibling before it went.
         let at = self.kids.iter().position(|kid| Some(kid.token) == failed).unwrap_or(at);
         if !self.live {
             return;
         }
-        let due = Instant::now() + delay;
         for kid in self.kids.iter_mut().filter(|kid| group.contains(&kid.token)) {
             kid.restart_at = Some(due);
         }

@@ -11,7 +11,7 @@ use crate::bus::Bus;
 use crate::event::Event;
 use crate::exit::Reason;
 use crate::guard::install_panic_hook;
-use crate::order::{Life, Line, Link, Order, Sign};
+use crate::order::{Farewell, Life, Line, Link, Order, Sign};
 use crate::snapshot::State;
 use crate::spec::{Launch, SupervisorSpec};
 use crate::supervisor;
@@ -86,7 +86,7 @@ impl Root {
         let end = began + deadline;
         self.bus.halt_at(end);
         // An error says that the tree has ended already: `done` tells.
-        let _ = self.line.order(Order::Drain { why: Reason::Shutdown, last: true });
+        let _ = self.line.order(Order::Drain(Farewell::unhurried(Reason::Shutdown, true)));
         let patience = end + self.bus.options().kill_wait;
         let reason =
             tokio::time::timeout_at(patience, ended(self.done.clone())).await.unwrap_or(Reason::ShutdownTimeout);

@@ -191,6 +191,9 @@ pub struct SupervisorSpec {
     pub auto_shutdown: bool,
     /// Its children are alike and need no order: all of them are stopped at once, as OTP's simple_one_for_one does. Default false.
     pub stops_at_once: bool,
+    /// Longest that each child may drain which goes down with a failed sibling: the failed one waits for it. Default none: as long as
+    /// in a shutdown, as in OTP.
+    pub grace: Option<Duration>,
     /// In start order.
     pub children: Vec<ChildSpec>,
 }
@@ -207,6 +210,7 @@ impl SupervisorSpec {
             backoff: Backoff::default(),
             auto_shutdown: false,
             stops_at_once: false,
+            grace: None,
             children: Vec::new(),
         }
     }
@@ -232,6 +236,12 @@ impl SupervisorSpec {
     /// Stops its children all at once instead of one after the other.
     pub fn stops_at_once(mut self) -> Self {
         self.stops_at_once = true;
+        self
+    }
+
+    /// Sets [`grace`](Self::grace).
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
         self
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::Level;
 
 use crate::exit::{Exit, Reason};
-use crate::order::{Life, Order};
+use crate::order::{Farewell, Life, Order};
 use crate::snapshot::State;
 use crate::spec::FOREVER;
 use crate::supervisor::Supervisor;
@@ -61,7 +61,7 @@ impl Supervisor {
         let kid = &self.kids[at];
         let order = match kid.is_supervisor() {
             // Some of its children are up, and these are to drain.
-            true => Order::Drain { why, last: self.halting() },
+            true => Order::Drain(Farewell::unhurried(why, self.halting())),
             false => Order::Kill { why, last: self.halting() },
         };
         // An error shows as a sign that does not come.

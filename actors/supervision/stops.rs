@@ -5,34 +5,34 @@ use tokio::time::Instant;
 use tracing::Level;
 
 use crate::exit::{Exit, Reason};
-use crate::order::{Life, Order};
+use crate::order::{Farewell, Life, Order};
 use crate::root::LeftOver;
 use crate::snapshot::State;
 use crate::spec::{FOREVER, Shutdown};
 use crate::supervisor::Supervisor;
 
 impl Supervisor {
-    pub(crate) async fn stop_all(&mut self, why: &Reason, last: bool) {
-        let stopped = if self.stops_at_once { self.stop_at_once(why, last).await } else { Vec::new() };
+    pub(crate) async fn stop_all(&mut self, farewell: &Farewell) {
+        let stopped = if self.stops_at_once { self.stop_at_once(farewell).await } else { Vec::new() };
         for at in (0..self.kids.len()).rev().filter(|at| !stopped.contains(at)) {
-            self.stop_one(at, why, last).await;
+            self.stop_one(at, farewell).await;
         }
         self.stopped_all();
     }
 
     /// Asks all that run to drain before it waits for any. Answers whom it stopped.
-    async fn stop_at_once(&mut self, why: &Reason, last: bool) -> Vec<usize> {
+    async fn stop_at_once(&mut self, farewell: &Farewell) -> Vec<usize> {
         let asked_at = Instant::now();
         let patient = (0..self.kids.len()).filter(|at| self.kids[*at].up && self.patience(*at).is_some());
         let asked: Vec<usize> = patient.collect();
         for at in &asked {
-            self.is_up_to_stop(*at, why, last);
-            self.ask_to_drain(*at, why, last);
+            self.is_up_to_stop(*at, &farewell.why, farewell.last);
+            self.ask_to_drain(*at, farewell);
         }
         for at in asked.iter().rev().copied() {
-            let limit = self.patience(at).unwrap_or_default().saturating_sub(asked_at.elapsed());
-            let exit = self.drained(at, last, limit, asked_at).await;
-            self.ended(at, exit, last);
+            let limit = self.patience(at).unwrap_or_default();
+            let exit = self.drained(at, farewell, limit, asked_at).await;
+            self.ended(at, exit, farewell.last);
         }
         asked
     }
@@ -64,19 +64,19 @@ impl Supervisor {
         }
     }
 
-    /// Stops one child as its spec says. `last`: it is not to come back, so its mailbox goes with it.
-    pub(crate) async fn stop_one(&mut self, at: usize, why: &Reason, last: bool) {
-        if !self.is_up_to_stop(at, why, last) {
+    /// Stops one child as its spec says, or sooner where somebody waits. `last`: it is not to come back, so its mailbox goes with it.
+    pub(crate) async fn stop_one(&mut self, at: usize, farewell: &Farewell) {
+        if !self.is_up_to_stop(at, &farewell.why, farewell.last) {
             return;
         }
         let exit = match self.patience(at) {
-            None => self.kill(at, why, last).await,
+            None => self.kill(at, &farewell.why, farewell.last).await,
             Some(limit) => {
-                self.ask_to_drain(at, why, last);
-                self.drained(at, last, limit, Instant::now()).await
+                self.ask_to_drain(at, farewell);
+                self.drained(at, farewell, limit, Instant::now()).await
             }
         };
-        self.ended(at, exit, last);
+        self.ended(at, exit, farewell.last);
     }
 
     /// Announces the stop of a child that runs. One that does not is only kept from starting.
@@ -102,26 +102,32 @@ impl Supervisor {
         self.exit_of(at).await
     }
 
-    fn ask_to_drain(&self, at: usize, why: &Reason, last: bool) {
+    fn ask_to_drain(&self, at: usize, farewell: &Farewell) {
         // An error shows as a sign that does not come.
-        let _ = self.kids[at].line.order(Order::Drain { why: why.clone(), last });
+        let _ = self.kids[at].line.order(Order::Drain(farewell.clone()));
     }
 
     /// Waits for the end of a child that was asked to drain.
-    async fn drained(&mut self, at: usize, last: bool, limit: Duration, asked_at: Instant) -> Exit {
+    async fn drained(&mut self, at: usize, farewell: &Farewell, limit: Duration, asked_at: Instant) -> Exit {
         let kid = &self.kids[at];
         let (token, generation, is_supervisor) = (kid.token, kid.generation, kid.is_supervisor());
-        // A supervisor ends by itself at a shutdown's deadline, as soon as its children have.
-        let until = |own: Instant, halt: Option<Instant>| match halt {
-            Some(halt) if !is_supervisor => own.min(halt),
-            Some(_) | None => own,
+        // A supervisor ends by itself at a shutdown's deadline or the farewell's, as soon as its children have.
+        let until = |own: Instant, halt: Option<Instant>| match is_supervisor {
+            true => own,
+            false => [halt, farewell.by].into_iter().flatten().fold(own, Instant::min),
         };
-        match self.sign_of(token, generation, limit, until).await {
+        let left = limit.saturating_sub(asked_at.elapsed());
+        match self.sign_of(token, generation, left, until).await {
             Some(Life::Exited(exit)) => exit,
             Some(Life::Started) => Exit::bare(Reason::ArbiterLost),
             None => {
                 self.bus.emit(self.about(at, "shutdown_timeout", Level::WARN).millis("limit_ms", asked_at.elapsed()));
-                self.kill(at, &Reason::ShutdownTimeout, last).await
+                let exit = self.kill(at, &Reason::ShutdownTimeout, farewell.last).await;
+                // Where it was cut for somebody's sake, that is why it ended.
+                match farewell.by {
+                    Some(_) if !self.halting() => Exit { reason: farewell.why.clone(), ..exit },
+                    Some(_) | None => exit,
+                }
             }
         }
     }

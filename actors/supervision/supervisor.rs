@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use crate::event::Event;
 use crate::exit::{Exit, Reason};
 use crate::intensity::Intensity;
 use crate::kid::Kid;
-use crate::order::{Life, Line, Link, Order, Sign, SupervisorOrder};
+use crate::order::{Farewell, Life, Line, Link, Order, Sign, SupervisorOrder};
 use crate::snapshot::{Seat, State};
 use crate::spec::{ChildSpec, Launch, Strategy, SupervisorSpec};
 use crate::watch::last_letters;
@@ -35,6 +36,7 @@ pub(crate) struct Supervisor {
     pub(crate) backoff: Backoff,
     pub(crate) auto_shutdown: bool,
     pub(crate) stops_at_once: bool,
+    pub(crate) grace: Option<Duration>,
     pub(crate) kids: Vec<Kid>,
     pub(crate) next_token: u64,
     pub(crate) orders: mpsc::UnboundedReceiver<SupervisorOrder>,
@@ -81,6 +83,7 @@ impl Supervisor {
             backoff: spec.backoff,
             auto_shutdown: spec.auto_shutdown,
             stops_at_once: spec.stops_at_once,
+            grace: spec.grace,
             kids: Vec::new(),
             next_token: 0,
             orders,
@@ -186,12 +189,12 @@ impl Supervisor {
                 }
                 true
             }
-            SupervisorOrder::Life(Order::Drain { why, last }) => {
+            SupervisorOrder::Life(Order::Drain(farewell)) => {
                 if self.live {
-                    self.stop_all(&why, last).await;
-                    self.report(why);
+                    self.stop_all(&farewell).await;
+                    self.report(farewell.why);
                 }
-                !last
+                !farewell.last
             }
             SupervisorOrder::Life(Order::Kill { why, last }) => {
                 if self.live {
@@ -236,7 +239,7 @@ impl Supervisor {
 
     async fn remove(&mut self, id: &str) -> bool {
         let Some(at) = self.kids.iter().position(|kid| kid.id == id) else { return false };
-        self.stop_one(at, &Reason::Shutdown, true).await;
+        self.stop_one(at, &Farewell::unhurried(Reason::Shutdown, true)).await;
         let event = self.about(at, "child_removed", Level::INFO);
         let path = self.kids.remove(at).path.clone();
         let letters =

@@ -35,6 +35,21 @@ fn inject(service: &Posthaste, path: &str, action: &str) {
     assert_eq!(answer.status, 202, "{path} {action}: {}", answer.text);
 }
 
+/// Kills an actor, which is back within a second. Answers which life ended.
+pub fn back_after(service: &Posthaste, path: &str, action: &str) -> u64 {
+    // Whoever went down with the one before must be up again: a fault does nothing to an actor that is between two lives.
+    let before = until(&format!("{path} runs"), Duration::from_secs(2), || {
+        let now = actor(service, path);
+        (now["state"] == "running").then(|| now["generation"].as_u64().expect("a number"))
+    });
+    inject(service, path, action);
+    until(&format!("{path} is back after {action}"), Duration::from_secs(1), || {
+        let now = actor(service, path);
+        (now["state"] == "running" && now["generation"].as_u64() > Some(before)).then_some(())
+    });
+    before
+}
+
 fn killed_under_load(action: &str, reason: &str) {
     let ground = Ground::new();
     let service = Posthaste::start(&ground, &[]);
@@ -44,16 +59,7 @@ fn killed_under_load(action: &str, reason: &str) {
     until("events leave", Duration::from_secs(30), || (service.rows(&["SENT"]).len() > 20).then_some(()));
 
     for path in CAST {
-        // Whoever went down with the one before must be up again: a fault does nothing to an actor that is between two lives.
-        let before = until(&format!("{path} runs"), Duration::from_secs(2), || {
-            let now = actor(&service, path);
-            (now["state"] == "running").then(|| now["generation"].as_u64().expect("a number"))
-        });
-        inject(&service, path, action);
-        until(&format!("{path} is back after {action}"), Duration::from_secs(1), || {
-            let now = actor(&service, path);
-            (now["state"] == "running" && now["generation"].as_u64() > Some(before)).then_some(())
-        });
+        let ended = back_after(&service, path, action);
         // The log is read beside the answers, and may be a moment behind them.
         until(&format!("the log tells of the end of {path}"), Duration::from_secs(1), || {
             let exited = service.logged("child_exited");
@@ -61,7 +67,7 @@ fn killed_under_load(action: &str, reason: &str) {
         });
         until(&format!("the log tells of the return of {path}"), Duration::from_secs(1), || {
             let back = service.logged("child_restarted");
-            back.iter().any(|e| e["child"] == path && e["generation"].as_u64() > Some(before)).then_some(())
+            back.iter().any(|e| e["child"] == path && e["generation"].as_u64() > Some(ended)).then_some(())
         });
     }
 

@@ -2,12 +2,14 @@
 use std::time::Duration;
 
 use kit::wait::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::check;
+use crate::faults;
 use crate::ground::Ground;
 use crate::http::tea;
 use crate::limits::FEW;
+use crate::load::Load;
 use crate::meter::{await_metric, metric, metrics};
 use crate::process::Posthaste;
 use crate::services::Service;
@@ -60,6 +62,38 @@ fn while_kafka_is_away_the_backlog_grows_and_no_attempt_is_burnt_and_then_it_dra
     service.drain();
     assert!(service.rows(&["PARKED"]).is_empty());
     check::laws(&ground, &answered.into_iter().map(|id| (id, 1)).collect());
+}
+
+#[test]
+fn while_kafka_does_not_answer_whoever_dies_in_the_relay_is_back_at_once_and_no_row_is_blamed() {
+    let ground = Ground::alone();
+    let service = Posthaste::start(&ground, &[]);
+    let load = Load::start(&service.http, 4);
+    until("events leave", SOON, || (service.rows(&["SENT"]).len() > 20).then_some(()));
+
+    ground.war().pause(Service::Kafka);
+    for path in ["/relay/retry-handler", "/relay/outbox-publisher"] {
+        until("a worker has a batch in hand", SOON, || {
+            let rows = service.http.get("/admin/actors", Some(&service.http.admin())).json();
+            let actors = rows["actors"].as_array().expect("actors").clone();
+            let works = |actor: &Value| actor["actor"] == "PartitionWorker" && actor["mailboxDepth"] == 1;
+            actors.iter().any(works).then_some(())
+        });
+        faults::back_after(&service, path, "panic");
+    }
+    ground.war().resume(Service::Kafka);
+
+    let answered = load.finish();
+    service.drain();
+    let cut = service.logged("shutdown_timeout");
+    assert!(cut.iter().any(|e| e["actor"] == "PartitionWorker"), "nobody waited for what could not finish: {cut:?}");
+    let died = "SELECT count(*) FROM outbox_archive WHERE 0 < ANY (deaths)";
+    assert_eq!(
+        ground.database.rows(died).remove(0),
+        ["0"],
+        "a worker that goes down with another is no death of its rows"
+    );
+    check::laws(&ground, &answered);
 }
 
 #[test]

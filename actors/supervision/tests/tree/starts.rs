@@ -149,9 +149,10 @@ story!(a_factory_that_panics_is_a_failed_start, {
     let bus = plain_bus();
     let mut ear = Ear::on(&bus);
     let make = Worker::factory("w", &env);
-    let (w, spec) = actor(&bus, "/w", 8, move |generation| {
+    let (w, spec) = actor(&bus, "/w", 8, move |birth| {
+        let generation = birth.generation;
         assert!(generation != 1 && generation != 3, "no instance {generation}");
-        make(generation)
+        make(birth)
     });
 
     let _root = Root::start(supervisor(Strategy::OneForOne, 9).child(spec), bus).await;

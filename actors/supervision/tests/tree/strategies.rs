@@ -1,10 +1,13 @@
 //! Who goes down with a child that failed, and in which order they come back.
 
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 
-use supervision::{Restart, Root, Strategy, SupervisorSpec};
+use supervision::{AskError, Birth, Inbox, Reason, Restart, Root, Strategy, SupervisorSpec, actor};
 
-use crate::world::{Act, Ear, Env, SOON, Slow, generations, ms, plain_bus, supervisor, three, worker};
+use crate::world::{
+    Act, Ear, Env, LONG, Ping, SOON, Slow, Worker, generations, ms, plain_bus, supervisor, three, worker,
+};
 
 story!(one_for_one_leaves_the_siblings_alone, {
     let env = Env::default();
@@ -117,4 +120,63 @@ story!(the_children_of_a_supervisor_go_down_as_siblings_too, {
         rows.iter().all(|row| row.parent.as_deref() == Some("/relay")),
         "the transparent one stands in no path: {rows:?}"
     );
+});
+
+story!(a_failed_child_waits_for_its_siblings_no_longer_than_their_grace, {
+    let env = Env::default();
+    let bus = plain_bus();
+    let mut ear = Ear::on(&bus);
+    let (_publisher, publisher_spec) = worker(&bus, &env, "/relay/publisher");
+    let (worker_1, spec_1) = worker(&bus, &env, "/relay/worker-1");
+    let (worker_2, spec_2) = worker(&bus, &env, "/relay/worker-2");
+    let (last, last_spec) = worker(&bus, &env, "/relay/last");
+    let workers = SupervisorSpec::new("workers", Strategy::OneForOne, 20, SOON).child(spec_1).child(spec_2);
+    let relay = supervisor(Strategy::RestForOne, 5).grace(ms(300));
+    let relay = relay.child(publisher_spec).supervisor(workers.stops_at_once()).child(last_spec);
+    let root = Root::start(relay, bus).await;
+    let slow = |inbox: &Inbox<Worker>, millis| {
+        let inbox = inbox.clone();
+        tokio::task::spawn_local(async move { inbox.ask(Slow(millis, false), LONG).await })
+    };
+    let (cut, finished, also_cut) = (slow(&worker_1, 60_000), slow(&worker_2, 250), slow(&last, 60_000));
+    tokio::time::sleep(ms(1)).await;
+
+    root.bus().panic("/relay/publisher", "test").unwrap();
+
+    assert_eq!(ear.wait("shutdown_timeout", "/relay/last").await.get_number("limit_ms"), Some(300));
+    assert_eq!(ear.wait("child_exited", "/relay/last").await.reason, Some("sibling"));
+    let back = ear.wait("child_restarted", "/relay/publisher").await;
+    let downtime = back.get_number("downtime_ms");
+    assert!(
+        downtime >= Some(600) && downtime < Some(610),
+        "both had their grace, the workers one for all: {downtime:?}"
+    );
+    assert_eq!(finished.await.unwrap(), Ok(()), "it drained in time");
+    assert_eq!(cut.await.unwrap(), Err(AskError::Closed));
+    assert_eq!(also_cut.await.unwrap(), Err(AskError::Closed));
+    assert_eq!(generations(&[worker_1, worker_2, last]).await, [2, 2, 2]);
+});
+
+story!(a_life_knows_how_the_one_before_it_ended, {
+    let bus = plain_bus();
+    let births: Arc<Mutex<Vec<Birth>>> = Arc::default();
+    let (env, told) = (Env::default(), Arc::clone(&births));
+    let make = Worker::factory("b", &env);
+    let (a, spec_a) = worker(&bus, &env, "/a");
+    let (b, spec_b) = actor(&bus, "/b", 8, move |birth| {
+        told.lock().unwrap().push(birth.clone());
+        make(birth)
+    });
+    let root = Root::start(supervisor(Strategy::RestForOne, 9).child(spec_a).child(spec_b), bus).await;
+
+    b.ask(Act::Stop, SOON).await.unwrap();
+    assert_eq!(b.ask(Ping, SOON).await, Ok((2, 1)));
+    root.bus().kill("/b", "test").unwrap();
+    assert_eq!(b.ask(Ping, SOON).await, Ok((3, 1)));
+    a.ask(Act::Panic, SOON).await.unwrap_err();
+    assert_eq!(b.ask(Ping, SOON).await, Ok((4, 1)));
+
+    let ends: Vec<Option<Reason>> = births.lock().unwrap().iter().map(|birth| birth.after.clone()).collect();
+    let (killed, sibling) = (Reason::Killed { by: "test".into() }, Reason::Sibling { failed: "a".into() });
+    assert_eq!(ends, [None, Some(Reason::Normal), Some(killed), Some(sibling)]);
 });

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use actix::prelude::*;
-use supervision::{Bus, ChildSpec, Event, Inbox, Job, Options, Root, Strategy, SupervisorSpec, actor};
+use supervision::{Birth, Bus, ChildSpec, Event, Inbox, Job, Options, Root, Strategy, SupervisorSpec, actor};
 use tokio::sync::broadcast::Receiver;
 use tracing::field::{Field, Visit};
 use tracing::span;
@@ -125,9 +125,9 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn factory(name: &str, env: &Env) -> impl Fn(u64) -> Worker + Send + 'static {
+    pub(crate) fn factory(name: &str, env: &Env) -> impl Fn(Birth) -> Worker + Send + 'static {
         let (name, env) = (name.to_owned(), env.clone());
-        move |generation| {
+        move |Birth { generation, .. }| {
             env.alive.fetch_add(1, SeqCst);
             Worker { name: name.clone(), generation, count: 0, env: env.clone() }
         }
