@@ -1,7 +1,7 @@
 //! Publishing without an outbox (`outbox.enabled = false`): fire and forget, as its name in the documentation says.
 use std::sync::Arc;
 
-use app::relay;
+use app::relay::{self, Envelope};
 use ports::broker::Broker;
 use ports::orders::NewRow;
 use ports::outbox::ClaimedRow;
@@ -11,14 +11,14 @@ use telemetry::Metrics;
 #[derive(Clone)]
 pub struct Direct {
     broker: Arc<dyn Broker>,
-    source: Arc<str>,
+    envelope: Envelope,
     metrics: Arc<Metrics>,
 }
 
 impl Direct {
-    /// Publishing to this broker, as this source.
-    pub fn new(broker: Arc<dyn Broker>, source: Arc<str>, metrics: Arc<Metrics>) -> Self {
-        Self { broker, source, metrics }
+    /// Publishing to this broker.
+    pub fn new(broker: Arc<dyn Broker>, envelope: Envelope, metrics: Arc<Metrics>) -> Self {
+        Self { broker, envelope, metrics }
     }
 
     /// Hands rows to the broker and does not wait.
@@ -53,6 +53,6 @@ impl Direct {
             attempt: 1,
             created_at: row.occurred_at,
         };
-        relay::record(&claimed, &row.payload, &self.source)
+        relay::record(&claimed, &row.payload, &self.envelope)
     }
 }

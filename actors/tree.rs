@@ -179,7 +179,7 @@ fn relay(
             book: Arc::clone(&book),
             retry,
             instance: options.instance.clone(),
-            source: app::relay::source(&options.relay.region).into(),
+            envelope: options.relay.envelope(),
             options: options.relay.clone(),
             clock: Arc::clone(&world.clock),
             metrics: Arc::clone(&world.metrics),
@@ -285,9 +285,11 @@ fn shards(
     nudge: &Nudge,
     threads: &Threads,
 ) -> (Shards, SupervisorSpec) {
-    let direct = world.broker.clone().filter(|_| !world.desk.options.outbox).map(|broker| {
-        Direct::new(broker, app::relay::source(&options.relay.region).into(), Arc::clone(&world.metrics))
-    });
+    let direct = world
+        .broker
+        .clone()
+        .filter(|_| !world.desk.options.outbox)
+        .map(|broker| Direct::new(broker, options.relay.envelope(), Arc::clone(&world.metrics)));
     let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).stops_at_once();
     let mut inboxes = Vec::new();
     for number in 0..options.shards.max(1) {

@@ -136,6 +136,7 @@ impl Default for Options {
             instance: InstanceId("local".into()),
             relay: relay::Options {
                 region,
+                schemas: None,
                 batch: 1_000,
                 lease: Duration::from_secs(30),
                 margin: Duration::from_secs(1),

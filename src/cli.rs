@@ -64,6 +64,9 @@ enum Command {
     /// The configuration as it is read.
     #[command(subcommand)]
     Config(show::ConfigVerb),
+    /// The schemas of the events, for a registry and for consumers.
+    #[command(subcommand)]
+    Schema(show::SchemaVerb),
     /// Print the OpenAPI document.
     Openapi,
     /// Print a completion script for a shell, or the man page.
@@ -134,6 +137,7 @@ fn carry_out(arguments: Arguments) -> Result<u8, Failure> {
         Command::Bench(arguments) => bench::bench(file, config()?, &arguments),
         Command::Token(verb) => token::token(&config()?, verb),
         Command::Config(verb) => show::config(file, &environment, &verb),
+        Command::Schema(verb) => show::schema(&verb),
         Command::Openapi => show::openapi(),
         Command::Completions(arguments) => show::completions::<Arguments>(&arguments),
     }

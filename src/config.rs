@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use app::chain::{Fallback, Poison};
+use app::contract::framing::SchemaIds;
 use app::policy::backpressure::Thresholds;
 
 pub use layers::Environment;
@@ -93,6 +94,8 @@ pub struct Config {
     pub broker_sasl: Option<Sasl>,
     pub broker_breaker: app::breaker::Options,
     pub events_schema_version: u32,
+    /// What a schema registry calls each version; none: values carry no frame.
+    pub events_schema_ids: Option<SchemaIds>,
     pub cache_redis: bool,
     pub redis_url: String,
     pub http_listen: SocketAddr,

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::relay::{Plan, Refused, fallback_record, plan};
+use app::relay::{Envelope, Plan, Refused, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Batch, Position, Published, Record};
 use ports::outbox::{Changed, ClaimedBatch, ClaimedRow, RowId, Settlement, Verdict};
@@ -36,7 +36,7 @@ struct Cargo {
 
 impl Relay {
     pub(super) async fn send(&self, mut session: Session, batch: ClaimedBatch, probe: bool) -> End {
-        let Plan { send, refused } = plan(&batch.rows, &self.source, self.broker.record_bytes_max());
+        let Plan { send, refused } = plan(&batch.rows, &self.envelope, self.broker.record_bytes_max());
         let ClaimedBatch { token, rows, more } = batch;
         let mut cargo = Cargo { token, rows: rows.into(), send, gone: Vec::new(), fallback: Vec::new(), more, probe };
         if !refused.is_empty()
@@ -54,7 +54,7 @@ impl Relay {
             let records = std::mem::take(&mut cargo.send);
             let published = self.publish(&session, cargo.token, records, time_left).await;
             if !matches!(published, Published::Committed(_)) {
-                cargo.load(&self.source, self.broker.record_bytes_max());
+                cargo.load(&self.envelope, self.broker.record_bytes_max());
             }
             let refused = match published {
                 Published::Committed(positions) => return self.settle(session, cargo, positions).await,
@@ -118,7 +118,7 @@ impl Relay {
             Ok(Ok(Excluded::Done { counter, out, fallback })) => {
                 session.fence.counter = counter;
                 cargo.drop_rows(&out);
-                cargo.send_to_fallback(fallback, &self.source);
+                cargo.send_to_fallback(fallback, &self.envelope);
                 Ok(())
             }
             Ok(Ok(Excluded::Stale)) => {
@@ -203,14 +203,14 @@ impl Relay {
 
 impl Cargo {
     /// Makes the records anew of what did not go. They are handed over and not copied: mostly all of them go.
-    fn load(&mut self, source: &str, record_bytes_max: usize) {
+    fn load(&mut self, envelope: &Envelope, record_bytes_max: usize) {
         let gone: HashSet<RowId> = self.gone.iter().map(|(row, _)| *row).collect();
-        let Plan { send, .. } = plan(&self.rows, source, record_bytes_max);
+        let Plan { send, .. } = plan(&self.rows, envelope, record_bytes_max);
         self.send = send.into_iter().filter(|(row, _)| !gone.contains(row)).collect();
         let fallback: Vec<Refused> = std::mem::take(&mut self.fallback);
         let (went, left) = fallback.into_iter().partition(|refused| gone.contains(&refused.row));
         self.fallback = went;
-        self.send_to_fallback(left, source);
+        self.send_to_fallback(left, envelope);
     }
 
     /// A part is durable: the rest goes on without it.
@@ -237,11 +237,11 @@ impl Cargo {
     }
 
     /// A fallback goes through its lane with the rest of the batch, in its row's place.
-    fn send_to_fallback(&mut self, refused: Vec<Refused>, source: &str) {
+    fn send_to_fallback(&mut self, refused: Vec<Refused>, envelope: &Envelope) {
         for refused in refused {
             let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
             let Some(payload) = &row.payload else { continue };
-            let record = fallback_record(row, payload, source, &refused);
+            let record = fallback_record(row, payload, envelope, &refused);
             self.send.retain(|(id, _)| *id != row.id);
             let place = self.send.partition_point(|(id, _)| *id < row.id);
             self.send.insert(place, (row.id, record));

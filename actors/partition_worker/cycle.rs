@@ -1,6 +1,7 @@
 //! One turn of a worker: a session if there is none, a claim, and the claimed batch's way out.
 use std::sync::Arc;
 
+use app::relay::Envelope;
 use ports::Error;
 use ports::broker;
 use ports::outbox::{Claim, Claimed, OutboxStore};
@@ -30,8 +31,8 @@ pub struct Relay {
     pub retry: Inbox<RetryHandler>,
     /// Our name.
     pub instance: InstanceId,
-    /// Our name as a source of events.
-    pub source: Arc<str>,
+    /// What our records have in common.
+    pub envelope: Envelope,
     /// Limits.
     pub options: app::relay::Options,
     /// Stamps for measured ages.

@@ -1,5 +1,5 @@
 //! The documents that the command line prints as HTTP answers them: one serializer, two faces.
-use app::contract::rfc3339;
+use app::contract::{framing, rfc3339};
 use app::dead_letters::DeadLetter;
 use app::seen::{Delivery, PartitionView, RowView};
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ pub fn letter_document(letter: &DeadLetter) -> Value {
     serde_json::to_value(LetterBody::from(letter)).expect("text and numbers always serialise")
 }
 
-/// A record of any topic; headers and value as in `/admin/dlt`.
+/// A record of any topic; headers and value as in `/admin/dlt`. One that is framed for a schema registry tells its `schemaId`.
 pub fn record_document(delivery: &Delivery) -> Value {
     let Delivery { position, record } = delivery;
-    json!({
+    let mut document = json!({
         "topic": &*position.topic,
         "partition": position.partition,
         "offset": position.offset,
@@ -34,5 +34,9 @@ pub fn record_document(delivery: &Delivery) -> Value {
         "key": &*record.key,
         "headers": letter::headers(delivery),
         "value": letter::value(delivery),
-    })
+    });
+    if let (Some(id), _) = framing::unframed(&record.value) {
+        document["schemaId"] = id.into();
+    }
+    document
 }

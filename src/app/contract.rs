@@ -1,5 +1,7 @@
 //! Event schemas: (type, version) → codec. What was released is read for ever; the newest is written by default.
 //! Compatibility is BACKWARD_TRANSITIVE: every reader reads everything from [`READABLE_MIN`] on, and ignores members it does not know.
+pub mod framing;
+mod schema;
 pub mod v1;
 pub mod v2;
 
@@ -7,6 +9,8 @@ use std::borrow::Cow;
 
 use domain::{Event, EventId, EventType, OrderId, Status, Timestamp};
 use serde::Deserialize;
+
+pub use schema::schema;
 
 /// The version written by default.
 pub const LATEST: u32 = 2;
@@ -67,11 +71,12 @@ struct Versioned {
     schema_version: u32,
 }
 
-/// Reads a value of any readable version.
+/// Reads a value of any readable version, framed or not.
 ///
 /// # Errors
 /// Names what is wrong; such a message goes straight to the dead letters.
 pub fn decode(value: &[u8]) -> Result<Incoming, ContractError> {
+    let (_, value) = framing::unframed(value);
     // Nearly all are of the latest version: the others are read twice, to be told by their version what is wrong with them.
     if let Ok(incoming) = v2::decode(value)
         && incoming.schema_version == LATEST
@@ -176,7 +181,7 @@ mod tests {
     }
 
     /// Released values, byte for byte as they stand in topics. Never edit one: add the next version's.
-    const RELEASED: [(u32, &str); 2] = [
+    pub(super) const RELEASED: [(u32, &str); 2] = [
         (1, include_str!("contract/released/order_created_v1.json")),
         (2, include_str!("contract/released/order_created_v2.json")),
     ];

@@ -8,19 +8,43 @@ use ports::broker::{Header, Record};
 use ports::outbox::{ClaimedRow, RowId};
 use ports::{Error, FailureType, Fault};
 
+use crate::contract::framing::{FRAME_BYTES, SchemaIds};
 use crate::contract::{self, rfc3339};
 
 /// What the relay keeps to.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This service's region: the source that CloudEvents name.
+    /// This service's region.
     pub region: RegionId,
+    /// What a registry calls the schemas: values are framed for consumers that look them up.
+    pub schemas: Option<SchemaIds>,
     /// Most rows of one claim. The seeds' 200 costs half the speed (measured).
     pub batch: u32,
     /// Longest a lease lasts unless it is renewed.
     pub lease: Duration,
     /// Kept back from the lease's time: a batch is never handed over with less than this left.
     pub margin: Duration,
+}
+
+impl Options {
+    /// What the records of this service have in common.
+    pub fn envelope(&self) -> Envelope {
+        Envelope::new(&self.region, self.schemas)
+    }
+}
+
+/// What all records of a service have in common.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    source: Arc<[u8]>,
+    schemas: Option<SchemaIds>,
+}
+
+impl Envelope {
+    /// CloudEvents name the region as their source.
+    pub fn new(region: &RegionId, schemas: Option<SchemaIds>) -> Self {
+        Self { source: format!("/posthaste/{}", region.as_str()).as_bytes().into(), schemas }
+    }
 }
 
 /// A claimed batch, sorted into what goes and what cannot.
@@ -61,11 +85,12 @@ impl Refused {
 }
 
 /// Sorts a batch. `record_bytes_max` is the broker's.
-pub fn plan(rows: &[ClaimedRow], source: &str, record_bytes_max: usize) -> Plan {
+pub fn plan(rows: &[ClaimedRow], envelope: &Envelope, record_bytes_max: usize) -> Plan {
+    let value_bytes_max = record_bytes_max - envelope.schemas.map_or(0, |_| FRAME_BYTES).min(record_bytes_max);
     let mut plan = Plan { send: Vec::with_capacity(rows.len()), ..Plan::default() };
-    let mut alike = Alike::new(source);
+    let mut alike = Alike::new(envelope);
     for row in rows {
-        match sendable(row, record_bytes_max) {
+        match sendable(row, value_bytes_max) {
             Ok(payload) => plan.send.push((row.id, alike.record(row, payload))),
             Err(reason) => plan.refused.push(Refused {
                 row: row.id,
@@ -79,10 +104,10 @@ pub fn plan(rows: &[ClaimedRow], source: &str, record_bytes_max: usize) -> Plan 
     plan
 }
 
-fn sendable(row: &ClaimedRow, record_bytes_max: usize) -> Result<&Arc<[u8]>, String> {
+fn sendable(row: &ClaimedRow, value_bytes_max: usize) -> Result<&Arc<[u8]>, String> {
     let payload = row.payload.as_ref().ok_or("its payload is gone")?;
-    if payload.len() > record_bytes_max {
-        return Err(format!("its value has {} bytes, the broker takes {record_bytes_max}", payload.len()));
+    if payload.len() > value_bytes_max {
+        return Err(format!("its value has {} bytes, the broker takes {value_bytes_max}", payload.len()));
     }
     let event = contract::named(payload).map_err(|error| error.to_string())?;
     if event.event_id != row.event_id || event.order_id != row.key || event.kind.as_str() != &*row.kind {
@@ -129,19 +154,19 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
 });
 
 /// The record of a row: CloudEvents in binary mode, Debezium's `id`, the trace, and what proves order and loss.
-pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, source: &str) -> Record {
-    Alike::new(source).record(row, payload)
+pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &Envelope) -> Record {
+    Alike::new(envelope).record(row, payload)
 }
 
 /// Values that neighbours mostly share.
-struct Alike {
-    source: Arc<[u8]>,
+struct Alike<'a> {
+    envelope: &'a Envelope,
     region: Arc<[u8]>,
 }
 
-impl Alike {
-    fn new(source: &str) -> Self {
-        Self { source: source.as_bytes().into(), region: [].into() }
+impl<'a> Alike<'a> {
+    fn new(envelope: &'a Envelope) -> Self {
+        Self { envelope, region: [].into() }
     }
 
     fn record(&mut self, row: &ClaimedRow, payload: &Arc<[u8]>) -> Record {
@@ -158,7 +183,7 @@ impl Alike {
         let mut headers: Vec<Header> = Vec::with_capacity(14);
         let mut put = |name: &Arc<str>, value: Arc<[u8]>| headers.push((Arc::clone(name), value));
         put(&shared.ce_id, Arc::clone(&event_id));
-        put(&shared.ce_source, Arc::clone(&self.source));
+        put(&shared.ce_source, Arc::clone(&self.envelope.source));
         put(&shared.ce_type, Arc::from(Arc::clone(&row.kind)));
         put(&shared.ce_specversion.0, Arc::clone(&shared.ce_specversion.1));
         put(&shared.ce_time, rfc3339(row.occurred_at).as_bytes().into());
@@ -175,7 +200,8 @@ impl Alike {
                 put(&shared.tracestate, Arc::from(Arc::clone(state)));
             }
         }
-        Record { topic: Arc::clone(&row.topic), key, headers, value: Arc::clone(payload), timestamp: row.occurred_at }
+        let value = self.envelope.schemas.map_or_else(|| Arc::clone(payload), |schemas| schemas.framed(payload));
+        Record { topic: Arc::clone(&row.topic), key, headers, value, timestamp: row.occurred_at }
     }
 }
 
@@ -193,8 +219,8 @@ fn written(value: impl std::fmt::Display) -> Arc<[u8]> {
 }
 
 /// The record of a row that goes to its fallback: the dead letters of its topic, with the failure in headers.
-pub fn fallback_record(row: &ClaimedRow, payload: &Arc<[u8]>, source: &str, refused: &Refused) -> Record {
-    let primary = record(row, payload, source);
+pub fn fallback_record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &Envelope, refused: &Refused) -> Record {
+    let primary = record(row, payload, envelope);
     let mut headers = primary.headers;
     let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
     put("kafka_original-topic", primary.topic.as_bytes());
@@ -212,11 +238,6 @@ pub fn cut(reason: &str) -> &str {
         Some((end, _)) => &reason[..end],
         None => reason,
     }
-}
-
-/// CloudEvents' source of a region.
-pub fn source(region: &RegionId) -> String {
-    format!("/posthaste/{}", region.as_str())
 }
 
 #[cfg(test)]

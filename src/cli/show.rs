@@ -1,6 +1,7 @@
-//! Commands that only print: config, schema, OpenAPI, completions, migrations.
+//! Commands that only print: config, schemas, OpenAPI, completions, migrations.
 use std::path::Path;
 
+use app::contract::{self, LATEST, READABLE_MIN};
 use clap::{Args, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use posthaste::{Environment, config};
@@ -32,6 +33,29 @@ pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &Conf
         }
         ConfigVerb::Schema => line(&format!("{:#}", config::schema()))?,
     }
+    Ok(0)
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SchemaVerb {
+    /// The JSON Schema of the events' values, of this version and all before it.
+    Show {
+        /// Which; without it the newest.
+        #[arg(long, default_value_t = LATEST)]
+        version: u32,
+        /// As the body that registers it: POST it to REGISTRY/subjects/TOPIC-value/versions.
+        #[arg(long)]
+        registry: bool,
+    },
+}
+
+pub(crate) fn schema(SchemaVerb::Show { version, registry }: &SchemaVerb) -> Result<u8, Failure> {
+    let none = || Failure::new(format!("there is no version {version}; there are {READABLE_MIN} to {LATEST}"));
+    let schema = contract::schema(*version).ok_or_else(none)?;
+    line(&match registry {
+        true => serde_json::json!({"schemaType": "JSON", "schema": schema.to_string()}).to_string(),
+        false => format!("{schema:#}"),
+    })?;
     Ok(0)
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::record_document;
-use app::contract::rfc3339;
+use app::contract::{framing, rfc3339};
 use clap::Subcommand;
 use ports::source::Delivery;
 use ports::topics::{TopicView, Topics};
@@ -119,6 +119,6 @@ fn as_text(Delivery { position, record }: &Delivery) -> String {
         "{} {partition}/{offset} {} {}",
         rfc3339(record.timestamp),
         record.key,
-        String::from_utf8_lossy(&record.value)
+        String::from_utf8_lossy(framing::unframed(&record.value).1)
     )
 }

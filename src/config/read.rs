@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use app::chain::{Fallback, Poison};
+use app::contract::framing::SchemaIds;
 use app::policy::backpressure::Thresholds;
 use domain::EventType;
 
@@ -153,6 +154,11 @@ impl Reader {
         Some(Sasl { mechanism, username, password })
     }
 
+    fn schema_ids(&mut self) -> Option<SchemaIds> {
+        self.optional("events.schema_ids")?;
+        self.read("events.schema_ids", None, |text| SchemaIds::parse(text).map(Some))
+    }
+
     fn gates(&mut self) -> Vec<String> {
         let gates = value::list(&self.text("failover.gates"));
         if !gates.iter().all(|gate| ["db", "redis", "broker"].contains(&gate.as_str())) {
@@ -226,6 +232,7 @@ impl Reader {
                 app::contract::READABLE_MIN,
                 app::contract::LATEST,
             ),
+            events_schema_ids: self.schema_ids(),
             cache_redis: self.one_of("cache.kind", &[("memory", false), ("redis", true)]),
             redis_url: self.text("redis.url"),
             http_listen: self.address("http.listen"),

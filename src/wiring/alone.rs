@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use app::intake;
-use app::relay::plan;
+use app::relay::{Envelope, plan};
+use domain::RegionId;
 use embedded::{Embedded, SystemClock};
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published};
@@ -167,13 +168,14 @@ async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
 async fn publish_all(store: &Embedded, partition: PartitionNo, limit: u32) -> Result<u64, Error> {
     let instance = InstanceId("alone".into());
     let lane = store.open_lane(partition.0).await?;
+    let envelope = Envelope::new(&RegionId::new("local"), None);
     let Some(mut fence) = acquire(store, &instance, partition).await? else { return Ok(0) };
     let mut moved = 0;
     loop {
         let claim = Claim { fence: fence.clone(), lane: lane.clone(), limit, kind: ClaimKind::Ordinary };
         let Claimed::Batch(batch) = store.claim(claim).await? else { return Ok(moved) };
         fence.counter = batch.token;
-        let records = plan(&batch.rows, "/posthaste/local", store.record_bytes_max()).send;
+        let records = plan(&batch.rows, &envelope, store.record_bytes_max()).send;
         let published = store.publish(&lane, Batch { partition, token: batch.token, records, time_left: LEASE }).await;
         let Published::Committed(positions) = published else {
             return Err(Error::Broken("a batch was not published".into()));

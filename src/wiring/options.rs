@@ -42,6 +42,7 @@ fn common_divisor(a: u32, b: u32) -> u32 {
 pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region_id),
+        schemas: config.events_schema_ids,
         batch: config.outbox_batch,
         lease: config.outbox_lease,
         // A batch is not handed over with less left than a broker may need to take it, nor with less than a tenth of the lease.

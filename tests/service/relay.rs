@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use kit::wait::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::check;
 use crate::ground::Ground;
@@ -71,4 +71,38 @@ fn an_operator_parks_explains_and_retries_and_the_orders_line_waits() {
     check::laws(&ground, &[(id, 2), (other, 1)].into());
     let sent = service.http.post(&format!("/admin/outbox/{head}/retry"), &admin, &[], &json!({}));
     assert_eq!(sent.status, 409, "what has left is not touched");
+}
+
+#[test]
+fn values_are_framed_for_a_schema_registry_and_read_framed_or_plain() {
+    let ground = Ground::new();
+    let user = |service: &Posthaste| service.http.user();
+    let place = |service: &Posthaste| {
+        assert_eq!(service.http.post("/orders", &user(service), &[], &tea(1)).status, 201);
+        service.drain();
+    };
+    let plain = Posthaste::start(&ground, &[]);
+    place(&plain);
+    assert!(plain.stop().success());
+
+    let framing = Posthaste::start(&ground, &[("POSTHASTE__EVENTS__SCHEMA_IDS", "1:17,2:18")]);
+    place(&framing);
+
+    let topic = ground.topic("order.events");
+    let (code, stdout, stderr) = run(&ground, &["topic", "tail", &topic, "--from-beginning", "--json"]);
+    assert_eq!(code, 0, "{stderr}");
+    let events: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("a record a line")).collect();
+    let ids: Vec<&Value> = events.iter().map(|event| &event["schemaId"]).collect();
+    assert!(ids.len() == 2 && ids.contains(&&Value::Null) && ids.contains(&&json!(18)), "{ids:?}");
+    assert!(events.iter().all(|event| event["value"]["schemaVersion"] == 2), "people read JSON either way");
+    let letters = framing.http.get("/admin/dlt", Some(&framing.http.admin())).json();
+    assert_eq!(letters["letters"], json!([]), "both were understood");
+    let (code, stdout, stderr) = run(&ground, &["schema", "show", "--registry"]);
+    assert_eq!(code, 0, "{stderr}");
+    let body: Value = serde_json::from_str(&stdout).expect("a body");
+    assert_eq!(body["schemaType"], "JSON");
+    let schema: Value = serde_json::from_str(body["schema"].as_str().expect("text")).expect("a schema");
+    assert_eq!(schema["oneOf"][1]["properties"]["schemaVersion"]["const"], 2);
+    let (code, _, stderr) = run(&ground, &["schema", "show", "--version", "3"]);
+    assert!(code == 1 && stderr.contains("there are 1 to 2"), "{stderr}");
 }

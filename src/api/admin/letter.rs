@@ -1,5 +1,5 @@
 //! A dead letter as operators see it.
-use app::contract::rfc3339;
+use app::contract::{framing, rfc3339};
 use app::dead_letters::{DeadLetter, Origin};
 use app::seen::{Delivery, FailureType};
 use serde::Serialize;
@@ -110,9 +110,9 @@ pub(crate) fn headers(delivery: &Delivery) -> Map<String, Value> {
     delivery.record.headers.iter().map(header).collect()
 }
 
-/// A record's value for people.
+/// A record's value for people, without the frame of a schema registry.
 pub(crate) fn value(delivery: &Delivery) -> Value {
-    let bytes = &delivery.record.value;
+    let (_, bytes) = framing::unframed(&delivery.record.value);
     serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(readable(bytes)))
 }
 
