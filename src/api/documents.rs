@@ -1,16 +1,23 @@
 //! The documents that the command line prints as HTTP answers them: one serializer, two faces.
 use app::contract::{framing, rfc3339};
 use app::dead_letters::DeadLetter;
-use app::seen::{Delivery, PartitionView, RowView};
+use app::seen::{Delivery, PartitionView, RowView, Standing};
+use domain::Timestamp;
 use serde_json::{Value, json};
 
 use crate::admin::letter::{self, LetterBody};
 use crate::admin::partitions::PartitionBody;
 use crate::admin::row::RowBody;
+use crate::admin::why::Why;
 
 /// A row, as `/admin/outbox` shows it.
 pub fn row_document(row: &RowView) -> Value {
     serde_json::to_value(RowBody::from(row)).expect("text and numbers always serialise")
+}
+
+/// Why an event stands where it stands, as `/admin/outbox/why` says it.
+pub fn standing_document(standing: &Standing, now: Timestamp) -> Value {
+    serde_json::to_value(Why::of(standing, now)).expect("text and numbers always serialise")
 }
 
 /// A partition, as `/admin/partitions` shows it.

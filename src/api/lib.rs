@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use actix_web::web::{self, ServiceConfig};
 
-pub use documents::{letter_document, partition_document, record_document, row_document};
+pub use documents::{letter_document, partition_document, record_document, row_document, standing_document};
 pub use listeners::Listeners;
 pub use openapi::openapi_json;
 pub use options::{Options, Surface};

@@ -1,14 +1,13 @@
 //! `outbox`: look into the outbox of the configured store, explain why a row waits, retry or park one. Needs no running service.
 use std::time::Duration;
 
-use api::{partition_document, row_document};
+use api::{partition_document, row_document, standing_document};
 use app::contract::rfc3339;
 use app::operate::{Operations, age};
 use app::seen::{FailureType, RowFilter, RowStatus, RowView, Standing, Whose};
 use clap::Subcommand;
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::Config;
-use serde_json::json;
 
 use super::{Failure, block_on, line};
 
@@ -226,31 +225,12 @@ fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
     ))
 }
 
-/// The fields of `/admin/outbox/why`.
 fn print_why(standing: &Standing, now: Timestamp, json: bool) -> Result<(), Failure> {
-    let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
     if json {
-        let sent_to = sent_to.as_ref();
-        return line(
-            &json!({
-                "verdict": standing.verdict(now),
-                "attempt": row.retry_count,
-                "nextAttemptAt": row.next_attempt_at.map(rfc3339),
-                "lastError": row.last_failure_reason,
-                "sentAt": row.sent_at.map(rfc3339),
-                "topic": sent_to.map(|place| place.topic.to_string()),
-                "partition": sent_to.map(|place| place.partition),
-                "offset": sent_to.map(|place| place.offset),
-                "byFallback": by_fallback,
-                "owner": owner.as_ref().map(ToString::to_string),
-                "epoch": epoch,
-                "deaths": deaths,
-                "row": row_document(row),
-                "head": head.as_ref().map(row_document),
-            })
-            .to_string(),
-        );
+        return line(&standing_document(standing, now).to_string());
     }
+    let Standing { row, head, owner, epoch, deaths, sent_to, .. } = standing;
+    line(standing.verdict(now))?;
     print_row(row, false)?;
     match (sent_to, head) {
         (Some(place), _) => line(&format!("it left: {} {}/{}", place.topic, place.partition, place.offset))?,

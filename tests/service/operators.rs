@@ -41,6 +41,8 @@ fn a_row_is_explained_parked_and_redriven_beside_the_service() {
         serde_json::from_str(&stdout).expect("an object")
     };
     assert_eq!(why()["verdict"], "PENDING");
+    let path = format!("/admin/outbox/why?key={key}");
+    assert_eq!(why(), service.http.get(&path, Some(&service.http.admin())).json(), "one answer, two ways");
 
     let (code, stdout, _) = run(&ground, &["outbox", "park", "1", "--dry-run", "--json"]);
     assert!(code == 0 && stdout.contains("\"PENDING\""), "{stdout}");

@@ -82,26 +82,28 @@ pub(crate) async fn why(call: Call) -> Answer {
         _ => return Err(Problem::bad_request("exactly one of key and event must be given")),
     };
     let standing = call.state.operations.why(whose).await?;
-    Ok(ok(&explain(&standing, call.state.operations.now())))
+    Ok(ok(&Why::of(&standing, call.state.operations.now())))
 }
 
-fn explain(standing: &Standing, now: Timestamp) -> Why {
-    let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
-    let position = sent_to.as_ref();
-    Why {
-        verdict: standing.verdict(now),
-        row: row.into(),
-        head: head.as_ref().map(RowBody::from),
-        attempt: row.retry_count,
-        next_attempt_at: row.next_attempt_at.map(rfc3339),
-        last_error: row.last_failure_reason.clone(),
-        owner: owner.as_ref().map(ToString::to_string),
-        epoch: *epoch,
-        deaths: *deaths,
-        sent_at: row.sent_at.map(rfc3339),
-        topic: position.map(|position| position.topic.to_string()),
-        partition: position.map(|position| position.partition),
-        offset: position.map(|position| position.offset),
-        by_fallback: (row.status == RowStatus::Sent).then_some(*by_fallback),
+impl Why {
+    pub(crate) fn of(standing: &Standing, now: Timestamp) -> Self {
+        let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
+        let position = sent_to.as_ref();
+        Self {
+            verdict: standing.verdict(now),
+            row: row.into(),
+            head: head.as_ref().map(RowBody::from),
+            attempt: row.retry_count,
+            next_attempt_at: row.next_attempt_at.map(rfc3339),
+            last_error: row.last_failure_reason.clone(),
+            owner: owner.as_ref().map(ToString::to_string),
+            epoch: *epoch,
+            deaths: *deaths,
+            sent_at: row.sent_at.map(rfc3339),
+            topic: position.map(|position| position.topic.to_string()),
+            partition: position.map(|position| position.partition),
+            offset: position.map(|position| position.offset),
+            by_fallback: (row.status == RowStatus::Sent).then_some(*by_fallback),
+        }
     }
 }
