@@ -186,7 +186,7 @@ pub(crate) struct MetricNames {
     names: Vec<&'static str>,
 }
 
-/// One metric, all its series summed up.
+/// One metric, its series summed up.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 #[allow(dead_code, reason = "only its schema is used; telemetry writes the answer")]
@@ -224,13 +224,19 @@ pub(crate) async fn metric_names(call: Call) -> Answer {
 
 /// Read one metric
 #[utoipa::path(get, path = "/actuator/metrics/{name}", tag = "metrics", operation_id = "metric",
-    params(("name" = String, Path, description = "The dotted name", example = "orders.created.count")),
+    params(
+        ("name" = String, Path, description = "The dotted name", example = "orders.created.count"),
+        ("tag" = Option<Vec<String>>, Query, description = "Only series with this label, such as `status:PARKED`; may be repeated")),
     responses(
         (status = 200, description = "Its numbers", body = MetricReading),
+        (status = 400, description = "A tag is no label and value", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such metric", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn metric(call: Call) -> Answer {
     call.state.count_others();
-    let reading = call.state.metrics.find(call.part("name"));
+    let query = call.query();
+    let tags: Option<Vec<(&str, &str)>> = query.all("tag")?.map(|tag| tag.split_once(':')).collect();
+    let tags = tags.ok_or_else(|| Problem::field("tag", "must be a label and a value, such as status:PARKED"))?;
+    let reading = call.state.metrics.find(call.part("name"), &tags);
     reading.map(|reading| ok(&reading)).ok_or_else(|| Problem::not_found("no such metric"))
 }
 

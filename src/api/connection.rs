@@ -14,8 +14,9 @@ use app::contract::rfc3339;
 use domain::Timestamp;
 
 use crate::error::{Kind, Problem};
+use crate::line::Limits;
 use crate::options::Surface;
-use crate::patience::{Farewell, Limits, Timed};
+use crate::patience::{Farewell, Timed};
 use crate::state::State;
 use crate::{configure, context};
 
@@ -35,7 +36,7 @@ pub(crate) fn connection(
     let stopping = stopping.clone();
     let farewell: Farewell = {
         let state = Arc::clone(state);
-        Arc::new(move || late_head(state.operations.now()))
+        Arc::new(move || late_head(state.operations.now(), &state.options.region))
     };
     let app = App::new().configure(configure(Arc::clone(state), surface));
     let http = HttpService::build()
@@ -64,12 +65,14 @@ pub(crate) fn connection(
 }
 
 /// For whoever sends half a head (RFC 9110, 15.5.9).
-fn late_head(now: Timestamp) -> Vec<u8> {
+fn late_head(now: Timestamp, region: &str) -> Vec<u8> {
     let late =
         Problem::new(Kind::RequestTimeout, "the request's head did not arrive in time; the connection is closed");
-    let body = late.envelope("", &context::request_id(&HeaderMap::new()), rfc3339(now));
+    let (request_id, at) = (context::request_id(&HeaderMap::new()), rfc3339(now));
+    let body = late.envelope("", &request_id, at);
     let mut text = format!(
-        "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\nx-request-id: {request_id}\r\n\
+         x-region-id: {region}\r\nx-content-type-options: nosniff\r\ncontent-length: {}\r\n\r\n",
         late.kind.status(),
         body.len()
     )

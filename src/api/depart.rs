@@ -17,7 +17,7 @@ use domain::Timestamp;
 use crate::console::page;
 use crate::context;
 use crate::error::{Kind, Problem};
-use crate::patience::Line;
+use crate::line::Line;
 use crate::rate;
 use crate::route::{Answer, Manner};
 use crate::state::State;

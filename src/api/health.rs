@@ -115,7 +115,8 @@ pub(crate) async fn startupz(call: Call) -> Answer {
 fn report(call: &Call, checks: &[(&'static str, Fare)]) -> HttpResponse {
     let fare = worst(checks);
     let mut text = String::new();
-    let verbose = call.request.query_string().split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+    let wanted = |pair: &str| pair == "verbose" || (pair.starts_with("verbose=") && pair != "verbose=false");
+    let verbose = call.request.query_string().split('&').any(wanted);
     if verbose {
         for (name, fare) in checks {
             let sign = if *fare == Fare::Up { '+' } else { '-' };

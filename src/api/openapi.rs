@@ -41,12 +41,15 @@ struct Api;
 struct Everywhere;
 
 /// Refusals that any operation behind a token may answer with.
-const REFUSALS: [(&str, &str); 8] = [
+const REFUSALS: [(&str, &str); 11] = [
     ("401", "No token that holds"),
     ("403", "The token's roles do not allow this"),
     ("406", "Accept excludes JSON"),
+    ("408", "The body did not arrive in time"),
     ("413", "The body is larger than 1 MiB"),
+    ("414", "The target is longer than 8 KiB"),
     ("415", "The body is no plain application/json"),
+    ("431", "The headers are larger than 64 KiB"),
     ("429", "Too many requests; come back after Retry-After seconds"),
     ("500", "The outcome is not known"),
     ("503", "Nothing was changed; come back after Retry-After seconds"),
@@ -57,13 +60,19 @@ impl Modify for Everywhere {
         let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
-        for item in document.paths.paths.values_mut() {
+        for (path, item) in &mut document.paths.paths {
+            let answers_json = path != "/admin/events" && path != "/actuator/prometheus";
             let operations = [&mut item.get, &mut item.post, &mut item.patch];
-            for operation in operations.into_iter().flatten().filter(|operation| operation.security.is_some()) {
-                let takes_body = operation.request_body.is_some();
+            for operation in operations.into_iter().flatten() {
+                let (takes_body, open) = (operation.request_body.is_some(), operation.security.is_none());
                 for (status, description) in REFUSALS {
-                    let about_body = matches!(status, "413" | "415");
-                    if takes_body || !about_body {
+                    let holds = match status {
+                        "408" | "413" | "415" => takes_body,
+                        "406" => answers_json && (!open || path.starts_with("/actuator/")),
+                        "414" | "431" => true,
+                        _ => !open,
+                    };
+                    if holds {
                         let known = operation.responses.responses.entry(status.to_owned());
                         known.or_insert_with(|| refusal(status, description));
                     }

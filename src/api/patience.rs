@@ -1,7 +1,6 @@
 //! How long a connection may take its time. actix has a timer for a connection's first head only, and looks at it before it looks at
 //! the socket: a client that sends the first byte of a later head and nothing more, or that reads no answer, would keep its place among
 //! `http.max_connections` for ever, and one whose request waited while this process was stopped would be told that it was slow.
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,67 +12,18 @@ use actix_web::rt::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::line::{Limits, Line};
+use crate::names::Names;
+
 /// Between a deadline and its consequence: whatever arrived in time is read before its sender is called late.
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
+/// What a client is told whose header's name no library holds.
+const TOO_LARGE: &[u8] =
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
 /// What a client is told that does not finish a head: the whole answer as it goes over the wire.
 pub(crate) type Farewell = Arc<dyn Fn() -> Vec<u8> + Send + Sync>;
-
-/// What a connection may take.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    /// For a head: the first from the connection's begin, a later one from its first byte.
-    pub(crate) head: Duration,
-    /// Between an answer and the next head.
-    pub(crate) idle: Duration,
-    /// Without taking a byte of an answer that waits.
-    pub(crate) stall: Duration,
-}
-
-/// Where a connection stands; shared with the requests that come over it.
-pub(crate) struct Line {
-    limits: Limits,
-    phase: Cell<Phase>,
-}
-
-#[derive(Clone, Copy)]
-enum Phase {
-    /// A request is answered.
-    Busy,
-    /// Nothing has come since the last answer.
-    Idle(Instant),
-    /// A head arrives.
-    Head(Instant),
-}
-
-impl Line {
-    fn new(limits: Limits) -> Rc<Self> {
-        Rc::new(Self { limits, phase: Cell::new(Phase::Head(Instant::now() + limits.head)) })
-    }
-
-    /// A request's head is complete.
-    pub(crate) fn asked(&self) {
-        self.phase.set(Phase::Busy);
-    }
-
-    /// The server is done with the answer. Bytes of a further head may have come already, so idling has an end of ours, too.
-    pub(crate) fn answered(&self) {
-        self.phase.set(Phase::Idle(Instant::now() + self.limits.idle + self.limits.head));
-    }
-
-    fn heard(&self) {
-        if let Phase::Idle(_) = self.phase.get() {
-            self.phase.set(Phase::Head(Instant::now() + self.limits.head));
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        match self.phase.get() {
-            Phase::Busy => None,
-            Phase::Idle(until) | Phase::Head(until) => Some(until),
-        }
-    }
-}
 
 /// A stream that fails with `TimedOut` once its client has taken longer than it may.
 pub(crate) struct Timed {
@@ -84,6 +34,10 @@ pub(crate) struct Timed {
     /// The deadline is over, and the alarm rings once more.
     last_look: bool,
     farewell: Farewell,
+    /// What has come of the head that arrives.
+    names: Names,
+    /// It was told no.
+    refused: bool,
     /// There while the client takes nothing of what is sent.
     stalled: Option<Pin<Box<Sleep>>>,
 }
@@ -91,7 +45,16 @@ pub(crate) struct Timed {
 impl Timed {
     pub(crate) fn new(stream: TcpStream, limits: Limits, farewell: Farewell) -> Self {
         let alarm = Box::pin(sleep_until(Instant::now() + limits.head));
-        Self { stream, line: Line::new(limits), alarm, last_look: false, farewell, stalled: None }
+        Self {
+            stream,
+            line: Line::new(limits),
+            alarm,
+            last_look: false,
+            farewell,
+            names: Names::default(),
+            refused: false,
+            stalled: None,
+        }
     }
 
     pub(crate) fn line(&self) -> Rc<Line> {
@@ -113,14 +76,45 @@ impl Timed {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
             self.last_look = over;
-            let next = if over { now + LAST_LOOK } else { deadline.unwrap_or(now + self.line.limits.head) };
+            let next = if over { now + LAST_LOOK } else { deadline.unwrap_or(now + self.line.limits().head) };
             self.alarm.as_mut().reset(next);
+        }
+    }
+
+    /// False when what comes would break the parser.
+    fn hears(&mut self, bytes: &[u8]) -> bool {
+        if !bytes.is_empty() && self.line.heard() {
+            self.names = Names::default();
+        }
+        !self.line.is_head() || self.names.hear(bytes)
+    }
+
+    /// Says no and nothing more.
+    fn refuse(&mut self, cx: &mut Context<'_>) {
+        self.refused = true;
+        if self.stalled.is_none() {
+            let _ = self.stream.try_write(TOO_LARGE);
+        }
+        // One that cannot be ended is gone.
+        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+    }
+
+    /// Reads what a refused client still sends: to close on it would take the refusal out of its hands.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut scratch = [0; 4_096];
+        loop {
+            let mut unread = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut unread) {
+                Poll::Ready(Ok(())) if !unread.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(io::ErrorKind::InvalidData.into()),
+                Poll::Pending => return self.poll_patience(cx),
+            }
         }
     }
 
     /// As much as goes at once: whoever is this slow is not waited for. Never into an answer that is not sent yet.
     fn bid_farewell(&self) {
-        if matches!(self.line.phase.get(), Phase::Head(_)) && self.stalled.is_none() {
+        if self.line.is_head() && self.stalled.is_none() && !self.refused {
             let _ = self.stream.try_write(&(self.farewell)());
         }
     }
@@ -131,7 +125,7 @@ impl Timed {
             self.stalled = None;
             return went;
         }
-        let limit = self.line.limits.stall;
+        let limit = self.line.limits().stall;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -141,12 +135,17 @@ impl Timed {
 impl AsyncRead for Timed {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.refused {
+            return this.poll_gone(cx).map(Err);
+        }
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
-            if buffer.filled().len() > before {
-                this.line.heard();
+            if this.hears(&buffer.filled()[before..]) {
+                return Poll::Ready(read);
             }
-            return Poll::Ready(read);
+            buffer.set_filled(before);
+            this.refuse(cx);
+            return this.poll_gone(cx).map(Err);
         }
         this.poll_patience(cx).map(Err)
     }

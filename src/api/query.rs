@@ -3,7 +3,7 @@ use std::borrow::Cow;
 
 use crate::error::Problem;
 
-/// A parsed query string. Parameters nobody asks for are ignored.
+/// A parsed query string. Parameters nobody asks for are ignored, unless [`Query::known`] is asked.
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>);
 
 impl<'a> Query<'a> {
@@ -13,6 +13,17 @@ impl<'a> Query<'a> {
             decoded(name).map(|name| (name, decoded(value)))
         };
         Self(text.split('&').filter(|part| !part.is_empty()).filter_map(pair).collect())
+    }
+
+    /// Refuses what is not known: for operators, whose misspelt filter must not let everything through.
+    ///
+    /// # Errors
+    /// Names the first that is not, and those that are.
+    pub(crate) fn known(&self, known: &[&str]) -> Result<(), Problem> {
+        match self.0.iter().find(|(name, _)| !known.contains(&&**name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::field(name, format!("is not known here; there are {}", known.join(", ")))),
+        }
     }
 
     /// The value of a parameter that may stand once.
@@ -26,6 +37,16 @@ impl<'a> Query<'a> {
             return Err(Problem::field(name, "must be given only once"));
         }
         value.as_deref().map(Some).ok_or_else(|| Problem::field(name, "must be percent-encoded UTF-8"))
+    }
+
+    /// Every value of a parameter that may stand several times.
+    ///
+    /// # Errors
+    /// One is not percent-encoded UTF-8.
+    pub(crate) fn all(&self, name: &str) -> Result<impl Iterator<Item = &str>, Problem> {
+        let values: Option<Vec<&str>> =
+            self.0.iter().filter(|(found, _)| found == name).map(|(_, value)| value.as_deref()).collect();
+        values.map(Vec::into_iter).ok_or_else(|| Problem::field(name, "must be percent-encoded UTF-8"))
     }
 
     /// As [`Query::get`]; an empty value is as good as none.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::clock::Clock;
 use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
-use ports::outbox::{Depth, OutboxStore, RowId};
+use ports::outbox::{Depth, OutboxStore, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 
 use crate::error::QueryError;
@@ -119,11 +119,18 @@ fn settled(operated: Operated) -> Result<u64, QueryError> {
         Operated::Done(rows) => Ok(rows),
         Operated::Missing => Err(QueryError::NotFound),
         Operated::NotNow(status) => {
-            let status = status.as_str();
-            Err(QueryError::Conflict(format!(
-                "the row is {status}; only PENDING, FAILED and PARKED rows can be touched"
-            )))
+            Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), not_now(status))))
         }
+    }
+}
+
+/// Why a row cannot be touched.
+fn not_now(status: RowStatus) -> &'static str {
+    match status {
+        RowStatus::Pending => "it is due already, and goes as soon as the events of its order before it have gone",
+        RowStatus::Parked => "it is parked already",
+        RowStatus::InFlight => "it is under way: ask again in a moment",
+        RowStatus::Failed | RowStatus::Sent => "only what has not left can be touched",
     }
 }
 

@@ -16,7 +16,7 @@ macro_rules! every_metric {
         outbox_failure_count: IntGauge = "outbox.failure.count" [] Rows NONE "Rows whose last attempt failed, parked ones included.";
         outbox_publish_rate: IntCounter = "outbox.publish.rate" [] Events NONE "Events the broker acknowledged; its rate is the publish rate.";
         outbox_publish_latency: Timer = "outbox.publish.latency" [] Seconds CALL "From handing an event to the broker to its acknowledgement.";
-        outbox_lag: Durations<1> = "outbox.lag" [] Seconds AGE "Age of a row when it was claimed, in seconds.";
+        outbox_lag: Durations<1> = "outbox.lag" [] Seconds AGE "Age of the oldest event that has not left, looked at once a second, in seconds.";
         outbox_batch_size: Sizes = "outbox.batch.size" [] Rows SIZE "Rows in a claimed batch.";
         outbox_retry_count: IntCounter = "outbox.retry.count" [] Rows NONE "Attempts that ended in another attempt.";
         outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Rows written with their order.";

@@ -15,6 +15,7 @@ mod layer;
 pub mod logging;
 mod metrics;
 mod output;
+mod panics;
 mod pretty_line;
 mod reading;
 

@@ -15,6 +15,7 @@ use crate::filter::filter;
 use crate::json_line::json_line;
 use crate::layer::LineLayer;
 use crate::output::Output;
+use crate::panics::log_panics;
 use crate::pretty_line::{coloured_line, plain_line};
 
 /// How a line looks.
@@ -82,7 +83,9 @@ where
     W: Fn(&str) -> io::Result<()> + Send + Sync + 'static,
 {
     let subscriber = tracing_subscriber::registry().with(filter(level)?).with(layer);
-    Ok(set_global_default(subscriber)?)
+    set_global_default(subscriber)?;
+    log_panics();
+    Ok(())
 }
 
 impl Format {

@@ -45,17 +45,23 @@ pub struct Tag {
 }
 
 impl Metrics {
-    /// The reading of the metric with this catalogue name; `None` when there is none. Costs as much as a scrape.
-    pub fn find(&self, name: &str) -> Option<Reading> {
+    /// The reading of the metric with this catalogue name, of the series that carry all of these labels; `None` when there is none.
+    /// Costs as much as a scrape.
+    pub fn find(&self, name: &str, labels: &[(&str, &str)]) -> Option<Reading> {
         let entry = CATALOGUE.iter().find(|entry| entry.name == name)?;
         let wanted = entry.prometheus();
         let families = self.gather();
         let family = families.iter().find(|family| family.name() == wanted);
-        Some(reading(entry, family.map_or(&[], MetricFamily::get_metric)))
+        let carries = |series: &&Metric, (name, value): &(&str, &str)| {
+            series.get_label().iter().any(|pair| pair.name() == *name && pair.value() == *value)
+        };
+        let all = family.map_or(&[][..], MetricFamily::get_metric).iter();
+        let series: Vec<&Metric> = all.filter(|series| labels.iter().all(|label| carries(series, label))).collect();
+        (labels.is_empty() || !series.is_empty()).then(|| reading(entry, &series))
     }
 }
 
-fn reading(entry: &Entry, series: &[Metric]) -> Reading {
+fn reading(entry: &Entry, series: &[&Metric]) -> Reading {
     Reading {
         name: entry.name,
         description: entry.help,
@@ -65,11 +71,11 @@ fn reading(entry: &Entry, series: &[Metric]) -> Reading {
     }
 }
 
-fn measurements(kind: Kind, series: &[Metric]) -> Vec<Measurement> {
+fn measurements(kind: Kind, series: &[&Metric]) -> Vec<Measurement> {
     let sum = |statistic, value: fn(&Metric) -> f64| Measurement {
         statistic,
         // Begins at 0.0 by hand: the sum of no floats is -0.0.
-        value: series.iter().map(value).fold(0.0, |sum, value| sum + value),
+        value: series.iter().map(|series| value(series)).fold(0.0, |sum, value| sum + value),
     };
     let count = |metric: &Metric| metric.get_histogram().get_sample_count() as f64;
     let total = |metric: &Metric| metric.get_histogram().get_sample_sum();
@@ -81,9 +87,9 @@ fn measurements(kind: Kind, series: &[Metric]) -> Vec<Measurement> {
     }
 }
 
-fn tags(entry: &Entry, series: &[Metric]) -> Vec<Tag> {
+fn tags(entry: &Entry, series: &[&Metric]) -> Vec<Tag> {
     let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for pair in series.iter().flat_map(Metric::get_label) {
+    for pair in series.iter().flat_map(|series| series.get_label()) {
         seen.entry(pair.name()).or_default().insert(pair.value());
     }
     let mut values = |label: &str| seen.remove(label).map(|values| values.into_iter().map(str::to_owned).collect());
@@ -103,11 +109,11 @@ mod tests {
         let metrics = Metrics::new();
 
         for name in metrics.names() {
-            let reading = metrics.find(name).expect("listed");
+            let reading = metrics.find(name, &[]).expect("listed");
             assert!(reading.measurements.iter().all(|measurement| measurement.value == 0.0), "{name}");
         }
-        assert_eq!(metrics.find("outbox.pending"), None);
-        assert_eq!(metrics.find("outbox_pending_count"), None);
+        assert_eq!(metrics.find("outbox.pending", &[]), None);
+        assert_eq!(metrics.find("outbox_pending_count", &[]), None);
     }
 
     #[test]
@@ -116,7 +122,7 @@ mod tests {
         metrics.http_server_requests.with(["GET", "/orders/{id}", "200"]).record(Duration::from_millis(250));
         metrics.http_server_requests.with(["POST", "/orders", "201"]).record(Duration::from_millis(500));
 
-        let reading = metrics.find("http.server.requests").expect("listed");
+        let reading = metrics.find("http.server.requests", &[]).expect("listed");
 
         let expected = json!({
             "name": "http.server.requests",
@@ -130,6 +136,11 @@ mod tests {
             ],
         });
         assert_eq!(serde_json::to_value(reading).expect("plain data"), expected);
+        let some = |labels: &[(&str, &str)]| Some(metrics.find("http.server.requests", labels)?.measurements[0].value);
+        assert_eq!(some(&[("method", "GET")]), Some(1.0));
+        assert_eq!(some(&[("method", "GET"), ("status", "200")]), Some(1.0));
+        assert_eq!(some(&[("method", "GET"), ("status", "201")]), None);
+        assert_eq!(some(&[("no", "GET")]), None);
     }
 
     #[test]
@@ -139,7 +150,7 @@ mod tests {
         metrics.outbox_pending_count.set(5);
         metrics.outbox_batch_size.record(200);
         let statistics = |name| {
-            let reading = metrics.find(name).expect("listed");
+            let reading = metrics.find(name, &[]).expect("listed");
             reading.measurements.iter().map(|it| (it.statistic, it.value)).collect::<Vec<_>>()
         };
 

@@ -92,7 +92,8 @@ pub(crate) async fn inject(call: Call) -> Answer {
     let unknown = || Problem::not_found("no such actor or action, or fault injection is not enabled");
     let action = call.part("action");
     let fault = fault(action).ok_or_else(unknown)?;
-    let path = format!("/{}", call.part("path").trim_start_matches('/'));
+    // Raw as it stands; generated clients encode the slashes of a path parameter.
+    let path = format!("/{}", call.part("path").replace("%2F", "/").replace("%2f", "/").trim_start_matches('/'));
     let by = call.identity()?.subject.as_str();
     call.state.dispatch.inject(&path, fault, by).map_err(|_| unknown())?;
     Ok(json(StatusCode::ACCEPTED, &Injected { action: action.to_owned(), path }))

@@ -30,10 +30,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The body; none is an empty object.
-    pub(super) fn body(call: &Call) -> Result<Json<'_>, Problem> {
-        if call.body.is_empty() { Ok(Json::Object(Vec::new())) } else { object(&call.body) }
-    }
+    /// Its members, beside those of a redrive's own.
+    pub(super) const MEMBERS: [&str; 5] = ["failureType", "olderThan", "limit", "dryRun", "reason"];
 
     pub(super) fn read(body: &Json<'_>, query: &Query<'_>) -> Result<Self, Problem> {
         let failure_type = chosen(body, "failureType", FailureType::parse, BAD_FAILURE)?;
@@ -42,6 +40,29 @@ impl Asked {
         Ok(Self { failure_type, older_than, limit: limit(body)?, dry_run, reason: reason_of(body)? })
     }
 }
+
+/// The body of an operator's request; none is an empty object. A member that is not known is refused: a filter that is misspelt must not
+/// let everything through.
+pub(super) fn body<'a>(call: &'a Call, known: &[&str]) -> Result<Json<'a>, Problem> {
+    if call.body.is_empty() {
+        return Ok(Json::Object(Vec::new()));
+    }
+    let body = object(&call.body)?;
+    if let Json::Object(members) = &body
+        && let Some((name, _)) = members.iter().find(|(name, _)| !known.contains(&&**name))
+    {
+        return Err(Problem::field(name, format!("is not known here; there are {}", known.join(", "))));
+    }
+    Ok(body)
+}
+
+/// A text that a store can hold and a log can show.
+pub(super) fn plain(text: &str) -> Option<String> {
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+/// What such a text must be.
+pub(super) const NOT_PLAIN: &str = "must be text without control characters";
 
 /// A text of the body, read as something; null is as good as none.
 pub(super) fn chosen<T>(

@@ -7,9 +7,9 @@ use app::seen::{Audit, FailureType};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::asked::{Asked, BAD_AGE, BAD_FAILURE, chosen, dry_run};
+use super::asked::{Asked, BAD_AGE, BAD_FAILURE, NOT_PLAIN, body, chosen, dry_run, plain};
 use super::letter::LetterBody;
-use super::outbox::reason_of;
+use super::outbox::{kind, reason_of};
 use crate::call::{Call, ok};
 use crate::error::{Envelope, Problem};
 use crate::query::Query;
@@ -103,6 +103,7 @@ pub(crate) struct RedriveLetter {
         (status = 404, description = "No broker is configured", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn list(call: Call) -> Answer {
     let query = call.query();
+    query.known(&["key", "type", "failureType", "olderThan", "redriven", "after", "limit"])?;
     let filter = filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(LETTERS_DEFAULT).clamp(1, i64::from(LETTERS_MAX)) as u32;
     let page = letters(&call)?.list(&filter, limit).await?;
@@ -116,6 +117,7 @@ pub(crate) async fn list(call: Call) -> Answer {
     params(("partition" = u32, Path, description = "Of the dead letters' topic"), ("offset" = u64, Path, description = "Its place there")),
     responses(
         (status = 200, description = "The letter", body = LetterBody),
+        (status = 400, description = "A parameter or the body is not valid", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such letter", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn find(call: Call) -> Answer {
     let place = place(&call)?;
@@ -132,9 +134,10 @@ pub(crate) async fn find(call: Call) -> Answer {
         (status = 400, description = "Not a valid filter", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No broker is configured", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(call: Call) -> Answer {
-    let (query, body) = (call.query(), Asked::body(&call)?);
-    let text = |text: &str| Some(text.to_owned());
-    let (key, kind) = (chosen(&body, "key", text, "")?, chosen(&body, "type", text, "")?);
+    let (query, body) = (call.query(), body(&call, &[&["key", "type", "after"], &Asked::MEMBERS[..]].concat())?);
+    query.known(&["dryRun"])?;
+    let text = |name| chosen(&body, name, plain, NOT_PLAIN);
+    let (key, kind) = (text("key")?, text("type")?);
     let after = chosen(&body, "after", Cursor::parse, BAD_PLACE)?;
     let Asked { failure_type, older_than, limit, dry_run, reason } = Asked::read(&body, &query)?;
     let filter = LetterFilter { key, kind, failure_type, older_than, redriven: None, after };
@@ -156,11 +159,13 @@ pub(crate) async fn redrive(call: Call) -> Answer {
     request_body(content = Option<RedriveLetter>, content_type = "application/json"),
     responses(
         (status = 200, description = "The letter as it is now", body = LetterBody),
+        (status = 400, description = "A parameter or the body is not valid", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such letter", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 409, description = "Sent back before, or in another's hand", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive_one(call: Call) -> Answer {
-    let (place, body) = (place(&call)?, Asked::body(&call)?);
-    let (dry_run, reason) = (dry_run(&body, &call.query())?, reason_of(&body)?);
+    let (place, query, body) = (place(&call)?, call.query(), body(&call, &["dryRun", "reason"])?);
+    query.known(&["dryRun"])?;
+    let (dry_run, reason) = (dry_run(&body, &query)?, reason_of(&body)?);
     let audit = audit(&call, reason)?;
     let letter = letters(&call)?.redrive_one(place, !dry_run, &audit).await?;
     if !dry_run {
@@ -173,7 +178,7 @@ pub(crate) async fn redrive_one(call: Call) -> Answer {
 pub(crate) fn filter(query: &Query<'_>) -> Result<LetterFilter, Problem> {
     Ok(LetterFilter {
         key: query.filled("key")?.map(str::to_owned),
-        kind: query.filled("type")?.map(str::to_owned),
+        kind: kind(query)?,
         failure_type: failure_type(query)?,
         older_than: older_than(query)?,
         redriven: asked(query, "redriven", |text| text.parse().ok(), "must be true or false")?,

@@ -4,8 +4,8 @@ use domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::asked::{NOT_PLAIN, body, plain};
 use super::row::RowBody;
-use crate::body::object;
 use crate::call::{Call, ok};
 use crate::error::{Envelope, Problem};
 use crate::json::Json;
@@ -38,6 +38,7 @@ pub(crate) struct OutboxRows {
         (status = 400, description = "A parameter is not valid", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn rows(call: Call) -> Answer {
     let query = call.query();
+    query.known(&["status", "key", "type", "after", "limit"])?;
     let filter = filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operate::ROWS_MAX)) as u32;
     let page = call.state.operations.rows(&filter, limit).await?;
@@ -49,10 +50,16 @@ pub(crate) fn filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
     Ok(RowFilter {
         status: status(query)?,
         key: key(query)?,
-        kind: query.filled("type")?.map(str::to_owned),
+        kind: kind(query)?,
         after: query.filled("after")?.map_or(Ok(None), |_| query.integer("after"))?,
         ..RowFilter::default()
     })
+}
+
+/// Events of which type are asked for.
+pub(super) fn kind(query: &Query<'_>) -> Result<Option<String>, Problem> {
+    let Some(kind) = query.filled("type")? else { return Ok(None) };
+    plain(kind).map(Some).ok_or_else(|| Problem::field("type", NOT_PLAIN))
 }
 
 fn status(query: &Query<'_>) -> Result<Option<RowStatus>, Problem> {
@@ -71,6 +78,7 @@ pub(super) fn key(query: &Query<'_>) -> Result<Option<OrderId>, Problem> {
     params(("id" = i64, Path, description = "The row")),
     responses(
         (status = 200, description = "The row", body = RowBody),
+        (status = 400, description = "A parameter or the body is not valid", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such row", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn row(call: Call) -> Answer {
     show(&call, row_id(&call)?).await
@@ -103,6 +111,7 @@ pub(crate) struct Reason {
     request_body(content = Option<Reason>, content_type = "application/json"),
     responses(
         (status = 200, description = "The row as it is now", body = RowBody),
+        (status = 400, description = "A parameter or the body is not valid", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such row", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 409, description = "In flight, or sent", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn retry(call: Call) -> Answer {
@@ -118,6 +127,7 @@ pub(crate) async fn retry(call: Call) -> Answer {
     request_body(content = Option<Reason>, content_type = "application/json"),
     responses(
         (status = 200, description = "The row as it is now", body = RowBody),
+        (status = 400, description = "A parameter or the body is not valid", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such row", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 409, description = "In flight, or sent", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn park(call: Call) -> Answer {
@@ -127,18 +137,21 @@ pub(crate) async fn park(call: Call) -> Answer {
 }
 
 fn reason(call: &Call) -> Result<String, Problem> {
-    if call.body.is_empty() {
-        return Ok(String::new());
-    }
-    let body = object(&call.body)?;
-    reason_of(&body)
+    reason_of(&body(call, &["reason"])?)
+}
+
+/// Lines are welcome, but no store holds a zero byte in a text.
+pub(crate) fn is_reason(text: &str) -> bool {
+    text.chars().count() <= REASON_MAX && !text.contains('\0')
 }
 
 /// The member `reason` of a body; none is an empty one.
 pub(super) fn reason_of(body: &Json<'_>) -> Result<String, Problem> {
     match body.member("reason") {
         None | Some(Json::Null) => Ok(String::new()),
-        Some(Json::Text(text)) if text.chars().count() <= REASON_MAX => Ok(text.to_string()),
-        Some(_) => Err(Problem::field("reason", "must be a string of at most 1000 characters")),
+        Some(Json::Text(text)) if is_reason(text) => Ok(text.to_string()),
+        Some(_) => {
+            Err(Problem::field("reason", "must be a string of at most 1000 characters, none of them a zero byte"))
+        }
     }
 }

@@ -4,7 +4,7 @@ use domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::asked::{Asked, chosen};
+use super::asked::{Asked, NOT_PLAIN, body, chosen, plain};
 use crate::call::{Call, ok};
 use crate::error::Envelope;
 use crate::route::Answer;
@@ -60,10 +60,11 @@ pub(crate) struct Redriven {
         (status = 200, description = "How many", body = Redriven),
         (status = 400, description = "Not a valid filter", body = Envelope<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(call: Call) -> Answer {
-    let (query, body) = (call.query(), Asked::body(&call)?);
+    let (query, body) = (call.query(), body(&call, &[&["key", "type"], &Asked::MEMBERS[..]].concat())?);
+    query.known(&["dryRun"])?;
     let filter = RowFilter {
         key: chosen(&body, "key", OrderId::parse, "must be a hyphenated UUID")?,
-        kind: chosen(&body, "type", |kind| Some(kind.to_owned()), "")?,
+        kind: chosen(&body, "type", plain, NOT_PLAIN)?,
         ..RowFilter::default()
     };
     let Asked { failure_type, older_than, limit, dry_run, reason } = Asked::read(&body, &query)?;

@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use super::Identity;
 
+/// Longest name of a caller, in bytes: with a key of 128 it fits into every store's index.
+const SUBJECT_MAX: usize = 1_024;
+
 /// The claims we look at. A claim that is there and null is there.
 #[derive(Deserialize)]
 pub(super) struct Claims {
@@ -39,7 +42,7 @@ impl Claims {
             Some(tier) => tier.as_str()?,
         };
         Some(Identity {
-            subject: Subject::new(self.sub.as_ref()?.as_str()?)?,
+            subject: self.sub.as_ref()?.as_str().filter(|name| is_name(name)).and_then(Subject::new)?,
             user,
             admin,
             tier: tier.into(),
@@ -50,6 +53,11 @@ impl Claims {
             },
         })
     }
+}
+
+/// No store holds a zero byte in a text, and no log wants a line break in a name.
+fn is_name(name: &str) -> bool {
+    name.len() <= SUBJECT_MAX && !name.chars().any(char::is_control)
 }
 
 /// Whether USER and ADMIN are among the roles; `None` for a claim of the wrong type.

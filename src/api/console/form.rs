@@ -2,7 +2,7 @@
 use app::seen::FailureType;
 use maud::{Markup, html};
 
-use crate::admin::outbox::REASON_MAX;
+use crate::admin::outbox::{REASON_MAX, is_reason};
 use crate::call::Call;
 use crate::error::Problem;
 use crate::query::Query;
@@ -15,7 +15,7 @@ pub(super) fn read(body: &[u8]) -> Result<Query<'_>, Problem> {
 /// Why an operator acts: kept with what is done, so nobody may leave it out.
 pub(super) fn reason(form: &Query<'_>) -> Result<String, Problem> {
     let given = form.filled("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
-    let fits = given.filter(|reason| reason.chars().count() <= REASON_MAX);
+    let fits = given.filter(|reason| is_reason(reason));
     fits.map(str::to_owned).ok_or_else(|| Problem::field("reason", "must be a text of 1 to 1000 characters"))
 }
 

@@ -20,8 +20,10 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
     params(
         ("Idempotency-Key" = Option<String>, Header, max_length = 128,
          description = "The client's name for this intent, quoted or bare; `X-Idempotency-Key` is the same"),
+        ("X-Idempotency-Key" = Option<String>, Header, max_length = 128, description = "As `Idempotency-Key`; both must agree"),
         ("X-Request-Id" = Option<String>, Header, pattern = "^[A-Za-z0-9._-]{1,128}$", description = "Echoed and logged"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context, passed on with the event"),
+        ("tracestate" = Option<String>, Header, description = "Passed on with `traceparent`"),
     ),
     request_body(content = CreateBody, content_type = "application/json",
         example = json!({"items": [{"productName": "keyboard", "quantity": 2, "price": "12.99"}]})),

@@ -1,4 +1,5 @@
 //! What operators see and do.
+use actix_web::test::TestRequest;
 use app::dispatch::Fault;
 use serde_json::json;
 
@@ -46,12 +47,17 @@ async fn faults_are_injected_by_raw_path_and_only_where_they_exist() {
         assert_eq!(reply.json(), json!({"path": "/relay/partition-worker-7", "action": action}));
     }
     assert_eq!(house.ask(inject("consumer-0/panic")).await.status, 202);
+    assert_eq!(
+        house.ask(inject("relay%2Fpartition-worker-7/panic")).await.status,
+        202,
+        "as generated clients write it"
+    );
     for unknown in ["relay/partition-worker-99/panic", "consumer-0/kill", "consumer-0", "relay/consumer-0/panic"] {
         house.ask(inject(unknown)).await.problem(404, "NOT_FOUND");
     }
     let faults = house.desk.faults.lock().clone();
     assert_eq!(faults[0], ("/relay/partition-worker-7".to_owned(), Fault::Panic, "root".to_owned()));
-    assert_eq!(faults.len(), 5);
+    assert_eq!(faults.len(), 6);
 
     let safe = House::planned(Plan { faults_enabled: false, ..Plan::default() });
     safe.ask(inject("consumer-0/panic")).await.problem(404, "NOT_FOUND");
@@ -165,4 +171,23 @@ async fn partitions_are_listed() {
         json!({"partitions": [{"partition": 0, "owner": "one", "epoch": 3, "counter": 12, "in_flight": 12,
             "expires_at": "1970-01-01T00:00:05.000Z", "depth": 2}]})
     );
+}
+
+#[actix_web::test]
+async fn what_is_misspelt_lets_nothing_through_and_what_no_store_holds_is_refused() {
+    let house = House::new();
+    let refused = async |question: TestRequest, field: &str| {
+        let problem = house.ask(question.insert_header(admin())).await.problem(400, "BAD_REQUEST");
+        assert_eq!(problem["errors"][0]["field"], field);
+    };
+    for path in ["/admin/outbox/redrive", "/admin/dlt/redrive"] {
+        refused(post(path, "{\"dryRun\": false, \"failure\": \"NETWORK\"}"), "failure").await;
+        refused(post(path, "{\"type\": \"a\\u0000b\"}"), "type").await;
+        refused(post(path, "{\"reason\": \"a\\u0000b\"}"), "reason").await;
+        refused(post(&format!("{path}?dryrun=false"), ""), "dryrun").await;
+    }
+    refused(post("/admin/outbox/1/park", "{\"why\": \"x\"}"), "why").await;
+    refused(get("/admin/outbox?state=PARKED"), "state").await;
+    refused(get("/admin/outbox?type=%00"), "type").await;
+    refused(get("/admin/dlt?failure=SYSTEM"), "failure").await;
 }

@@ -50,9 +50,12 @@ async fn the_wires_limits_are_kept() {
         assert!(fat.starts_with("HTTP/1.1 431 ") && fat.contains("HEADERS_TOO_LARGE"), "{fat}");
         let fatter = exchange(address, head(&format!("GET /livez HTTP/1.1\r\nx-a: {}", "x".repeat(200 * 1024))));
         assert!(fatter.starts_with("HTTP/1.1 431 ") || fatter.is_empty(), "{fatter}");
+        let name = exchange(address, head(&format!("GET /livez HTTP/1.1\r\n{}: b", "x".repeat(65_536))));
+        assert!(name.starts_with("HTTP/1.1 431 "), "{name}");
         assert!(exchange(address, b"NONSENSE\r\n\r\n".to_vec()).starts_with("HTTP/1.1 400 "));
         let slow = exchange(address, b"GET /livez HTTP/1.1\r\nhost: x\r\n".to_vec());
         assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("REQUEST_TIMEOUT"), "{slow}");
+        assert!(slow.contains("x-request-id: ") && slow.contains("x-region-id: "), "{slow}");
 
         let post = |length: &str, body: &str| {
             format!("POST /orders HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-type: application/json\r\nconnection: close\r\n{length}\r\n\r\n{body}").into_bytes()
