@@ -65,9 +65,9 @@ impl LeaseBook {
         }
     }
 
-    /// Whether this one is ours, as far as we know.
-    pub fn holds(&self, partition: PartitionNo) -> bool {
-        self.held.lock().contains_key(&partition)
+    /// The epoch under which this one is ours, as far as we know.
+    pub fn epoch(&self, partition: PartitionNo) -> Option<Epoch> {
+        self.held.lock().get(&partition).map(|(epoch, _)| *epoch)
     }
 
     /// What we hold.

@@ -106,30 +106,30 @@ impl Relay {
         }
     }
 
-    /// Gives a partition back, so that its next owner starts at once. Answers whether it is free of us. A lease without a session has
-    /// a batch open that nobody knows about: it is resolved first, or our heartbeat would renew the lease for ever.
+    /// Gives a partition back, so that its next owner starts at once. Answers whether it is free of us. A lease without a session needs
+    /// no broker for it, which may be away, unless a batch is open that nobody knows about: the store refuses then, and it is resolved
+    /// first, or our heartbeat would renew the lease for ever.
     pub(super) async fn hand_over(
         &self,
         partition: PartitionNo,
-        session: Option<Session>,
+        mut session: Option<Session>,
         because: &mut Because,
     ) -> (bool, Option<Session>) {
-        let session = match session {
-            Some(session) => session,
-            None if !self.book.holds(partition) => return (true, None),
-            None => match self.begin(partition, because).await {
-                Ok(Begun::Session(session)) => session,
-                Ok(Begun::HeldElsewhere) => return (true, None),
-                Err(_) => return (false, None),
-            },
-        };
-        let released = self.leases.release(partition, &self.instance, session.fence.epoch).await;
-        match released {
-            Ok(Release::Done | Release::NotOurs) => {
-                self.book.lost(partition);
-                (true, None)
+        loop {
+            let known = session.as_ref().map(|session| session.fence.epoch);
+            let Some(epoch) = known.or_else(|| self.book.epoch(partition)) else { return (true, None) };
+            match self.leases.release(partition, &self.instance, epoch).await {
+                Ok(Release::Done | Release::NotOurs) => {
+                    self.book.lost(partition);
+                    return (true, None);
+                }
+                Ok(Release::InFlight) if session.is_none() => match self.begin(partition, because).await {
+                    Ok(Begun::Session(begun)) => session = Some(begun),
+                    Ok(Begun::HeldElsewhere) => return (true, None),
+                    Err(_) => return (false, None),
+                },
+                Ok(Release::InFlight) | Err(_) => return (false, session),
             }
-            Ok(Release::InFlight) | Err(_) => (false, Some(session)),
         }
     }
 }

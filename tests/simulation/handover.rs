@@ -188,3 +188,18 @@ async fn a_fellow_hears_at_once_of_rows_in_its_partitions_and_of_partitions_that
 
     ledger.laws(&life).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_leaves_while_the_broker_is_away_keeps_no_partition_that_has_nothing_open() {
+    let (house, mut ledger) = (House::new(), Ledger::default());
+    house.script.always(Call::Watermark, Mishap::Unreachable);
+    let life = house.start().await;
+    life.until("leases are taken, and no session can begin", SOON, async || owned_by(&life, "sim").await > 0).await;
+    ledger.place_many(&life, 6).await;
+    let store = life.store.clone();
+
+    assert_eq!(life.stop().await, 0, "nothing is left behind");
+
+    let views = store.overview().await.expect("partitions can be read");
+    assert!(views.iter().all(|view| view.owner.is_none()), "the next one starts at once: {views:?}");
+}
