@@ -100,7 +100,12 @@ impl Service {
             elapsed_ms,
             actors_left = report.left.len(),
             partitions_left,
-            "stopped; what was left is settled by the next start"
+            "{}",
+            if report.left.is_empty() && partitions_left == 0 {
+                "stopped"
+            } else {
+                "stopped; what was left is settled by the next start"
+            }
         );
         report
     }

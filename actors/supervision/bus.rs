@@ -40,6 +40,8 @@ struct Inner {
     options: Options,
     observer: Arc<dyn Observer>,
     stream: Stream,
+    /// Held while an event goes into stream and log.
+    pen: Mutex<()>,
     seats: Mutex<BTreeMap<Arc<str>, Seat>>,
     supervisors: Mutex<HashMap<String, mpsc::UnboundedSender<SupervisorOrder>>>,
     pulses: Mutex<Vec<Pulse>>,
@@ -62,6 +64,7 @@ impl Bus {
             options,
             observer,
             stream,
+            pen: Mutex::default(),
             seats: Mutex::default(),
             supervisors: Mutex::default(),
             pulses: Mutex::default(),
@@ -126,10 +129,13 @@ impl Bus {
         self.0.observer.clone()
     }
 
-    /// Stream first, then log and observer, without any lock held.
+    /// Stream first, then the log, in one order whichever threads speak: an effect is not to stand before its cause. The observer hears
+    /// it without any lock held.
     pub(crate) fn emit(&self, event: Event) {
+        let pen = self.0.pen.lock();
         let event = self.0.stream.push(event);
         log::write(&event);
+        drop(pen);
         self.0.observer.lifecycle(&event);
     }
 

@@ -70,11 +70,12 @@ impl Service {
     }
 
     fn listen(&mut self, listener: TcpListener, surface: Surface, workers: usize) -> io::Result<()> {
-        let (state, workers) = (Arc::clone(&self.state), workers.max(1));
         let options = &self.state.options;
+        // Each worker counts its own connections: together they must not take more than the limit.
+        let (state, workers) = (Arc::clone(&self.state), workers.clamp(1, options.max_connections.max(1)));
         let builder = Server::build()
             .workers(workers)
-            .max_concurrent_connections(options.max_connections.div_ceil(workers).max(1))
+            .max_concurrent_connections((options.max_connections / workers).max(1))
             // Whoever calls us owns the signals, and decides how long a stop may take.
             .disable_signals()
             .shutdown_timeout(60);

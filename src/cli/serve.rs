@@ -1,6 +1,6 @@
 //! `serve`: the service until a signal. First signal drains, the second ends at once with 130.
 use posthaste::config::AuthKey;
-use posthaste::{Config, Service};
+use posthaste::{Config, Service, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,11 +33,16 @@ pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Fai
         let mut signals = Signals::listen()?;
         let service = tokio::select! {
             // Dropping a start half way is safe: nothing was promised to anyone yet.
-            started = posthaste::start(config) => started?,
+            started = posthaste::start(config) => started.inspect_err(told)?,
             () = signals.next() => return Ok(0),
         };
         run(service, signals).await
     })
+}
+
+/// Whoever collects the log finds there, too, why the process ended.
+fn told(error: &StartError) {
+    tracing::error!(event = "start_failed", error = %error, exit_code = error.exit_code(), "the service could not start");
 }
 
 /// As many open files as this process may have: a connection is one, and many shells grant 1,024.

@@ -85,7 +85,15 @@ pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
 
 fn read_table(path: &Path) -> Result<toml::Table, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    text.parse().map_err(|error: toml::de::Error| error.to_string().trim().to_owned())
+    text.parse().map_err(|error: toml::de::Error| placed(&text, &error))
+}
+
+/// Without the line itself, which the library would show: it may hold a secret.
+fn placed(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: {}", error.message().trim())
 }
 
 impl Settings {

@@ -93,12 +93,17 @@ impl Reader {
         })
     }
 
-    fn pair<T: PartialOrd + Copy>(&mut self, key: &str, stand_in: T, read: fn(&str) -> Result<T, String>) -> (T, T) {
+    fn pair<T: PartialOrd + Copy + Default>(
+        &mut self,
+        key: &str,
+        stand_in: T,
+        read: fn(&str) -> Result<T, String>,
+    ) -> (T, T) {
         self.read(key, (stand_in, stand_in), |text| {
-            let form = || "two values separated by a comma, ELEVATED then CRITICAL, rising".to_owned();
+            let form = || "two values above 0, separated by a comma, ELEVATED then CRITICAL, rising".to_owned();
             let (low, high) = text.split_once(',').ok_or_else(form)?;
             let (low, high) = (read(low.trim())?, read(high.trim())?);
-            if low <= high { Ok((low, high)) } else { Err(form()) }
+            if T::default() < low && low <= high { Ok((low, high)) } else { Err(form()) }
         })
     }
 
@@ -314,6 +319,26 @@ impl Reader {
         must(
             config.store_kind == StoreKind::Embedded || !config.store_url.is_empty(),
             "store.url: must be set for this store.kind",
+        );
+        let postgres = |url: &str| {
+            ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) || url.contains("host=")
+        };
+        let redis = |url: &str| ["redis://", "rediss://", "unix://"].iter().any(|scheme| url.starts_with(scheme));
+        must(
+            config.store_kind != StoreKind::Postgres || config.store_url.is_empty() || postgres(&config.store_url),
+            "store.url: must be such as postgres://user:password@host:5432/database",
+        );
+        must(
+            config.store_kind != StoreKind::Redis || config.store_url.is_empty() || redis(&config.store_url),
+            "store.url: must be such as redis://host:6379",
+        );
+        must(
+            !config.cache_redis || config.redis_url.is_empty() || redis(&config.redis_url),
+            "redis.url: must be such as redis://host:6379",
+        );
+        must(
+            cfg!(feature = "kafka-tls") || !(config.broker_tls || config.broker_sasl.is_some()),
+            "broker.tls and broker.sasl: this program was built without them; build it with --features kafka-tls",
         );
         must(
             config.broker_kind != BrokerKind::Kafka || !config.broker_bootstrap_servers.is_empty(),

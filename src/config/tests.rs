@@ -124,6 +124,14 @@ fn secrets_come_from_files_too_but_not_from_both_and_are_never_told() {
     let told = Config::load(None, &both).expect_err("both").to_string();
     assert!(told.contains("auth.hs256_secret") && !told.contains("top secret") && !told.contains("other"), "{told}");
 
+    for broken in
+        ["[auth]\nhs256_secret = \"top secret\n", "[auth]\nhs256_secret = \"a\"\nhs256_secret = \"top secret\"\n"]
+    {
+        let broken = file(broken);
+        let told = Config::load(Some(broken.path()), &environment(&[])).expect_err("no TOML").to_string();
+        assert!(told.contains("line ") && !told.contains("top secret"), "{told}");
+    }
+
     let gone = environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", "/no/such/file")]);
     assert!(Config::load(None, &gone).expect_err("gone").to_string().contains("cannot be read"));
 }
@@ -137,6 +145,10 @@ fn what_does_not_fit_together_is_told() {
         ),
         (&[("POSTHASTE__BROKER__KIND", "kafka")][..], "broker.bootstrap_servers"),
         (&[("POSTHASTE__CACHE__KIND", "redis")][..], "redis.url"),
+        (&[("POSTHASTE__STORE__KIND", "postgres"), ("POSTHASTE__STORE__URL", "mysql://x")][..], "postgres://user"),
+        (&[("POSTHASTE__STORE__KIND", "redis"), ("POSTHASTE__STORE__URL", "http://x")][..], "store.url: must be"),
+        (&[("POSTHASTE__CACHE__KIND", "redis"), ("POSTHASTE__REDIS__URL", "x:1")][..], "redis.url: must be such as"),
+        (&[("POSTHASTE__BACKPRESSURE__BACKLOG", "0,0")][..], "two values above 0"),
         (&[("POSTHASTE__PARTITIONS__DEAD_AFTER", "1s")][..], "partitions.dead_after"),
         (&[("POSTHASTE__FAILOVER__GATES", "db,kafka")][..], "failover.gates"),
         (&[("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.0/33")][..], "http.trusted_proxies"),

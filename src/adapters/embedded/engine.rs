@@ -2,6 +2,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use domain::Timestamp;
 use ports::Error;
@@ -13,6 +14,9 @@ use crate::book::Book;
 use crate::counts::Counts;
 use crate::error::{Answer, Trouble, of_commit, of_statement};
 use crate::owners::{self, FRESH_MAX};
+
+/// So long must commits succeed before the log says that they do again.
+const CALM: Duration = Duration::from_secs(5);
 
 /// What a command works with.
 pub(crate) struct Work<'a> {
@@ -120,13 +124,14 @@ pub(crate) struct Engine {
     lows: HashMap<u32, i64>,
     /// How many orders wait to be filed under their owners.
     fresh: u32,
-    failing: bool,
+    /// When a commit last failed, until that is long ago.
+    failed: Option<Instant>,
 }
 
 impl Engine {
     /// An engine on a connection that is ready.
     pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, book: Arc<Book>, fresh: u32) -> Self {
-        Self { sql, clock, book, lows: HashMap::new(), fresh, failing: false }
+        Self { sql, clock, book, lows: HashMap::new(), fresh, failed: None }
     }
 
     /// Runs all jobs in as few transactions as possible and answers each.
@@ -229,14 +234,22 @@ impl Engine {
         group.lost.is_none()
     }
 
-    /// Logs when commits begin or cease to fail, not each of them.
+    /// Logs when commits begin or cease to fail, not each of them: on a full disk a small one may fit between large ones.
     fn notice(&mut self, error: Option<&Error>) {
-        match error {
-            Some(error) if !self.failing => tracing::error!(event = "commits_failing", %error, "commits began to fail"),
-            None if self.failing => tracing::info!(event = "commits_recovered", "commits succeed again"),
-            _ => {}
+        let now = Instant::now();
+        match (error, self.failed) {
+            (Some(error), last) => {
+                if last.is_none() {
+                    tracing::error!(event = "commits_failing", %error, "commits began to fail");
+                }
+                self.failed = Some(now);
+            }
+            (None, Some(last)) if now - last >= CALM => {
+                tracing::info!(event = "commits_recovered", "commits succeed again");
+                self.failed = None;
+            }
+            (None, _) => {}
         }
-        self.failing = error.is_some();
     }
 
     fn rolled_back(&self) -> rusqlite::Result<()> {
