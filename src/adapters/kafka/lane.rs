@@ -15,6 +15,7 @@ use rdkafka::producer::Producer;
 use crate::options::{Guarantee, Options};
 use crate::parcel::Parcel;
 use crate::post::Post;
+use crate::sizes::Sizes;
 use crate::transaction::{self, Aborted, Ended, Terms};
 use crate::waves;
 
@@ -43,6 +44,8 @@ pub(crate) struct Lane {
     pub(crate) skips: bool,
     /// How often in a row the broker refused a transaction at once.
     pub(crate) hiccups: u32,
+    /// Which sizes the broker refuses.
+    pub(crate) sizes: Sizes,
     /// Taken from the queue, and too much for the transaction at hand.
     pub(crate) held: Option<Parcel>,
 }
@@ -151,6 +154,7 @@ impl Lane {
                 }
                 let again = hiccup || (self.skips && why.is_the_clients());
                 self.skips = !again && (self.skips || why.blames_records());
+                self.learn(&going, &why);
                 Ok(if again { going } else { aborted(going, why) })
             }
             Ended::Unknown(why) => {
@@ -184,7 +188,10 @@ impl Lane {
             let stale = parcel.mark.and_then(|(partition, token)| {
                 self.committed.get(&partition).filter(|last| **last >= token).map(|last| (token, *last))
             });
-            let refused = too_large(&parcel, self.options.record_bytes_max);
+            let mut refused = too_large(&parcel, self.options.record_bytes_max);
+            if refused.is_empty() {
+                refused = self.known_too_large(&parcel, now);
+            }
             if parcel.is_late(now) {
                 parcel.answer(late(false));
             } else if let Some((token, last)) = stale {
@@ -197,6 +204,28 @@ impl Lane {
             }
         }
         admitted
+    }
+}
+
+impl Lane {
+    fn learn(&mut self, parcels: &[Parcel], why: &Aborted) {
+        let now = Instant::now();
+        let record = |(at, row): &(usize, RowId)| parcels[*at].records.iter().find(|(id, _)| id == row);
+        for (_, record) in why.too_large.iter().filter_map(record) {
+            self.sizes.learn(record, now);
+        }
+    }
+
+    fn known_too_large(&self, parcel: &Parcel, now: Instant) -> Vec<(RowId, Error)> {
+        let said = |(row, record): &(RowId, ports::broker::Record)| {
+            let refused = self.sizes.refuses(record, now)?;
+            let key = &record.key;
+            Some((
+                *row,
+                Error::Rejected(format!("key {key}: the broker just refused {refused} bytes, and it has as many")),
+            ))
+        };
+        parcel.records.iter().filter_map(said).collect()
     }
 }
 
@@ -220,7 +249,7 @@ fn answer_all(parcels: Vec<Parcel>, published: &Published) {
 
 /// Answers whoever an abort is about; the others go again.
 fn aborted(parcels: Vec<Parcel>, why: Aborted) -> Vec<Parcel> {
-    let Aborted { mut refused, suspects, late: too_late, cause, reached } = why;
+    let Aborted { mut refused, suspects, late: too_late, cause, reached, .. } = why;
     let mut again = Vec::new();
     for (at, mut parcel) in parcels.into_iter().enumerate() {
         let mine: Vec<(RowId, Error)> =

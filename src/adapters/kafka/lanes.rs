@@ -18,6 +18,7 @@ use crate::lane::Lane;
 use crate::options::{Guarantee, Options};
 use crate::parcel::Parcel;
 use crate::post::Post;
+use crate::sizes::Sizes;
 use crate::{client, error};
 
 /// Between two tries of a fence that met somebody else's.
@@ -94,6 +95,7 @@ impl Lanes {
             committed: HashMap::new(),
             skips: false,
             hiccups: 0,
+            sizes: Sizes::new(self.options.compression),
             held: None,
         };
         std::thread::Builder::new()

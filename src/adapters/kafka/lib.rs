@@ -25,6 +25,7 @@ mod post;
 mod probe;
 mod reader;
 mod share;
+mod sizes;
 mod source;
 pub mod throwaway;
 mod topics;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::outbox::RowId;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::Producer;
 
 use crate::deliveries::Sheet;
@@ -56,6 +56,8 @@ pub(crate) enum Ended {
 pub(crate) struct Aborted {
     /// Records that can never be taken.
     pub(crate) refused: Vec<(usize, RowId, Error)>,
+    /// Those of them that were alone in their request and too large.
+    pub(crate) too_large: Vec<(usize, RowId)>,
     /// Parcels with a record that was refused in company: which one it was is not known.
     pub(crate) suspects: Vec<usize>,
     /// Parcels whose lease ran out.
@@ -190,6 +192,9 @@ fn judge(sheet: &Sheet, parcels: &[Parcel]) -> Aborted {
     for (at, row, key, code) in blamed {
         if known || parcels[at].suspect {
             why.refused.push((at, row, error::of_code(code, format!("sending key {key}: {code}"))));
+            if code == Code::MessageSizeTooLarge {
+                why.too_large.push((at, row));
+            }
         } else if !why.suspects.contains(&at) {
             why.suspects.push(at);
         }

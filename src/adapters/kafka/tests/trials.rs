@@ -170,6 +170,33 @@ async fn a_record_beyond_the_brokers_own_limit_is_named_and_its_neighbours_go() 
 }
 
 #[tokio::test]
+async fn what_is_as_large_as_a_refused_record_is_named_at_once_until_the_limit_may_have_been_raised() {
+    let world = World::new().await;
+    world.set("max.message.bytes", "3000").await;
+    let lane = world.lane(0).await;
+    let (large, larger) = (noise(12_000), noise(13_000));
+    let mixed = |token| {
+        let texts = [("a", "1"), ("b", large.as_str()), ("c", "2"), ("d", &larger), ("e", &large), ("f", "3")];
+        batch(P0, token, world.records(&texts))
+    };
+    let first = mixed(1);
+    assert_eq!(refused(&world.publish(&lane, first).await).len(), 1, "one by one");
+
+    let second = mixed(2);
+
+    let large_rows = [1, 3, 4].map(|at| second.records[at].0);
+    assert_eq!(refused(&world.publish(&lane, second.clone()).await), large_rows);
+    world.set("max.message.bytes", "1000000").await;
+    let begun = std::time::Instant::now();
+    for token in 3.. {
+        match world.publish(&lane, mixed(token)).await {
+            Published::Committed(_) => break,
+            other => assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn records_that_are_only_together_too_large_for_the_broker_all_go() {
     let world = World::new().await;
     world.set("max.message.bytes", "3000").await;
