@@ -1,10 +1,10 @@
 //! `doctor`: what is wrong, and what to do. Exit 1 when something is.
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use app::contract::rfc3339;
-use posthaste::config::{self, AuthKey};
+use posthaste::config::{self, AuthKey, BrokerKind};
 use posthaste::{Beside, Config, Environment};
 
 use super::token::DEVELOPMENT_SECRET;
@@ -22,15 +22,27 @@ struct Finding {
     what: &'static str,
     fine: bool,
     detail: String,
+    latency: Option<Duration>,
+}
+
+impl Finding {
+    fn new(what: &'static str, fine: bool, detail: impl Into<String>) -> Self {
+        Self { what, fine, detail: detail.into(), latency: None }
+    }
+
+    fn after(self, latency: Duration) -> Self {
+        Self { latency: Some(latency), ..self }
+    }
 }
 
 pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
     let config = Config::load(file, environment)?;
     let mut findings = vec![sources(file, environment)?, key(&config)];
     findings.extend(block_on(examine(&config)));
-    for Finding { what, fine, detail } in &findings {
+    for Finding { what, fine, detail, latency } in &findings {
         if arguments.json {
-            line(&serde_json::json!({"check": what, "ok": fine, "detail": detail}).to_string())?;
+            let latency = latency.map(|latency| latency.as_secs_f64() * 1e3);
+            line(&serde_json::json!({"check": what, "ok": fine, "detail": detail, "latencyMs": latency}).to_string())?;
         } else {
             line(&format!("{} {what}: {detail}", if *fine { "ok  " } else { "BAD " }))?;
         }
@@ -46,11 +58,7 @@ fn sources(file: Option<&Path>, environment: &Environment) -> Result<Finding, Fa
     }
     let defaults = counts.remove("default").unwrap_or_default().len();
     let told = counts.iter().map(|(origin, keys)| format!("; {} from {origin}", keys.join(", ")));
-    Ok(Finding {
-        what: "config",
-        fine: true,
-        detail: format!("{defaults} keys at their defaults{}", told.collect::<String>()),
-    })
+    Ok(Finding::new("config", true, format!("{defaults} keys at their defaults{}", told.collect::<String>())))
 }
 
 async fn examine(config: &Config) -> Vec<Finding> {
@@ -63,56 +71,47 @@ async fn examine(config: &Config) -> Vec<Finding> {
             return findings;
         }
     };
-    let took = begun.elapsed().as_millis();
+    let (latency, path) = (begun.elapsed(), config.store_path.display());
+    let took = latency.as_millis();
     let detail = match config.store_kind {
         config::StoreKind::Embedded => {
-            format!(
-                "{} opened in {took} ms, schema up to date, same machine and same clock",
-                config.store_path.display()
-            )
+            format!("{path} opened in {took} ms, schema up to date, same machine and same clock")
         }
         config::StoreKind::Postgres | config::StoreKind::Redis => format!("opened in {took} ms, schema up to date"),
     };
-    let mut findings = vec![Finding { what: "store", fine: true, detail }];
+    let mut findings = vec![Finding::new("store", true, detail).after(latency)];
     findings.extend(checked(config).await);
-    findings.extend([topics(config, &beside).await, outbox(&beside).await, partitions(&beside).await]);
+    findings.extend([topics(config, &beside).await, outbox(&beside).await, partitions(config, &beside).await]);
     findings
 }
 
 async fn checked(config: &Config) -> Vec<Finding> {
     let found = posthaste::checkup(config).await.into_iter();
-    found.map(|posthaste::Checked { what, fine, detail }| Finding { what, fine, detail }).collect()
+    found.map(|posthaste::Checked { what, fine, detail, latency }| Finding { what, fine, detail, latency }).collect()
 }
 
 fn bad(what: &'static str, error: impl std::fmt::Display) -> Finding {
-    Finding { what, fine: false, detail: error.to_string() }
+    Finding::new(what, false, error.to_string())
 }
 
 async fn topics(config: &Config, beside: &Beside) -> Finding {
     let begun = Instant::now();
     let Some(topics) = &beside.topics else {
-        return Finding {
-            what: "topics",
-            fine: true,
-            detail: "no broker is configured: events wait as PENDING".into(),
-        };
+        return Finding::new("topics", true, "no broker is configured: events wait as PENDING");
     };
     let views = match topics.list().await {
         Ok(views) => views,
         Err(error) => return bad("topics", error),
     };
-    let took_ms = begun.elapsed().as_millis();
+    let latency = begun.elapsed();
     let missing = app::intake::all_topics(&config.topic());
     let missing: Vec<&str> =
         missing.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
     let wanted = config.broker_create_topics;
     let lacking =
         if missing.is_empty() { "none missing".to_owned() } else { format!("missing: {}", missing.join(", ")) };
-    Finding {
-        what: "topics",
-        fine: missing.is_empty() || !wanted,
-        detail: format!("{} listed in {took_ms} ms, {lacking}", views.len()),
-    }
+    let detail = format!("{} listed in {} ms, {lacking}", views.len(), latency.as_millis());
+    Finding::new("topics", missing.is_empty() || !wanted, detail).after(latency)
 }
 
 async fn outbox(beside: &Beside) -> Finding {
@@ -126,22 +125,27 @@ async fn outbox(beside: &Beside) -> Finding {
         "{waiting} waiting (oldest {age} s), {} in flight, {} parked: see `posthaste outbox list --status PARKED`",
         depth.in_flight, depth.parked
     );
-    Finding { what: "outbox", fine: depth.parked == 0, detail }
+    Finding::new("outbox", depth.parked == 0, detail)
 }
 
-async fn partitions(beside: &Beside) -> Finding {
+async fn partitions(config: &Config, beside: &Beside) -> Finding {
     let views = match beside.operations.partitions().await {
         Ok(views) => views,
         Err(error) => return bad("partitions", error),
     };
+    let (there, wanted) = (views.len(), config.outbox_partitions);
+    if there != wanted as usize {
+        let detail = format!("outbox.partitions is {wanted}, and the store was made with {there}: set it to {there}");
+        return Finding::new("partitions", false, detail);
+    }
     let unowned = views.iter().filter(|view| view.owner.is_none()).count();
     let soonest = views.iter().filter_map(|view| view.expires_at).min().map(rfc3339).unwrap_or_default();
-    let detail = if unowned == views.len() {
-        "no instance runs on this store".to_owned()
-    } else {
-        format!("{} of {} owned, first lease until {soonest}", views.len() - unowned, views.len())
+    let detail = match (config.broker_kind, unowned == there) {
+        (BrokerKind::None, true) => "none is owned: no broker is configured, so nothing is to be moved".to_owned(),
+        (_, true) => "none is owned: no instance runs on this store".to_owned(),
+        (_, false) => format!("{} of {there} owned, first lease until {soonest}", there - unowned),
     };
-    Finding { what: "partitions", fine: unowned == 0 || unowned == views.len(), detail }
+    Finding::new("partitions", unowned == 0 || unowned == there, detail)
 }
 
 fn key(config: &Config) -> Finding {
@@ -157,5 +161,5 @@ fn key(config: &Config) -> Finding {
         Some(AuthKey::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),
         Some(AuthKey::JwksUrl(url)) => (true, format!("keys from {url}")),
     };
-    Finding { what: "auth", fine, detail }
+    Finding::new("auth", fine, detail)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::ground::Ground;
 use crate::http::tea;
-use crate::process::{Posthaste, run};
+use crate::process::{Posthaste, command, finish, run};
 
 #[test]
 fn topics_are_read_beside_a_running_service_and_a_wrong_name_tells_the_right_ones() {
@@ -69,4 +69,14 @@ fn the_doctor_says_where_the_configuration_comes_from_and_which_topics_there_are
     for told in ["POSTHASTE__HTTP__LISTEN", "\"topics\"", "none missing"] {
         assert!(stdout.contains(told), "{told} is missing in: {stdout}");
     }
+    let store = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    let store = store.into_iter().find(|finding| finding["check"] == "store").expect("a finding");
+    assert!(store["latencyMs"].as_f64() > Some(0.0), "{store}");
+
+    let (code, stdout, _) = finish(command(&ground, &["doctor"]).env("POSTHASTE__OUTBOX__PARTITIONS", "7"));
+    let told = format!(
+        "BAD  partitions: outbox.partitions is 7, and the store was made with {0}: set it to {0}",
+        Ground::PARTITIONS
+    );
+    assert!(code == 1 && stdout.contains(&told), "{stdout}");
 }
