@@ -129,6 +129,12 @@ impl Bus {
         self.0.observer.clone()
     }
 
+    /// In a shutdown it is no surprise that whoever has ended takes nothing more.
+    pub(crate) fn dampened(&self, letter: Event) -> Event {
+        let level = if self.0.halt.borrow().is_some() { Level::INFO } else { letter.level };
+        Event { level, ..letter }
+    }
+
     /// Stream first, then the log, in one order whichever threads speak: an effect is not to stand before its cause. The observer hears
     /// it without any lock held.
     pub(crate) fn emit(&self, event: Event) {

@@ -246,7 +246,7 @@ impl Supervisor {
             self.bus.with_seat(&path, |seat| seat.gauge.as_ref().map(|gauge| last_letters(&path, seat, gauge)));
         self.bus.forget(&path);
         for letter in letters.flatten().unwrap_or_default() {
-            self.bus.emit(letter);
+            self.bus.emit(self.bus.dampened(letter));
         }
         self.bus.emit(event);
         true

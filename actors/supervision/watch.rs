@@ -29,7 +29,7 @@ fn look(bus: &Bus, now: Instant) {
     bus.with_seats(|seats| {
         for (path, seat) in seats.iter_mut() {
             found.extend(saturation(path, seat, options));
-            found.extend(dead_letters(path, seat, options, now));
+            found.extend(dead_letters(path, seat, options, now).into_iter().map(|letter| bus.dampened(letter)));
             if let Some((event, line)) = no_progress(path, seat, now) {
                 found.push(event);
                 stuck.push(line);

@@ -36,7 +36,11 @@ pub fn schema() -> Value {
             path = header.trim_end_matches(']').split('.').map(str::to_owned).collect();
             comments.clear();
         } else if let Some((name, default)) = line.split_once(" = ") {
-            place(&mut root, &path).insert(name.to_owned(), property(default, &comments.join(" ")));
+            let (section, about) = (place(&mut root, &path), comments.join(" "));
+            section.insert(name.to_owned(), property(default, &about));
+            if layers::SECRETS.contains(&format!("{}.{name}", path.join(".")).as_str()) {
+                section.insert(format!("{name}_file"), property("\"\"", "The file that holds it."));
+            }
             comments.clear();
         } else {
             comments.clear();
@@ -64,7 +68,8 @@ fn property(default: &str, comment: &str) -> Value {
     let kind = match default {
         Value::Bool(_) => json!("boolean"),
         Value::Number(_) => json!(["number", "string"]),
-        _ => json!(["string", "array"]),
+        // A duration may be a bare 0, a size a bare number of bytes.
+        _ => json!(["string", "number", "array"]),
     };
     json!({"type": kind, "default": default, "description": comment})
 }

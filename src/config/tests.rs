@@ -171,3 +171,14 @@ fn the_files_that_are_shipped_are_without_mistakes() {
         Config::load(Some(&path), &Environment::default()).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
     }
 }
+
+#[test]
+fn the_schema_takes_what_the_loader_takes() {
+    let schema = super::schema();
+    let kinds = |section: &str, key: &str| schema["properties"][section]["properties"][key]["type"].clone();
+    assert_eq!(kinds("http", "body_max"), serde_json::json!(["string", "number", "array"]), "a bare number of bytes");
+    assert_ne!(kinds("auth", "hs256_secret_file"), serde_json::Value::Null, "a secret from a file");
+    assert_eq!(kinds("http", "listen_file"), serde_json::Value::Null);
+    let bare = file("[http]\nbody_max = 1048576\n");
+    assert!(Config::load(Some(bare.path()), &environment(&[])).is_ok());
+}
