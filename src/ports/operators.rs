@@ -112,6 +112,14 @@ pub struct Audit {
     pub why: String,
 }
 
+impl Audit {
+    /// What a parked row tells that had not failed.
+    pub fn parked(&self) -> String {
+        let Self { who, why } = self;
+        if why.is_empty() { format!("parked by {who}") } else { format!("parked by {who}: {why}") }
+    }
+}
+
 /// What became of an operator's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operated {

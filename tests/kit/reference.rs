@@ -75,6 +75,8 @@ pub(crate) struct Row {
     pub(crate) token: Token,
     pub(crate) owner: Option<InstanceId>,
     pub(crate) failure: Option<(FailureType, String)>,
+    /// Who parked it that had not failed.
+    pub(crate) parked: Option<String>,
     pub(crate) sent_at: Option<Timestamp>,
     pub(crate) sent_to: Option<Position>,
     pub(crate) by_fallback: bool,

@@ -20,7 +20,7 @@ fn view(row: &Row) -> RowView {
         retry_count: row.attempts,
         next_attempt_at: row.due,
         failure_type: row.failure.as_ref().map(|(kind, _)| *kind),
-        last_failure_reason: row.failure.as_ref().map(|(_, reason)| reason.clone()),
+        last_failure_reason: row.failure.as_ref().map(|(_, reason)| reason.clone()).or_else(|| row.parked.clone()),
         created_at: row.created_at,
         sent_at: row.sent_at,
     }
@@ -108,6 +108,7 @@ impl OutboxOperators for Reference {
         let from = [RowStatus::Pending, RowStatus::Failed];
         Ok(self.state.lock().operate(id, &from, audit, |row| {
             (row.status, row.due, row.holds_key) = (RowStatus::Parked, None, true);
+            row.parked.get_or_insert_with(|| audit.parked());
         }))
     }
 

@@ -49,6 +49,7 @@ impl State {
             token: 0,
             owner: None,
             failure: None,
+            parked: None,
             sent_at: None,
             sent_to: None,
             by_fallback: false,

@@ -38,7 +38,7 @@ pub(crate) fn park(work: &mut Work<'_>, id: RowId, audit: &Audit) -> Answer<Oper
         return Ok(Operated::NotNow(status_of(row.status)));
     }
     // What made it fail says more than who parked it; that stands in the audit.
-    let reason: String = format!("parked by {}: {}", audit.who, audit.why).chars().take(REASON_MAX).collect();
+    let reason: String = audit.parked().chars().take(REASON_MAX).collect();
     let mut put = work.sql.prepare_cached(
         "UPDATE outbox SET status = 3, next_attempt_at = NULL, reason = coalesce(reason, ?3) WHERE partition = ?1 AND id = ?2",
     )?;

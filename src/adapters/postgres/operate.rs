@@ -111,7 +111,7 @@ fn due_now(row: &Living) -> Move {
 
 fn parked(row: &Living, audit: &Audit) -> Move {
     // What made it fail says more than who parked it; that stands in the audit.
-    let failure = (!row.reason).then(|| format!("parked by {}: {}", audit.who, audit.why));
+    let failure = (!row.reason).then(|| audit.parked());
     Move { status: code::PARKED, reason: failure, ..row.stays() }
 }
 

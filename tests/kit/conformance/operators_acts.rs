@@ -1,7 +1,7 @@
 //! Cases of `OutboxOperators`: retry, park, redrive.
 use domain::{EventType, Status};
 use ports::FailureType;
-use ports::operators::{Operated, RowFilter};
+use ports::operators::{Audit, Operated, RowFilter};
 use ports::outbox::{Exclusion, Fate, RowId, RowStatus};
 use ports::partitions::Because;
 
@@ -92,6 +92,14 @@ pub(super) async fn a_pending_row_is_parked_and_its_key_waits_with_it<B: Backend
     let gone = worker(backend, "a", P0).await.drain(ALL).await;
     assert_eq!(gone.iter().map(|row| row.key).collect::<Vec<_>>(), [other.id]);
     assert_eq!(given.statuses(line.id).await, [RowStatus::Parked, RowStatus::Pending]);
+    let told = given.rows_of(line.id).await[0].last_failure_reason.clone();
+    assert_eq!(told, Some(audit().parked()), "who parked it, and why");
+    let third = given.placed(P0).await;
+    let row = given.rows_of(third.id).await[0].id;
+    let silent = Audit { why: String::new(), ..audit() };
+    assert_eq!(backend.operators().park(row, &silent).await.expect("answered"), Operated::Done(1));
+    let told = given.rows_of(third.id).await[0].last_failure_reason.clone();
+    assert_eq!(told, Some(format!("parked by {}", silent.who)));
 }
 
 pub(super) async fn a_failed_row_is_parked_and_no_longer_comes_back<B: Backend>(backend: &B) {

@@ -11,7 +11,7 @@ for at = 4, #ARGV do
     if action == 'park' then
       park(id, status, true)
       -- What made it fail says more than who parked it; that stands in the audit.
-      if not reason then call('HSET', row(id), 'fr', 'parked by ' .. who .. ': ' .. why) end
+      if not reason then call('HSET', row(id), 'fr', 'parked by ' .. who .. (why ~= '' and ': ' .. why or '')) end
     else
       wake(id)
     end
