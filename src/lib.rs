@@ -12,8 +12,8 @@ use actors::Cast;
 use app::vitals::Vitals;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    Beside, Checked, Migration, StartError, Throwaway, beside, checkup, fill, migrate, migrations, server_environment,
-    server_settings, statements_alone,
+    Beside, Checked, Migration, Schema, StartError, Throwaway, beside, checkup, fill, migrate, migrations,
+    provide_topics, server_environment, server_settings, statements_alone,
 };
 
 /// A running service.

@@ -39,7 +39,7 @@ pub use beside::{Beside, beside};
 pub use checkup::{Checked, checkup};
 pub use fill::fill;
 use opening::Door;
-pub use schema::{Migration, migrate, migrations};
+pub use schema::{Migration, Schema, migrate, migrations, provide_topics};
 use store::{Opened, Opening};
 pub use throwaway::{Throwaway, server_environment, server_settings};
 

@@ -42,7 +42,8 @@ impl Throwaway {
             Ok(opened) => opened.held.close().await,
             Err(error) => return made.remove().await.and(Err(error)),
         }
-        match super::schema::migrate(&made.config).await {
+        // Opening it brought the schema up to date.
+        match super::schema::provide_topics(&made.config).await {
             Ok(_) => Ok(made),
             Err(error) => made.remove().await.and(Err(error)),
         }

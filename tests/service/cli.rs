@@ -114,7 +114,6 @@ fn documents_come_from_the_binary() {
     }
     let (code, _, _) = run(&ground, &["no-such-command"]);
     assert_eq!(code, 2);
-    assert_eq!(run(&ground, &["migrate", "status"]).0, 0);
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod operators;
 mod orders;
 mod process;
 mod relay;
+mod schema;
 mod trouble;

@@ -26,8 +26,17 @@ pub(crate) struct Installation<'a> {
     pub(crate) partitions: u32,
 }
 
-/// Looks whether the file is ours, without changing it. Answers its version; 0 is an empty file.
+/// Looks whether the file is ours and not of a later program, without changing it. Answers its version; 0 is an empty file.
 pub(crate) fn version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
+    let found = written(sql, path)?;
+    if found > LATEST {
+        return Err(OpenError::NewerSchema { path: path.to_path_buf(), found, known: LATEST });
+    }
+    Ok(found)
+}
+
+/// The version with which a file of ours was written, also by a later program.
+pub(crate) fn written(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
     let told = |error: rusqlite::Error| OpenError::of_sql(path, &error);
     let number = |pragma: &str| sql.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0)).map_err(told);
     let (found, application) = (number("user_version")?, number("application_id")?);
@@ -36,9 +45,6 @@ pub(crate) fn version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
     if !empty && application != APPLICATION_ID {
         let reason = "it is another program's database".to_string();
         return Err(OpenError::Damaged { path: path.to_path_buf(), reason });
-    }
-    if found > LATEST {
-        return Err(OpenError::NewerSchema { path: path.to_path_buf(), found, known: LATEST });
     }
     Ok(found)
 }

@@ -83,7 +83,9 @@ impl Embedded {
         let path = folder.join(connect::FILE);
         let absent = |reason: &str| OpenError::Absent { path: path.clone(), reason: reason.to_string() };
         if !path.is_file() {
-            return Err(absent("there is no such file"));
+            return Err(absent(
+                "there is no such file; start the service once, or set store.path to the folder of its data",
+            ));
         }
         let told = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
         let sql = connect::open_existing(&path).map_err(told)?;
@@ -94,6 +96,21 @@ impl Embedded {
         let mut options = Options::new(folder, InstanceId("operator".into()), clock);
         options.writing = Writing::Inline;
         Self::assemble(options, sql, Vec::new(), None, &path)
+    }
+
+    /// The schema's version in a folder's file, `None` where there is no file yet, and the latest that this program knows. Changes nothing;
+    /// a later program's file is no error here.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub fn schema(folder: &Path) -> Result<(Option<u32>, u32), OpenError> {
+        let path = folder.join(connect::FILE);
+        if !path.is_file() {
+            return Ok((None, migrations::LATEST));
+        }
+        let sql = connect::open_existing(&path).map_err(|error| OpenError::of_sql(&path, &error))?;
+        let found = migrations::written(&sql, &path)?;
+        Ok((Some(found).filter(|found| *found > 0), migrations::LATEST))
     }
 
     fn assemble(

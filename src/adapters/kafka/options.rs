@@ -162,7 +162,7 @@ impl Options {
     }
 
     /// The watermarks' topic.
-    pub(crate) fn watermarks(&self) -> String {
+    pub fn watermarks(&self) -> String {
         self.topic("relay-watermarks")
     }
 

@@ -89,6 +89,9 @@ fn another_programs_database_and_a_newer_one_of_ours_are_refused() {
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
+    let (found, known) = Embedded::schema(folder.path()).unwrap();
+    assert!(found == Some(99) && known < 99, "whoever only asks for the version is told it");
+    assert_eq!(Embedded::schema(&folder.path().join("nowhere")).unwrap(), (None, known));
 }
 
 #[tokio::test]
