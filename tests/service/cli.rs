@@ -89,19 +89,6 @@ fn the_tree_is_shown_and_an_actor_killed_from_the_command_line() {
 }
 
 #[test]
-fn the_demo_shows_every_hop_and_a_line_that_works_when_pasted() {
-    let ground = Ground::new();
-    let (code, stdout, stderr) =
-        finish(command(&ground, &["demo", "--once"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
-    assert_eq!(code, 0, "{stderr}");
-    for told in
-        ["→ OrderAggregate →", "→ PartitionWorker", "→ processed_events", "curl -s http://127.0.0.1:", "/docs", "panic"]
-    {
-        assert!(stdout.contains(told), "{told} is missing in: {stdout}");
-    }
-}
-
-#[test]
 fn documents_come_from_the_binary() {
     let ground = Ground::new();
     let (code, openapi, _) = run(&ground, &["openapi"]);

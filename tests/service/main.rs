@@ -3,6 +3,7 @@ mod check;
 mod cli;
 mod console;
 mod dead_letters;
+mod demo;
 mod durability;
 mod faults;
 mod folder;
