@@ -2,6 +2,7 @@
 mod actors;
 mod bench;
 mod client;
+mod consent;
 mod demo;
 mod dlt;
 mod doctor;
@@ -11,6 +12,7 @@ mod serve;
 mod show;
 mod token;
 mod topic;
+mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,7 +71,7 @@ enum Command {
     Schema(show::SchemaVerb),
     /// Print the OpenAPI document.
     Openapi,
-    /// Print a completion script for a shell, or the man page.
+    /// Print a completion script for a shell, or the man pages.
     Completions(show::CompletionArguments),
 }
 
@@ -82,6 +84,14 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(message: impl std::fmt::Display) -> Self {
         Self { code: FAILED, message: message.to_string() }
+    }
+
+    /// Of a question about one thing: what is not there is named.
+    pub(crate) fn about(error: app::error::QueryError, what: impl std::fmt::Display) -> Self {
+        match error {
+            app::error::QueryError::NotFound => Self::new(format!("{what} was not found")),
+            other => Self::new(other),
+        }
     }
 }
 

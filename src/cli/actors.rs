@@ -6,9 +6,8 @@ use posthaste::Config;
 use posthaste::config::AuthKey;
 use serde_json::Value;
 
-use super::client::Client;
 use super::token::{Claims, DEVELOPMENT_SECRET, mint};
-use super::{Failure, block_on, line};
+use super::{Failure, block_on, client, line};
 
 #[derive(clap::Args)]
 pub(crate) struct Reach {
@@ -36,13 +35,16 @@ pub(crate) enum Verb {
         path: String,
         #[command(flatten)]
         reach: Reach,
+        /// What was done, as a JSON object.
+        #[arg(long)]
+        json: bool,
     },
 }
 
 pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Tree { reach, json } => block_on(tree(config, &reach, json)),
-        Verb::Kill { path, reach } => block_on(kill(config, &reach, &path)),
+        Verb::Kill { path, reach, json } => block_on(kill(config, &reach, &path, json)),
     }
 }
 
@@ -69,10 +71,13 @@ async fn tree(config: &Config, reach: &Reach, json: bool) -> Result<u8, Failure>
     Ok(0)
 }
 
-async fn kill(config: &Config, reach: &Reach, path: &str) -> Result<u8, Failure> {
+async fn kill(config: &Config, reach: &Reach, path: &str, json: bool) -> Result<u8, Failure> {
     let path = path.trim_start_matches('/');
-    ask(config, reach, "POST", &format!("/admin/actors/{path}/panic")).await?;
+    let injected = ask(config, reach, "POST", &format!("/admin/actors/{path}/panic")).await?;
     eprintln!("/{path} was told to panic");
+    if json {
+        line(&injected.to_string())?;
+    }
     Ok(0)
 }
 
@@ -82,9 +87,7 @@ async fn ask(config: &Config, reach: &Reach, method: &str, path: &str) -> Result
         Some(token) => token.clone(),
         None => admin_token(config)?,
     };
-    let mut client = Client::connect(address).await?;
-    let answer = client.send(method, path, &token, None).await?.ok()?;
-    Ok(answer.json())
+    Ok(client::once(address, method, path, &token).await?.ok()?.json())
 }
 
 fn address(config: &Config, reach: &Reach) -> Result<SocketAddr, Failure> {

@@ -7,8 +7,9 @@ use clap::Subcommand;
 use posthaste::Config;
 use serde_json::json;
 
-use super::outbox::{failure_type, older_than, operator};
-use super::{Failure, block_on, line};
+use super::outbox::operator;
+use super::values::{failure_type, older_than};
+use super::{Failure, block_on, consent, line};
 
 /// Letters of one step of a redrive.
 const STEP: u32 = 1_000;
@@ -103,7 +104,10 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
         let letters = posthaste::beside(config).await?.dead_letters.ok_or_else(none)?;
         match verb {
             Verb::List { which, redriven, limit, json } => list(&letters, which.filter(redriven), limit, json).await?,
-            Verb::Show { place, json } => show(&letters.find(place).await?, json)?,
+            Verb::Show { place, json } => {
+                let found = letters.find(place).await;
+                show(&found.map_err(|error| Failure::about(error, format!("dead letter {place}")))?, json)?;
+            }
             Verb::Redrive { place, which, limit, dry_run, yes, reason, json } => {
                 let task = Task { limit, dry_run, yes, json, audit: Audit { who: operator(), why: reason } };
                 match place {
@@ -163,28 +167,26 @@ struct Task {
     audit: Audit,
 }
 
-impl Task {
-    fn allowed(&self) -> Result<(), Failure> {
-        if self.yes { Ok(()) } else { Err(Failure::new("nothing was changed; repeat with --yes to send them back")) }
-    }
-}
-
 async fn redrive_one(letters: &DeadLetters, place: Place, task: &Task) -> Result<(), Failure> {
+    let told = |error| Failure::about(error, format!("dead letter {place}"));
+    let mut letter = letters.redrive_one(place, false, &task.audit).await.map_err(told)?;
     if !task.dry_run {
-        task.allowed()?;
+        consent::given(task.yes, &format!("Send dead letter {place} back?"))?;
+        letter = letters.redrive_one(place, true, &task.audit).await.map_err(told)?;
     }
-    let letter = letters.redrive_one(place, !task.dry_run, &task.audit).await?;
     eprintln!("{place} {}", if task.dry_run { "would go back" } else { "went back" });
     if task.json { show(&letter, true) } else { Ok(()) }
 }
 
 async fn redrive(letters: &DeadLetters, filter: &LetterFilter, task: &Task) -> Result<(), Failure> {
-    let found = step_by_step(letters, filter, task, false).await?;
+    let found = step_by_step(letters, filter, task, task.limit, false).await?;
     eprintln!("{} dead letters match", found.matched);
     let mut sent = found;
     if !task.dry_run && found.matched > 0 {
-        task.allowed()?;
-        sent = step_by_step(letters, filter, task, true).await?;
+        consent::given(task.yes, &format!("Send {} dead letters back?", found.matched))?;
+        // No more than somebody said yes to, whatever was set aside meanwhile.
+        let limit = u32::try_from(found.matched).unwrap_or(task.limit);
+        sent = step_by_step(letters, filter, task, limit, true).await?;
         eprintln!("{} went back", sent.redriven);
     }
     if task.json {
@@ -199,11 +201,12 @@ async fn step_by_step(
     letters: &DeadLetters,
     filter: &LetterFilter,
     task: &Task,
+    limit: u32,
     commit: bool,
 ) -> Result<Sent, Failure> {
     let (mut filter, mut all) = (filter.clone(), Sent::default());
     loop {
-        let left = task.limit.saturating_sub(u32::try_from(all.matched).unwrap_or(u32::MAX));
+        let left = limit.saturating_sub(u32::try_from(all.matched).unwrap_or(u32::MAX));
         if left == 0 {
             return Ok(all);
         }

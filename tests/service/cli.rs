@@ -78,8 +78,10 @@ fn the_tree_is_shown_and_an_actor_killed_from_the_command_line() {
     let (code, stdout, _) = run(&ground, &["actors", "tree", "--json", "--url", &url]);
     let actors: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
     assert!(code == 0 && actors.len() > 80 && actors.iter().all(|actor| actor["path"].is_string()), "{stdout}");
-    let (code, _, stderr) = run(&ground, &["actors", "kill", "/consumer-0", "--url", &url]);
+    let (code, stdout, stderr) = run(&ground, &["actors", "kill", "/consumer-0", "--json", "--url", &url]);
     assert_eq!(code, 0, "{stderr}");
+    let killed: Value = serde_json::from_str(&stdout).expect("an object");
+    assert_eq!((&killed["path"], &killed["action"]), (&"/consumer-0".into(), &"panic".into()));
     kit::wait::until("it is back", Duration::from_secs(1), || {
         let back = service.logged("child_restarted");
         back.iter().any(|event| event["child"] == "/consumer-0").then_some(())

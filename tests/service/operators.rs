@@ -17,7 +17,9 @@ fn topics_are_read_beside_a_running_service_and_a_wrong_name_tells_the_right_one
     let (code, stdout, _) = run(&ground, &["topic", "list", "--json"]);
     assert_eq!(code, 0);
     let named = format!("\"{}\"", ground.topic("order.events"));
-    assert!(stdout.lines().any(|line| line.contains(&named)), "{stdout}");
+    let events = stdout.lines().find(|line| line.contains(&named)).expect("it is listed");
+    let events: Value = serde_json::from_str(events).expect("an object");
+    assert!(events["offsets"].as_u64().is_some_and(|offsets| offsets >= 1), "{events}");
     let (code, stdout, stderr) = run(&ground, &["topic", "tail", "no.such", "--from-beginning"]);
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert!(stderr.contains(&ground.topic("order.events")), "{stderr}");
@@ -43,6 +45,9 @@ fn a_row_is_explained_parked_and_redriven_beside_the_service() {
     assert_eq!(why()["verdict"], "PENDING");
     let path = format!("/admin/outbox/why?key={key}");
     assert_eq!(why(), service.http.get(&path, Some(&service.http.admin())).json(), "one answer, two ways");
+    let (_, stdout, _) =
+        finish(command(&ground, &["outbox", "why", "--key", key]).env("POSTHASTE__BROKER__KIND", "none"));
+    assert!(stdout.contains("no broker is configured"), "{stdout}");
 
     let (code, stdout, _) = run(&ground, &["outbox", "park", "1", "--dry-run", "--json"]);
     assert!(code == 0 && stdout.contains("\"PENDING\""), "{stdout}");
@@ -50,8 +55,12 @@ fn a_row_is_explained_parked_and_redriven_beside_the_service() {
     assert!(code == 0 && stdout.contains("\"PARKED\""), "{stdout}");
     assert_eq!(why()["verdict"], "PARKED");
     assert_eq!(run(&ground, &["outbox", "redrive", "--dry-run"]).0, 0);
+    let (code, _, stderr) = run(&ground, &["outbox", "redrive"]);
+    assert!(code == 1 && stderr.contains("--yes"), "nobody sits there to be asked: {stderr}");
     assert_eq!(why()["verdict"], "PARKED");
-    assert_eq!(run(&ground, &["outbox", "redrive", "--yes"]).0, 0);
+    let (code, stdout, _) = run(&ground, &["outbox", "redrive", "--yes", "--json"]);
+    let redriven: Value = serde_json::from_str(&stdout).expect("an object");
+    assert_eq!((code, redriven), (0, serde_json::json!({"dryRun": false, "matched": 1, "redriven": 1})));
     assert_eq!(why()["verdict"], "WAITING_FOR_RETRY", "as /admin/outbox/why calls it");
     let (code, stdout, _) = run(&ground, &["outbox", "list", "--after", "1", "--json"]);
     assert_eq!((code, stdout.as_str()), (0, ""));

@@ -1,0 +1,50 @@
+//! Values of arguments: what is refused is refused with the values that there are.
+use std::time::Duration;
+
+use app::operate::age;
+use app::seen::{FailureType, RowId, RowStatus};
+use domain::{EventId, EventType, OrderId};
+
+pub(super) fn status(text: &str) -> Result<RowStatus, String> {
+    RowStatus::parse(text).ok_or_else(|| "one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT".to_owned())
+}
+
+pub(super) fn failure_type(text: &str) -> Result<FailureType, String> {
+    FailureType::parse(text).ok_or_else(|| "one of NETWORK, TIMEOUT, VALIDATION, SYSTEM".to_owned())
+}
+
+/// The name of an event type, as rows carry it.
+pub(super) fn event_type(text: &str) -> Result<String, String> {
+    let known = || EventType::ALL.map(EventType::as_str).join(", ");
+    EventType::parse(text).map(|kind| kind.as_str().to_owned()).ok_or_else(|| format!("one of {}", known()))
+}
+
+pub(super) fn row_id(text: &str) -> Result<RowId, String> {
+    text.parse().map_err(|_| "a row's id is a number, as `outbox list` shows it".to_owned())
+}
+
+pub(super) fn order_id(text: &str) -> Result<OrderId, String> {
+    OrderId::parse(text).ok_or_else(|| "an order id is a hyphenated UUID".to_owned())
+}
+
+pub(super) fn event_id(text: &str) -> Result<EventId, String> {
+    EventId::parse(text).ok_or_else(|| "an event id is a hyphenated UUID".to_owned())
+}
+
+pub(super) fn older_than(text: &str) -> Result<Duration, String> {
+    age(text).ok_or_else(|| "a duration such as 250ms, 5s, 1h or 7d".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_what_there_is() {
+        assert_eq!(event_type("ORDER_CREATED").as_deref(), Ok("ORDER_CREATED"));
+        let refused = event_type("ORDER_CREATE").expect_err("there is no such type");
+        assert!(EventType::ALL.iter().all(|kind| refused.contains(kind.as_str())), "{refused}");
+        assert_eq!(row_id("17"), Ok(17));
+        assert!(row_id("x").is_err_and(|refused| refused.contains("number")));
+    }
+}
