@@ -15,10 +15,12 @@ mod scrape;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use posthaste::Config;
 use posthaste::config::{BrokerKind, StoreKind};
 use serde_json::{Map, Value, json};
 
+use super::values::a_second_or_more;
 use super::{Failure, block_on, line};
 
 #[derive(clap::Args)]
@@ -29,19 +31,19 @@ pub(crate) struct Arguments {
     #[arg(value_parser = ["create", "relay", "end-to-end", "overload", "all"], default_value = "all")]
     what: String,
     /// Clients that each wait for their answer before they ask again.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_535))]
     clients: usize,
-    /// How long load is applied in each round.
-    #[arg(long, default_value = "4s", value_parser = posthaste::config::parse_duration)]
+    /// How long load is applied in each round; at least a second.
+    #[arg(long, default_value = "4s", value_parser = a_second_or_more)]
     time: Duration,
     /// Rounds of what is compared, in turns; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Waiting events that the relay drains in each round.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     events: u64,
     /// Orders that these events tell of.
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     keys: u64,
     /// One JSON object a line.
     #[arg(long)]

@@ -1,8 +1,8 @@
-//! Commands that only print: config, schemas, OpenAPI, completions, migrations.
+//! Commands that only print: config, schemas, OpenAPI, completions, manual pages.
 use std::path::Path;
 
 use app::contract::{self, LATEST, READABLE_MIN};
-use clap::{Args, CommandFactory, Subcommand};
+use clap::{Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use posthaste::{Environment, config};
 
@@ -66,7 +66,7 @@ pub(crate) fn openapi() -> Result<u8, Failure> {
 
 #[derive(Args)]
 pub(crate) struct CompletionArguments {
-    /// Which shell; `man` prints the manual page.
+    /// Which shell; `man` prints the manual pages, that of the program and then those of all its commands.
     #[arg(value_parser = ["bash", "elvish", "fish", "powershell", "zsh", "man"])]
     shell: String,
 }
@@ -76,8 +76,19 @@ pub(crate) fn completions<A: CommandFactory>(arguments: &CompletionArguments) ->
     let mut text = Vec::new();
     match arguments.shell.parse::<Shell>() {
         Ok(shell) => clap_complete::generate(shell, &mut command, "posthaste", &mut text),
-        Err(_) => clap_mangen::Man::new(command).render(&mut text)?,
+        Err(_) => {
+            // Otherwise each command would have a page for its `help`.
+            let mut command = command.disable_help_subcommand(true);
+            command.build();
+            manual(&command, &mut text)?;
+        }
     }
     line(String::from_utf8_lossy(&text).trim_end())?;
     Ok(0)
+}
+
+/// The page of a command and then those of its own, because options stand there, and one page refers to another.
+fn manual(command: &Command, text: &mut Vec<u8>) -> std::io::Result<()> {
+    clap_mangen::Man::new(command.clone()).render(text)?;
+    command.get_subcommands().filter(|verb| !verb.is_hide_set()).try_for_each(|verb| manual(verb, text))
 }

@@ -2,11 +2,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use posthaste::Config;
 use posthaste::config::AuthKey;
 use serde_json::json;
 
+use super::values::a_second_or_more;
 use super::{Failure, line};
 
 /// What `--dev` and `demo` sign with. Known to everyone who reads this: good for nothing else.
@@ -17,16 +19,16 @@ pub(crate) enum Verb {
     /// Print a token.
     Mint {
         /// Who it is for.
-        #[arg(long, default_value = "demo")]
+        #[arg(long, default_value = "demo", value_parser = NonEmptyStringValueParser::new())]
         sub: String,
-        /// A role, USER or ADMIN; may be given again.
-        #[arg(long, default_value = "USER")]
+        /// A role; may be given again.
+        #[arg(long, default_value = "USER", value_parser = ["USER", "ADMIN"])]
         role: Vec<String>,
         /// Tier for rate limits.
         #[arg(long)]
         tier: Option<String>,
-        /// How long it is good, such as 1h.
-        #[arg(long, default_value = "1h", value_parser = posthaste::config::parse_duration)]
+        /// How long it is good, such as 1h; at least a second.
+        #[arg(long, default_value = "1h", value_parser = a_second_or_more)]
         ttl: std::time::Duration,
     },
 }

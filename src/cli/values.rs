@@ -35,6 +35,12 @@ pub(super) fn older_than(text: &str) -> Result<Duration, String> {
     age(text).ok_or_else(|| "a duration such as 250ms, 5s, 1h or 7d".to_owned())
 }
 
+/// A duration in which something can happen.
+pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
+    let span = posthaste::config::parse_duration(text)?;
+    if span < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(span) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +52,8 @@ mod tests {
         assert!(EventType::ALL.iter().all(|kind| refused.contains(kind.as_str())), "{refused}");
         assert_eq!(row_id("17"), Ok(17));
         assert!(row_id("x").is_err_and(|refused| refused.contains("number")));
+        for (text, seconds) in [("1s", Some(1)), ("1000ms", Some(1)), ("1m", Some(60)), ("999ms", None), ("0", None)] {
+            assert_eq!(a_second_or_more(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
     }
 }

@@ -101,6 +101,10 @@ fn documents_come_from_the_binary() {
         let (code, script, _) = run(&ground, &["completions", shell]);
         assert!(code == 0 && script.contains("posthaste"), "{shell}");
     }
+    let (_, manual, _) = run(&ground, &["completions", "man"]);
+    for told in [".TH posthaste-outbox-redrive", "older\\-than", ".TH posthaste-token-mint", "ttl"] {
+        assert!(manual.contains(told), "{told} is missing in the manual");
+    }
     let (code, _, _) = run(&ground, &["no-such-command"]);
     assert_eq!(code, 2);
 }

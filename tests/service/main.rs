@@ -16,3 +16,4 @@ mod process;
 mod relay;
 mod schema;
 mod trouble;
+mod usage;
