@@ -60,9 +60,11 @@ pub(crate) enum Verb {
     },
 }
 
-/// Who acts, for the audit.
+/// Who acts, for the audit: whoever became another one by sudo is told by name.
 pub(super) fn operator() -> String {
-    std::env::var("USER").unwrap_or_else(|_| "operator".to_owned())
+    let name = |variable: &&str| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let named = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(name);
+    named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
 }
 
 pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
