@@ -48,7 +48,7 @@ impl Door {
 /// Opens the configured store, waiting for one that is not there yet; probes are answered meanwhile.
 pub(super) async fn open(opening: &Opening<'_>, mut door: Door) -> Result<(Opened, Door), StartError> {
     let config = opening.config;
-    let begun = Instant::now();
+    let mut waits = Waits { begun: Instant::now(), held: None };
     let (mut pause, pause_max) = PAUSES;
     let mut waiting: Option<Waiting> = None;
     loop {
@@ -61,12 +61,7 @@ pub(super) async fn open(opening: &Opening<'_>, mut door: Door) -> Result<(Opene
             }
             Err(not_open) => not_open,
         };
-        let limit = match patience {
-            Patience::Held => HELD_FOR.min(config.startup_deadline),
-            Patience::Away => config.startup_deadline,
-            Patience::None => Duration::ZERO,
-        };
-        let left = limit.saturating_sub(begun.elapsed());
+        let left = waits.left(patience, config.startup_deadline, Instant::now());
         if left.is_zero() {
             return Err(error);
         }
@@ -81,6 +76,29 @@ pub(super) async fn open(opening: &Opening<'_>, mut door: Door) -> Result<(Opene
     }
 }
 
+/// Since when it is waited, and for what.
+struct Waits {
+    begun: Instant,
+    /// Since when the name is held, without a break.
+    held: Option<Instant>,
+}
+
+impl Waits {
+    /// How long it may go on. A name that is found held when a store comes back is often that of our own last try, which the store has
+    /// not missed yet: its time counts from then, not from the start.
+    fn left(&mut self, patience: Patience, deadline: Duration, now: Instant) -> Duration {
+        let (limit, since) = match patience {
+            Patience::Held => (HELD_FOR.min(deadline), *self.held.get_or_insert(now)),
+            Patience::Away => (deadline, self.begun),
+            Patience::None => (Duration::ZERO, self.begun),
+        };
+        if patience != Patience::Held {
+            self.held = None;
+        }
+        limit.saturating_sub(now.duration_since(since))
+    }
+}
+
 fn early(config: &Config, metrics: &Arc<Metrics>) -> Early {
     let now = || -> Timestamp { SystemClock::new().now() };
     Early { region: config.region_id.clone(), metrics: Arc::clone(metrics), now }
@@ -89,4 +107,26 @@ fn early(config: &Config, metrics: &Arc<Metrics>) -> Early {
 pub(super) fn listen(config: &Config) -> Result<Listeners, StartError> {
     let admin = config.http_admin_listen.map(|address| address.to_string());
     Listeners::bind(&config.http_listen.to_string(), admin.as_deref()).map_err(StartError::Listen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_held_after_an_outage_has_its_own_time() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let deadline = Duration::from_secs(60);
+        let mut waits = Waits { begun, held: None };
+
+        assert_eq!(waits.left(Patience::Away, deadline, at(20)), Duration::from_secs(40));
+        assert_eq!(waits.left(Patience::Held, deadline, at(20)), HELD_FOR);
+        assert_eq!(waits.left(Patience::Held, deadline, at(21)), HELD_FOR - Duration::from_secs(1));
+        assert_eq!(waits.left(Patience::Away, deadline, at(22)), Duration::from_secs(38));
+        assert_eq!(waits.left(Patience::Held, deadline, at(30)), HELD_FOR, "it was gone in between");
+        assert_eq!(waits.left(Patience::Held, deadline, at(32)), Duration::ZERO);
+        assert_eq!(waits.left(Patience::Away, deadline, at(60)), Duration::ZERO);
+        assert_eq!(waits.left(Patience::None, deadline, at(1)), Duration::ZERO);
+    }
 }

@@ -92,11 +92,21 @@ impl<'a> Fleet<'a> {
     }
 
     pub fn freeze(&self, member: usize) {
-        self.with(member, |process| process.signal("STOP"));
+        self.signal(member, "STOP");
     }
 
     pub fn thaw(&self, member: usize) {
-        self.with(member, |process| process.signal("CONT"));
+        self.signal(member, "CONT");
+    }
+
+    /// One that ended by itself hears nothing any more: that is told as the surprise it is.
+    fn signal(&self, member: usize, name: &str) {
+        self.note_surprises();
+        self.with(member, |process| {
+            if process.exit().is_none() {
+                process.signal(name);
+            }
+        });
     }
 
     /// The way from an instance to PostgreSQL.
