@@ -20,10 +20,7 @@ impl<'a> Query<'a> {
     /// # Errors
     /// Names the first that is not, and those that are.
     pub(crate) fn known(&self, known: &[&str]) -> Result<(), Problem> {
-        match self.0.iter().find(|(name, _)| !known.contains(&&**name)) {
-            None => Ok(()),
-            Some((name, _)) => Err(Problem::field(name, format!("is not known here; there are {}", known.join(", ")))),
-        }
+        all_known(self.0.iter().map(|(name, _)| &**name), known)
     }
 
     /// The value of a parameter that may stand once.
@@ -63,6 +60,14 @@ impl<'a> Query<'a> {
         }
         let beyond = if text.starts_with('-') { i64::MIN } else { i64::MAX };
         Ok(Some(text.parse().unwrap_or(beyond)))
+    }
+}
+
+/// Refuses the first of these names that is not known, and tells those that are.
+pub(crate) fn all_known<'a>(mut names: impl Iterator<Item = &'a str>, known: &[&str]) -> Result<(), Problem> {
+    match names.find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Problem::field(name, format!("is not known here; there are {}", known.join(", ")))),
     }
 }
 

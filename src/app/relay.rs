@@ -86,7 +86,7 @@ impl Refused {
 
 /// Sorts a batch. `record_bytes_max` is the broker's.
 pub fn plan(rows: &[ClaimedRow], envelope: &Envelope, record_bytes_max: usize) -> Plan {
-    let value_bytes_max = record_bytes_max - envelope.schemas.map_or(0, |_| FRAME_BYTES).min(record_bytes_max);
+    let value_bytes_max = record_bytes_max.saturating_sub(envelope.schemas.map_or(0, |_| FRAME_BYTES));
     let mut plan = Plan { send: Vec::with_capacity(rows.len()), ..Plan::default() };
     let mut alike = Alike::new(envelope);
     for row in rows {

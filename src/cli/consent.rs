@@ -3,6 +3,23 @@ use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use super::Failure;
 
+/// What every redrive is told, of parked rows and of dead letters alike.
+#[derive(clap::Args)]
+pub(crate) struct Terms {
+    /// Say how many match and change nothing.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do it without asking.
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Why; kept with what was done.
+    #[arg(long, default_value = "")]
+    pub(super) reason: String,
+    /// What was done, as a JSON object.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
 /// Goes on after a yes. Where nobody can be asked, nothing is done.
 pub(super) fn given(yes: bool, question: &str) -> Result<(), Failure> {
     if yes {

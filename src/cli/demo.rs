@@ -195,10 +195,8 @@ async fn kill_one(config: &Config, service: &Service, client: &mut Client, admin
     let injected: Result<(), InjectError> = service.cast().dispatch().inject(path, Fault::Panic, "demo");
     injected.map_err(Failure::new)?;
     let back = |tree: &Value| {
-        let actors = tree["actors"].as_array().into_iter().flatten();
-        actors
-            .into_iter()
-            .any(|actor| actor["path"] == path.as_str() && actor["generation"] == 2 && actor["state"] == "running")
+        let mut actors = tree["actors"].as_array().into_iter().flatten();
+        actors.any(|actor| actor["path"] == path.as_str() && actor["generation"] == 2 && actor["state"] == "running")
     };
     let lives = Expected { what: format!("{path} lives again"), otherwise: "posthaste actors tree".to_owned() };
     until(client, admin, "/admin/actors", &lives, back).await?;

@@ -49,18 +49,8 @@ pub(crate) enum Verb {
         /// Most letters.
         #[arg(long, default_value_t = STEP)]
         limit: u32,
-        /// Say how many letters match and change nothing.
-        #[arg(long)]
-        dry_run: bool,
-        /// Do it without asking.
-        #[arg(long)]
-        yes: bool,
-        /// Why; kept with each letter.
-        #[arg(long, default_value = "")]
-        reason: String,
-        /// What was done, as a JSON object.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        terms: consent::Terms,
     },
 }
 
@@ -108,7 +98,8 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let found = letters.find(place).await;
                 show(&found.map_err(|error| Failure::about(error, format!("dead letter {place}")))?, json)?;
             }
-            Verb::Redrive { place, which, limit, dry_run, yes, reason, json } => {
+            Verb::Redrive { place, which, limit, terms } => {
+                let consent::Terms { dry_run, yes, reason, json } = terms;
                 let task = Task { limit, dry_run, yes, json, audit: Audit { who: operator(), why: reason } };
                 match place {
                     Some(place) => redrive_one(&letters, place, &task).await?,

@@ -9,7 +9,7 @@ use crate::body::object;
 use crate::call::Call;
 use crate::error::Problem;
 use crate::json::Json;
-use crate::query::Query;
+use crate::query::{Query, all_known};
 
 /// How many of one redrive unless asked otherwise.
 const LIMIT_DEFAULT: u32 = 1_000;
@@ -48,10 +48,8 @@ pub(super) fn body<'a>(call: &'a Call, known: &[&str]) -> Result<Json<'a>, Probl
         return Ok(Json::Object(Vec::new()));
     }
     let body = object(&call.body)?;
-    if let Json::Object(members) = &body
-        && let Some((name, _)) = members.iter().find(|(name, _)| !known.contains(&&**name))
-    {
-        return Err(Problem::field(name, format!("is not known here; there are {}", known.join(", "))));
+    if let Json::Object(members) = &body {
+        all_known(members.iter().map(|(name, _)| &**name), known)?;
     }
     Ok(body)
 }

@@ -1,6 +1,7 @@
 //! What operators do with rows: retry or park one, send parked ones on their way.
 use std::time::Duration;
 
+use app::error::QueryError;
 use app::operate::Operations;
 use app::seen::{FailureType, RowFilter, RowId};
 use domain::OrderId;
@@ -43,27 +44,32 @@ impl OnRow {
         if self.json || self.dry_run { print_row(&row(operations, self.id).await?, self.json) } else { Ok(()) }
     }
 
-    fn told(&self, error: app::error::QueryError) -> Failure {
-        Failure::about(error, format!("row {}", self.id))
+    /// Does it where it is meant, and says so.
+    async fn carry_out(
+        &self,
+        operations: &Operations,
+        verb: &str,
+        done: &str,
+        act: impl AsyncFnOnce(RowId, &str, &str) -> Result<(), QueryError>,
+    ) -> Result<(), Failure> {
+        if !self.dry_run {
+            self.consented(operations, verb).await?;
+            let acted = act(self.id, &operator(), &self.reason).await;
+            acted.map_err(|error| Failure::about(error, format!("row {}", self.id)))?;
+            eprintln!("row {} {done}", self.id);
+        }
+        self.after(operations).await
     }
 }
 
 pub(super) async fn retry(operations: &Operations, on_row: &OnRow) -> Result<(), Failure> {
-    if !on_row.dry_run {
-        on_row.consented(operations, "Retry").await?;
-        operations.retry(on_row.id, &operator(), &on_row.reason).await.map_err(|error| on_row.told(error))?;
-        eprintln!("row {} is due now", on_row.id);
-    }
-    on_row.after(operations).await
+    let retry = async |id, who: &str, why: &str| operations.retry(id, who, why).await;
+    on_row.carry_out(operations, "Retry", "is due now", retry).await
 }
 
 pub(super) async fn park(operations: &Operations, on_row: &OnRow) -> Result<(), Failure> {
-    if !on_row.dry_run {
-        on_row.consented(operations, "Park").await?;
-        operations.park(on_row.id, &operator(), &on_row.reason).await.map_err(|error| on_row.told(error))?;
-        eprintln!("row {} is parked", on_row.id);
-    }
-    on_row.after(operations).await
+    let park = async |id, who: &str, why: &str| operations.park(id, who, why).await;
+    on_row.carry_out(operations, "Park", "is parked", park).await
 }
 
 #[derive(clap::Args)]
@@ -83,22 +89,13 @@ pub(crate) struct Redrive {
     /// Most rows.
     #[arg(long, default_value_t = 1_000)]
     limit: u32,
-    /// Say how many rows match and change nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Do it without asking.
-    #[arg(long)]
-    yes: bool,
-    /// Why; kept in the audit table.
-    #[arg(long, default_value = "")]
-    reason: String,
-    /// What was done, as a JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    terms: consent::Terms,
 }
 
 pub(super) async fn redrive(operations: &Operations, asked: Redrive) -> Result<(), Failure> {
-    let Redrive { key, kind, failure: failure_type, older_than, limit, dry_run, yes, reason, json } = asked;
+    let Redrive { key, kind, failure: failure_type, older_than, limit, terms } = asked;
+    let consent::Terms { dry_run, yes, reason, json } = terms;
     let filter = RowFilter { key, kind, failure_type, older_than, ..RowFilter::default() };
     let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
     eprintln!("{matched} parked rows match");
