@@ -26,12 +26,21 @@ pub fn until<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) ->
 /// As [`until`].
 #[track_caller]
 pub fn until_since<T>(begun: Instant, what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    until_told(begun, limit, || look().ok_or_else(|| what.to_owned()))
+}
+
+/// The same, where each look tells what it saw instead of what is waited for: the last of it is what a wait in vain says.
+///
+/// # Panics
+/// As [`until`].
+#[track_caller]
+pub fn until_told<T>(begun: Instant, limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
     let limit = patient(limit);
     loop {
-        if let Some(found) = look() {
-            return found;
+        match look() {
+            Ok(found) => return found,
+            Err(seen) => assert!(begun.elapsed() < limit, "waited {limit:?} in vain for: {seen}"),
         }
-        assert!(begun.elapsed() < limit, "waited {limit:?} in vain for: {what}");
         std::thread::sleep(LOOK_EVERY);
     }
 }

@@ -192,8 +192,16 @@ fn copy_of_log(pid: u32) -> Option<File> {
     Some(File::create(PathBuf::from(folder).join(name)).expect("the folder is there"))
 }
 
+/// Lines of a process that are shown beside a story that failed.
+const LAST_WORDS: usize = 25;
+
 impl Drop for Posthaste {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let words = self.lines(|line| line["level"] == "WARN" || line["level"] == "ERROR");
+            eprintln!("process {} said last:", self.child.id());
+            words.iter().skip(words.len().saturating_sub(LAST_WORDS)).for_each(|line| eprintln!("  {line}"));
+        }
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -2,7 +2,7 @@
 //! `POSTHASTE_FAULTS=2000` for a night, `POSTHASTE_SEED=n` for the same again.
 use std::time::{Duration, Instant};
 
-use kit::wait::{until, until_since};
+use kit::wait::{until, until_since, until_told};
 
 use crate::book::{Line, read_back};
 use crate::chaos::play;
@@ -95,10 +95,14 @@ fn on_one_ground(seeds: &[u64], delivery: &str, copies: Copies) {
 
 /// Looks into the store itself: nothing is parked, nothing waits, and what left was consumed.
 pub fn await_drained(ground: &Ground) {
-    until("everything has left", DRAIN, || {
-        let rows = ground.database.rows("SELECT id, status, next_attempt_at, attempts, reason FROM outbox LIMIT 20");
+    until_told(Instant::now(), DRAIN, || {
+        let rows = ground.database.rows("SELECT row_to_json(outbox), status FROM outbox ORDER BY id LIMIT 20");
         assert!(rows.iter().all(|row| row[1].as_str() < "3"), "parked: {rows:?}");
-        rows.is_empty().then_some(())
+        let Some(first) = rows.first() else { return Ok(()) };
+        let leases = ground.database.rows(
+            "SELECT row_to_json(outbox_lease) FROM outbox_lease WHERE partition IN (SELECT partition FROM outbox)",
+        );
+        Err(format!("at least {} rows to leave, first {}, from {leases:?}", rows.len(), first[0]))
     });
     until("everything was consumed", DRAIN, || {
         let figures =
