@@ -26,9 +26,25 @@ const REPLICAS: usize = 3;
 pub(crate) struct Cluster {
     options: Arc<Options>,
     contact: Arc<Contact>,
+    clients: Clients,
+}
+
+struct Clients {
     /// A consumer, because asking about a topic through a producer may make it.
     asker: BaseConsumer<Ears>,
     admin: AdminClient<Ears>,
+}
+
+impl Clients {
+    fn new(options: &Options, contact: &Arc<Contact>) -> KafkaResult<Self> {
+        let config = client::asking(options);
+        let asker = BaseConsumer::from_config_and_context(&config, Ears(Arc::clone(contact)))?;
+        // The wrapper never reads this client's log, so there must be none.
+        let mut silent = config;
+        silent.set_log_level(RDKafkaLogLevel::Emerg);
+        let admin = AdminClient::from_config_and_context(&silent, Ears(Arc::clone(contact)))?;
+        Ok(Self { asker, admin })
+    }
 }
 
 /// A topic as the cluster shows it.
@@ -40,18 +56,19 @@ struct Seen {
 
 impl Cluster {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<Contact>) -> KafkaResult<Self> {
-        let config = client::asking(&options);
-        let asker = BaseConsumer::from_config_and_context(&config, Ears(Arc::clone(&contact)))?;
-        // The wrapper never reads this client's log, so there must be none.
-        let mut silent = config;
-        silent.set_log_level(RDKafkaLogLevel::Emerg);
-        let admin = AdminClient::from_config_and_context(&silent, Ears(Arc::clone(&contact)))?;
-        Ok(Self { options, contact, asker, admin })
+        let clients = Clients::new(&options, &contact)?;
+        Ok(Self { options, contact, clients })
+    }
+
+    /// Asks through new clients from now on.
+    pub(crate) fn renew(&mut self) -> KafkaResult<()> {
+        self.clients = Clients::new(&self.options, &self.contact)?;
+        Ok(())
     }
 
     /// Hears what the client has to say by itself.
     pub(crate) fn listen(&self) {
-        while self.asker.poll(Duration::ZERO).is_some() {}
+        while self.clients.asker.poll(Duration::ZERO).is_some() {}
     }
 
     /// The port's error, with why no connection came about where that is known: whoever reads it wants to know about a wrong password.
@@ -107,7 +124,7 @@ impl Cluster {
     async fn controller(&self, topic: &str) -> Result<(), Error> {
         let asked = [NewTopic::new(topic, 1, TopicReplication::Fixed(1))];
         let options = AdminOptions::new().validate_only(true).request_timeout(Some(ASK_WITHIN));
-        let answers = self.admin.create_topics(&asked, &options).await;
+        let answers = self.clients.admin.create_topics(&asked, &options).await;
         match answers.map_err(|error| self.told(&error, "asking the controller"))?.pop() {
             None | Some(Ok(_)) => Ok(()),
             Some(Err((
@@ -120,13 +137,13 @@ impl Cluster {
 
     fn brokers(&self) -> Result<usize, Error> {
         let events = self.options.topic(&self.options.events);
-        let metadata = self.asker.fetch_metadata(Some(&events), ASK_WITHIN);
+        let metadata = self.clients.asker.fetch_metadata(Some(&events), ASK_WITHIN);
         Ok(metadata.map_err(|error| self.told(&error, "asking about brokers"))?.brokers().len())
     }
 
     fn seen(&self, name: &str) -> Result<Option<Seen>, Error> {
         let doing = format!("asking about topic {name}");
-        let metadata = match self.asker.fetch_metadata(Some(name), ASK_WITHIN) {
+        let metadata = match self.clients.asker.fetch_metadata(Some(name), ASK_WITHIN) {
             Ok(metadata) => metadata,
             Err(KafkaError::MetadataFetch(Code::UnknownTopicOrPartition | Code::UnknownTopic)) => return Ok(None),
             Err(error) => return Err(self.told(&error, &doing)),
@@ -176,6 +193,7 @@ impl Cluster {
         let doing = format!("asking for cleanup.policy of topic {name} (needs the right DescribeConfigs)");
         let options = AdminOptions::new().request_timeout(Some(ASK_WITHIN));
         let mut answers = self
+            .clients
             .admin
             .describe_configs(&[ResourceSpecifier::Topic(name)], &options)
             .await
@@ -201,7 +219,7 @@ impl Cluster {
         let new: Vec<NewTopic<'_>> =
             names.iter().map(|name| self.new_topic(name, brokers, retention.as_deref())).collect();
         let options = AdminOptions::new().operation_timeout(Some(MAKE_WITHIN)).request_timeout(Some(MAKE_WITHIN));
-        let answers = self.admin.create_topics(&new, &options).await;
+        let answers = self.clients.admin.create_topics(&new, &options).await;
         for answer in answers.map_err(|error| self.told(&error, "making topics"))? {
             match answer {
                 Ok(topic) => tracing::info!(event = "topic_made", topic, "a topic was missing and was made"),

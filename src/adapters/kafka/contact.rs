@@ -1,5 +1,6 @@
 //! Whether the brokers can be heard. Every client tells here what it meets, so that an outage is one warning and its end one line.
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rdkafka::ClientContext;
@@ -13,9 +14,15 @@ const FAIL: &str = "FAIL";
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
     away: AtomicBool,
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
     /// Why the last connection failed, in the library's words. Calls only tell that nobody could be reached; that a password or a
     /// certificate was refused stands nowhere else.
-    failed: Mutex<Option<String>>,
+    failed: Option<String>,
+    heard: Option<Instant>,
 }
 
 impl Contact {
@@ -26,12 +33,17 @@ impl Contact {
 
     /// Why no broker can be reached, if a connection failed since one answered.
     pub(crate) fn why(&self) -> Option<String> {
-        self.failed.lock().clone()
+        self.last.lock().failed.clone()
+    }
+
+    /// Whether a broker answered any client since then.
+    pub(crate) fn heard_since(&self, moment: Instant) -> bool {
+        self.last.lock().heard.is_some_and(|heard| heard > moment)
     }
 
     /// A broker answered.
     pub(crate) fn heard(&self) {
-        *self.failed.lock() = None;
+        *self.last.lock() = Last { failed: None, heard: Some(Instant::now()) };
         if self.away.load(Ordering::Relaxed) && self.away.swap(false, Ordering::Relaxed) {
             tracing::info!(event = "broker_back", "the broker answers again");
         }
@@ -66,7 +78,7 @@ pub(crate) struct Ears(pub(crate) std::sync::Arc<Contact>);
 impl ClientContext for Ears {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
         if facility == FAIL {
-            *self.0.failed.lock() = Some(line.to_owned());
+            self.0.last.lock().failed = Some(line.to_owned());
         }
         log(level, facility, line);
     }

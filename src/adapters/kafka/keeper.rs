@@ -1,7 +1,7 @@
 //! The keeper: a thread that sees to what must be there on the broker before anything else works, notices when a broker comes back, and
 //! answers questions about the cluster.
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::probe::Pulse;
@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::contact::Contact;
 use crate::open_error::OpenError;
 use crate::options::Options;
+use crate::renewal::Trust;
 
 /// Between two looks at whether all is as it should be; costs nothing while it is.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -61,7 +62,7 @@ impl Keeper {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let cluster =
             Cluster::new(options, Arc::clone(&contact)).map_err(|error| OpenError::Options(error.to_string()))?;
-        let work = Work { cluster, contact: Arc::clone(&contact), told };
+        let work = Work { cluster, trust: Trust::default(), contact: Arc::clone(&contact), told };
         std::thread::Builder::new().name("kafka-keeper".into()).spawn(move || runtime.block_on(work.run(asked)))?;
         Ok(Self { asks, standing, contact, patience })
     }
@@ -94,12 +95,13 @@ fn told(standing: &Standing) -> Result<(), Error> {
 
 struct Work {
     cluster: Cluster,
+    trust: Trust,
     contact: Arc<Contact>,
     told: watch::Sender<Standing>,
 }
 
 impl Work {
-    async fn run(self, mut asked: mpsc::Receiver<Ask>) {
+    async fn run(mut self, mut asked: mpsc::Receiver<Ask>) {
         loop {
             self.look().await;
             // A question that is lost here was not received: `recv` is cancel-safe.
@@ -112,11 +114,28 @@ impl Work {
     }
 
     /// Until all is ready, and again when a broker came back: it may be another cluster's.
-    async fn look(&self) {
+    async fn look(&mut self) {
         self.cluster.listen();
         let ready = self.is_ready();
         if !ready || self.contact.is_away() {
-            self.told_by(self.cluster.ensure(&[]).await, ready);
+            let ensured = self.cluster.ensure(&[]).await;
+            self.judge(&ensured);
+            self.told_by(ensured, ready);
+        }
+    }
+
+    /// Clients that reach nobody for long are replaced: they may be what is wrong.
+    fn judge<T>(&mut self, answer: &Result<T, Error>) {
+        let reached = !matches!(answer, Err(Error::Unreachable(_) | Error::Unknown(_)));
+        if !self.trust.is_lost(reached, Instant::now()) {
+            return;
+        }
+        tracing::debug!(
+            event = "broker_clients_renewed",
+            "the clients that ask about the cluster reach nobody and are replaced"
+        );
+        if let Err(error) = self.cluster.renew() {
+            tracing::warn!(event = "broker_clients_kept", error = %error, "no new clients could be made");
         }
     }
 
@@ -148,10 +167,11 @@ impl Work {
         self.told.send_replace(standing);
     }
 
-    async fn answer(&self, ask: Ask) {
+    async fn answer(&mut self, ask: Ask) {
         match ask {
             Ask::Ensure { names, answer } => {
                 let ensured = self.cluster.ensure(&names).await;
+                self.judge(&ensured);
                 if names.is_empty() {
                     let was_ready = self.is_ready();
                     self.told_by(ensured.clone(), was_ready);
@@ -169,6 +189,7 @@ impl Work {
                     Ok(()) => self.cluster.pulse().await,
                     Err(error) => Err(error),
                 };
+                self.judge(&pulse);
                 drop(answer.send(pulse));
             }
         }

@@ -14,7 +14,7 @@ use rdkafka::producer::Producer;
 
 use crate::options::{Guarantee, Options};
 use crate::parcel::Parcel;
-use crate::post::Post;
+use crate::post::{AWAY_PATIENCE, Post};
 use crate::sizes::Sizes;
 use crate::transaction::{self, Aborted, Ended, Terms};
 use crate::waves;
@@ -46,6 +46,8 @@ pub(crate) struct Lane {
     pub(crate) hiccups: u32,
     /// Which sizes the broker refuses.
     pub(crate) sizes: Sizes,
+    /// Since when nobody acknowledged a record.
+    pub(crate) vain_since: Option<Instant>,
     /// Taken from the queue, and too much for the transaction at hand.
     pub(crate) held: Option<Parcel>,
 }
@@ -143,6 +145,7 @@ impl Lane {
         match transaction::carry_out(&self.post, &going, &terms) {
             Ended::Committed => {
                 self.hiccups = 0;
+                self.vain_since = None;
                 self.committed(going);
                 Ok(Vec::new())
             }
@@ -155,6 +158,9 @@ impl Lane {
                 let again = hiccup || (self.skips && why.is_the_clients());
                 self.skips = !again && (self.skips || why.blames_records());
                 self.learn(&going, &why);
+                if self.is_cut_off(&why) {
+                    return Err(given_up(going, why));
+                }
                 Ok(if again { going } else { aborted(going, why) })
             }
             Ended::Unknown(why) => {
@@ -208,6 +214,12 @@ impl Lane {
 }
 
 impl Lane {
+    /// Whether others were answered by a broker while this session sent in vain: then its own client may be what is wrong.
+    fn is_cut_off(&mut self, why: &Aborted) -> bool {
+        self.vain_since = why.in_vain.map(|begun| self.vain_since.unwrap_or(begun));
+        self.vain_since.is_some_and(|since| self.post.deliveries().contact().heard_since(since + AWAY_PATIENCE))
+    }
+
     fn learn(&mut self, parcels: &[Parcel], why: &Aborted) {
         let now = Instant::now();
         let record = |(at, row): &(usize, RowId)| parcels[*at].records.iter().find(|(id, _)| id == row);
@@ -245,6 +257,14 @@ fn late(reached: bool) -> Published {
 
 fn answer_all(parcels: Vec<Parcel>, published: &Published) {
     parcels.into_iter().for_each(|parcel| parcel.answer(published.clone()));
+}
+
+/// Answers everybody, each with what is known of it: the next session has a new client.
+fn given_up(parcels: Vec<Parcel>, why: Aborted) -> Over {
+    let (reached, said) = (why.reached, "no broker acknowledged the records in time, although brokers can be reached");
+    let cause = Some(Error::Unreachable(said.into()));
+    answer_all(aborted(parcels, why), &Published::Aborted { refused: Vec::new(), cause, reached });
+    Over(said.into())
 }
 
 /// Answers whoever an abort is about; the others go again.

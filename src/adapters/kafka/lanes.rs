@@ -96,6 +96,7 @@ impl Lanes {
             skips: false,
             hiccups: 0,
             sizes: Sizes::new(self.options.compression),
+            vain_since: None,
             held: None,
         };
         std::thread::Builder::new()

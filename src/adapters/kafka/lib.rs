@@ -24,6 +24,7 @@ mod parcel;
 mod post;
 mod probe;
 mod reader;
+mod renewal;
 mod share;
 mod sizes;
 mod source;

@@ -15,6 +15,7 @@ use crate::open::gone;
 use crate::open_error::OpenError;
 use crate::options::Options;
 use crate::reader::{Offsets, Reader, Settled, Then};
+use crate::renewal::Trust;
 use crate::watermarks;
 
 /// Questions that may wait: all partitions of an outbox, and some.
@@ -48,7 +49,7 @@ impl Look {
     pub(crate) fn start(options: Arc<Options>, contact: Arc<Contact>, name: &str) -> Result<Self, OpenError> {
         let (asks, asked) = sync_channel(ASKS);
         let reader = Reader::new(&options, &contact).map_err(|error| OpenError::Options(error.to_string()))?;
-        let work = Work { options, reader };
+        let work = Work { options, contact, reader, trust: Trust::default() };
         std::thread::Builder::new().name(name.into()).spawn(move || work.run(&asked))?;
         Ok(Self { asks })
     }
@@ -64,11 +65,13 @@ impl Look {
 
 struct Work {
     options: Arc<Options>,
+    contact: Arc<Contact>,
     reader: Reader,
+    trust: Trust,
 }
 
 impl Work {
-    fn run(self, asked: &Receiver<Ask>) {
+    fn run(mut self, asked: &Receiver<Ask>) {
         loop {
             match asked.recv_timeout(LISTEN_EVERY) {
                 Ok(first) => self.answer(std::iter::once(first).chain(asked.try_iter()).collect()),
@@ -78,15 +81,21 @@ impl Work {
         }
     }
 
-    fn answer(&self, asks: Vec<Ask>) {
+    fn answer(&mut self, asks: Vec<Ask>) {
         let mut partitions = Vec::new();
         for ask in asks {
             // Whoever asked may have gone: a look changes nothing.
             match ask {
                 Ask::Watermark { partition, answer } => partitions.push((partition, answer)),
-                Ask::List { answer } => drop(answer.send(self.list())),
+                Ask::List { answer } => {
+                    let list = self.list();
+                    self.judge(&list);
+                    drop(answer.send(list));
+                }
                 Ask::Read { topic, partition, offset, limit, answer } => {
-                    drop(answer.send(self.read(&topic, partition, offset, limit)));
+                    let read = self.read(&topic, partition, offset, limit);
+                    self.judge(&read);
+                    drop(answer.send(read));
                 }
             }
         }
@@ -97,9 +106,25 @@ impl Work {
         asked.sort_unstable();
         asked.dedup();
         let read = watermarks::read(&self.reader, &self.options, &asked);
+        self.judge(&read);
         for (partition, answer) in partitions {
             let told = read.as_ref().map(|found| found.get(&partition).copied().flatten()).map_err(Error::clone);
             drop(answer.send(told));
+        }
+    }
+
+    /// A reader that reaches nobody for long is replaced: it may be what is wrong.
+    fn judge<T>(&mut self, answer: &Result<T, Error>) {
+        // One that has lost its brokers knows no partition either; only whoever asks for what is not there is told so by a broker.
+        let reached = matches!(answer, Ok(_) | Err(Error::Rejected(_)));
+        if !self.trust.is_lost(reached, Instant::now()) {
+            return;
+        }
+        match Reader::new(&self.options, &self.contact) {
+            Ok(reader) => self.reader = reader,
+            Err(error) => {
+                tracing::warn!(event = "broker_clients_kept", error = %error, "no new clients could be made");
+            }
         }
     }
 

@@ -119,6 +119,7 @@ impl Member {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.fetch();
+            self.look_for_brokers();
             self.commits.give_up_overdue();
             self.give_up();
             self.hand_out();
@@ -190,6 +191,14 @@ impl Member {
                 }
             }
             self.change_partitions();
+        }
+    }
+
+    /// A client without brokers never finds any again (see `renewal`): whoever polls is told, and joins anew.
+    fn look_for_brokers(&mut self) {
+        if self.consumer.context().is_orphan() {
+            self.trouble =
+                Some(Error::Unreachable("this member's client has lost its brokers; a new one finds them".into()));
         }
     }
 

@@ -21,7 +21,7 @@ const LOOK_FIRST: Duration = Duration::from_micros(50);
 /// Later ones less often, because a broker that takes longer takes much longer.
 const LOOK_LAST: Duration = Duration::from_micros(500);
 /// When no broker is there, this much waiting is enough to know it.
-const AWAY_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const AWAY_PATIENCE: Duration = Duration::from_secs(1);
 /// Most events of the client that one look takes.
 const EVENTS_MAX: usize = 256;
 

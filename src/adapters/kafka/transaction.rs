@@ -66,6 +66,8 @@ pub(crate) struct Aborted {
     pub(crate) cause: Option<Error>,
     /// Whether anything may have reached the broker.
     pub(crate) reached: bool,
+    /// When it began, if nobody acknowledged its records in time.
+    pub(crate) in_vain: Option<Instant>,
 }
 
 /// Carries parcels out in one transaction.
@@ -73,9 +75,10 @@ pub(crate) fn carry_out(post: &Post, parcels: &[Parcel], terms: &Terms<'_>) -> E
     if let Err(error) = post.producer.begin_transaction() {
         return Ended::Lost(format!("beginning a transaction: {error}"));
     }
+    let begun = Instant::now();
     post.deliveries().sheet().begin(parcels.iter().map(Parcel::lines).sum());
     let lease = parcels.iter().map(|parcel| parcel.until).min().unwrap_or_else(Instant::now);
-    let until = lease.min(Instant::now() + terms.deliver_within);
+    let until = lease.min(begun + terms.deliver_within);
     let handed = hand_over(post, parcels, terms, until);
     let waited = if handed.is_ok() { post.wait(until) } else { Waited::Answered };
     let mut why = judge(&post.deliveries().sheet(), parcels);
@@ -94,6 +97,7 @@ pub(crate) fn carry_out(post: &Post, parcels: &[Parcel], terms: &Terms<'_>) -> E
     }
     let now = Instant::now();
     why.late = (0..).zip(parcels).filter(|(_, parcel)| parcel.is_late(now)).map(|(at, _)| at).collect();
+    why.in_vain = (waited == Waited::InVain).then_some(begun);
     if waited == Waited::InVain && why.is_empty() {
         why.cause = Some(Error::Unreachable("no broker acknowledged the records in time".into()));
     }

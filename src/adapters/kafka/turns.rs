@@ -1,13 +1,13 @@
 //! What a group's member hears by itself: partitions that come and go, commits that were answered, how far the fetches have got.
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::statistics::Statistics;
+use rdkafka::statistics::{Broker, Statistics};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, TopicPartitionList};
 
@@ -32,18 +32,24 @@ pub(crate) struct Reach {
     pub(crate) queued: u64,
 }
 
+/// Pictures in a row without a broker after which a client is given up: it may be between its bootstrap servers and what they tell.
+const ORPHAN_AFTER: u32 = 3;
+
 /// The ears of one member.
 pub(crate) struct Turns {
     contact: Arc<Contact>,
     changes: Mutex<VecDeque<Change>>,
     reach: Mutex<HashMap<(String, u32), Reach>>,
     closing: AtomicBool,
+    /// Pictures in a row in which the client knew no broker.
+    orphaned: AtomicU32,
 }
 
 impl Turns {
     pub(crate) fn new(contact: Arc<Contact>) -> Self {
         let closing = AtomicBool::new(false);
-        Self { contact, changes: Mutex::default(), reach: Mutex::default(), closing }
+        let orphaned = AtomicU32::new(0);
+        Self { contact, changes: Mutex::default(), reach: Mutex::default(), closing, orphaned }
     }
 
     pub(crate) fn contact(&self) -> &Contact {
@@ -56,6 +62,11 @@ impl Turns {
 
     pub(crate) fn reach(&self, topic: &str, partition: u32) -> Option<Reach> {
         self.reach.lock().get(&(topic.to_owned(), partition)).copied()
+    }
+
+    /// Whether the client has lost its brokers for good: it fetches nothing any more, and its group hears its heartbeats all the same.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orphaned.load(Ordering::Relaxed) >= ORPHAN_AFTER
     }
 
     /// From now on changes are answered at once: the member leaves.
@@ -85,6 +96,12 @@ impl ClientContext for Turns {
     }
 
     fn stats(&self, statistics: Statistics) {
+        let known = |broker: &Broker| matches!(broker.source.as_str(), "configured" | "learned");
+        if statistics.brokers.values().any(known) {
+            self.orphaned.store(0, Ordering::Relaxed);
+        } else {
+            self.orphaned.fetch_add(1, Ordering::Relaxed);
+        }
         let mut reach = self.reach.lock();
         reach.clear();
         for topic in statistics.topics.into_values() {
@@ -113,5 +130,28 @@ impl ConsumerContext for Turns {
         if let Err(error) = accept(consumer, &change) {
             tracing::debug!(event = "rebalance_unanswered", error = %error, "a member that leaves could not answer");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(sources: &[&str]) -> Statistics {
+        let broker = |source: &&str| (source.to_string(), Broker { source: source.to_string(), ..Broker::default() });
+        Statistics { brokers: sources.iter().map(broker).collect(), ..Statistics::default() }
+    }
+
+    #[test]
+    fn a_client_that_knows_no_broker_for_long_is_given_up_though_its_coordinator_hears_it() {
+        let turns = Turns::new(Arc::default());
+        let told = |sources: &[&str]| {
+            turns.stats(picture(sources));
+            turns.is_orphan()
+        };
+
+        assert!([["internal", "configured"], ["internal", "learned"]].iter().all(|known| !told(known)));
+        assert_eq!([(); ORPHAN_AFTER as usize].map(|()| told(&["internal", "logical"])), [false, false, true]);
+        assert!(!told(&["internal", "logical", "learned"]), "it found them again");
     }
 }

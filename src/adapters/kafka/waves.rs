@@ -12,12 +12,10 @@ use rdkafka::producer::{Producer, PurgeConfig};
 
 use crate::error::{self, Blame, blame, never_left};
 use crate::parcel::Parcel;
-use crate::post::Post;
+use crate::post::{AWAY_PATIENCE, Post};
 
 /// Between two looks at deliveries.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
-/// When no broker is there, this much waiting is enough to know it.
-const AWAY_PATIENCE: Duration = Duration::from_secs(1);
 /// How long reports of purged records may take; they come from memory.
 const PURGED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -32,6 +30,7 @@ pub(crate) fn carry_out(post: &Post, parcels: Vec<Parcel>, within: Duration, ove
     let mut round = Round::new(post, records, until);
     round.send_all(over);
     round.try_suspects_alone(over);
+    let in_vain = !round.in_flight.is_empty();
     let failed = round.give_up();
     answer(post, parcels, &failed);
     if over.load(Ordering::Relaxed) {
@@ -40,6 +39,10 @@ pub(crate) fn carry_out(post: &Post, parcels: Vec<Parcel>, within: Duration, ove
     if failed.values().any(|code| in_doubt(*code)) {
         // What is still on its way may yet arrive, after what would be sent next.
         return Err("records were given up while they were on their way".into());
+    }
+    if in_vain {
+        // The client may be what is wrong; a new one costs a question for metadata.
+        return Err("no broker acknowledged the records in time".into());
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
 //! A broker that is not there, goes away, comes back: nothing waits for ever, nothing is lost, and all goes on within seconds.
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kafka::{BrokerProbe, Guarantee, Kafka};
@@ -6,7 +7,8 @@ use kit::TestClock;
 use ports::Error;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
-use ports::source::Sources;
+use ports::source::{Source, Sources};
+use ports::topics::Topics;
 
 use crate::proxy::Proxy;
 use crate::support::{P0, SOON, World, batch, opened, options, servers};
@@ -77,6 +79,118 @@ async fn a_batch_that_never_reached_a_broker_gets_its_attempt_back() {
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "back after {:?}", begun.elapsed());
     assert_eq!(world.values().await, ["1", "2"]);
+}
+
+/// A broker that has just started may name none. Such an answer makes the library's clients forget every way to a broker, for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_were_told_of_no_brokers_are_replaced() {
+    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+        let proxy = Proxy::to(&servers());
+        let mut options = options(&proxy.address, &TestClock::default());
+        options.guarantee = guarantee;
+        let world = World::of(opened(options).await);
+        let mut lane = world.lane(0).await;
+        world.committed(&lane, batch(P0, 1, world.records(&[("a", "1")]))).await;
+        let mut member = join(&world).await;
+        assert_eq!(received(&world, &mut member).await, "1");
+        assert_eq!(world.values().await, ["1"]);
+
+        proxy.name_nobody(true);
+        proxy.cut();
+        proxy.mend();
+        let begun = Instant::now();
+        while proxy.named_nobody() < CLIENTS {
+            let looks = async { tokio::join!(world.kafka.list(), world.kafka.watermark(P0)) };
+            // Whoever is asked reaches nobody, and takes its time.
+            drop(tokio::time::timeout(Duration::from_millis(200), looks).await);
+            assert!(begun.elapsed() < SOON, "only {} were told", proxy.named_nobody());
+        }
+        proxy.name_nobody(false);
+
+        soon("the broker answers its probe", async || BrokerProbe(world.kafka.clone()).check().await.ok()).await;
+        let mut token = 1;
+        soon("a batch is published", async || {
+            token += 1;
+            match world.publish(&lane, batch(P0, token, world.records(&[("a", "2")]))).await {
+                Published::Committed(_) => return Some(()),
+                Published::LaneLost(_) => lane = opens_again(&world).await,
+                Published::Aborted { refused, .. } if refused.is_empty() => {}
+                other => panic!("nothing of it can have reached anybody: {other:?}"),
+            }
+            None
+        })
+        .await;
+        assert_eq!(received(&world, &mut member).await, "2");
+        soon("a watermark is told", async || world.kafka.watermark(P0).await.ok()).await;
+        soon("topics are listed", async || world.kafka.list().await.ok()).await;
+        assert_eq!(world.values().await, ["1", "2"]);
+    }
+}
+
+/// A producer whose records nobody takes, while others reach the brokers, is what may be wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_sends_in_vain_makes_room_for_a_new_client() {
+    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+        let proxy = Proxy::to(&servers());
+        let mut options = options(&proxy.address, &TestClock::default());
+        (options.guarantee, options.deliver_within) = (guarantee, Duration::from_secs(2));
+        let world = World::of(opened(options).await);
+        let lane = world.lane(0).await;
+        world.committed(&lane, batch(P0, 1, world.records(&[("a", "1")]))).await;
+
+        proxy.shut_producers_out();
+        let mut token = 1;
+        soon("the session ends", async || {
+            drop(BrokerProbe(world.kafka.clone()).check().await);
+            token += 1;
+            match world.publish(&lane, batch(P0, token, world.records(&[("a", "in vain")]))).await {
+                Published::LaneLost(_) => Some(()),
+                Published::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
+                other => panic!("{guarantee:?}: nothing of it can have reached anybody: {other:?}"),
+            }
+        })
+        .await;
+
+        proxy.mend();
+        let next = opens_again(&world).await;
+        world.committed(&next, batch(P0, token + 1, world.records(&[("a", "2")]))).await;
+        assert_eq!(world.values().await, ["1", "2"]);
+    }
+}
+
+/// Of an adapter that does everything: the producer, the group's member, and two each of whoever asks about the cluster, looks for watermarks
+/// and looks for operators.
+const CLIENTS: u64 = 8;
+
+async fn soon<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(done) = attempt().await {
+            return done;
+        }
+        assert!(begun.elapsed() < SOON, "in vain: {what}");
+    }
+}
+
+async fn join(world: &World) -> Arc<dyn Source> {
+    let topic = world.kafka.options().topic("order.events");
+    soon("a member joins", async || world.kafka.join("g", std::slice::from_ref(&topic), 0, 1).await.ok()).await
+}
+
+/// The next value that the group gets; whoever meets an error joins anew, as consumers do.
+async fn received(world: &World, member: &mut Arc<dyn Source>) -> String {
+    soon("a message comes", async || match member.poll(1, Duration::from_millis(500)).await {
+        Ok(deliveries) => {
+            let delivery = deliveries.first()?;
+            member.acknowledge(std::slice::from_ref(&delivery.position)).await.ok()?;
+            Some(String::from_utf8_lossy(&delivery.record.value).into_owned())
+        }
+        Err(_) => {
+            *member = join(world).await;
+            None
+        }
+    })
+    .await
 }
 
 #[tokio::test]

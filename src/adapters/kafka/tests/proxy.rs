@@ -1,5 +1,6 @@
 //! A wire to the broker that a test can cut, hold or cut at the worst moment. It reads Kafka's frames, and puts its own port where the
 //! broker tells its address, so that every connection comes through here.
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
 /// The numbers of Kafka's requests.
+const METADATA: u16 = 3;
 const PRODUCE: u16 = 0;
 const END_TRANSACTION: u16 = 26;
 
@@ -40,6 +42,9 @@ struct Wire {
     /// The request that ends a transaction has passed: the next answer does not.
     ending: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
+    producers: Mutex<Vec<TcpStream>>,
+    names_nobody: AtomicBool,
+    named_nobody: AtomicU64,
 }
 
 /// The wire.
@@ -68,6 +73,9 @@ impl Proxy {
             held: Default::default(),
             ending: AtomicBool::new(false),
             open: Mutex::default(),
+            producers: Mutex::default(),
+            names_nobody: AtomicBool::new(false),
+            named_nobody: AtomicU64::new(0),
         });
         let accepting = Arc::clone(&wire);
         std::thread::spawn(move || {
@@ -83,10 +91,28 @@ impl Proxy {
         self.wire.cut();
     }
 
+    /// Whoever has sent records loses the way to the broker, and nobody finds a new one; the others keep theirs.
+    pub fn shut_producers_out(&self) {
+        self.wire.up.store(false, Ordering::SeqCst);
+        for socket in self.wire.producers.lock().drain(..) {
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    }
+
     /// The broker is there again.
     pub fn mend(&self) {
         self.wire.cut_at.store(CutAt::Never as u8, Ordering::SeqCst);
         self.wire.up.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the broker, asked for metadata, tells of its topics and of no brokers: so does one that has just started.
+    pub fn name_nobody(&self, names_nobody: bool) {
+        self.wire.names_nobody.store(names_nobody, Ordering::SeqCst);
+    }
+
+    /// On how many connections it did.
+    pub fn named_nobody(&self) -> u64 {
+        self.wire.named_nobody.load(Ordering::SeqCst)
     }
 
     /// Cuts when the next transaction ends.
@@ -123,13 +149,19 @@ impl Wire {
         self.open.lock().extend([clone(&client), clone(&broker)]);
         let (there, back) = (Arc::clone(self), Arc::clone(self));
         let (from, to) = (clone(&client), clone(&broker));
-        std::thread::spawn(move || pump(from, to, |frame| there.request(frame)));
-        std::thread::spawn(move || pump(broker, client, |frame| back.answer(frame)));
+        let connection = Arc::new(Connection::of(clone(&client)));
+        let asks = Arc::clone(&connection);
+        std::thread::spawn(move || pump(from, to, |frame| there.request(frame, &asks)));
+        std::thread::spawn(move || pump(broker, client, |frame| back.answer(frame, &connection)));
     }
 
-    fn request(&self, frame: &mut [u8]) -> Then {
+    fn request(&self, frame: &mut [u8], connection: &Connection) -> Then {
         match u16::from_be_bytes([frame[0], frame[1]]) {
+            METADATA => drop(connection.asked.lock().insert(correlation(&frame[4..]))),
             PRODUCE => {
+                if !connection.produces.swap(true, Ordering::SeqCst) {
+                    self.producers.lock().push(connection.client.try_clone().expect("a second handle"));
+                }
                 let by = Duration::from_millis(self.hold_ms.load(Ordering::SeqCst));
                 self.held.1.wait_for(&mut self.held.0.lock(), by);
                 let one_less = |left: u64| left.checked_sub(1);
@@ -150,11 +182,17 @@ impl Wire {
         Then::Pass
     }
 
-    fn answer(&self, frame: &mut [u8]) -> Then {
+    fn answer(&self, frame: &mut Vec<u8>, connection: &Connection) -> Then {
         // The broker answers a transaction's end after it has decided it.
         if self.ending.swap(false, Ordering::SeqCst) {
             self.cut();
             return Then::Drop;
+        }
+        if connection.asked.lock().remove(&correlation(frame)) && self.names_nobody.load(Ordering::SeqCst) {
+            strike_brokers(frame);
+            if !connection.told.swap(true, Ordering::SeqCst) {
+                self.named_nobody.fetch_add(1, Ordering::SeqCst);
+            }
         }
         let mut at = 0;
         while at + self.told.len() <= frame.len() {
@@ -167,13 +205,49 @@ impl Wire {
     }
 }
 
+/// What is known of a connection.
+struct Connection {
+    client: TcpStream,
+    /// Correlation numbers of questions for metadata that are not answered yet.
+    asked: Mutex<HashSet<[u8; 4]>>,
+    /// It was told of no brokers.
+    told: AtomicBool,
+    /// It carries records.
+    produces: AtomicBool,
+}
+
+impl Connection {
+    fn of(client: TcpStream) -> Self {
+        Self { client, asked: Mutex::default(), told: AtomicBool::new(false), produces: AtomicBool::new(false) }
+    }
+}
+
 enum Then {
     Pass,
     Drop,
 }
 
+fn correlation(bytes: &[u8]) -> [u8; 4] {
+    bytes[..4].try_into().expect("a frame has a head")
+}
+
+/// Takes the brokers out of an answer about metadata: correlation (4), tags (1), throttle (4), brokers (a count that is one too large, then
+/// id (4), host, port (4), rack, tags), whatever follows. Lengths and counts are one byte here; a length of zero is no text.
+fn strike_brokers(answer: &mut Vec<u8>) {
+    const BROKERS: usize = 9;
+    let mut end = BROKERS + 1;
+    for _ in 1..answer[BROKERS] {
+        for fixed in [4, 4] {
+            end += fixed;
+            end += 1 + usize::from(answer[end].saturating_sub(1));
+        }
+        end += 1;
+    }
+    answer.splice(BROKERS..end, [1]);
+}
+
 /// Moves frames from one side to the other until either ends.
-fn pump(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut [u8]) -> Then) {
+fn pump(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut Vec<u8>) -> Then) {
     let mut size = [0; 4];
     while from.read_exact(&mut size).is_ok() {
         let mut frame = vec![0; u32::from_be_bytes(size) as usize];
@@ -184,6 +258,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut [u8]) 
         if matches!(then, Then::Drop) {
             break;
         }
+        let size = (frame.len() as u32).to_be_bytes();
         if to.write_all(&size).and_then(|()| to.write_all(&frame)).is_err() {
             break;
         }
