@@ -18,7 +18,7 @@ pub struct Options {
     pub body_timeout: Duration,
     /// `http.body_max` in bytes: a body of exactly so many passes.
     pub body_max: usize,
-    /// `http.max_connections`, over all threads. Shared out evenly, so that one thread may be full a little early.
+    /// `http.max_connections`, over all threads. Shared out evenly, so that one may be full a little early; a small one is one thread's.
     pub max_connections: usize,
     /// `http.trusted_proxies`.
     pub trusted_proxies: Proxies,

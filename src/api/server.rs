@@ -63,6 +63,13 @@ pub fn serve_on(state: &Arc<State>, listeners: Listeners) -> io::Result<Service>
     Ok(service)
 }
 
+/// A limit below this is kept to exactly, by one thread: shared out, each thread's last place may be missing.
+const SHARED_FROM: usize = 100;
+
+fn threads(workers: usize, max_connections: usize) -> usize {
+    if max_connections < SHARED_FROM { 1 } else { workers.max(1) }
+}
+
 impl Service {
     /// Where it listens: the public address first, then the admin one, if it has its own.
     pub fn bound(&self) -> &[Bound] {
@@ -72,7 +79,7 @@ impl Service {
     fn listen(&mut self, listener: TcpListener, surface: Surface, workers: usize) -> io::Result<()> {
         let options = &self.state.options;
         // Each worker counts its own connections: together they must not take more than the limit.
-        let (state, workers) = (Arc::clone(&self.state), workers.clamp(1, options.max_connections.max(1)));
+        let (state, workers) = (Arc::clone(&self.state), threads(workers, options.max_connections));
         let builder = Server::build()
             .workers(workers)
             .max_concurrent_connections((options.max_connections / workers).max(1))

@@ -114,14 +114,14 @@ async fn a_later_head_has_as_little_time_as_the_first() {
 #[actix_web::test]
 async fn past_the_most_connections_the_next_one_waits_for_a_place() {
     let mut plan = Plan::default();
-    (plan.options.max_connections, plan.options.workers) = (2, 1);
+    (plan.options.max_connections, plan.options.workers) = (3, 2);
     let house = House::planned(plan);
     let service = serve(&house.state).unwrap();
     let address = service.bound()[0].address;
 
     blocking(move || {
         let ask = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
-        let mut kept = [connect(address), connect(address)];
+        let mut kept = [(); 3].map(|()| connect(address));
         for stream in &mut kept {
             stream.write_all(ask).unwrap();
             assert!(until_blank_line(stream).starts_with("HTTP/1.1 200 "));
