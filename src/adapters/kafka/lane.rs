@@ -214,10 +214,13 @@ impl Lane {
 }
 
 impl Lane {
-    /// Whether others were answered by a broker while this session sent in vain: then its own client may be what is wrong.
+    /// Whether others were answered by a broker while this session sent in vain, and its own client reaches none: then that is what is
+    /// wrong, and neither an outage nor one broker of several whose partitions have no leader yet.
     fn is_cut_off(&mut self, why: &Aborted) -> bool {
         self.vain_since = why.in_vain.map(|begun| self.vain_since.unwrap_or(begun));
-        self.vain_since.is_some_and(|since| self.post.deliveries().contact().heard_since(since + AWAY_PATIENCE))
+        let Some(since) = self.vain_since else { return false };
+        let topic = self.options.topic(&self.options.events);
+        self.post.deliveries().contact().heard_since(since + AWAY_PATIENCE) && !self.post.reaches_a_broker(&topic)
     }
 
     fn learn(&mut self, parcels: &[Parcel], why: &Aborted) {

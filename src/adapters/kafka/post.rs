@@ -58,6 +58,11 @@ impl Post {
         Ok(post)
     }
 
+    /// Whether this client finds a broker to ask.
+    pub(crate) fn reaches_a_broker(&self, topic: &str) -> bool {
+        self.producer.client().fetch_metadata(Some(topic), AWAY_PATIENCE).is_ok()
+    }
+
     pub(crate) fn deliveries(&self) -> &Deliveries {
         self.producer.context()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ports::Error;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message, Offset, TopicPartitionList};
 
@@ -22,6 +22,8 @@ const SETTLE_EVERY: Duration = Duration::from_millis(3);
 const LEADERS_WITHIN: Duration = Duration::from_secs(5);
 /// Between two questions to them.
 const LEADERS_EVERY: Duration = Duration::from_millis(10);
+/// One question who they are.
+const LEADERS_TOLD: Duration = Duration::from_secs(1);
 /// One wait for messages.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -120,8 +122,11 @@ impl Reader {
                 Ok(_) if Instant::now() > until => {
                     return Err(Error::Unreachable("some partitions did not tell how far they go".into()));
                 }
-                Ok(_) | Err(_) => std::thread::sleep(LEADERS_EVERY),
+                Ok(_) => {}
+                // The client asks the leaders it knew, and may learn of new ones once a minute. What this brings shows in the next try.
+                Err(_) => drop(of.first().map(|(topic, _)| client.fetch_metadata(Some(topic), LEADERS_TOLD))),
             }
+            std::thread::sleep(LEADERS_EVERY);
         }
     }
 
@@ -132,11 +137,11 @@ impl Reader {
         }
         let doing = "asking how far partitions go";
         let asked = list(of.iter().map(|(topic, partition)| (topic.as_str(), *partition, which)))?;
-        let told = client.offsets_for_times(asked, ASK_WITHIN).map_err(|error| error::of(&error, doing))?;
+        let told = client.offsets_for_times(asked, ASK_WITHIN).map_err(|error| unsettled(&error, doing))?;
         self.contact.heard();
         let mut offsets = Offsets::new();
         for element in told.elements() {
-            element.error().map_err(|error| error::of(&error, doing))?;
+            element.error().map_err(|error| unsettled(&error, doing))?;
             // One that was not answered still names the end it was asked for.
             let Offset::Offset(offset) = element.offset() else { continue };
             offsets.insert((element.topic().to_owned(), element.partition().unsigned_abs()), offset.unsigned_abs());
@@ -202,6 +207,14 @@ impl Reader {
         let size =
             |topic: &rdkafka::metadata::MetadataTopic| (topic.name().to_owned(), topic.partitions().len() as u32);
         Ok(metadata.topics().iter().map(size).collect())
+    }
+}
+
+/// The port's error. A partition that the client itself does not know may be one whose leader it has not learnt.
+fn unsettled(error: &KafkaError, doing: &str) -> Error {
+    match error.rdkafka_error_code() {
+        Some(Code::UnknownPartition) => Error::Unreachable(format!("{doing}: {error}")),
+        _ => error::of(error, doing),
     }
 }
 
