@@ -118,16 +118,17 @@ impl Work {
         self.cluster.listen();
         let ready = self.is_ready();
         if !ready || self.contact.is_away() {
+            let begun = Instant::now();
             let ensured = self.cluster.ensure(&[]).await;
-            self.judge(&ensured);
+            self.judge(begun, &ensured);
             self.told_by(ensured, ready);
         }
     }
 
     /// Clients that reach nobody for long are replaced: they may be what is wrong.
-    fn judge<T>(&mut self, answer: &Result<T, Error>) {
+    fn judge<T>(&mut self, begun: Instant, answer: &Result<T, Error>) {
         let reached = !matches!(answer, Err(Error::Unreachable(_) | Error::Unknown(_)));
-        if !self.trust.is_lost(reached, Instant::now()) {
+        if !self.trust.is_lost(reached, begun, Instant::now()) {
             return;
         }
         tracing::debug!(
@@ -168,10 +169,11 @@ impl Work {
     }
 
     async fn answer(&mut self, ask: Ask) {
+        let begun = Instant::now();
         match ask {
             Ask::Ensure { names, answer } => {
                 let ensured = self.cluster.ensure(&names).await;
-                self.judge(&ensured);
+                self.judge(begun, &ensured);
                 if names.is_empty() {
                     let was_ready = self.is_ready();
                     self.told_by(ensured.clone(), was_ready);
@@ -189,7 +191,7 @@ impl Work {
                     Ok(()) => self.cluster.pulse().await,
                     Err(error) => Err(error),
                 };
-                self.judge(&pulse);
+                self.judge(begun, &pulse);
                 drop(answer.send(pulse));
             }
         }

@@ -88,13 +88,13 @@ impl Work {
             match ask {
                 Ask::Watermark { partition, answer } => partitions.push((partition, answer)),
                 Ask::List { answer } => {
-                    let list = self.list();
-                    self.judge(&list);
+                    let (begun, list) = (Instant::now(), self.list());
+                    self.judge(begun, &list);
                     drop(answer.send(list));
                 }
                 Ask::Read { topic, partition, offset, limit, answer } => {
-                    let read = self.read(&topic, partition, offset, limit);
-                    self.judge(&read);
+                    let (begun, read) = (Instant::now(), self.read(&topic, partition, offset, limit));
+                    self.judge(begun, &read);
                     drop(answer.send(read));
                 }
             }
@@ -105,25 +105,32 @@ impl Work {
         let mut asked: Vec<u32> = partitions.iter().map(|(partition, _)| *partition).collect();
         asked.sort_unstable();
         asked.dedup();
-        let read = watermarks::read(&self.reader, &self.options, &asked);
-        self.judge(&read);
+        let begun = Instant::now();
+        let mut read = watermarks::read(&self.reader, &self.options, &asked);
+        if self.judge(begun, &read) {
+            read = watermarks::read(&self.reader, &self.options, &asked);
+        }
         for (partition, answer) in partitions {
             let told = read.as_ref().map(|found| found.get(&partition).copied().flatten()).map_err(Error::clone);
             drop(answer.send(told));
         }
     }
 
-    /// A reader that reaches nobody for long is replaced: it may be what is wrong.
-    fn judge<T>(&mut self, answer: &Result<T, Error>) {
+    /// A reader that reaches nobody for long is replaced: it may be what is wrong. Answers whether it was.
+    fn judge<T>(&mut self, begun: Instant, answer: &Result<T, Error>) -> bool {
         // One that has lost its brokers knows no partition either; only whoever asks for what is not there is told so by a broker.
         let reached = matches!(answer, Ok(_) | Err(Error::Rejected(_)));
-        if !self.trust.is_lost(reached, Instant::now()) {
-            return;
+        if !self.trust.is_lost(reached, begun, Instant::now()) {
+            return false;
         }
         match Reader::new(&self.options, &self.contact) {
-            Ok(reader) => self.reader = reader,
+            Ok(reader) => {
+                self.reader = reader;
+                true
+            }
             Err(error) => {
                 tracing::warn!(event = "broker_clients_kept", error = %error, "no new clients could be made");
+                false
             }
         }
     }

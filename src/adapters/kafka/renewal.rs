@@ -14,13 +14,14 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// A call has ended, and reached somebody or nobody; whether the client is to be replaced now. A replaced one begins anew.
-    pub(crate) fn is_lost(&mut self, reached: bool, now: Instant) -> bool {
+    /// A call that began then has ended, and reached somebody or nobody; whether the client is to be replaced now: after one call that
+    /// took so long, too, because whoever waits behind an open breaker asks seldom. A replaced one begins anew.
+    pub(crate) fn is_lost(&mut self, reached: bool, begun: Instant, now: Instant) -> bool {
         if reached {
             self.failing = None;
             return false;
         }
-        let since = *self.failing.get_or_insert(now);
+        let since = *self.failing.get_or_insert(begun);
         let lost = now.saturating_duration_since(since) >= RENEW_AFTER;
         if lost {
             self.failing = None;
@@ -35,17 +36,20 @@ mod tests {
 
     #[test]
     fn a_client_that_reaches_nobody_for_long_is_replaced_once() {
-        let (mut trust, begun) = (Trust::default(), Instant::now());
-        let mut lost_at = |seconds| trust.is_lost(false, begun + Duration::from_secs(seconds));
+        let (mut trust, zero) = (Trust::default(), Instant::now());
+        let at = |seconds| zero + Duration::from_secs(seconds);
+        let mut lost_at = |seconds| trust.is_lost(false, at(seconds), at(seconds));
 
         assert_eq!([0, 4, 5].map(&mut lost_at), [false, false, true]);
         assert_eq!([6, 10, 11].map(&mut lost_at), [false, false, true], "a new one has its own time");
+        assert!(trust.is_lost(false, at(20), at(25)), "one call was long enough");
     }
 
     #[test]
     fn whoever_is_answered_is_trusted() {
-        let (mut trust, begun) = (Trust::default(), Instant::now());
-        let mut is_lost = |reached, seconds| trust.is_lost(reached, begun + Duration::from_secs(seconds));
+        let (mut trust, zero) = (Trust::default(), Instant::now());
+        let at = |seconds| zero + Duration::from_secs(seconds);
+        let mut is_lost = |reached, seconds| trust.is_lost(reached, at(seconds), at(seconds));
 
         assert!(!is_lost(false, 0));
         assert!(!is_lost(true, 9));
