@@ -21,6 +21,8 @@ const MAKE_WITHIN: Duration = Duration::from_secs(10);
 const LEADERS_EVERY: Duration = Duration::from_millis(20);
 /// From this many brokers on, topics are kept three times and written twice before they are acknowledged.
 const REPLICAS: usize = 3;
+/// How many brokers Kafka itself waits for before groups work.
+const BROKERS_WANTED: &str = "offsets.topic.replication.factor";
 
 /// Clients that ask.
 pub(crate) struct Cluster {
@@ -80,7 +82,8 @@ impl Cluster {
         }
     }
 
-    /// Makes the topics that are missing and checks those that are there; all of the installation when none is named.
+    /// Makes the topics that are missing and checks those that are there; all of the installation when none is named. None is made while
+    /// brokers are missing: replicas are counted when a topic is made, and stay as few.
     pub(crate) async fn ensure(&self, names: &[String]) -> Result<(), Error> {
         let watermarks = self.options.watermarks();
         let all = || self.options.event_topics().into_iter().chain([watermarks.clone()]).collect();
@@ -100,9 +103,33 @@ impl Cluster {
             return Ok(());
         }
         if names.len() == missing.len() {
-            brokers = self.brokers()?;
+            brokers = self.brokers()?.len();
+        }
+        if self.options.create_topics && brokers < REPLICAS {
+            self.all_are_there(&missing, brokers).await?;
         }
         self.make(&missing, brokers).await
+    }
+
+    /// A cluster that is still starting shows the first of its brokers alone. How many there will be stands nowhere; how many Kafka's own
+    /// topics wait for does, and fewer carry neither groups nor transactions.
+    async fn all_are_there(&self, missing: &[&str], brokers: usize) -> Result<(), Error> {
+        let Some(first) = self.brokers()?.first().copied() else {
+            return Err(Error::Unreachable("no broker is registered yet".into()));
+        };
+        let wanted = match self.setting(&ResourceSpecifier::Broker(first), BROKERS_WANTED).await {
+            Ok(value) => value.parse().unwrap_or(1),
+            Err(error @ (Error::Unreachable(_) | Error::Unknown(_))) => return Err(error),
+            // Without the right to look nobody can say.
+            Err(_) => 1,
+        };
+        if brokers >= REPLICAS.min(wanted) {
+            return Ok(());
+        }
+        Err(Error::Broken(format!(
+            "{brokers} of at least {wanted} brokers are there ({BROKERS_WANTED}): the missing topics are made once the others are; to go on with fewer, make them yourself: {}",
+            missing.join(", ")
+        )))
     }
 
     /// Metadata, the leaders of our topics, and the controller.
@@ -135,10 +162,11 @@ impl Cluster {
         }
     }
 
-    fn brokers(&self) -> Result<usize, Error> {
+    fn brokers(&self) -> Result<Vec<i32>, Error> {
         let events = self.options.topic(&self.options.events);
         let metadata = self.clients.asker.fetch_metadata(Some(&events), ASK_WITHIN);
-        Ok(metadata.map_err(|error| self.told(&error, "asking about brokers"))?.brokers().len())
+        let metadata = metadata.map_err(|error| self.told(&error, "asking about brokers"))?;
+        Ok(metadata.brokers().iter().map(rdkafka::metadata::MetadataBroker::id).collect())
     }
 
     fn seen(&self, name: &str) -> Result<Option<Seen>, Error> {
@@ -190,21 +218,25 @@ impl Cluster {
     }
 
     async fn policy(&self, name: &str) -> Result<String, Error> {
-        let doing = format!("asking for cleanup.policy of topic {name} (needs the right DescribeConfigs)");
+        self.setting(&ResourceSpecifier::Topic(name), "cleanup.policy").await
+    }
+
+    async fn setting(&self, of: &ResourceSpecifier<'_>, name: &str) -> Result<String, Error> {
+        let whose = match of {
+            ResourceSpecifier::Topic(topic) => format!("topic {topic}"),
+            ResourceSpecifier::Group(group) => format!("group {group}"),
+            ResourceSpecifier::Broker(id) => format!("broker {id}"),
+        };
+        let doing = format!("asking for {name} of {whose} (needs the right DescribeConfigs)");
         let options = AdminOptions::new().request_timeout(Some(ASK_WITHIN));
-        let mut answers = self
-            .clients
-            .admin
-            .describe_configs(&[ResourceSpecifier::Topic(name)], &options)
-            .await
-            .map_err(|error| self.told(&error, &doing))?;
+        let answers = self.clients.admin.describe_configs([of], &options).await;
+        let mut answers = answers.map_err(|error| self.told(&error, &doing))?;
         let config: ConfigResource = match answers.pop() {
             Some(Ok(config)) => config,
             Some(Err(code)) => return Err(error::of_code(code, format!("{doing}: {code}"))),
             None => return Err(Error::Broken(doing)),
         };
-        let policy = config.get("cleanup.policy").and_then(|entry| entry.value.clone());
-        Ok(policy.unwrap_or_default())
+        Ok(config.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default())
     }
 
     async fn make(&self, names: &[&str], brokers: usize) -> Result<(), Error> {
@@ -222,7 +254,12 @@ impl Cluster {
         let answers = self.clients.admin.create_topics(&new, &options).await;
         for answer in answers.map_err(|error| self.told(&error, "making topics"))? {
             match answer {
-                Ok(topic) => tracing::info!(event = "topic_made", topic, "a topic was missing and was made"),
+                Ok(topic) => tracing::info!(
+                    event = "topic_made",
+                    topic,
+                    replicas = replicas(brokers),
+                    "a topic was missing and was made"
+                ),
                 // Another instance was quicker.
                 Err((_, Code::TopicAlreadyExists)) => {}
                 Err((name, code)) => {
@@ -241,7 +278,7 @@ impl Cluster {
     }
 
     fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
-        let replicas = REPLICAS.min(brokers.max(1)) as i32;
+        let replicas = replicas(brokers) as i32;
         let watermarks = name == self.options.watermarks();
         let partitions = if watermarks { self.options.partitions } else { self.options.topic_partitions };
         let mut topic = NewTopic::new(name, partitions as i32, TopicReplication::Fixed(replicas));
@@ -263,9 +300,10 @@ impl Cluster {
         let watermarks = name == self.options.watermarks();
         let partitions = if watermarks { self.options.partitions } else { self.options.topic_partitions };
         let compact = if watermarks { " --config cleanup.policy=compact --config segment.bytes=1048576" } else { "" };
-        let replicas = REPLICAS.min(brokers.max(1));
+        let replicas = replicas(brokers);
+        let insync = if replicas >= REPLICAS { " --config min.insync.replicas=2" } else { "" };
         format!(
-            "kafka-topics.sh --bootstrap-server {} --create --topic {name} --partitions {partitions} --replication-factor {replicas}{compact}",
+            "kafka-topics.sh --bootstrap-server {} --create --topic {name} --partitions {partitions} --replication-factor {replicas}{insync}{compact}",
             self.options.bootstrap_servers
         )
     }
@@ -282,4 +320,9 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// Each topic is kept so many times.
+fn replicas(brokers: usize) -> usize {
+    REPLICAS.min(brokers.max(1))
 }
