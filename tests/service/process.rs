@@ -3,7 +3,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kit::wait::until;
@@ -122,7 +122,8 @@ impl Posthaste {
 
     /// Every log line so far that is wanted.
     pub fn lines(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
-        let log = self.log.lock().expect("not poisoned");
+        // Read while a story fails, too: a second panic would hide why.
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.iter().filter(|line| wanted(line)).cloned().collect()
     }
 
