@@ -53,7 +53,6 @@ impl Clients {
 struct Seen {
     partitions: usize,
     leaders: bool,
-    brokers: usize,
 }
 
 impl Cluster {
@@ -89,32 +88,26 @@ impl Cluster {
         let all = || self.options.event_topics().into_iter().chain([watermarks.clone()]).collect();
         let names: Vec<String> = if names.is_empty() { all() } else { names.to_vec() };
         let mut missing = Vec::new();
-        let mut brokers = 1;
         for name in &names {
             match self.seen(name)? {
-                Some(seen) => {
-                    brokers = seen.brokers;
-                    self.check(name, &seen).await?;
-                }
+                Some(seen) => self.check(name, &seen).await?,
                 None => missing.push(name.as_str()),
             }
         }
         if missing.is_empty() {
             return Ok(());
         }
-        if names.len() == missing.len() {
-            brokers = self.brokers()?.len();
+        let brokers = self.brokers()?;
+        if self.options.create_topics && brokers.len() < REPLICAS {
+            self.all_are_there(&missing, &brokers).await?;
         }
-        if self.options.create_topics && brokers < REPLICAS {
-            self.all_are_there(&missing, brokers).await?;
-        }
-        self.make(&missing, brokers).await
+        self.make(&missing, brokers.len()).await
     }
 
     /// A cluster that is still starting shows the first of its brokers alone. How many there will be stands nowhere; how many Kafka's own
     /// topics wait for does, and fewer carry neither groups nor transactions.
-    async fn all_are_there(&self, missing: &[&str], brokers: usize) -> Result<(), Error> {
-        let Some(first) = self.brokers()?.first().copied() else {
+    async fn all_are_there(&self, missing: &[&str], brokers: &[i32]) -> Result<(), Error> {
+        let Some(first) = brokers.first().copied() else {
             return Err(Error::Unreachable("no broker is registered yet".into()));
         };
         let wanted = match self.setting(&ResourceSpecifier::Broker(first), BROKERS_WANTED).await {
@@ -123,11 +116,12 @@ impl Cluster {
             // Without the right to look nobody can say.
             Err(_) => 1,
         };
-        if brokers >= REPLICAS.min(wanted) {
+        let there = brokers.len();
+        if there >= REPLICAS.min(wanted) {
             return Ok(());
         }
         Err(Error::Broken(format!(
-            "{brokers} of at least {wanted} brokers are there ({BROKERS_WANTED}): the missing topics are made once the others are; to go on with fewer, make them yourself: {}",
+            "{there} of at least {wanted} brokers are there ({BROKERS_WANTED}): the missing topics are made once the others are; to go on with fewer, make them yourself: {}",
             missing.join(", ")
         )))
     }
@@ -184,7 +178,7 @@ impl Cluster {
             Some(code) => return Err(error::of_code(code, format!("{doing}: {code}"))),
         }
         let leaders = topic.partitions().iter().all(|partition| partition.leader() >= 0);
-        Ok(Some(Seen { partitions: topic.partitions().len(), leaders, brokers: metadata.brokers().len() }))
+        Ok(Some(Seen { partitions: topic.partitions().len(), leaders }))
     }
 
     /// An events' topic of another size only loses the order of keys when it grows; a watermarks' topic must be exactly as it must be.

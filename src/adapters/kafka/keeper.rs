@@ -128,16 +128,7 @@ impl Work {
     /// Clients that reach nobody for long are replaced: they may be what is wrong.
     fn judge<T>(&mut self, begun: Instant, answer: &Result<T, Error>) {
         let reached = !matches!(answer, Err(Error::Unreachable(_) | Error::Unknown(_)));
-        if !self.trust.is_lost(reached, begun, Instant::now()) {
-            return;
-        }
-        tracing::debug!(
-            event = "broker_clients_renewed",
-            "the clients that ask about the cluster reach nobody and are replaced"
-        );
-        if let Err(error) = self.cluster.renew() {
-            tracing::warn!(event = "broker_clients_kept", error = %error, "no new clients could be made");
-        }
+        self.trust.renewed(reached, begun, || self.cluster.renew());
     }
 
     fn told_by(&self, ensured: Result<(), Error>, was_ready: bool) {

@@ -120,19 +120,8 @@ impl Work {
     fn judge<T>(&mut self, begun: Instant, answer: &Result<T, Error>) -> bool {
         // One that has lost its brokers knows no partition either; only whoever asks for what is not there is told so by a broker.
         let reached = matches!(answer, Ok(_) | Err(Error::Rejected(_)));
-        if !self.trust.is_lost(reached, begun, Instant::now()) {
-            return false;
-        }
-        match Reader::new(&self.options, &self.contact) {
-            Ok(reader) => {
-                self.reader = reader;
-                true
-            }
-            Err(error) => {
-                tracing::warn!(event = "broker_clients_kept", error = %error, "no new clients could be made");
-                false
-            }
-        }
+        let renewed = self.trust.renewed(reached, begun, || Reader::new(&self.options, &self.contact));
+        renewed.map(|reader| self.reader = reader).is_some()
     }
 
     fn list(&self) -> Result<Vec<TopicView>, Error> {

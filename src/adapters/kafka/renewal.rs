@@ -3,6 +3,8 @@
 //! Nothing but a new client mends that, so none of ours is trusted for longer than its calls succeed.
 use std::time::{Duration, Instant};
 
+use rdkafka::error::KafkaResult;
+
 /// How long a client's calls may fail before a new one takes its place. Long enough that an outage costs a few clients and no more, short
 /// beside the 30 s within which events flow again after it.
 const RENEW_AFTER: Duration = Duration::from_secs(5);
@@ -14,9 +16,32 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// A call that began then has ended, and reached somebody or nobody; whether the client is to be replaced now: after one call that
-    /// took so long, too, because whoever waits behind an open breaker asks seldom. A replaced one begins anew.
-    pub(crate) fn is_lost(&mut self, reached: bool, begun: Instant, now: Instant) -> bool {
+    /// A call that began then has ended, and reached somebody or nobody; the new client, where one takes the place of the old one now.
+    pub(crate) fn renewed<C>(
+        &mut self,
+        reached: bool,
+        begun: Instant,
+        make: impl FnOnce() -> KafkaResult<C>,
+    ) -> Option<C> {
+        if !self.is_lost(reached, begun, Instant::now()) {
+            return None;
+        }
+        tracing::debug!(
+            event = "broker_clients_renewed",
+            "a client that asks the broker reaches nobody and is replaced"
+        );
+        match make() {
+            Ok(client) => Some(client),
+            Err(error) => {
+                tracing::warn!(event = "broker_clients_kept", error = %error, "no new client could be made");
+                None
+            }
+        }
+    }
+
+    /// Whether the client is to be replaced now: after one call that took so long, too, because whoever waits behind an open breaker asks
+    /// seldom. A replaced one begins anew.
+    fn is_lost(&mut self, reached: bool, begun: Instant, now: Instant) -> bool {
         if reached {
             self.failing = None;
             return false;
