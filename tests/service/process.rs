@@ -200,8 +200,12 @@ impl Drop for Posthaste {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let words = self.lines(|line| line["level"] == "WARN" || line["level"] == "ERROR");
-            eprintln!("process {} said last:", self.child.id());
+            let ended = self.child.try_wait().ok().flatten().map(|status| format!(" (ended by itself: {status})"));
+            eprintln!("process {}{} said last:", self.child.id(), ended.unwrap_or_default());
             words.iter().skip(words.len().saturating_sub(LAST_WORDS)).for_each(|line| eprintln!("  {line}"));
+            // What a library writes that ends the process.
+            let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+            errors.lines().for_each(|line| eprintln!("  stderr: {line}"));
         }
         // It may have ended already.
         let _ = self.child.kill();

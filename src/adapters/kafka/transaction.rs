@@ -209,6 +209,8 @@ fn judge(sheet: &Sheet, parcels: &[Parcel]) -> Aborted {
     why
 }
 
+/// Commits, or says that nobody knows. A call that ran out of time is never resumed: the library gives its name back when a resumed one
+/// runs out of time at its first step, then takes the broker's late answer for an abort's, and ends the process by an assertion.
 fn commit(post: &Post, until: Instant) -> Ended {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -217,7 +219,12 @@ fn commit(post: &Post, until: Instant) -> Ended {
             Err(KafkaError::Transaction(error)) if error.is_fatal() => {
                 return Ended::Lost(format!("committing: {error}"));
             }
-            Err(KafkaError::Transaction(error)) if error.is_retriable() && !left.is_zero() => {}
+            // Nothing has been asked of the broker yet.
+            Err(KafkaError::Transaction(error))
+                if error.is_retriable() && error.code() != Code::OperationTimedOut && Instant::now() < until =>
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
             Err(error) => return Ended::Unknown(format!("committing: {error}")),
         }
     }

@@ -35,6 +35,8 @@ struct Wire {
     up: AtomicBool,
     cut_at: AtomicU8,
     hold_ms: AtomicU64,
+    /// How long the answer to the next end of a transaction is held back, and by how much longer the one after it.
+    hold_ends: Mutex<(Duration, Duration)>,
     /// Zero: any number.
     writes_left: AtomicU64,
     /// What a held request waits on; nobody lets it go before its time.
@@ -69,6 +71,7 @@ impl Proxy {
             up: AtomicBool::new(true),
             cut_at: AtomicU8::new(CutAt::Never as u8),
             hold_ms: AtomicU64::new(0),
+            hold_ends: Mutex::default(),
             writes_left: AtomicU64::new(0),
             held: Default::default(),
             ending: AtomicBool::new(false),
@@ -129,6 +132,11 @@ impl Proxy {
     pub fn hold(&self, by: Duration) {
         self.wire.hold_ms.store(by.as_millis() as u64, Ordering::SeqCst);
     }
+
+    /// Holds the answer to the next end of a transaction back for a while, and each later one a step longer.
+    pub fn hold_ends(&self, by: Duration, step: Duration) {
+        *self.wire.hold_ends.lock() = (by, step);
+    }
 }
 
 impl Wire {
@@ -177,6 +185,7 @@ impl Wire {
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::AfterTheEnd as u8 => {
                 self.ending.store(true, Ordering::SeqCst);
             }
+            END_TRANSACTION => drop(connection.ends.lock().insert(correlation(&frame[4..]))),
             _ => {}
         }
         Then::Pass
@@ -194,6 +203,15 @@ impl Wire {
                 self.named_nobody.fetch_add(1, Ordering::SeqCst);
             }
         }
+        if connection.ends.lock().remove(&correlation(frame)) {
+            let by = {
+                let mut held = self.hold_ends.lock();
+                let (by, step) = *held;
+                held.0 += step;
+                by
+            };
+            self.held.1.wait_for(&mut self.held.0.lock(), by);
+        }
         let mut at = 0;
         while at + self.told.len() <= frame.len() {
             if frame[at..].starts_with(&self.told) {
@@ -210,6 +228,8 @@ struct Connection {
     client: TcpStream,
     /// Correlation numbers of questions for metadata that are not answered yet.
     asked: Mutex<HashSet<[u8; 4]>>,
+    /// Those of requests that end a transaction.
+    ends: Mutex<HashSet<[u8; 4]>>,
     /// It was told of no brokers.
     told: AtomicBool,
     /// It carries records.
@@ -218,7 +238,13 @@ struct Connection {
 
 impl Connection {
     fn of(client: TcpStream) -> Self {
-        Self { client, asked: Mutex::default(), told: AtomicBool::new(false), produces: AtomicBool::new(false) }
+        Self {
+            client,
+            asked: Mutex::default(),
+            ends: Mutex::default(),
+            told: AtomicBool::new(false),
+            produces: AtomicBool::new(false),
+        }
     }
 }
 
