@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rdkafka::ClientConfig;
@@ -35,8 +35,8 @@ struct Wire {
     up: AtomicBool,
     cut_at: AtomicU8,
     hold_ms: AtomicU64,
-    /// How long the answer to the next end of a transaction is held back, and by how much longer the one after it.
-    hold_ends: Mutex<(Duration, Duration)>,
+    /// Until when the answer to the next end of a transaction is held back, and how much longer the one after it.
+    hold_ends: Mutex<Option<(Instant, Duration)>>,
     /// Zero: any number.
     writes_left: AtomicU64,
     /// What a held request waits on; nobody lets it go before its time.
@@ -133,9 +133,14 @@ impl Proxy {
         self.wire.hold_ms.store(by.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// Holds the answer to the next end of a transaction back for a while, and each later one a step longer.
-    pub fn hold_ends(&self, by: Duration, step: Duration) {
-        *self.wire.hold_ends.lock() = (by, step);
+    /// Holds the answer to the next end of a transaction back until then, and each later one a step longer.
+    pub fn hold_ends(&self, until: Instant, step: Duration) {
+        *self.wire.hold_ends.lock() = Some((until, step));
+    }
+
+    /// Holds none back any more.
+    pub fn pass_ends(&self) {
+        *self.wire.hold_ends.lock() = None;
     }
 }
 
@@ -204,13 +209,10 @@ impl Wire {
             }
         }
         if connection.ends.lock().remove(&correlation(frame)) {
-            let by = {
-                let mut held = self.hold_ends.lock();
-                let (by, step) = *held;
-                held.0 += step;
-                by
-            };
-            self.held.1.wait_for(&mut self.held.0.lock(), by);
+            let until = self.hold_ends.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
+            if let Some(until) = until {
+                self.held.1.wait_until(&mut self.held.0.lock(), until);
+            }
         }
         let mut at = 0;
         while at + self.told.len() <= frame.len() {
