@@ -57,7 +57,7 @@ pub async fn checkup(config: &Config) -> Vec<Checked> {
         found.push(redis_store(config).await);
     }
     if config.broker_kind == BrokerKind::Kafka {
-        found.push(broker(config).await);
+        found.extend(broker(config).await);
     }
     if config.cache_redis {
         found.push(redis(config).await);
@@ -116,18 +116,42 @@ async fn database(_: &Config) -> Vec<Checked> {
 }
 
 #[cfg(feature = "kafka")]
-async fn broker(config: &Config) -> Checked {
+async fn broker(config: &Config) -> Vec<Checked> {
     // The store may be the one that ails: its name stands in watermarks only, which nobody writes here.
     let installation = super::beside::installation(config).await.unwrap_or_else(|_| "doctor".into());
     match super::beside::kafka(config, &installation, false) {
-        Ok(kafka) => ask("broker", &kafka::BrokerProbe(kafka)).await,
-        Err(error) => Checked::bad("broker", error),
+        Ok(kafka) => {
+            let pulse = ask("broker", &kafka::BrokerProbe(kafka.clone())).await;
+            // One that does not answer is told of once.
+            let kept = if pulse.fine { Some(replicas(&kafka).await) } else { None };
+            std::iter::once(pulse).chain(kept).collect()
+        }
+        Err(error) => vec![Checked::bad("broker", error)],
     }
 }
 
+#[cfg(feature = "kafka")]
+async fn replicas(kafka: &kafka::Kafka) -> Checked {
+    let kept = match kafka.replicas().await {
+        Ok(kept) => kept,
+        Err(error) => return Checked::bad("replicas", error),
+    };
+    let few: Vec<String> = kept.too_few().map(|(topic, times)| format!("{topic} {times}")).collect();
+    if few.is_empty() {
+        let detail = format!("brokers: {}, every topic is kept as often as they allow", kept.brokers);
+        return Checked::new("replicas", true, detail);
+    }
+    let few = few.join(", ");
+    let detail = format!(
+        "brokers: {}, and these topics are kept less often than they allow (kafka-reassign-partitions.sh mends it): {few}",
+        kept.brokers
+    );
+    Checked::new("replicas", false, detail)
+}
+
 #[cfg(not(feature = "kafka"))]
-async fn broker(_: &Config) -> Checked {
-    Checked::bad("broker", super::store::not_built("broker.kind", "kafka"))
+async fn broker(_: &Config) -> Vec<Checked> {
+    vec![Checked::bad("broker", super::store::not_built("broker.kind", "kafka"))]
 }
 
 #[cfg(feature = "redis")]

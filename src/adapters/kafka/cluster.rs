@@ -11,6 +11,7 @@ use rdkafka::error::{IsError, KafkaError, KafkaResult, RDKafkaErrorCode as Code}
 
 use crate::contact::{Contact, Ears};
 use crate::options::Options;
+use crate::replicas::{self, Replicas};
 use crate::{client, error};
 
 /// A question to a broker that is there is answered in milliseconds; a probe waits two seconds at most.
@@ -19,8 +20,6 @@ const ASK_WITHIN: Duration = Duration::from_secs(2);
 const MAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Between two looks at whether a new topic has its leaders.
 const LEADERS_EVERY: Duration = Duration::from_millis(20);
-/// From this many brokers on, topics are kept three times and written twice before they are acknowledged.
-const REPLICAS: usize = 3;
 /// How many brokers Kafka itself waits for before groups work.
 const BROKERS_WANTED: &str = "offsets.topic.replication.factor";
 
@@ -52,6 +51,8 @@ impl Clients {
 /// A topic as the cluster shows it.
 struct Seen {
     partitions: usize,
+    /// Of the partition that has the fewest.
+    replicas: usize,
     leaders: bool,
 }
 
@@ -84,9 +85,7 @@ impl Cluster {
     /// Makes the topics that are missing and checks those that are there; all of the installation when none is named. None is made while
     /// brokers are missing: replicas are counted when a topic is made, and stay as few.
     pub(crate) async fn ensure(&self, names: &[String]) -> Result<(), Error> {
-        let watermarks = self.options.watermarks();
-        let all = || self.options.event_topics().into_iter().chain([watermarks.clone()]).collect();
-        let names: Vec<String> = if names.is_empty() { all() } else { names.to_vec() };
+        let names = if names.is_empty() { self.all() } else { names.to_vec() };
         let mut missing = Vec::new();
         for name in &names {
             match self.seen(name)? {
@@ -98,10 +97,26 @@ impl Cluster {
             return Ok(());
         }
         let brokers = self.brokers()?;
-        if self.options.create_topics && brokers.len() < REPLICAS {
+        if self.options.create_topics && brokers.len() < replicas::MOST {
             self.all_are_there(&missing, &brokers).await?;
         }
         self.make(&missing, brokers.len()).await
+    }
+
+    /// The names of the installation's topics.
+    fn all(&self) -> Vec<String> {
+        self.options.event_topics().into_iter().chain([self.options.watermarks()]).collect()
+    }
+
+    /// How often each topic of the installation that is there is kept.
+    pub(crate) fn replicas(&self) -> Result<Replicas, Error> {
+        let mut topics = Vec::new();
+        for name in self.all() {
+            if let Some(seen) = self.seen(&name)? {
+                topics.push((name, seen.replicas));
+            }
+        }
+        Ok(Replicas { brokers: self.brokers()?.len(), topics })
     }
 
     /// A cluster that is still starting shows the first of its brokers alone. How many there will be stands nowhere; how many Kafka's own
@@ -117,7 +132,7 @@ impl Cluster {
             Err(_) => 1,
         };
         let there = brokers.len();
-        if there >= REPLICAS.min(wanted) {
+        if there >= replicas::MOST.min(wanted) {
             return Ok(());
         }
         Err(Error::Broken(format!(
@@ -177,8 +192,10 @@ impl Cluster {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => return Ok(None),
             Some(code) => return Err(error::of_code(code, format!("{doing}: {code}"))),
         }
-        let leaders = topic.partitions().iter().all(|partition| partition.leader() >= 0);
-        Ok(Some(Seen { partitions: topic.partitions().len(), leaders }))
+        let partitions = topic.partitions();
+        let leaders = partitions.iter().all(|partition| partition.leader() >= 0);
+        let replicas = partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or(0);
+        Ok(Some(Seen { partitions: partitions.len(), replicas, leaders }))
     }
 
     /// An events' topic of another size only loses the order of keys when it grows; a watermarks' topic must be exactly as it must be.
@@ -251,7 +268,7 @@ impl Cluster {
                 Ok(topic) => tracing::info!(
                     event = "topic_made",
                     topic,
-                    replicas = replicas(brokers),
+                    replicas = replicas::wanted(brokers),
                     "a topic was missing and was made"
                 ),
                 // Another instance was quicker.
@@ -272,11 +289,11 @@ impl Cluster {
     }
 
     fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
-        let replicas = replicas(brokers) as i32;
+        let replicas = replicas::wanted(brokers) as i32;
         let watermarks = name == self.options.watermarks();
         let partitions = if watermarks { self.options.partitions } else { self.options.topic_partitions };
         let mut topic = NewTopic::new(name, partitions as i32, TopicReplication::Fixed(replicas));
-        if brokers >= REPLICAS {
+        if brokers >= replicas::MOST {
             topic = topic.set("min.insync.replicas", "2");
         }
         if watermarks {
@@ -294,8 +311,8 @@ impl Cluster {
         let watermarks = name == self.options.watermarks();
         let partitions = if watermarks { self.options.partitions } else { self.options.topic_partitions };
         let compact = if watermarks { " --config cleanup.policy=compact --config segment.bytes=1048576" } else { "" };
-        let replicas = replicas(brokers);
-        let insync = if replicas >= REPLICAS { " --config min.insync.replicas=2" } else { "" };
+        let replicas = replicas::wanted(brokers);
+        let insync = if brokers >= replicas::MOST { " --config min.insync.replicas=2" } else { "" };
         format!(
             "kafka-topics.sh --bootstrap-server {} --create --topic {name} --partitions {partitions} --replication-factor {replicas}{insync}{compact}",
             self.options.bootstrap_servers
@@ -314,9 +331,4 @@ impl Cluster {
         }
         Ok(())
     }
-}
-
-/// Each topic is kept so many times.
-fn replicas(brokers: usize) -> usize {
-    REPLICAS.min(brokers.max(1))
 }

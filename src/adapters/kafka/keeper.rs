@@ -12,6 +12,7 @@ use crate::contact::Contact;
 use crate::open_error::OpenError;
 use crate::options::Options;
 use crate::renewal::Trust;
+use crate::replicas::Replicas;
 
 /// Between two looks at whether all is as it should be; costs nothing while it is.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -37,6 +38,11 @@ pub(crate) enum Ask {
         names: Vec<String>,
         /// Whom to tell.
         answer: oneshot::Sender<Result<(), Error>>,
+    },
+    /// How often topics are kept.
+    Replicas {
+        /// Whom to tell.
+        answer: oneshot::Sender<Result<Replicas, Error>>,
     },
     /// A sign of life.
     Pulse {
@@ -172,6 +178,7 @@ impl Work {
                 // Whoever asked may have gone: what was made stands.
                 drop(answer.send(ensured));
             }
+            Ask::Replicas { answer } => drop(answer.send(self.cluster.replicas())),
             Ask::Pulse { answer } if answer.is_closed() => drop(answer),
             Ask::Pulse { answer } => {
                 let pulse = match &*self.told.borrow() {

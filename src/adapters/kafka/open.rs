@@ -13,6 +13,7 @@ use crate::lanes::Lanes;
 use crate::look::Look;
 use crate::open_error::OpenError;
 use crate::options::Options;
+use crate::replicas::Replicas;
 
 /// Apache Kafka as our broker. Clones share one set of connections.
 #[derive(Clone)]
@@ -69,6 +70,16 @@ impl Kafka {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let (answer, told) = oneshot::channel();
         self.inner.keeper.ask(Ask::Ensure { names, answer })?;
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// How often the installation's topics are kept, and on how many brokers. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] where no broker answers.
+    pub async fn replicas(&self) -> Result<Replicas, Error> {
+        let (answer, told) = oneshot::channel();
+        self.inner.keeper.ask(Ask::Replicas { answer })?;
         told.await.unwrap_or_else(|_| Err(gone()))
     }
 }

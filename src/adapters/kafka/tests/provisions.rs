@@ -63,6 +63,11 @@ async fn all_topics_of_the_installation_are_made_and_a_second_time_changes_nothi
 
     let listed: Vec<String> = again.list().await.expect("listed").into_iter().map(|view| view.name).collect();
     assert_eq!(listed, names);
+    let kept = again.replicas().await.expect("told");
+    assert_eq!((kept.brokers, kept.too_few().count()), (1, 0));
+    let mut told: Vec<&str> = kept.topics.iter().map(|(name, _)| name.as_str()).collect();
+    told.sort_unstable();
+    assert_eq!(told, names);
 }
 
 #[tokio::test]
