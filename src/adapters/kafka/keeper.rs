@@ -73,8 +73,12 @@ impl Keeper {
         Ok(Self { asks, standing, contact, patience })
     }
 
-    pub(crate) fn ask(&self, ask: Ask) -> Result<(), Error> {
-        self.asks.try_send(ask).map_err(|_| Error::Overloaded("the broker's keeper has too many questions".into()))
+    /// Asks, and waits for the answer.
+    pub(crate) async fn ask<T>(&self, with: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Ask) -> Result<T, Error> {
+        let (answer, told) = oneshot::channel();
+        let full = |_| Error::Overloaded("the broker's keeper has too many questions".into());
+        self.asks.try_send(with(answer)).map_err(full)?;
+        told.await.unwrap_or_else(|_| Err(crate::open::gone()))
     }
 
     /// Waits, not long, until the installation's topics are known to be as they must be.

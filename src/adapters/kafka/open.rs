@@ -68,9 +68,7 @@ impl Kafka {
     /// [`Error::Broken`] names the topic and what to do where one is missing and may not be made, or is not as it must be.
     pub async fn ensure_topics(&self, names: &[&str]) -> Result<(), Error> {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
-        let (answer, told) = oneshot::channel();
-        self.inner.keeper.ask(Ask::Ensure { names, answer })?;
-        told.await.unwrap_or_else(|_| Err(gone()))
+        self.inner.keeper.ask(|answer| Ask::Ensure { names, answer }).await
     }
 
     /// How often the installation's topics are kept, and on how many brokers. Cancel-safe.
@@ -78,9 +76,7 @@ impl Kafka {
     /// # Errors
     /// [`Error::Unreachable`] where no broker answers.
     pub async fn replicas(&self) -> Result<Replicas, Error> {
-        let (answer, told) = oneshot::channel();
-        self.inner.keeper.ask(Ask::Replicas { answer })?;
-        told.await.unwrap_or_else(|_| Err(gone()))
+        self.inner.keeper.ask(|answer| Ask::Replicas { answer }).await
     }
 }
 

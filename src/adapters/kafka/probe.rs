@@ -2,10 +2,9 @@
 use async_trait::async_trait;
 use ports::Error;
 use ports::probe::{Probe, Pulse};
-use tokio::sync::oneshot;
 
 use crate::keeper::Ask;
-use crate::open::{Kafka, gone};
+use crate::open::Kafka;
 
 /// The broker's pulse. It fails, with the reason, while the installation's topics are not as they must be.
 pub struct BrokerProbe(pub Kafka);
@@ -17,8 +16,6 @@ impl Probe for BrokerProbe {
     }
 
     async fn check(&self) -> Result<Pulse, Error> {
-        let (answer, told) = oneshot::channel();
-        self.0.inner.keeper.ask(Ask::Pulse { answer })?;
-        told.await.unwrap_or_else(|_| Err(gone()))
+        self.0.inner.keeper.ask(|answer| Ask::Pulse { answer }).await
     }
 }
