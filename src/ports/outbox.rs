@@ -8,8 +8,8 @@ use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
 
 use crate::broker::Position;
 use crate::error::{Error, FailureType};
-use crate::orders::Trace;
-use crate::partitions::{Counter, Fence, LaneId, Token};
+use crate::orders::TraceContext;
+use crate::partitions::{Counter, Fence, ProducerSessionId, Token};
 
 /// The place of a row in its store; grows in commit order within one key.
 pub type RowId = i64;
@@ -57,7 +57,7 @@ pub struct Claim {
     /// The lease, with the counter the worker knows.
     pub fence: Fence,
     /// The lane session that will carry the batch; the claim belongs to it.
-    pub lane: LaneId,
+    pub session: ProducerSessionId,
     /// Most rows.
     pub limit: u32,
     /// What may be taken.
@@ -125,7 +125,7 @@ pub struct ClaimedRow {
     /// Its stamp.
     pub hlc: Hlc,
     /// Trace context.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
     /// Attempts, this one included.
     pub attempt: u32,
     /// When its transaction committed, by the store's clock.
@@ -138,7 +138,7 @@ pub struct Exclusion {
     /// Which.
     pub row: RowId,
     /// What becomes of it.
-    pub fate: Fate,
+    pub disposition: Disposition,
     /// Where the failure came from.
     pub failure_type: FailureType,
     /// Why, cut at 256 characters.
@@ -147,7 +147,7 @@ pub struct Exclusion {
 
 /// What becomes of a row that did not go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// FAILED; due again after this delay, by the store's clock.
     Retry(Duration),
     /// PARKED; its key waits for a human.
@@ -158,7 +158,7 @@ pub enum Fate {
 
 /// What a fenced statement did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum FencedOutcome {
     /// It is done; this is the counter to name next.
     Done {
         /// The new counter.
@@ -185,14 +185,14 @@ pub struct Settlement {
 
 /// What was found out about an open batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BatchOutcome {
     /// Its watermark stands: it was published. Settle it SENT.
     Published,
     /// It was not published, and its claimer died with it: rows are due again, keep the attempt and carry one death more.
     /// A row that died in two trials is parked.
-    Died,
+    ClaimerDied,
     /// It was not published, and nobody died (aborted, fenced, handed back): rows are due again, the attempt is returned.
-    Returned,
+    NotSent,
 }
 
 /// How much waits, and how old it is.
@@ -225,15 +225,15 @@ pub trait OutboxStore: Send + Sync {
     /// Takes rows out of an open batch, before it is published: the named rows meet their fate; later rows of the same keys in the
     /// batch go back to PENDING with their attempt returned, under `ParkRow` too: the caller drops them from its batch. The token stays
     /// open for the rest, even when nothing is left.
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error>;
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error>;
 
     /// Marks what is left of an open batch SENT and archives it; lifts the blocks of its heads. Compares owner, epoch and token, not the
     /// counter. Repeating the last one under the same lease answers `Done` with no rows and the present counter.
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error>;
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error>;
 
     /// Closes an open batch by what was found out about it; also one of which nothing is left. Compares the counter. Repeating the last
     /// one under the same lease answers `Done` with no rows.
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error>;
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error>;
 
     /// How much waits.
     async fn depth(&self) -> Result<Depth, Error>;

@@ -30,9 +30,9 @@ impl fmt::Display for InstanceId {
 
 /// The transactional id of one session of one lane: claims made under it die with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LaneId(pub Arc<str>);
+pub struct ProducerSessionId(pub Arc<str>);
 
-impl fmt::Display for LaneId {
+impl fmt::Display for ProducerSessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -73,7 +73,7 @@ pub struct OpenBatch {
     /// Its token.
     pub token: Token,
     /// The lane under which it went, or may have gone.
-    pub lane: LaneId,
+    pub session: ProducerSessionId,
     /// Whether the claimer died with it in hand (and did not hand it back or lose its lease alive).
     pub died: bool,
 }
@@ -94,7 +94,7 @@ pub enum Acquisition {
 
 /// Why the caller takes a partition (again).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum AcquireReason {
     /// It is free, expired, its owner is dead, or it was ours before this process began. An open batch's claimer has died.
     Vacant,
     /// We hold it, and our own worker died with what it had in hand (a panic, a kill).
@@ -105,24 +105,24 @@ pub enum Because {
 
 /// What a store knows of the one in a lease row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heart {
+pub enum Liveness {
     /// Its heartbeat is young.
-    Beats,
+    Alive,
     /// Its heartbeat is old.
-    Stopped,
+    Dead,
     /// Never heard, or it has left, or not since the store was opened.
-    Unheard,
+    Unknown,
 }
 
-impl Because {
+impl AcquireReason {
     /// Whether the owner in the lease row is dead, as far as the taker's reason and the heartbeat tell. Every store judges so.
-    pub fn owner_died(self, owner: Option<&str>, taker: &InstanceId, heart: Heart) -> bool {
+    pub fn owner_died(self, owner: Option<&str>, taker: &InstanceId, heart: Liveness) -> bool {
         match (owner, self) {
             (None, _) => false,
             // Under our own name and vacant: it was the process before this one.
-            (Some(owner), Because::Vacant | Because::WorkerDied) if owner == &*taker.0 => true,
-            (Some(owner), Because::Uncertain) if owner == &*taker.0 => false,
-            (Some(_), _) => heart != Heart::Beats,
+            (Some(owner), AcquireReason::Vacant | AcquireReason::WorkerDied) if owner == &*taker.0 => true,
+            (Some(owner), AcquireReason::Uncertain) if owner == &*taker.0 => false,
+            (Some(_), _) => heart != Liveness::Alive,
         }
     }
 }
@@ -159,7 +159,7 @@ pub struct PartitionView {
 
 /// A running service as its fellows see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberView {
     /// Its name.
     pub instance: InstanceId,
     /// Whether its heartbeat is younger than `dead_after`.
@@ -173,14 +173,14 @@ pub struct Member {
 pub trait PartitionLeases: Send + Sync {
     /// Says that this instance lives, and who else does. Idempotent. The store keeps `dead_after` with the heartbeat: by it, and not by a
     /// taker's own, is judged whether an owner is dead.
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error>;
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error>;
 
     /// Leaves at once, instead of after `dead_after`. Partitions must have been released before.
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error>;
 
     /// Takes a partition for `ttl`, with epoch + 1 and a counter above every watermark ever written (`watermark` is the broker's).
     /// An open batch, its token and its lane stay in the lease row until it is resolved, so that a taker that dies leaves its
-    /// successor as wise. With [`Because::Vacant`] and a dead former owner, rows that were not in the open batch have their deaths cleared.
+    /// successor as wise. With [`AcquireReason::Vacant`] and a dead former owner, rows that were not in the open batch have their deaths cleared.
     ///
     /// # Errors
     /// After [`Error::Unknown`] simply ask again: a second acquisition costs an epoch and nothing else.
@@ -188,7 +188,7 @@ pub trait PartitionLeases: Send + Sync {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error>;
@@ -217,13 +217,13 @@ mod tests {
     fn who_is_dead_depends_on_the_reason_and_on_the_heartbeat() {
         let me = InstanceId("me".into());
         let cases = [
-            ("me", Because::Vacant, Heart::Beats, true),
-            ("me", Because::WorkerDied, Heart::Beats, true),
-            ("me", Because::Uncertain, Heart::Unheard, false),
-            ("other", Because::Vacant, Heart::Beats, false),
-            ("other", Because::Vacant, Heart::Stopped, true),
-            ("other", Because::Vacant, Heart::Unheard, true),
-            ("other", Because::WorkerDied, Heart::Beats, false),
+            ("me", AcquireReason::Vacant, Liveness::Alive, true),
+            ("me", AcquireReason::WorkerDied, Liveness::Alive, true),
+            ("me", AcquireReason::Uncertain, Liveness::Unknown, false),
+            ("other", AcquireReason::Vacant, Liveness::Alive, false),
+            ("other", AcquireReason::Vacant, Liveness::Dead, true),
+            ("other", AcquireReason::Vacant, Liveness::Unknown, true),
+            ("other", AcquireReason::WorkerDied, Liveness::Alive, false),
         ];
 
         for (owner, because, heart, died) in cases {
