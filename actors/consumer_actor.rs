@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use ports::Error;
-use ports::source::{Lag, GroupMember};
+use ports::source::{GroupMember, Lag};
 use supervision::Job;
 use tokio::time::Instant;
 

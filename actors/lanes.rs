@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ports::Error;
 use ports::broker::Broker;
-use ports::partitions::{ProducerSessionId, PartitionNo};
+use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

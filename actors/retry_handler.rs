@@ -7,7 +7,7 @@ use app::gate::Gate;
 use app::relay::{Refused, cut};
 use ports::Error;
 use ports::clock::Rng;
-use ports::outbox::{FencedOutcome, ClaimedRow, Exclusion, Disposition, OutboxStore, RowId};
+use ports::outbox::{ClaimedRow, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
 use supervision::Job;
 use telemetry::Metrics;

@@ -9,8 +9,8 @@ use domain::{RegionId, Timestamp};
 use ports::Error;
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
-use ports::inbox::{DetourChange, Effect, Inbox, ProcessedEvent, InboxOutcome};
-use ports::source::{Delivery, Lag, GroupMember, ConsumerGroups};
+use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
 use telemetry::Metrics;
 
 /// What all consumers share.

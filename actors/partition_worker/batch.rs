@@ -6,7 +6,7 @@ use std::time::Duration;
 use app::relay::{Envelope, Plan, Refused, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Batch, Position, Published, Record};
-use ports::outbox::{FencedOutcome, ClaimedBatch, ClaimedRow, RowId, Settlement, BatchOutcome};
+use ports::outbox::{BatchOutcome, ClaimedBatch, ClaimedRow, FencedOutcome, RowId, Settlement};
 use ports::partitions::Token;
 
 use super::cycle::{End, Relay};

@@ -1,7 +1,9 @@
 //! A lease in hand, taken and resolved: nothing of the past is open when a session begins.
 use ports::Error;
-use ports::outbox::{FencedOutcome, BatchOutcome};
-use ports::partitions::{Acquired, Acquisition, AcquireReason, Fence, ProducerSessionId, OpenBatch, PartitionNo, Release, Token};
+use ports::outbox::{BatchOutcome, FencedOutcome};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
+};
 
 use super::Broker;
 use super::cycle::Relay;

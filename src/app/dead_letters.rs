@@ -164,7 +164,12 @@ impl DeadLetters {
     }
 
     /// The next letters that the filter lets through: so many, or as many as one page may hold, or as a call may look through.
-    async fn search(&self, filter: &DeadLetterFilter, limit: u32, walk: &mut Walk) -> Result<Vec<DeadLetter>, QueryError> {
+    async fn search(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        walk: &mut Walk,
+    ) -> Result<Vec<DeadLetter>, QueryError> {
         let (now, mut found, mut bytes) = (self.clock.now(), Vec::new(), 0);
         while let Some((partition, from)) = walk.here(self.clock.now()) {
             let page = self.topics.read(&self.dead, partition, from, LETTERS_MAX).await?;

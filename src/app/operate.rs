@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::Timestamp;
 use ports::clock::Clock;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::{Depth, OutboxStore, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 

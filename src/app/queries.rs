@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::{Order, OrderId, Status};
 use ports::cache::OrderCache;
 use ports::clock::Clock;
-use ports::orders::{OrderFilter, PageStart, OrderStore};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::breaker::{self, Breaker, Pass};
 use crate::dispatch::Viewer;

@@ -1,7 +1,7 @@
 //! `dlt`: look into the dead letters and send them back, also beside a running service.
 use api::letter_document;
 use app::contract::rfc3339;
-use app::dead_letters::{Cursor, DeadLetter, DeadLetters, DeadLetterFilter, Place, Sent};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
 use app::seen::{Audit, FailureType};
 use clap::Subcommand;
 use posthaste::Config;

@@ -6,7 +6,7 @@ use api::record_document;
 use app::contract::{framing, rfc3339};
 use clap::Subcommand;
 use ports::source::Delivery;
-use ports::topics::{TopicView, TopicReader};
+use ports::topics::{TopicReader, TopicView};
 use posthaste::Config;
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use domain::Timestamp;
 
 use crate::error::Error;
 use crate::outbox::RowId;
-use crate::partitions::{ProducerSessionId, PartitionNo, Token};
+use crate::partitions::{PartitionNo, ProducerSessionId, Token};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,8 +26,13 @@ pub enum BeginOutcome {
 #[async_trait]
 pub trait Idempotency: Send + Sync {
     /// Takes a key for `lock`, by compare-and-set: of two callers one gets [`BeginOutcome::Acquired`].
-    async fn begin(&self, subject: &Subject, key: &str, fingerprint: &[u8; 32], lock: Duration)
-    -> Result<BeginOutcome, Error>;
+    async fn begin(
+        &self,
+        subject: &Subject,
+        key: &str,
+        fingerprint: &[u8; 32],
+        lock: Duration,
+    ) -> Result<BeginOutcome, Error>;
 
     /// Remembers for `keep` what the key made. Called after the commit.
     async fn complete(

@@ -151,5 +151,11 @@ pub trait OutboxOperators: Send + Sync {
 
     /// How many PARKED rows the filter lets through (its `status` is ignored), and with `commit` makes
     /// the first `limit` of them due, in id order, and says how many that were.
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error>;
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error>;
 }

@@ -7,49 +7,11 @@ use async_trait::async_trait;
 use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
 
 use crate::broker::Position;
-use crate::error::{Error, FailureType};
+use crate::error::Error;
 use crate::orders::TraceContext;
-use crate::partitions::{Counter, Fence, ProducerSessionId, Token};
+use crate::partitions::{Fence, ProducerSessionId, Token};
 
-/// The place of a row in its store; grows in commit order within one key.
-pub type RowId = i64;
-
-/// Where a row stands, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RowStatus {
-    /// Ready for its first attempt, or for its turn behind an earlier row of its key.
-    Pending,
-    /// Claimed.
-    InFlight,
-    /// Waits for `next_attempt_at`.
-    Failed,
-    /// Waits for a human.
-    Parked,
-    /// Acknowledged by the broker, and archived.
-    Sent,
-}
-
-impl RowStatus {
-    /// Every status.
-    pub const ALL: [RowStatus; 5] =
-        [RowStatus::Pending, RowStatus::InFlight, RowStatus::Failed, RowStatus::Parked, RowStatus::Sent];
-
-    /// The name in tables, answers and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RowStatus::Pending => "PENDING",
-            RowStatus::InFlight => "IN_FLIGHT",
-            RowStatus::Failed => "FAILED",
-            RowStatus::Parked => "PARKED",
-            RowStatus::Sent => "SENT",
-        }
-    }
-
-    /// Reads the name back, capitals only.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-}
+pub use ::outbox::{BatchOutcome, Disposition, Exclusion, FencedOutcome, RowId, RowStatus};
 
 /// What a worker asks for.
 #[derive(Clone, Debug)]
@@ -132,44 +94,6 @@ pub struct ClaimedRow {
     pub created_at: Timestamp,
 }
 
-/// A row of a batch that does not go, and what becomes of it.
-#[derive(Clone, Debug)]
-pub struct Exclusion {
-    /// Which.
-    pub row: RowId,
-    /// What becomes of it.
-    pub disposition: Disposition,
-    /// Where the failure came from.
-    pub failure_type: FailureType,
-    /// Why, cut at 256 characters.
-    pub reason: String,
-}
-
-/// What becomes of a row that did not go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// FAILED; due again after this delay, by the store's clock.
-    Retry(Duration),
-    /// PARKED; its key waits for a human.
-    ParkKey,
-    /// PARKED; its key's later rows go on.
-    ParkRow,
-}
-
-/// What a fenced statement did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FencedOutcome {
-    /// It is done; this is the counter to name next.
-    Done {
-        /// The new counter.
-        counter: Counter,
-        /// Rows it changed.
-        rows: u64,
-    },
-    /// It was out of date and changed nothing.
-    Stale,
-}
-
 /// A batch acknowledged by the broker.
 #[derive(Clone, Debug)]
 pub struct Settlement {
@@ -181,18 +105,6 @@ pub struct Settlement {
     pub positions: Vec<(RowId, Position)>,
     /// Rows that went to their type's fallback instead of their topic.
     pub by_fallback: Vec<RowId>,
-}
-
-/// What was found out about an open batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchOutcome {
-    /// Its watermark stands: it was published. Settle it SENT.
-    Published,
-    /// It was not published, and its claimer died with it: rows are due again, keep the attempt and carry one death more.
-    /// A row that died in two trials is parked.
-    ClaimerDied,
-    /// It was not published, and nobody died (aborted, fenced, handed back): rows are due again, the attempt is returned.
-    NotSent,
 }
 
 /// How much waits, and how old it is.

@@ -33,7 +33,8 @@ pub struct RedriveRecord {
 pub trait RedriveLedger: Send + Sync {
     /// Takes letters in hand; answers in their order which of them are the caller's now. Those are: letters that nobody took, and
     /// those that somebody took at least `again_after` ago and that never arrived. All of them or, with an error, none.
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error>;
+    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit)
+    -> Result<Vec<bool>, Error>;
 
     /// They stand in their topic again: nobody takes them any more.
     async fn confirm(&self, letters: &[DeadLetterId]) -> Result<(), Error>;

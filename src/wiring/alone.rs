@@ -10,8 +10,10 @@ use embedded::{Embedded, SystemClock};
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published};
 use ports::inbox::{Inbox, ProcessedEvent};
-use ports::outbox::{FencedOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, RowId, Settlement};
-use ports::partitions::{Acquired, Acquisition, AcquireReason, Fence, InstanceId, ProducerSessionId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use ports::source::ConsumerGroups;
 use tokio::task::JoinSet;
 

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
-use ports::source::{Delivery, Lag, GroupMember, ConsumerGroups};
-use ports::topics::{TopicView, TopicReader};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::topics::{TopicReader, TopicView};
 
 use crate::broken::Flaw;
 
@@ -85,7 +85,13 @@ pub(crate) struct BrokenSources {
 
 #[async_trait]
 impl ConsumerGroups for BrokenSources {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn GroupMember>, Error> {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let real = self.real.join(group, topics, member, members).await?;
         Ok(Arc::new(BrokenSource { real, flaw: self.flaw }))
     }

@@ -7,11 +7,11 @@ use domain::{Order, OrderId, Subject};
 use ports::Error;
 use ports::cache::OrderCache;
 use ports::idempotency::{BeginOutcome, Idempotency};
-use ports::inbox::{Detour, DetourChange, Inbox, ProcessedEvent, InboxOutcome, RemoteStamp};
+use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use ports::operators::Audit;
 use ports::probe::{Probe, ProbeReport};
-use ports::rate_limit::{RateLimitPolicy, RateLimiter, RateLimitDecision};
-use ports::redrives::{DeadLetterId, RedriveRecord, RedriveLedger};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use crate::broken::Flaw;
 
@@ -74,7 +74,12 @@ impl BrokenRedrives {
 
 #[async_trait]
 impl RedriveLedger for BrokenRedrives {
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let again_after = match self.flaw {
             Flaw::GivesTwice => Duration::ZERO,
             Flaw::HoldsForEver => again_after * 1_000,

@@ -5,13 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
-use ports::orders::{Commit, Committed, OrderFilter, PageStart, IdempotencyMark, OrderStore};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    FencedOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, Disposition, OutboxStore, RowId, Settlement, BatchOutcome,
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId,
+    Settlement,
 };
 use ports::partitions::{
-    Acquisition, AcquireReason, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquisition, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, Token,
 };
 
 use crate::broken::Flaw;
@@ -172,7 +174,13 @@ impl OutboxOperators for BrokenOperators {
         }
         self.real.park(id, audit).await
     }
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let commit = commit || self.flaw == Flaw::RedrivesWhenDry;
         self.real.redrive(filter, limit, commit, audit).await
     }

@@ -116,8 +116,13 @@ impl Factory {
     /// A trace context.
     pub fn trace(&self) -> TraceContext {
         TraceContext {
-            parent: format!("00-{:016x}{:016x}-{:016x}-01", self.dice.next_u64(), self.dice.next_u64(), self.dice.next_u64())
-                .into(),
+            parent: format!(
+                "00-{:016x}{:016x}-{:016x}-01",
+                self.dice.next_u64(),
+                self.dice.next_u64(),
+                self.dice.next_u64()
+            )
+            .into(),
             state: Some("vendor=opaque".into()),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use crate::faults::{Call, Mishap, Script};
 

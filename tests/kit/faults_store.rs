@@ -5,10 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, OrderFilter, PageStart, IdempotencyMark, OrderStore};
-use ports::outbox::{FencedOutcome, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, BatchOutcome};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
-    Acquisition, AcquireReason, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquisition, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, Token,
 };
 
 use crate::faults::{Call, Script};

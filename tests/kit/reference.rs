@@ -16,10 +16,10 @@ use ports::inbox::{Detour, Inbox, RemoteStamp};
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::{IdempotencyMark, NewRow, OrderStore};
 use ports::outbox::{OutboxStore, RowId, RowStatus};
-use ports::partitions::{Counter, Epoch, InstanceId, ProducerSessionId, PartitionLeases, PartitionNo, Token};
+use ports::partitions::{Counter, Epoch, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId, Token};
 use ports::probe::Probe;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
-use ports::redrives::{DeadLetterId, RedriveRecord, RedriveLedger};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use ports::source::ConsumerGroups;
 use ports::topics::TopicReader;
 

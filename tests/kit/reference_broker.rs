@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use ports::source::Delivery;
-use ports::topics::{TopicView, TopicReader};
+use ports::topics::{TopicReader, TopicView};
 
 use crate::murmur::partition_of;
 use crate::reference::{Reference, State};

@@ -6,8 +6,8 @@ use domain::Timestamp;
 use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
-    Acquired, Acquisition, AcquireReason, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, Release, Token,
 };
 
 use crate::reference::{Reference, State};

@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::{RowId, RowStatus};
 
 use crate::reference::{Reference, Row, State};
@@ -46,7 +46,13 @@ impl Row {
 
 impl State {
     /// Changes one row if it stands in one of these states.
-    fn operate(&mut self, id: RowId, from: &[RowStatus], audit: &Audit, change: impl FnOnce(&mut Row)) -> OperatorOutcome {
+    fn operate(
+        &mut self,
+        id: RowId,
+        from: &[RowStatus],
+        audit: &Audit,
+        change: impl FnOnce(&mut Row),
+    ) -> OperatorOutcome {
         let Some(row) = self.rows.get_mut(&id) else { return OperatorOutcome::Missing };
         if !from.contains(&row.status) {
             return OperatorOutcome::WrongStatus(row.status);
@@ -112,7 +118,13 @@ impl OutboxOperators for Reference {
         }))
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let now = self.now();
         let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
         let mut state = self.state.lock();

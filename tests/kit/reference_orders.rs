@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject, Timestamp};
 use ports::Error;
-use ports::orders::{Commit, Committed, OrderFilter, PageStart, IdempotencyMark, NewRow, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
 use ports::outbox::RowStatus;
 
 use crate::reference::{Reference, Row, State};
@@ -81,7 +81,9 @@ impl OrderStore for Reference {
         let newest_first = state.orders.values().rev().filter(|order| lets_through(filter, order)).cloned();
         let limit = limit as usize;
         Ok(match from {
-            PageStart::Offset(skip) => newest_first.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit).collect(),
+            PageStart::Offset(skip) => {
+                newest_first.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit).collect()
+            }
             PageStart::After(id) => newest_first.filter(|order| order.id < id).take(limit).collect(),
         })
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    FencedOutcome, Claim, Claimed, Depth, Exclusion, Disposition, OutboxStore, RowId, RowStatus, Settlement, BatchOutcome,
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId, RowStatus,
+    Settlement,
 };
 use ports::partitions::{Fence, PartitionNo, Token};
 use ports::{Error, FailureType};

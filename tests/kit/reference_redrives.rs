@@ -5,13 +5,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveRecord, RedriveLedger};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use crate::reference::Reference;
 
 #[async_trait]
 impl RedriveLedger for Reference {
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         let mut take = |letter: &DeadLetterId| {

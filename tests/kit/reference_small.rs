@@ -9,7 +9,7 @@ use ports::Error;
 use ports::cache::OrderCache;
 use ports::idempotency::{BeginOutcome, Idempotency};
 use ports::probe::{Probe, ProbeReport};
-use ports::rate_limit::{RateLimitPolicy, RateLimiter, RateLimitDecision};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::reference::Reference;
 

@@ -8,7 +8,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag, GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
 
 use crate::reference::Reference;
 use crate::reference_broker::delivery;
@@ -109,7 +109,13 @@ impl GroupMember for Member {
 
 #[async_trait]
 impl ConsumerGroups for Reference {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn GroupMember>, Error> {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let mut state = self.state.lock();
         let mut has = Vec::new();
         for topic in topics {

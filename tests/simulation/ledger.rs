@@ -5,8 +5,8 @@ use app::error::CommandError;
 use domain::{EventId, Order, OrderId, Status, Version};
 use futures::future::join_all;
 use kit::checkers::{Answered, check};
-use ports::inbox::{Inbox, ProcessedEvent, InboxOutcome};
-use ports::orders::{OrderFilter, PageStart, OrderStore};
+use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
 use ports::source::Delivery;
 
 use crate::life::{GROUP, Life, TOPIC};
@@ -95,7 +95,8 @@ impl Ledger {
         let log = life.log(TOPIC).await;
         let mut events: BTreeMap<String, u64> = BTreeMap::new();
         log.iter().for_each(|delivery| *events.entry(delivery.record.key.to_string()).or_default() += 1);
-        let orders = life.store.list(&OrderFilter::default(), PageStart::Offset(0), 100_000).await.expect("orders can be read");
+        let orders =
+            life.store.list(&OrderFilter::default(), PageStart::Offset(0), 100_000).await.expect("orders can be read");
         let expected = orders.iter().map(|order| (order.id.to_string(), order.version + 1)).collect();
         assert_eq!(events, expected, "an order and its events commit together");
         assert_eq!(depth.sent, log.len() as u64, "what stands in the topic is settled, and nothing else");

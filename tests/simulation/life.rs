@@ -14,7 +14,7 @@ use kit::checkers::read_all;
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
 use ports::outbox::{Depth, OutboxStore, RowStatus};
 use ports::partitions::PartitionLeases;
-use ports::source::{Delivery, ConsumerGroups};
+use ports::source::{ConsumerGroups, Delivery};
 use supervision::Bus;
 use telemetry::Metrics;
 use tokio::task::LocalSet;

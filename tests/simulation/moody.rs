@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::Instant;
 
 /// What a record meets.

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use app::dead_letters::{AGAIN_AFTER, DeadLetters, DeadLetterFilter, Sent};
+use app::dead_letters::{AGAIN_AFTER, DeadLetterFilter, DeadLetters, Sent};
 use app::error::QueryError;
 use domain::Status;
 use futures::future::join_all;

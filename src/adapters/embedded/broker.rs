@@ -4,7 +4,7 @@ use domain::Timestamp;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;

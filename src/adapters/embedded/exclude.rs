@@ -1,7 +1,7 @@
 //! Excluding: rows that do not go leave an open batch before it is published, and their keys' later rows with them.
 use std::collections::HashMap;
 
-use ports::outbox::{FencedOutcome, Exclusion, Disposition, RowId};
+use ports::outbox::{Disposition, Exclusion, FencedOutcome, RowId};
 use ports::partitions::{Fence, Token};
 use rusqlite::params;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, ProcessedEvent, InboxOutcome, RemoteStamp};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;

@@ -1,6 +1,6 @@
 //! The lease row: what it says, and the judgement of who stands behind it.
 use ports::outbox::FencedOutcome;
-use ports::partitions::{Epoch, Fence, Liveness, InstanceId, Token};
+use ports::partitions::{Epoch, Fence, InstanceId, Liveness, Token};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;

@@ -1,7 +1,7 @@
 //! `OutboxOperators`: looking goes to the readers, acting to the writer.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::RowId;
 
 use crate::open::Embedded;
@@ -33,7 +33,13 @@ impl OutboxOperators for Embedded {
         self.write("outbox_park", move |work| operate::park(work, id, &audit)).await
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let (filter, audit) = (filter.clone(), audit.clone());
         self.write("outbox_redrive", move |work| operate::redrive(work, &filter, limit, commit, &audit)).await
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, OrderFilter, PageStart, IdempotencyMark, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 

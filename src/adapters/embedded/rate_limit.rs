@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter, RateLimitDecision};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::generations::Generations;
 use crate::memory::Memory;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveRecord, RedriveLedger};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::engine::Work;
@@ -14,7 +14,12 @@ use crate::open::Embedded;
 
 #[async_trait]
 impl RedriveLedger for Embedded {
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let (letters, audit, stale) = (letters.to_vec(), audit.clone(), self.before(again_after));
         self.write("letters_take", move |work| letters.iter().map(|letter| take(work, letter, stale, &audit)).collect())
             .await
@@ -60,7 +65,8 @@ fn take(work: &Work<'_>, letter: &DeadLetterId, stale: i64, audit: &Audit) -> An
     )?;
     let DeadLetterId { position: at, timestamp } = letter;
     let (offset, now) = (at.offset as i64, work.now.millis());
-    let values = params![&*at.topic, at.partition, offset, timestamp.millis(), now, audit.operator, audit.reason, stale];
+    let values =
+        params![&*at.topic, at.partition, offset, timestamp.millis(), now, audit.operator, audit.reason, stale];
     Ok(put.execute(values)? > 0)
 }
 

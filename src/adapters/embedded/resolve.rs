@@ -1,5 +1,5 @@
 //! Resolving: what becomes of an open batch whose outcome was found out.
-use ports::outbox::{FencedOutcome, BatchOutcome};
+use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{Fence, Token};
 use rusqlite::params;
 
@@ -17,7 +17,12 @@ const TRIALS_APART_MS: i64 = 10_000;
 const TRIAL_DEATHS: u32 = 2;
 
 /// Closes an open batch under the fence.
-pub(crate) fn resolve(work: &mut Work<'_>, fence: &Fence, token: Token, verdict: BatchOutcome) -> Answer<FencedOutcome> {
+pub(crate) fn resolve(
+    work: &mut Work<'_>,
+    fence: &Fence,
+    token: Token,
+    verdict: BatchOutcome,
+) -> Answer<FencedOutcome> {
     let Some(lease) = lease::read(work, fence.partition.0)? else { return Ok(FencedOutcome::Stale) };
     let Some(open) = lease.open(fence, token).filter(|_| lease.counter == fence.counter) else {
         return Ok(lease.repeated(fence, token));

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::{GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, GroupMember};
 use rusqlite::params;
 
 use crate::engine::Work;
@@ -13,7 +13,13 @@ use crate::source::{Member, Share};
 
 #[async_trait]
 impl ConsumerGroups for Embedded {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn GroupMember>, Error> {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         if members == 0 || member >= members {
             return Err(Error::Rejected(format!("member {member} of {members} cannot be")));
         }

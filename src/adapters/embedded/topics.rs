@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::source::Delivery;
-use ports::topics::{TopicView, TopicReader};
+use ports::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
 use crate::book::{Topic, offset_of, place};

@@ -5,7 +5,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::look::Ask;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag, GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;

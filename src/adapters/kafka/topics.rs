@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use ports::Error;
 use ports::source::Delivery;
-use ports::topics::{TopicView, TopicReader};
+use ports::topics::{TopicReader, TopicView};
 
 use crate::look::Ask;
 use crate::open::Kafka;

@@ -1,7 +1,7 @@
 //! Excluding: rows that do not go leave an open batch before it is published, and their keys' later rows with them.
 use std::collections::HashMap;
 
-use ports::outbox::{FencedOutcome, Exclusion, Disposition, RowId};
+use ports::outbox::{Disposition, Exclusion, FencedOutcome, RowId};
 use ports::partitions::{Fence, Token};
 use uuid::Uuid;
 
@@ -79,7 +79,8 @@ mod tests {
     fn a_keys_first_excluded_row_takes_its_later_ones_back() {
         let batch = [row(1, 1), row(2, 1), row(3, 2), row(4, 1)];
         let fate = Disposition::Retry(Duration::from_secs(5));
-        let excluded = Exclusion { row: 2, disposition: fate, failure_type: FailureType::Timeout, reason: "late".into() };
+        let excluded =
+            Exclusion { row: 2, disposition: fate, failure_type: FailureType::Timeout, reason: "late".into() };
 
         let moves = moves(&batch, &[excluded]);
 

@@ -208,7 +208,11 @@ impl<'a> Work<'a> {
                         .as_slice()
                         .try_into()
                         .map_err(|_| crate::error::broken("a fingerprint of another size"))?;
-                    Verdict::Told(Committed::KeyUsed(IdempotencyMark { fingerprint, order_id: *order_id, ..(*mark).clone() }))
+                    Verdict::Told(Committed::KeyUsed(IdempotencyMark {
+                        fingerprint,
+                        order_id: *order_id,
+                        ..(*mark).clone()
+                    }))
                 }
                 None => Verdict::NotYet,
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, ProcessedEvent, InboxOutcome, RemoteStamp};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -100,7 +100,8 @@ async fn commit(core: &Core, group: &str, marks: &[ProcessedEvent]) -> Answer<Ve
     // Of a message that comes twice in one call the first one counts.
     let mut seen = HashSet::new();
     let firsts: Vec<bool> = marks.iter().map(|mark| seen.insert(mark.event_id)).collect();
-    let mut once: Vec<&ProcessedEvent> = marks.iter().zip(&firsts).filter(|(_, first)| **first).map(|(mark, _)| mark).collect();
+    let mut once: Vec<&ProcessedEvent> =
+        marks.iter().zip(&firsts).filter(|(_, first)| **first).map(|(mark, _)| mark).collect();
     once.sort_by_key(|mark| mark.event_id);
     let ids: Vec<Uuid> = once.iter().map(|mark| event_uuid(mark.event_id)).collect();
     let topics: Vec<&str> = once.iter().map(|mark| &*mark.position.topic).collect();

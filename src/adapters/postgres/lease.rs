@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::outbox::FencedOutcome;
-use ports::partitions::{Epoch, Fence, Liveness, InstanceId, PartitionNo, Token};
+use ports::partitions::{Epoch, Fence, InstanceId, Liveness, PartitionNo, Token};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 

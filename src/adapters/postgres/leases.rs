@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, AcquireReason, Epoch, Fence, Liveness, InstanceId, ProducerSessionId, MemberView, OpenBatch, PartitionLeases,
-    PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, Liveness, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
 };
 use tokio_postgres::types::Type;
 
@@ -183,7 +183,8 @@ async fn take(transaction: Transaction, taking: &Taking, lease: Lease, heart: Li
     ];
     transaction.query(TAKE, &values).await?;
     transaction.commit().await?;
-    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: ProducerSessionId(open.lane.into()), died });
+    let in_flight =
+        lease.in_flight.map(|open| OpenBatch { token: open.token, session: ProducerSessionId(open.lane.into()), died });
     let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
     Ok(Acquisition::Taken(Acquired { fence, in_flight }))
 }

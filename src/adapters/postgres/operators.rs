@@ -1,7 +1,7 @@
 //! `OutboxOperators`: looking and acting.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::RowId;
 
 use crate::error::retried;
@@ -37,7 +37,13 @@ impl OutboxOperators for Postgres {
         self.run("outbox_park", async move { retried!(operate::act(&core, Act::Park, id, &audit)) }).await
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let (core, filter, audit) = (self.core(), filter.clone(), audit.clone());
         self.run("outbox_redrive", async move {
             if !commit {

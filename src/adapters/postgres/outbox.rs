@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::outbox::{FencedOutcome, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, BatchOutcome};
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{Fence, Token};
 
 use crate::error::retried;

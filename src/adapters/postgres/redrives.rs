@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveRecord, RedriveLedger};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -33,7 +33,12 @@ const KNOWN: &str = "SELECT topic, partition, \"offset\", timestamp, who, why, t
 
 #[async_trait]
 impl RedriveLedger for Postgres {
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let (core, letters, audit) = (self.core(), letters.to_vec(), audit.clone());
         self.run("letters_take", async move { retried!(take(&core, &letters, again_after, &audit)) }).await
     }
@@ -72,7 +77,11 @@ impl Postgres {
 async fn take(core: &Core, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Answer<Vec<bool>> {
     let (columns, after) = (Columns::of(letters), seconds(again_after));
     let mut values = columns.values();
-    values.extend::<[Value<'_>; 3]>([(&audit.operator, Type::TEXT), (&audit.reason, Type::TEXT), (&after, Type::FLOAT8)]);
+    values.extend::<[Value<'_>; 3]>([
+        (&audit.operator, Type::TEXT),
+        (&audit.reason, Type::TEXT),
+        (&after, Type::FLOAT8),
+    ]);
     let rows = core.others().await?.once(TAKE, &values).await?;
     let taken = rows.iter().map(name).collect::<Answer<HashSet<_>>>()?;
     Ok(letters.iter().map(|letter| taken.contains(&named(letter))).collect())

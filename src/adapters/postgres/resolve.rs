@@ -1,7 +1,7 @@
 //! Resolving: what becomes of an open batch whose outcome was found out.
 use std::time::Duration;
 
-use ports::outbox::{FencedOutcome, BatchOutcome};
+use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{Fence, Token};
 
 use crate::batch::{self, Row};

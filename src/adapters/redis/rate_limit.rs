@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter, RateLimitDecision};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::link::{Ask, Caller};
 use crate::open::{Inner, Redis};

@@ -1,7 +1,7 @@
 //! `/admin/dlt`: the dead letters, and the way back.
 use std::time::Duration;
 
-use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LETTERS_MAX, DeadLetterFilter, Place};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, LETTERS_MAX, Place};
 use app::operate::age;
 use app::seen::{Audit, FailureType};
 use serde::Serialize;

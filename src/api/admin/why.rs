@@ -1,5 +1,5 @@
 //! `GET /admin/outbox/why`: why an event stands where it stands, in one word and with the facts behind it.
-use app::seen::{RowStatus, RowDiagnosis, RowSelector};
+use app::seen::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;

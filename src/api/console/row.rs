@@ -1,6 +1,6 @@
 //! One row: why it stands where it stands, and what can be done about it.
 use app::contract::rfc3339;
-use app::seen::{RowId, RowStatus, RowDiagnosis, RowSelector};
+use app::seen::{RowDiagnosis, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 

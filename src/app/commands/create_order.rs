@@ -57,7 +57,9 @@ async fn begin(
     let begun = desk.idempotency.begin(&command.subject, &intent.key, &intent.fingerprint, desk.options.key_lock).await;
     match begun {
         // Whoever took it may have died after its commit: then the mark knows the answer.
-        Ok(BeginOutcome::InProgress) => return durable(desk, command, intent).await?.map(Some).ok_or(CommandError::KeyRunning),
+        Ok(BeginOutcome::InProgress) => {
+            return durable(desk, command, intent).await?.map(Some).ok_or(CommandError::KeyRunning);
+        }
         Ok(BeginOutcome::Completed { order_id, fingerprint }) => {
             if fingerprint.is_some_and(|seen| seen != intent.fingerprint) {
                 return Err(CommandError::KeyReused);

@@ -1,7 +1,7 @@
 //! `outbox why`: why an event has not left, or where it went.
 use api::standing_document;
 use app::operate::Operations;
-use app::seen::{RowStatus, RowDiagnosis, RowSelector};
+use app::seen::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::config::BrokerKind;
 

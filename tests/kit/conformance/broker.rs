@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ports::broker::{Batch, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use ports::source::Delivery;
 
 use super::broker_aborts::*;

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use ports::Error;
 use ports::broker::{Batch, Published};
 use ports::outbox::RowId;
-use ports::partitions::{ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use super::broker::row_of;
 use super::given::{Given, P0, P1, given};

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Order, OrderId, Status};
-use ports::operators::{Audit, RowFilter, RowView, RowDiagnosis, RowSelector};
+use ports::operators::{Audit, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::orders::{Commit, Committed};
 use ports::outbox::{Depth, RowId, RowStatus};
 use ports::partitions::{InstanceId, PartitionNo, PartitionView};

@@ -2,7 +2,7 @@
 use domain::{EventId, Hlc, OrderId, RegionId};
 use futures::future::join_all;
 use ports::broker::Position;
-use ports::inbox::{Detour, DetourChange, Effect, ProcessedEvent, InboxOutcome, RemoteStamp};
+use ports::inbox::{Detour, DetourChange, Effect, InboxOutcome, ProcessedEvent, RemoteStamp};
 
 use super::given::{DAY, Given, HOUR, SECOND, given};
 use crate::backend::Backend;
@@ -29,7 +29,11 @@ suite! { $ inbox:
 
 impl<B: Backend> Given<'_, B> {
     fn arrived(&self, event_id: EventId, offset: u64) -> ProcessedEvent {
-        ProcessedEvent { event_id, position: Position { topic: self.topic(), partition: 0, offset }, effects: Vec::new() }
+        ProcessedEvent {
+            event_id,
+            position: Position { topic: self.topic(), partition: 0, offset },
+            effects: Vec::new(),
+        }
     }
 
     fn arrival(&self, offset: u64) -> ProcessedEvent {
@@ -171,7 +175,10 @@ async fn a_duplicates_effect_is_not_done<B: Backend>(backend: &B) {
 async fn the_stamp_that_last_won_is_remembered<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.make.placed("ann").0.id;
-    let won = |region, millis, offset| ProcessedEvent { effects: vec![effect(order, region, millis)], ..given.arrival(offset) };
+    let won = |region, millis, offset| ProcessedEvent {
+        effects: vec![effect(order, region, millis)],
+        ..given.arrival(offset)
+    };
 
     given.marked("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
     assert_eq!(given.remote(order).await, Some(remote("ap", 6)), "in the order of the marks");

@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::EventType;
 use ports::FailureType;
 use ports::operators::{RowFilter, RowSelector};
-use ports::outbox::{Exclusion, Disposition, RowId, RowStatus};
+use ports::outbox::{Disposition, Exclusion, RowId, RowStatus};
 
 use super::given::{HOUR, P0, P1, RETRY, given, instance};
 use super::operators_acts::*;
@@ -68,7 +68,10 @@ async fn rows_are_filtered<B: Backend>(backend: &B) {
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let failed = |at: usize, fate, failure_type| Exclusion { failure_type, ..exclusion(batch.rows[at].id, fate) };
-    let excluded = [failed(2, Disposition::Retry(RETRY), FailureType::Network), failed(3, Disposition::ParkKey, FailureType::System)];
+    let excluded = [
+        failed(2, Disposition::Retry(RETRY), FailureType::Network),
+        failed(3, Disposition::ParkKey, FailureType::System),
+    ];
     worker.exclude(batch.token, &excluded).await;
     let keys = async |filter| given.rows(filter).await.into_iter().map(|row| row.key).collect::<Vec<_>>();
     let all = RowFilter::default;

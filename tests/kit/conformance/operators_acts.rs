@@ -2,7 +2,7 @@
 use domain::{EventType, Status};
 use ports::FailureType;
 use ports::operators::{Audit, OperatorOutcome, RowFilter};
-use ports::outbox::{Exclusion, Disposition, RowId, RowStatus};
+use ports::outbox::{Disposition, Exclusion, RowId, RowStatus};
 use ports::partitions::AcquireReason;
 
 use super::given::{Given, P0, P1, RETRY, SECOND, audit, given};
@@ -68,8 +68,14 @@ pub(super) async fn a_row_in_flight_or_sent_is_left_alone<B: Backend>(backend: &
 
     for (id, status) in [(sent.rows[0].id, RowStatus::Sent), (open.rows[0].id, RowStatus::InFlight)] {
         let before = given.row(id).await;
-        assert_eq!(backend.operators().retry(id, &audit()).await.expect("answered"), OperatorOutcome::WrongStatus(status));
-        assert_eq!(backend.operators().park(id, &audit()).await.expect("answered"), OperatorOutcome::WrongStatus(status));
+        assert_eq!(
+            backend.operators().retry(id, &audit()).await.expect("answered"),
+            OperatorOutcome::WrongStatus(status)
+        );
+        assert_eq!(
+            backend.operators().park(id, &audit()).await.expect("answered"),
+            OperatorOutcome::WrongStatus(status)
+        );
         assert_eq!(given.row(id).await, before);
     }
     assert_eq!(worker.settle(&open).await, 1);
@@ -209,9 +215,15 @@ pub(super) async fn a_redrive_obeys_its_filter_and_ignores_its_status<B: Backend
     worker.fail_head(waiting.id, Disposition::Retry(RETRY)).await;
 
     let one = RowFilter { key: Some(key), status: Some(RowStatus::Sent), ..RowFilter::default() };
-    assert_eq!(backend.operators().redrive(&one, 10, true, &audit()).await.expect("answered"), OperatorOutcome::Done(1));
+    assert_eq!(
+        backend.operators().redrive(&one, 10, true, &audit()).await.expect("answered"),
+        OperatorOutcome::Done(1)
+    );
     let other = RowFilter { failure_type: Some(FailureType::Network), ..RowFilter::default() };
-    assert_eq!(backend.operators().redrive(&other, 10, true, &audit()).await.expect("answered"), OperatorOutcome::Done(0));
+    assert_eq!(
+        backend.operators().redrive(&other, 10, true, &audit()).await.expect("answered"),
+        OperatorOutcome::Done(0)
+    );
 
     worker.again(AcquireReason::Uncertain).await;
     assert_eq!(ids(&worker.drain(ALL).await), [rows[1]]);

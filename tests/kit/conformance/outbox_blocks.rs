@@ -1,5 +1,5 @@
 //! Cases of `OutboxStore`: a key waits for its head, and no other key does.
-use ports::outbox::{Disposition, RowStatus, BatchOutcome};
+use ports::outbox::{BatchOutcome, Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
 use super::given::{DAY, P0, RETRY, SECOND, given};

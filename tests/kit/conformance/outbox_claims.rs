@@ -101,7 +101,8 @@ pub(super) async fn a_claim_needs_a_lease_that_has_not_run_out<B: Backend>(backe
     let acquired = taken(backend, "a", P0, HOUR).await;
     given.advance(HOUR + SECOND).await;
 
-    let claim = Claim { fence: acquired.fence, session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
+    let claim =
+        Claim { fence: acquired.fence, session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
     let claimed = backend.outbox().claim(claim).await.expect("answered");
 
     assert!(matches!(claimed, Claimed::Fenced), "{claimed:?}");

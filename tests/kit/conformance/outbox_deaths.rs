@@ -1,7 +1,7 @@
 //! Cases of `OutboxStore`: a row that kills whoever handles it is found out, alone, and its neighbours are not.
 use ports::operators::RowSelector;
-use ports::outbox::{ClaimKind, Claimed, ClaimedRow, RowStatus, BatchOutcome};
-use ports::partitions::{Acquisition, AcquireReason};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, ClaimedRow, RowStatus};
+use ports::partitions::{AcquireReason, Acquisition};
 
 use super::given::{Given, P0, P1, SECOND, given, instance};
 use super::worker::{ALL, DEAD_AFTER, LEASE, Worker, ids, worker};
@@ -237,7 +237,8 @@ pub(super) async fn a_service_killed_at_random_parks_nothing<B: Backend>(backend
         assert!(name <= 200, "{left} rows are stuck: {:?}", given.depth().await);
         let owner = instance(&format!("life-{name}"));
         backend.leases().heartbeat(&owner, DEAD_AFTER).await.expect("heard");
-        let acquired = backend.leases().acquire(P0, &owner, AcquireReason::Vacant, None, LEASE).await.expect("answered");
+        let acquired =
+            backend.leases().acquire(P0, &owner, AcquireReason::Vacant, None, LEASE).await.expect("answered");
         let Acquisition::Taken(acquired) = acquired else { panic!("the one before is dead: {acquired:?}") };
         let mut life = Worker::of(backend, acquired.fence);
         if let Some(open) = acquired.in_flight {

@@ -1,7 +1,7 @@
 //! Cases of `OutboxStore`: rows that are taken out of an open batch.
 use ports::FailureType;
 use ports::operators::RowFilter;
-use ports::outbox::{FencedOutcome, ClaimKind, Claimed, Exclusion, Disposition, RowStatus, BatchOutcome};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, FencedOutcome, RowStatus};
 
 use super::given::{P0, RETRY, SECOND, given};
 use super::worker::{ALL, exclusion, ids, worker};
@@ -31,8 +31,12 @@ pub(super) async fn an_excluded_row_keeps_its_attempt_and_says_why<B: Backend>(b
     let batch = worker.claim(ALL).await;
     let id = batch.rows[0].id;
     let reason = "größer als erlaubt 🦀".to_owned();
-    let failed =
-        Exclusion { row: id, disposition: Disposition::Retry(RETRY), failure_type: FailureType::Timeout, reason: reason.clone() };
+    let failed = Exclusion {
+        row: id,
+        disposition: Disposition::Retry(RETRY),
+        failure_type: FailureType::Timeout,
+        reason: reason.clone(),
+    };
 
     worker.exclude(batch.token, &[failed]).await;
 
@@ -102,7 +106,8 @@ pub(super) async fn a_repeated_exclusion_changes_nothing_more<B: Backend>(backen
     worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::Retry(RETRY))]).await;
     let before = given.rows(RowFilter::default()).await;
 
-    let repeated = [exclusion(batch.rows[0].id, Disposition::ParkKey), exclusion(batch.rows[1].id, Disposition::ParkKey)];
+    let repeated =
+        [exclusion(batch.rows[0].id, Disposition::ParkKey), exclusion(batch.rows[1].id, Disposition::ParkKey)];
     let changed = backend.outbox().exclude(&fence, batch.token, &repeated).await.expect("answered");
 
     assert_eq!(changed, FencedOutcome::Stale, "its counter is out of date");

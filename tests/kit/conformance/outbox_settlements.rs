@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: how a batch is closed, once and by its owner only.
 use ports::operators::{RowFilter, RowSelector};
-use ports::outbox::{FencedOutcome, Disposition, RowStatus, Settlement, BatchOutcome};
+use ports::outbox::{BatchOutcome, Disposition, FencedOutcome, RowStatus, Settlement};
 use ports::partitions::{AcquireReason, Fence};
 
 use super::given::{P0, P1, given, instance};

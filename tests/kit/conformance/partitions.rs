@@ -2,8 +2,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::outbox::{Claim, ClaimKind, Claimed, BatchOutcome};
-use ports::partitions::{Acquisition, AcquireReason, Fence, InstanceId, ProducerSessionId, PartitionNo, Release, Token};
+use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionNo, ProducerSessionId, Release, Token,
+};
 
 use super::given::{Given, HOUR, P0, P1, SECOND, given, instance};
 use super::partitions_handover::*;
@@ -192,7 +194,9 @@ async fn a_restarted_instance_takes_its_own_partition_back_at_once<B: Backend>(b
 async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) {
     let mut epoch = fence(acquire(backend, "a", AcquireReason::Vacant, None).await).epoch;
 
-    for because in [AcquireReason::Vacant, AcquireReason::WorkerDied, AcquireReason::Uncertain, AcquireReason::Uncertain] {
+    for because in
+        [AcquireReason::Vacant, AcquireReason::WorkerDied, AcquireReason::Uncertain, AcquireReason::Uncertain]
+    {
         let next = fence(acquire(backend, "a", because, None).await).epoch;
         assert!(next > epoch, "{because:?}");
         epoch = next;
@@ -215,7 +219,9 @@ async fn acquisition_raises_epoch_and_counter_above_the_watermark<B: Backend>(ba
 async fn a_counter_never_falls<B: Backend>(backend: &B) {
     let high = fence(acquire(backend, "a", AcquireReason::Vacant, Some(1_000)).await).counter;
 
-    for (because, watermark) in [(AcquireReason::Vacant, Some(5)), (AcquireReason::WorkerDied, None), (AcquireReason::Uncertain, None)] {
+    for (because, watermark) in
+        [(AcquireReason::Vacant, Some(5)), (AcquireReason::WorkerDied, None), (AcquireReason::Uncertain, None)]
+    {
         assert!(fence(acquire(backend, "a", because, watermark).await).counter >= high);
     }
 }
@@ -240,7 +246,8 @@ async fn the_former_owner_is_fenced<B: Backend>(backend: &B) {
     given.advance(HOUR + SECOND).await;
     worker(backend, "b", P0).await;
 
-    let claim = Claim { fence: former.clone(), session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
+    let claim =
+        Claim { fence: former.clone(), session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
     assert!(matches!(backend.outbox().claim(claim).await.expect("answered"), Claimed::Fenced));
     let release = backend.leases().release(P0, &former.owner, former.epoch).await.expect("answered");
     assert_eq!(release, Release::NotOurs);

@@ -1,6 +1,6 @@
 //! Cases of `PartitionLeases`: an open batch passes to the next owner, with all that is known about it.
-use ports::outbox::{ClaimKind, Claimed, BatchOutcome};
-use ports::partitions::{Acquisition, AcquireReason};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
+use ports::partitions::{AcquireReason, Acquisition};
 
 use super::given::{HOUR, SECOND, given};
 use super::partitions::{LONG, acquire, beat, busy};
@@ -57,7 +57,9 @@ pub(super) async fn a_claimer_that_died_is_told_from_one_that_lost_its_lease_ali
 
 pub(super) async fn why_a_worker_takes_its_partition_again_decides_whether_it_died<B: Backend>(backend: &B) {
     let given = given(backend);
-    for (because, died) in [(AcquireReason::WorkerDied, true), (AcquireReason::Uncertain, false), (AcquireReason::Vacant, true)] {
+    for (because, died) in
+        [(AcquireReason::WorkerDied, true), (AcquireReason::Uncertain, false), (AcquireReason::Vacant, true)]
+    {
         let (mut worker, token) = busy(&given, "a", LONG).await;
 
         let open = worker.again(because).await.expect("the batch is open");

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::rate_limit::{RateLimitPolicy, RateLimitDecision};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
 use super::given::{Given, HOUR, SECOND, given};
 use crate::backend::Backend;

@@ -5,9 +5,12 @@ use domain::OrderId;
 use ports::FailureType;
 use ports::broker::Position;
 use ports::outbox::{
-    FencedOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, Exclusion, Disposition, RowId, Settlement, BatchOutcome,
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, Disposition, Exclusion, FencedOutcome, RowId,
+    Settlement,
 };
-use ports::partitions::{Acquired, Acquisition, AcquireReason, Fence, ProducerSessionId, OpenBatch, PartitionNo, Token};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, OpenBatch, PartitionNo, ProducerSessionId, Token,
+};
 
 use super::given::{DAY, instance};
 use crate::backend::Backend;

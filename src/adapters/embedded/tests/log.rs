@@ -6,7 +6,7 @@ use domain::Timestamp;
 use embedded::{Embedded, partition_of};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::PartitionNo;
-use ports::source::{GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, GroupMember};
 use ports::topics::TopicReader;
 
 use crate::support::*;

@@ -1,6 +1,6 @@
 //! An owner's orders are all there and in order, whether they are filed under the owner yet or not, and after a restart.
 use domain::{Status, Subject};
-use ports::orders::{OrderFilter, PageStart, OrderStore};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::support::{HandClock, change, inline};
 
@@ -37,7 +37,8 @@ async fn an_owners_orders_are_found_before_and_after_they_are_filed() {
 
     let pending = OrderFilter { status: Some(Status::Pending), ..filter.clone() };
     assert_eq!(store.count(&pending).await.unwrap(), expected.len() as u64);
-    let page: Vec<_> = store.list(&pending, PageStart::Offset(100), 5).await.unwrap().iter().map(|order| order.id).collect();
+    let page: Vec<_> =
+        store.list(&pending, PageStart::Offset(100), 5).await.unwrap().iter().map(|order| order.id).collect();
     assert_eq!(page, expected[100..105]);
     let shipped = OrderFilter { status: Some(Status::Shipped), ..filter };
     assert_eq!(store.count(&shipped).await.unwrap(), 0);

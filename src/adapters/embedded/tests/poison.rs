@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::outbox::{ClaimKind, Claimed, OutboxStore, RowStatus, BatchOutcome};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, OutboxStore, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::support::*;

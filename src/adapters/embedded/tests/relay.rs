@@ -4,7 +4,7 @@ use std::time::Duration;
 use ports::FailureType;
 use ports::broker::{Broker, Published};
 use ports::operators::{OperatorOutcome, OutboxOperators, RowFilter, RowSelector};
-use ports::outbox::{ClaimKind, Claimed, Exclusion, Disposition, OutboxStore, RowStatus, BatchOutcome};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, RowStatus};
 use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 
 use crate::support::*;

@@ -9,8 +9,10 @@ use embedded::{Embedded, Options, Writing};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::clock::Clock;
 use ports::orders::{Commit, Committed, NewRow, OrderStore};
-use ports::outbox::{FencedOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, Settlement};
-use ports::partitions::{Acquired, Acquisition, AcquireReason, Fence, InstanceId, ProducerSessionId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 
 /// A lease that outlasts every test.
 pub const TTL: Duration = Duration::from_secs(30);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Subject;
 use embedded::{Embedded, Options};
-use ports::orders::{Committed, OrderFilter, PageStart, IdempotencyMark, OrderStore};
+use ports::orders::{Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 
 use crate::support::*;
 

@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use kafka::{Compression, Guarantee, Kafka, Options};
 use kit::TestClock;
 use ports::broker::{Batch, Broker, Header, Published, Record};
-use ports::partitions::{InstanceId, ProducerSessionId, PartitionNo};
+use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId};
 
 const PARTITIONS: u32 = 64;
 const IN_FLIGHT: usize = 16;

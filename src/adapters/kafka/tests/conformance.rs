@@ -8,7 +8,7 @@ use kit::{Backend, TestClock, conformance_suite};
 use ports::Error;
 use ports::broker::Broker;
 use ports::probe::Probe;
-use ports::source::{GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, GroupMember};
 use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
@@ -25,7 +25,13 @@ struct Apart(Kafka);
 
 #[async_trait]
 impl ConsumerGroups for Apart {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn GroupMember>, Error> {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let group = format!("{}{group}", self.0.options().topic_prefix);
         self.0.join(&group, topics, member, members).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ports::broker::{Broker, Position};
-use ports::source::{Delivery, GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, Delivery, GroupMember};
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};

@@ -7,7 +7,7 @@ use kit::TestClock;
 use ports::Error;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
-use ports::source::{GroupMember, ConsumerGroups};
+use ports::source::{ConsumerGroups, GroupMember};
 use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;

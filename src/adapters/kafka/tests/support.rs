@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kafka::{Guarantee, Kafka, Options};
 use kit::{Factory, TestClock};
 use ports::broker::{Batch, Broker, Published, Record};
-use ports::partitions::{InstanceId, ProducerSessionId, PartitionNo, Token};
+use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use ports::topics::TopicReader;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};

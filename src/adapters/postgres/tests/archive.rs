@@ -4,7 +4,9 @@ use std::time::Duration;
 use kit::Factory;
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, Claimed, OutboxStore};
-use ports::partitions::{Acquisition, AcquireReason, Fence, InstanceId, ProducerSessionId, PartitionLeases, PartitionNo};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use postgres::Postgres;
 
 use crate::support::{Database, advance};
@@ -21,7 +23,8 @@ async fn fence(store: &Postgres) -> Fence {
 
 async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
     store.commit(make.creation("ann", P0)).await.unwrap();
-    let claim = Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
+    let claim =
+        Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
     let Claimed::Batch(batch) = store.claim(claim).await.unwrap() else { panic!("a row is due") };
     fence.counter = crate::relay::settle(store, fence, &batch).await;
 }

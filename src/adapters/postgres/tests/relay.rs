@@ -5,8 +5,10 @@ use domain::Status;
 use kit::Factory;
 use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{FencedOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, RowStatus, Settlement};
-use ports::partitions::{Acquisition, AcquireReason, Fence, InstanceId, ProducerSessionId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use postgres::Postgres;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
@@ -72,7 +74,10 @@ async fn acquire(store: &Postgres, ttl: Duration) -> Fence {
 }
 
 async fn claim(store: &Postgres, fence: Fence, limit: u32) -> Claimed {
-    store.claim(Claim { fence, session: ProducerSessionId("lane".into()), limit, kind: ClaimKind::Ordinary }).await.unwrap()
+    store
+        .claim(Claim { fence, session: ProducerSessionId("lane".into()), limit, kind: ClaimKind::Ordinary })
+        .await
+        .unwrap()
 }
 
 fn batch(claimed: Claimed) -> ClaimedBatch {

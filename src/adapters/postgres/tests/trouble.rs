@@ -5,8 +5,10 @@ use domain::Status;
 use kit::Factory;
 use ports::Error;
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{FencedOutcome, Claim, ClaimKind, Claimed, OutboxStore, Settlement};
-use ports::partitions::{Acquisition, AcquireReason, Fence, InstanceId, ProducerSessionId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use ports::probe::Probe;
 use postgres::{OpenError, Options, Postgres, StoreProbe};
 
@@ -44,7 +46,12 @@ impl Bench {
     }
 
     async fn claim(&self, fence: &Fence, lane: &str) -> Result<Claimed, Error> {
-        let claim = Claim { fence: fence.clone(), session: ProducerSessionId(lane.into()), limit: 10, kind: ClaimKind::Ordinary };
+        let claim = Claim {
+            fence: fence.clone(),
+            session: ProducerSessionId(lane.into()),
+            limit: 10,
+            kind: ClaimKind::Ordinary,
+        };
         self.store.claim(claim).await
     }
 

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis::cmd;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, ProcessedEvent, InboxOutcome, RemoteStamp};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 
 use super::words::{Reply, Words, broken};
 use super::{RedisStore, millis};

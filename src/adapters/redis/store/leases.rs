@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, AcquireReason, Epoch, Fence, InstanceId, ProducerSessionId, MemberView, OpenBatch, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
 };
 
 use super::words::{Reply, Words, broken};
@@ -57,7 +57,9 @@ impl PartitionLeases for RedisStore {
         }
         let fence = Fence { partition, owner: owner.clone(), epoch: told.number(1)?, counter: told.number(2)? };
         let in_flight = match told.maybe_number(3)? {
-            Some(token) => Some(OpenBatch { token, session: ProducerSessionId(told.text(4)?.into()), died: told.flag(5)? }),
+            Some(token) => {
+                Some(OpenBatch { token, session: ProducerSessionId(told.text(4)?.into()), died: told.flag(5)? })
+            }
             None => None,
         };
         Ok(Acquisition::Taken(Acquired { fence, in_flight }))

@@ -1,7 +1,7 @@
 //! `OutboxOperators`: looking along the narrowest list, acting in one script.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::{RowId, RowStatus};
 use ports::partitions::InstanceId;
 
@@ -66,7 +66,13 @@ impl OutboxOperators for RedisStore {
         self.act_on_one("park", id, audit).await
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
         let rows = self.rows(&filter, if commit { limit } else { u32::MAX }).await?;
         if !commit {
@@ -91,9 +97,9 @@ impl RedisStore {
         }
         match told.maybe(1)? {
             None => Ok(OperatorOutcome::Missing),
-            Some(status) => {
-                RowStatus::parse(&status).map(OperatorOutcome::WrongStatus).ok_or_else(|| broken(format!("a row is {status:?}")))
-            }
+            Some(status) => RowStatus::parse(&status)
+                .map(OperatorOutcome::WrongStatus)
+                .ok_or_else(|| broken(format!("a row is {status:?}"))),
         }
     }
 }

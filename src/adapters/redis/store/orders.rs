@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis::Value;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, OrderFilter, PageStart, IdempotencyMark, NewRow, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
 
 use super::words::{Reply, Words, broken};
 use super::{RedisStore, millis, row};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    FencedOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Exclusion, Disposition, OutboxStore, RowId, Settlement, BatchOutcome,
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore,
+    RowId, Settlement,
 };
 use ports::partitions::{Fence, Token};
 

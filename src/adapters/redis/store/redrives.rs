@@ -4,14 +4,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveRecord, RedriveLedger};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use super::words::{Reply, Words, broken};
 use super::{RedisStore, millis};
 
 #[async_trait]
 impl RedriveLedger for RedisStore {
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let words = Words::new().text("take").number(millis(again_after)).text(&audit.operator).text(&audit.reason);
         let mut told = self.parts("letters_take", &self.inner.scripts.letters, named(words, letters)).await?;
         (0..told.len()).map(|at| told.flag(at)).collect()

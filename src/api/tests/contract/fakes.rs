@@ -10,11 +10,11 @@ use ports::Error;
 use ports::broker::Position;
 use ports::cache::OrderCache;
 use ports::clock::Clock;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter, RowView, RowDiagnosis, RowSelector};
-use ports::orders::{Commit, Committed, OrderFilter, PageStart, IdempotencyMark, OrderStore};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
 use ports::partitions::*;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter, RateLimitDecision};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 /// A clock that stands where it is put.
 pub struct Watch(pub AtomicI64);
