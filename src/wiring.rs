@@ -27,7 +27,7 @@ use app::handlers::Handlers;
 use app::operate::Operations;
 use app::queries::Queries;
 use app::vitals::Vitals;
-use embedded::SystemClock;
+use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;

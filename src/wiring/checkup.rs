@@ -81,7 +81,7 @@ async fn database(config: &Config) -> Vec<Checked> {
         Ok(store) => store,
         Err(error) => return vec![Checked::bad("database", error)],
     };
-    let ours = embedded::SystemClock::new().now();
+    let ours = memory::SystemClock::new().now();
     let told = match store.checkup().await {
         Ok(told) => told,
         Err(error) => return vec![Checked::bad("database", error)],

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use app::{commands, contract};
 use domain::{Change, Event, EventId, Item, Items, Money, Order, OrderId, Placement, Status, Subject};
-use embedded::SystemClock;
+use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::partitions::InstanceId;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use api::{Early, Listeners, Waiting};
 use domain::Timestamp;
-use embedded::SystemClock;
+use memory::SystemClock;
 use ports::clock::Clock;
 use telemetry::Metrics;
 

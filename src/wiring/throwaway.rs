@@ -108,7 +108,7 @@ async fn drop_database(config: &Config, name: &str) -> Result<(), StartError> {
 
 #[cfg(feature = "kafka")]
 async fn delete_topics(config: &Config) -> Result<(), StartError> {
-    use embedded::SystemClock;
+    use memory::SystemClock;
     let instance = ports::partitions::InstanceId("bench".into());
     let clock: std::sync::Arc<dyn ports::clock::Clock> = std::sync::Arc::new(SystemClock::new());
     let options = super::options::kafka(config, &instance, &"bench".into(), &clock);

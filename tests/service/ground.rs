@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use embedded::{Embedded, SystemClock};
+use embedded::Embedded;
+use memory::SystemClock;
 use futures::FutureExt;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;

@@ -107,7 +107,7 @@ async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
-    let former = worker.lane.clone();
+    let former = worker.session.clone();
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
@@ -119,7 +119,7 @@ async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
 
-    let late = Worker { lane: former, ..Worker::of(&store, acquire_again(&worker)).await };
+    let late = Worker { session: former, ..Worker::of(&store, acquire_again(&worker)).await };
     assert!(matches!(late.publish(&batch).await, Published::SessionLost(_)));
     let again = worker.claim().await;
     assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
