@@ -228,7 +228,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 
 /// Every name that a scrape may hold.
 fn series() -> BTreeSet<String> {
-    let of = |entry: &telemetry::Entry| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
+    let of = |entry: &telemetry::MetricDefinition| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
     telemetry::CATALOGUE.iter().flat_map(of).collect()
 }
 
