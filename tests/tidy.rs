@@ -2,6 +2,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/documents.rs"]
+mod documents;
+
 /// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
 const ARROWS: [(&str, &[&str]); 12] = [
     ("src/domain", &[]),

@@ -1,11 +1,15 @@
-//! Metrics and log output.
+//! Metrics, log output, and the documents generated from their catalogues.
 //!
-//! Each metric's name, labels, unit and help text are declared once, in [`CATALOGUE`]. Crates receive an `Arc<Metrics>` and write to its fields. They log through `tracing`;
+//! Each metric's name, labels, unit and help text are declared once, in [`CATALOGUE`]; each log event's name, levels and
+//! meaning once, in [`LOG_EVENTS`]. Crates receive an `Arc<Metrics>` and write to its fields. They log through `tracing`;
 //! [`logging::init`] installs the subscriber. This crate depends on no other crate of the workspace.
 
+pub mod documents;
+mod log_events;
 pub mod logging;
 mod metrics;
 
+pub use log_events::{LOG_EVENTS, LogEvent, LogEventGroup};
 pub use metrics::{
     ActuatorMetric, ActuatorTag, CATALOGUE, CONTENT_TYPE, DurationDistribution, Family, Gauge, Instrument, IntCounter,
     IntGauge, Measurement, MetricDefinition, MetricKind, MetricUnit, Metrics, SizeDistribution, Timer,

@@ -2,7 +2,7 @@
 //!
 //! A log event is one `tracing` event with an `event` field: `tracing::info!(event = "child_exited", child = %path, "a
 //! child exited")`. Its fields are members of the JSON object's top level, so fields named `timestamp`, `level` or
-//! `target` get an underscore appended.
+//! `target` get an underscore appended. [`LOG_EVENTS`](crate::LOG_EVENTS) lists every event.
 
 mod buffer;
 #[cfg(test)]
