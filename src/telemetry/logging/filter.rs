@@ -10,6 +10,7 @@ pub const SERVICE_CRATES: &[&str] = &[
     "posthaste",
     "domain",
     "ports",
+    "outbox",
     "app",
     "telemetry",
     "api",
