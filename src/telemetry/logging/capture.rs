@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn error_is_written_with_its_causes() {
         let logs = capture();
-        let invalid = super::super::filter::filter("posthaste=inof").err().expect("an invalid level");
+        let invalid = super::super::filter::filter("posthaste=inof").expect_err("an invalid level");
 
         tracing::error!(error = &invalid as &(dyn std::error::Error + 'static), "could not start");
 
