@@ -2,6 +2,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/documents.rs"]
+mod documents;
+
 /// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("src/domain", &[]),
@@ -232,7 +235,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 
 /// Every name that a scrape may hold.
 fn series() -> BTreeSet<String> {
-    let of = |entry: &telemetry::Entry| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
+    let of = |entry: &telemetry::MetricDefinition| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
     telemetry::CATALOGUE.iter().flat_map(of).collect()
 }
 

@@ -1,29 +1,41 @@
-//! The format for machines: one flat JSON object a line.
+//! Captures the log of one test as the JSON lines that the service would write, and tests their format.
 
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+use serde_json::Value;
+use tracing::subscriber::{DefaultGuard, set_default};
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
-use crate::fact::Fact;
+use super::buffer::LogBuffer;
+use super::json_format::JsonFormat;
 
-/// The fact as one line, its end included.
-pub(crate) fn json_line(fact: &Fact) -> String {
-    let mut line = serde_json::to_string(fact).expect("a map of strings to plain values always has a JSON form");
-    line.push('\n');
-    line
+/// Captures every event of the calling thread, at every level, until it is dropped.
+pub(crate) fn capture() -> LogCapture {
+    let buffer = LogBuffer::default();
+    let writer = buffer.clone();
+    let layer = fmt::layer().event_format(JsonFormat).with_writer(move || writer.clone());
+    LogCapture { buffer, _guard: set_default(tracing_subscriber::registry().with(layer)) }
 }
 
-impl Serialize for Fact {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(5 + self.fields.len()))?;
-        map.serialize_entry("timestamp", &format_args!("{:.3}", self.time))?;
-        map.serialize_entry("level", self.level.as_str())?;
-        map.serialize_entry("event", &self.event)?;
-        map.serialize_entry("message", &self.message)?;
-        map.serialize_entry("target", self.target)?;
-        for (name, value) in &self.fields {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
+/// The events captured so far; it grows without bound.
+pub(crate) struct LogCapture {
+    buffer: LogBuffer,
+    _guard: DefaultGuard,
+}
+
+impl LogCapture {
+    /// The lines as the service would write them.
+    pub(crate) fn text(&self) -> String {
+        self.buffer.text()
+    }
+
+    /// The parsed lines.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).expect("each line is one JSON object")).collect()
+    }
+
+    /// The parsed lines of one event name.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        self.lines().into_iter().filter(|line| line["event"] == event).collect()
     }
 }
 
@@ -31,10 +43,10 @@ impl Serialize for Fact {
 mod tests {
     use serde_json::json;
 
-    use crate::logging::capture;
+    use super::*;
 
     #[test]
-    fn fields_stand_flat_beside_ours_and_keep_their_types() {
+    fn fields_are_members_of_the_top_level_and_keep_their_types() {
         let logs = capture();
 
         tracing::info!(
@@ -60,7 +72,7 @@ mod tests {
             line,
             json!({
                 "level": "INFO", "event": "listening", "message": "listening for requests",
-                "target": "telemetry::json_line::tests",
+                "target": "telemetry::logging::capture::tests",
                 "address": "127.0.0.1:8080", "port": 8080, "offset": -3, "big": u128::MAX.to_string(), "small": 7,
                 "share": 0.5, "nothing": null, "ready": true, "list": "[1, 2]", "type": "ORDER_CREATED",
             })
@@ -70,35 +82,35 @@ mod tests {
     }
 
     #[test]
-    fn our_members_come_first() {
+    fn standard_members_come_first() {
         let logs = capture();
 
         tracing::warn!(child = "/consumer-0", event = "child_exited", "a child exited");
 
         let line = logs.text();
-        let places: Vec<_> = ["timestamp", "level", "event", "message", "target", "child"]
+        let positions: Vec<_> = ["timestamp", "level", "event", "message", "target", "child"]
             .iter()
             .map(|name| line.find(&format!("\"{name}\":")).expect("a member"))
             .collect();
-        assert!(places.is_sorted(), "{line}");
+        assert!(positions.is_sorted(), "{line}");
     }
 
     #[test]
-    fn an_event_without_a_name_takes_its_targets() {
+    fn event_without_a_name_is_named_after_its_target() {
         let logs = capture();
 
         tracing::info!("bare");
-        tracing::info!(target: "", "nobody");
+        tracing::info!(target: "", "no target");
         tracing::info!(event = "child_restarted", generation = 2);
 
         let lines = logs.lines();
-        assert_eq!(lines[0]["event"], "telemetry::json_line::tests");
+        assert_eq!(lines[0]["event"], "telemetry::logging::capture::tests");
         assert_eq!(lines[1]["event"], "log");
         assert_eq!(lines[2]["message"], "child_restarted");
     }
 
     #[test]
-    fn a_field_named_as_one_of_ours_steps_aside_and_no_name_stands_twice() {
+    fn field_named_like_a_standard_member_is_renamed_and_no_name_repeats() {
         let logs = capture();
 
         tracing::info!(level = "CRITICAL", target = 1, timestamp = 2, lag = 3, lag = 4, "pressure rose");
@@ -111,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_one_line_whatever_it_carries() {
+    fn line_breaks_in_values_do_not_break_the_line() {
         let logs = capture();
 
         tracing::error!(error = "first\nsecond \"quoted\" \u{1b}[31m \u{2028}", "went\r\nwrong");
@@ -121,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_written_with_its_causes() {
+    fn error_is_written_with_its_causes() {
         let logs = capture();
-        let broken = crate::logging::check_level("posthaste=inof").expect_err("no level");
+        let invalid = super::super::filter::filter("posthaste=inof").expect_err("an invalid level");
 
-        tracing::error!(error = &broken as &(dyn std::error::Error + 'static), "could not start");
+        tracing::error!(error = &invalid as &(dyn std::error::Error + 'static), "could not start");
 
         let error = logs.lines()[0]["error"].as_str().expect("text").to_owned();
-        let cause = std::error::Error::source(&broken).expect("a cause").to_string();
-        assert!(error.starts_with(&format!("{broken}: {cause}")), "{error}");
+        let cause = std::error::Error::source(&invalid).expect("a cause").to_string();
+        assert!(error.starts_with(&format!("{invalid}: {cause}")), "{error}");
     }
 }

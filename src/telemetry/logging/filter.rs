@@ -1,15 +1,16 @@
-//! Which events are logged: `info`, `debug`, `posthaste=debug,info`.
+//! The level filter: `info`, `debug`, `posthaste=debug,info`.
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
-use crate::logging::Error;
+use super::error::Error;
 
-/// The crates of the service. A target is a crate's name, and people know the service, not its crates.
-const ROOMS: &[&str] = &[
+/// Library names of the service's crates. `tracing` targets begin with them; in a directive `posthaste` stands for all.
+pub const SERVICE_CRATES: &[&str] = &[
     "posthaste",
     "domain",
     "ports",
+    "outbox",
     "app",
     "telemetry",
     "api",
@@ -21,12 +22,12 @@ const ROOMS: &[&str] = &[
     "supervision",
 ];
 
-/// What the HTTP library says of its own: a client's broken request is no error of ours, and its start-up is told by our `listening`.
-/// A directive that is given later overrules these.
-const QUIET: &[&str] = &["actix_http=off", "actix_server=warn"];
+/// Directives for the HTTP library: a client's malformed request is no error of the service, and the `listening` event
+/// already reports the start of the server. Later directives override these.
+const HTTP_LIBRARY: &[&str] = &["actix_http=off", "actix_server=warn"];
 
-/// Reads the syntax of `EnvFilter`, with two differences: `posthaste=…` stands for every crate of the service, and a
-/// bare word must be a level. `EnvFilter` takes `inof` for a target and then logs nothing else.
+/// Parses the syntax of `EnvFilter` with two differences: `posthaste=level` applies to every crate of the service, and a
+/// bare word must be a level. `EnvFilter` reads `inof` as a target and then logs nothing else.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Error> {
     let directives: Vec<&str> = level.split(',').map(str::trim).filter(|directive| !directive.is_empty()).collect();
     let bare = |directive: &&str| !directive.contains(['=', '[']);
@@ -37,8 +38,8 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Error> {
     if let Some(word) = directives.iter().copied().filter(bare).find(unknown) {
         return Err(Error::UnknownLevel { level: word.to_owned() });
     }
-    let quiet = QUIET.iter().map(|directive| (*directive).to_owned());
-    let expanded: Vec<String> = quiet.chain(directives.into_iter().flat_map(expand)).collect();
+    let http_library = HTTP_LIBRARY.iter().map(|directive| (*directive).to_owned());
+    let expanded: Vec<String> = http_library.chain(directives.into_iter().flat_map(expand)).collect();
     EnvFilter::builder()
         .parse(expanded.join(","))
         .map_err(|source| Error::Directive { level: level.to_owned(), source })
@@ -46,7 +47,7 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Error> {
 
 fn expand(directive: &str) -> Vec<String> {
     match directive.strip_prefix("posthaste=") {
-        Some(level) => ROOMS.iter().map(|room| format!("{room}={level}")).collect(),
+        Some(level) => SERVICE_CRATES.iter().map(|name| format!("{name}={level}")).collect(),
         None => vec![directive.to_owned()],
     }
 }
@@ -57,16 +58,16 @@ mod tests {
 
     use super::*;
 
-    /// Whether an event of this crate at debug, and one of a foreign crate at info, pass.
+    /// Whether the filter passes a debug event of this crate, and an info event of a foreign crate.
     fn passes(level: &str) -> (bool, bool) {
-        let subscriber = tracing_subscriber::registry().with(filter(level).expect("legal"));
+        let subscriber = tracing_subscriber::registry().with(filter(level).expect("a valid level"));
         tracing::subscriber::with_default(subscriber, || {
             (tracing::enabled!(tracing::Level::DEBUG), tracing::enabled!(target: "foreign", tracing::Level::INFO))
         })
     }
 
     #[test]
-    fn levels_and_targets_decide() {
+    fn levels_and_targets_select_events() {
         assert_eq!(passes("info"), (false, true));
         assert_eq!(passes("debug"), (true, true));
         assert_eq!(passes("warn"), (false, false));
@@ -75,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn the_services_name_stands_for_all_its_crates() {
+    fn service_name_stands_for_all_crates_of_the_service() {
         assert_eq!(passes("posthaste=debug, info"), (true, true));
         assert_eq!(passes("posthaste=debug,warn"), (true, false));
     }
 
     #[test]
-    fn what_is_no_level_is_refused_by_name() {
+    fn invalid_level_is_refused_and_named_in_the_error() {
         for level in ["inof", "", "info,inof", "posthaste=inof", "a=b=c"] {
             let error = filter(level).err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| error.contains("log level")), "{level}");
