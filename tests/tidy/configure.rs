@@ -130,9 +130,9 @@ fn capitalized(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// A cell must not end early.
+/// Escapes the bar, which would end the cell of a table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;")
+    text.replace('|', "\\|")
 }
 
 fn document(text: &str) -> String {
