@@ -139,7 +139,8 @@ fn document(text: &str) -> String {
     let mut document = INTRODUCTION.to_owned();
     for Section { name, meaning, rows } in sections(text) {
         assert!(!meaning.is_empty(), "config/default.toml: [{name}] has no sentence above its header");
-        writeln!(document, "\n## {name}\n\n{meaning}\n\n| key | default | unit | meaning |\n|---|---|---|---|").expect("memory");
+        writeln!(document, "\n## {name}\n\n{meaning}\n\n| key | default | unit | meaning |\n|---|---|---|---|")
+            .expect("memory");
         for Row { key, default, unit, meaning } in rows {
             let default = if default.is_empty() { "(empty)".to_owned() } else { format!("`{default}`") };
             writeln!(document, "| `{key}` | {} | {unit} | {} |", cell(&default), cell(&meaning)).expect("memory");

@@ -157,8 +157,7 @@ fn readme_has_at_most_120_lines() {
 pub(crate) fn matrix(title: &str) -> Vec<String> {
     let document = read(&root().join("docs/failures.md"));
     let section = document.split("\n## ").find(|section| section.starts_with(title)).expect("the section");
-    let rows: Vec<String> =
-        section.lines().filter(|line| line.starts_with("| ")).skip(1).map(str::to_owned).collect();
+    let rows: Vec<String> = section.lines().filter(|line| line.starts_with("| ")).skip(1).map(str::to_owned).collect();
     assert!(rows.len() >= 10, "{rows:?}");
     rows
 }
