@@ -1,7 +1,7 @@
 //! `dlt`: look into the dead letters and send them back, also beside a running service.
 use api::letter_document;
 use app::contract::rfc3339;
-use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LetterFilter, Place, Sent};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
 use app::seen::{Audit, FailureType};
 use clap::Subcommand;
 use posthaste::Config;
@@ -74,9 +74,9 @@ pub(crate) struct Which {
 }
 
 impl Which {
-    fn filter(self, redriven: Option<bool>) -> LetterFilter {
+    fn filter(self, redriven: Option<bool>) -> DeadLetterFilter {
         let Self { key, kind, failure, older_than, after } = self;
-        LetterFilter { key, kind, failure_type: failure, older_than, redriven, after }
+        DeadLetterFilter { key, kind, failure_type: failure, older_than, redriven, after }
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
             }
             Verb::Redrive { place, which, limit, terms } => {
                 let consent::Terms { dry_run, yes, reason, json } = terms;
-                let task = Task { limit, dry_run, yes, json, audit: Audit { who: operator(), why: reason } };
+                let task = Task { limit, dry_run, yes, json, audit: Audit { operator: operator(), reason: reason } };
                 match place {
                     Some(place) => redrive_one(&letters, place, &task).await?,
                     None => redrive(&letters, &which.filter(None), &task).await?,
@@ -111,7 +111,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn list(letters: &DeadLetters, mut filter: LetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
     let mut left = limit;
     while left > 0 {
         let page = letters.list(&filter, left).await?;
@@ -133,7 +133,7 @@ fn in_a_line(letter: &DeadLetter) -> String {
     let failure = letter.failure_type().map_or("-", FailureType::as_str);
     let back = redriven.as_ref().map_or(String::new(), |note| {
         let went = if note.arrived { "went back" } else { "on its way back" };
-        format!(" ({went}, {} at {})", note.audit.who, rfc3339(note.at))
+        format!(" ({went}, {} at {})", note.audit.operator, rfc3339(note.at))
     });
     format!(
         "{place:>8} {} {} {} {failure}: {}{back}",
@@ -169,7 +169,7 @@ async fn redrive_one(letters: &DeadLetters, place: Place, task: &Task) -> Result
     if task.json { show(&letter, true) } else { Ok(()) }
 }
 
-async fn redrive(letters: &DeadLetters, filter: &LetterFilter, task: &Task) -> Result<(), Failure> {
+async fn redrive(letters: &DeadLetters, filter: &DeadLetterFilter, task: &Task) -> Result<(), Failure> {
     let found = step_by_step(letters, filter, task, task.limit, false).await?;
     eprintln!("{} dead letters match", found.matched);
     let mut sent = found;
@@ -190,7 +190,7 @@ async fn redrive(letters: &DeadLetters, filter: &LetterFilter, task: &Task) -> R
 /// One call looks through so many letters only: as often as it takes, until the limit is reached.
 async fn step_by_step(
     letters: &DeadLetters,
-    filter: &LetterFilter,
+    filter: &DeadLetterFilter,
     task: &Task,
     limit: u32,
     commit: bool,

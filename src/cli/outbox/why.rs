@@ -1,7 +1,7 @@
 //! `outbox why`: why an event has not left, or where it went.
 use api::standing_document;
 use app::operate::Operations;
-use app::seen::{RowStatus, Standing, Whose};
+use app::seen::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::config::BrokerKind;
 
@@ -31,10 +31,10 @@ struct Asked {
 
 impl Asked {
     /// Whose event is meant, and how to say it was not found.
-    fn whose(&self) -> Result<(Whose, String), Failure> {
+    fn whose(&self) -> Result<(RowSelector, String), Failure> {
         match *self {
-            Asked { key: Some(key), .. } => Ok((Whose::Key(key), format!("an event of order {key}"))),
-            Asked { event: Some(event), .. } => Ok((Whose::Event(event), format!("event {event}"))),
+            Asked { key: Some(key), .. } => Ok((RowSelector::Key(key), format!("an event of order {key}"))),
+            Asked { event: Some(event), .. } => Ok((RowSelector::Event(event), format!("event {event}"))),
             Asked { key: None, event: None } => Err(Failure::new("give --key or --event")),
         }
     }
@@ -50,8 +50,8 @@ pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: 
     print(&standing, broker, now)
 }
 
-fn print(standing: &Standing, broker: BrokerKind, now: Timestamp) -> Result<(), Failure> {
-    let Standing { row, head, owner, epoch, deaths, sent_to, .. } = standing;
+fn print(standing: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Result<(), Failure> {
+    let RowDiagnosis { row, head, owner, epoch, deaths, sent_to, .. } = standing;
     line(standing.verdict(now))?;
     print_row(row, false)?;
     match (sent_to, head) {

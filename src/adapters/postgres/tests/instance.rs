@@ -44,7 +44,7 @@ async fn an_operator_needs_no_name() {
 
     let beside = Postgres::open_beside(database.options("here")).await.unwrap();
 
-    assert_eq!(beside.count(&ports::orders::Filter::default()).await.unwrap(), 0);
+    assert_eq!(beside.count(&ports::orders::OrderFilter::default()).await.unwrap(), 0);
 }
 
 #[tokio::test]
