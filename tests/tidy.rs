@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "tidy/configure.rs"]
 mod configure;
-#[path = "tidy/documents.rs"]
-mod documents;
+#[path = "tidy/markdown.rs"]
+mod markdown;
 
 /// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
 const ARROWS: [(&str, &[&str]); 14] = [
@@ -254,8 +254,8 @@ fn series() -> BTreeSet<String> {
 #[test]
 fn each_row_of_the_failure_matrix_names_a_test_and_a_metric_that_there_are() {
     let names = series();
-    for row in documents::matrix("Failure matrix") {
-        documents::assert_that_tests_exist(&row);
+    for row in markdown::matrix("Failure matrix") {
+        markdown::assert_that_tests_exist(&row);
         let metrics = metrics_in(&row);
         let unknown: Vec<&String> = metrics.iter().filter(|name| !names.contains(*name)).collect();
         assert!(!metrics.is_empty() && unknown.is_empty(), "{unknown:?} in {row}");

@@ -152,7 +152,7 @@ fn document(text: &str) -> String {
 #[test]
 fn configure_md_is_generated_from_default_toml() {
     let generated = document(&read("config/default.toml"));
-    if std::env::var_os("POSTHASTE_WRITE_DOCS").is_some() {
+    if std::env::var_os("POSTHASTE_WRITE_DOCS").is_some_and(|value| value == "1") {
         std::fs::write(path("docs/configure.md"), &generated).expect("docs/configure.md is writable");
     }
     let message = "docs/configure.md is outdated: run POSTHASTE_WRITE_DOCS=1 cargo test --test tidy";

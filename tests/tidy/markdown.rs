@@ -16,7 +16,7 @@ const NOT_EXECUTED: [(&str, usize); 6] = [
 const LANGUAGES: [&str; 10] =
     ["sh", "sh,service", "sh,norun", "console", "text", "mermaid", "toml", "json", "sql", "rust"];
 
-/// Documents that another generator writes; they may be missing while it has not run.
+/// Documents that `tests/tidy/documents.rs` generates from `telemetry`.
 const GENERATED: [&str; 2] = ["docs/metrics.md", "docs/log-events.md"];
 
 /// One fenced block with the line above it.
@@ -37,8 +37,8 @@ fn read(path: &Path) -> String {
 /// Every document by its path: those beside the manifest and those below docs.
 fn documents() -> BTreeMap<String, String> {
     let mut paths = Vec::new();
-    markdown(root(), false, &mut paths);
-    markdown(&root().join("docs"), true, &mut paths);
+    collect(root(), false, &mut paths);
+    collect(&root().join("docs"), true, &mut paths);
     let named = |path: PathBuf| {
         let name = path.strip_prefix(root()).expect("below the root").display().to_string();
         (name, read(&path))
@@ -46,11 +46,11 @@ fn documents() -> BTreeMap<String, String> {
     paths.into_iter().map(named).collect()
 }
 
-fn markdown(folder: &Path, deep: bool, found: &mut Vec<PathBuf>) {
+fn collect(folder: &Path, deep: bool, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() && deep {
-            markdown(&path, deep, found);
+            collect(&path, deep, found);
         } else if path.extension().is_some_and(|ending| ending == "md") {
             found.push(path);
         }
