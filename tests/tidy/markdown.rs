@@ -187,3 +187,16 @@ fn every_alert_has_a_row_in_the_table_of_alerts() {
         assert!(document.contains(&format!("\n| `{alert}` |")), "docs/operate.md lacks the alert {alert}");
     }
 }
+
+#[test]
+fn every_path_that_a_document_names_exists() {
+    for (name, text) in documents() {
+        let outside = text.split("\n```").step_by(2);
+        let named = outside.flat_map(|part| part.split('`').skip(1).step_by(2));
+        let in_repository =
+            |path: &&str| ["tests/", "config/", "docker/", "migrations/"].iter().any(|folder| path.starts_with(folder));
+        for path in named.filter(in_repository).filter(|path| !path.starts_with("docker/secrets/")) {
+            assert!(root().join(path).exists(), "{name} names {path}, which does not exist");
+        }
+    }
+}
