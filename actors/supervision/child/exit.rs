@@ -9,7 +9,7 @@ pub enum ExitReason {
     Panic {
         /// The text of the panic.
         detail: String,
-        /// The panic's `file:line:column`.
+        /// Where the panic occurred, as `file:line:column`.
         location: String,
         /// Type name of the message that was being handled, if a [`MailboxPermit`](crate::MailboxPermit) was held.
         message: Option<&'static str>,

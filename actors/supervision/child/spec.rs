@@ -146,13 +146,13 @@ impl SupervisorSpec {
         self
     }
 
-    /// Turns [`auto_shutdown`](Self::auto_shutdown) on.
+    /// Sets [`auto_shutdown`](Self::auto_shutdown), off by default.
     pub fn auto_shutdown(mut self) -> Self {
         self.auto_shutdown = true;
         self
     }
 
-    /// Turns [`parallel_shutdown`](Self::parallel_shutdown) on.
+    /// Sets [`parallel_shutdown`](Self::parallel_shutdown), off by default.
     pub fn parallel_shutdown(mut self) -> Self {
         self.parallel_shutdown = true;
         self
