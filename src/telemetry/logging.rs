@@ -19,7 +19,8 @@ use crate::panics::log_panics;
 use crate::pretty_line::{coloured_line, plain_line};
 
 /// How a line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// For people; coloured on a terminal, unless `NO_COLOR` is set.
     Pretty,

@@ -1,8 +1,8 @@
 //! Throwaway data around a piece of work: removed when it is done, when it fails, and after Ctrl-C.
 use posthaste::{Config, Throwaway};
 
-use super::super::Failure;
-use super::super::serve::Signals;
+use super::super::commands::serve::Signals;
+use super::super::failure::Failure;
 
 /// Does the work on data of its own.
 pub(super) async fn on_ground<T>(
