@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use ports::Error;
-use ports::source::{Lag, Source};
+use ports::source::{GroupMember, Lag};
 use supervision::Job;
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ pub struct Behind;
 pub struct ConsumerActor {
     intake: Arc<Intake>,
     member: u32,
-    source: Option<Arc<dyn Source>>,
+    source: Option<Arc<dyn GroupMember>>,
     lag: Vec<Lag>,
     measured_at: Instant,
     failing: bool,
@@ -64,7 +64,7 @@ impl ConsumerActor {
         ctx.spawn(work.into_actor(self).map(|end, this, ctx| this.turned(end, ctx)));
     }
 
-    fn turned(&mut self, end: Result<Arc<dyn Source>, Error>, ctx: &mut Context<Self>) {
+    fn turned(&mut self, end: Result<Arc<dyn GroupMember>, Error>, ctx: &mut Context<Self>) {
         self.busy = false;
         match end {
             Ok(source) => {

@@ -7,7 +7,7 @@ use app::policy::failover::{Mode, Region};
 use app::vitals::Component;
 use futures::future::join_all;
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 use supervision::Bus;
 
 use crate::world::{Options, World};
@@ -29,7 +29,7 @@ struct Answer {
     gates: bool,
     /// It answers, and has no room left.
     no_room: bool,
-    pulse: Result<Pulse, String>,
+    pulse: Result<ProbeReport, String>,
 }
 
 impl FailoverManager {

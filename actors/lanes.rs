@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ports::Error;
 use ports::broker::Broker;
-use ports::partitions::{LaneId, PartitionNo};
+use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ pub struct Lanes {
 
 #[derive(Default)]
 struct Slot {
-    open: Option<LaneId>,
+    open: Option<ProducerSessionId>,
     /// When an attempt to open last failed, and how.
     failed: Option<(Instant, Error)>,
 }
@@ -55,7 +55,7 @@ impl Lanes {
     ///
     /// # Errors
     /// The broker's; nothing is open then.
-    pub async fn session(&self, partition: PartitionNo) -> Result<LaneId, Error> {
+    pub async fn session(&self, partition: PartitionNo) -> Result<ProducerSessionId, Error> {
         let slot = self.slot_of(partition);
         let asked = Instant::now();
         let mut held = self.slots[slot].lock().await;
@@ -65,7 +65,7 @@ impl Lanes {
             Slot { .. } => {}
         }
         let number = u32::try_from(slot).map_err(|_| Error::Broken("more lanes than numbers".into()))?;
-        match self.broker.open_lane(number).await {
+        match self.broker.open_session(number).await {
             Ok(lane) => Ok(held.open.insert(lane).clone()),
             Err(error) => {
                 held.failed = Some((Instant::now(), error.clone()));
@@ -75,7 +75,7 @@ impl Lanes {
     }
 
     /// This session is over: whoever needs the lane next opens a new one. Naming one that is over already changes nothing.
-    pub async fn over(&self, lane: &LaneId) {
+    pub async fn over(&self, lane: &ProducerSessionId) {
         for slot in &self.slots {
             let mut held = slot.lock().await;
             if held.open.as_ref() == Some(lane) {

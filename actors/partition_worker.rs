@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use ports::Error;
 use ports::outbox::ClaimKind;
-use ports::partitions::{Because, PartitionNo};
+use ports::partitions::{AcquireReason, PartitionNo};
 use supervision::{Birth, Job, Reason};
 
 pub use cycle::Relay;
@@ -68,7 +68,7 @@ pub struct PartitionWorker {
     relay: Arc<Relay>,
     partition: PartitionNo,
     session: Option<Session>,
-    because: Because,
+    because: AcquireReason,
 }
 
 impl PartitionWorker {
@@ -77,7 +77,7 @@ impl PartitionWorker {
         Self { relay, partition, session: None, because: because(birth) }
     }
 
-    fn finished(&mut self, end: cycle::End, because: Because) -> Report {
+    fn finished(&mut self, end: cycle::End, because: AcquireReason) -> Report {
         let cycle::End { session, report } = end;
         self.because = because;
         self.session = session;
@@ -87,14 +87,14 @@ impl PartitionWorker {
 
 /// Whether a row that the last life had in hand may have been its death. Whoever only went down with another is no witness, save where
 /// that other is the RetryHandler: it was asked about rows.
-fn because(birth: &Birth) -> Because {
+fn because(birth: &Birth) -> AcquireReason {
     match &birth.after {
-        None => Because::Vacant,
-        Some(Reason::Sibling { failed }) if failed == retry_handler::NAME => Because::WorkerDied,
+        None => AcquireReason::Vacant,
+        Some(Reason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
         Some(Reason::Sibling { .. } | Reason::ShutdownTimeout | Reason::Shutdown | Reason::Normal) => {
-            Because::Uncertain
+            AcquireReason::Uncertain
         }
-        Some(_) => Because::WorkerDied,
+        Some(_) => AcquireReason::WorkerDied,
     }
 }
 

@@ -6,8 +6,8 @@ use app::chain::{self, Failure, Poison, Rules, Step};
 use app::gate::Gate;
 use app::relay::{Refused, cut};
 use ports::Error;
-use ports::clock::Dice;
-use ports::outbox::{Changed, ClaimedRow, Exclusion, Fate, OutboxStore, RowId};
+use ports::clock::Rng;
+use ports::outbox::{ClaimedRow, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
 use supervision::Job;
 use telemetry::Metrics;
@@ -50,7 +50,7 @@ pub struct RetryHandler {
     outbox: Arc<dyn OutboxStore>,
     rules: Arc<Rules>,
     gate: Arc<Gate>,
-    dice: Arc<dyn Dice>,
+    dice: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
 }
 
@@ -60,7 +60,7 @@ impl RetryHandler {
         outbox: Arc<dyn OutboxStore>,
         rules: Arc<Rules>,
         gate: Arc<Gate>,
-        dice: Arc<dyn Dice>,
+        dice: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self { outbox, rules, gate, dice, metrics }
@@ -79,7 +79,7 @@ impl RetryHandler {
                 None if row.payload.is_some() => fallback.push(refused),
                 fate => exclusions.push(Exclusion {
                     row: row.id,
-                    fate: fate.unwrap_or(Fate::ParkKey),
+                    disposition: fate.unwrap_or(Disposition::ParkKey),
                     failure_type: refused.failure_type,
                     reason: cut(&refused.reason).to_owned(),
                 }),
@@ -101,12 +101,12 @@ impl RetryHandler {
     }
 }
 
-fn fate(step: Step) -> Option<Fate> {
+fn fate(step: Step) -> Option<Disposition> {
     match step {
-        Step::Retry(delay) => Some(Fate::Retry(delay)),
+        Step::Retry(delay) => Some(Disposition::Retry(delay)),
         Step::Fallback => None,
-        Step::Park(Poison::BlockKey) => Some(Fate::ParkKey),
-        Step::Park(Poison::SkipRow) => Some(Fate::ParkRow),
+        Step::Park(Poison::BlockKey) => Some(Disposition::ParkKey),
+        Step::Park(Poison::SkipRow) => Some(Disposition::ParkRow),
     }
 }
 
@@ -132,8 +132,8 @@ impl Handler<Job<Exclude>> for RetryHandler {
             let changed = outbox.exclude(&fence, token, &exclusions).await?;
             log(&exclusions, &rows);
             Ok(match changed {
-                Changed::Done { counter, .. } => Excluded::Done { counter, out, fallback },
-                Changed::Stale => Excluded::Stale,
+                FencedOutcome::Done { counter, .. } => Excluded::Done { counter, out, fallback },
+                FencedOutcome::Stale => Excluded::Stale,
             })
         };
         Box::pin(work.into_actor(self))
@@ -146,12 +146,12 @@ fn log(exclusions: &[Exclusion], rows: &[ClaimedRow]) {
         let Some(row) = rows.iter().find(|row| row.id == exclusion.row) else { continue };
         let (event_id, order_id, attempt) = (row.event_id, row.key, row.attempt);
         let (row, error, failure_type) = (exclusion.row, exclusion.reason.as_str(), exclusion.failure_type.as_str());
-        match exclusion.fate {
-            Fate::Retry(delay) => tracing::warn!(
+        match exclusion.disposition {
+            Disposition::Retry(delay) => tracing::warn!(
                 event = "event_failed", %event_id, %order_id, row, attempt, failure_type, error,
                 delay_ms = delay.as_millis() as u64, "an event did not go and will be tried again"
             ),
-            Fate::ParkKey | Fate::ParkRow => tracing::error!(
+            Disposition::ParkKey | Disposition::ParkRow => tracing::error!(
                 event = "event_parked", %event_id, %order_id, row, attempt, failure_type, error,
                 "an event was parked and waits for a human"
             ),

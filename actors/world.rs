@@ -8,13 +8,13 @@ use app::handlers::Handlers;
 use app::vitals::Vitals;
 use app::{breaker, chain, policy, relay};
 use ports::broker::Broker;
-use ports::clock::{Clock, Dice};
+use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
-use ports::source::Sources;
-use ports::wake::Wakes;
+use ports::source::ConsumerGroups;
+use ports::wake::WakeChannel;
 use telemetry::Metrics;
 
 use crate::lanes::Pinning;
@@ -31,9 +31,9 @@ pub struct World {
     /// Where events go; `None` while no broker is configured.
     pub broker: Option<Arc<dyn Broker>>,
     /// Where consumed messages come from; `None` while no broker is configured.
-    pub sources: Option<Arc<dyn Sources>>,
+    pub sources: Option<Arc<dyn ConsumerGroups>>,
     /// How instances that share the store wake each other; `None` where there is only one.
-    pub wakes: Option<Arc<dyn Wakes>>,
+    pub wakes: Option<Arc<dyn WakeChannel>>,
     /// What was already consumed.
     pub inbox: Arc<dyn Inbox>,
     /// What consuming means.
@@ -43,7 +43,7 @@ pub struct World {
     /// Stamps.
     pub clock: Arc<dyn Clock>,
     /// Chance.
-    pub dice: Arc<dyn Dice>,
+    pub dice: Arc<dyn Rng>,
     /// May we write?
     pub gate: Arc<Gate>,
     /// Our health.

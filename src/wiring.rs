@@ -28,7 +28,7 @@ use app::operate::Operations;
 use app::queries::Queries;
 use app::vitals::Vitals;
 use embedded::SystemClock;
-use ports::clock::{Clock, Dice};
+use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
@@ -103,8 +103,8 @@ impl HttpParts {
 /// Random bits of the operating system.
 struct ThreadDice;
 
-impl Dice for ThreadDice {
-    fn roll(&self) -> u64 {
+impl Rng for ThreadDice {
+    fn next_u64(&self) -> u64 {
         rand::random()
     }
 }
@@ -123,7 +123,7 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door { listeners, told: false };
-    let dice: Arc<dyn Dice> = Arc::new(ThreadDice);
+    let dice: Arc<dyn Rng> = Arc::new(ThreadDice);
     let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
     let (opened, door) = opening::open(&opening, door).await?;
     let listeners = door.listening(config)?;
@@ -139,7 +139,7 @@ struct Common {
     instance: InstanceId,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
-    dice: Arc<dyn Dice>,
+    dice: Arc<dyn Rng>,
 }
 
 fn assemble(

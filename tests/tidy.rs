@@ -3,24 +3,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("src/domain", &[]),
-    ("src/ports", &["domain"]),
-    ("src/app", &["domain", "ports"]),
+    ("src/outbox", &[]),
+    ("src/ports", &["domain", "outbox"]),
+    ("src/app", &["domain", "outbox", "ports"]),
     ("src/telemetry", &[]),
     ("src/api", &["app", "domain", "telemetry"]),
-    ("src/adapters/embedded", &["domain", "ports", "telemetry"]),
-    ("src/adapters/kafka", &["domain", "ports", "telemetry"]),
-    ("src/adapters/postgres", &["domain", "ports", "telemetry"]),
-    ("src/adapters/redis", &["domain", "ports", "telemetry"]),
-    ("actors", &["app", "domain", "ports", "supervision", "telemetry"]),
+    ("src/adapters/embedded", &["domain", "outbox", "ports", "telemetry"]),
+    ("src/adapters/kafka", &["domain", "outbox", "ports", "telemetry"]),
+    ("src/adapters/postgres", &["domain", "outbox", "ports", "telemetry"]),
+    ("src/adapters/redis", &["domain", "outbox", "ports", "telemetry"]),
+    ("src/adapters/memory", &["domain", "outbox", "ports", "telemetry"]),
+    ("actors", &["app", "domain", "outbox", "ports", "supervision", "telemetry"]),
     ("actors/supervision", &[]),
     ("tests/kit", &["domain", "ports"]),
 ];
 
 /// Rooms of the workspace, by the name under which they are imported.
-const ROOMS: [&str; 12] = [
+const ROOMS: [&str; 14] = [
     "domain",
+    "outbox",
+    "memory",
     "ports",
     "app",
     "telemetry",

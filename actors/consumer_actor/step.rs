@@ -9,14 +9,14 @@ use domain::{RegionId, Timestamp};
 use ports::Error;
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
-use ports::inbox::{DetourChange, Effect, Inbox, Mark, Marked};
-use ports::source::{Delivery, Lag, Source, Sources};
+use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
 use telemetry::Metrics;
 
 /// What all consumers share.
 pub struct Intake {
     /// Where messages come from.
-    pub sources: Arc<dyn Sources>,
+    pub sources: Arc<dyn ConsumerGroups>,
     /// Where those go that were not taken.
     pub broker: Arc<dyn Broker>,
     /// What was already consumed.
@@ -48,7 +48,7 @@ const ROUND: &str = "x-detour-round";
 struct Turn {
     onward: Vec<Record>,
     detours: Vec<DetourChange>,
-    marks: Vec<Mark>,
+    marks: Vec<ProcessedEvent>,
     done: Vec<Position>,
     /// When the marked events happened, for their age once they are consumed.
     written: Vec<Timestamp>,
@@ -61,10 +61,10 @@ impl Intake {
     /// A port's: nothing of the turn is acknowledged then, it comes again.
     pub(super) async fn turn(
         &self,
-        source: Option<Arc<dyn Source>>,
+        source: Option<Arc<dyn GroupMember>>,
         member: u32,
         patience: Duration,
-    ) -> Result<Arc<dyn Source>, Error> {
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let source = match source {
             Some(source) => source,
             None => self.sources.join(&self.group, &self.topics, member, self.members).await?,
@@ -78,7 +78,7 @@ impl Intake {
         Ok(source)
     }
 
-    async fn decide(&self, source: &dyn Source, deliveries: &[Delivery]) -> Result<Turn, Error> {
+    async fn decide(&self, source: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Turn, Error> {
         let mut turn = Turn::default();
         let mut paused: Vec<(Arc<str>, u32)> = Vec::new();
         for delivery in deliveries {
@@ -228,7 +228,7 @@ impl Intake {
         turn.onward.push(intake::onward(delivery, target, failure, attempts.unwrap_or(1), self.clock.now()));
     }
 
-    async fn carry_out(&self, turn: Turn, source: &dyn Source) -> Result<(), Error> {
+    async fn carry_out(&self, turn: Turn, source: &dyn GroupMember) -> Result<(), Error> {
         if !turn.onward.is_empty() {
             self.broker.append(turn.onward).await?;
         }
@@ -246,15 +246,15 @@ impl Intake {
     }
 
     /// A duplicate was consumed when it came first: it is counted, and its age would say nothing.
-    fn count(&self, marked: &[Marked], written: &[Timestamp]) {
+    fn count(&self, marked: &[InboxOutcome], written: &[Timestamp]) {
         let now = self.clock.now();
         for (marked, written) in marked.iter().zip(written) {
             match marked {
-                Marked::New => {
+                InboxOutcome::New => {
                     self.metrics.kafka_consumer_processed_count.inc();
                     self.metrics.kafka_consumer_lag_ms.record(now.since(*written));
                 }
-                Marked::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
+                InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::stream;
 use ports::partitions::PartitionNo;
-use ports::wake::Wakes;
+use ports::wake::WakeChannel;
 
 use super::OutboxPublisher;
 
@@ -16,7 +16,7 @@ impl OutboxPublisher {
     /// Listens from now on, if there is anybody to listen to.
     pub(super) fn listen(&self, ctx: &mut Context<Self>) {
         let Some(wakes) = self.world.wakes.clone() else { return };
-        let told = stream::unfold(wakes, |wakes| async move { Some((wakes.told().await, wakes)) });
+        let told = stream::unfold(wakes, |wakes| async move { Some((wakes.notified().await, wakes)) });
         ctx.add_message_stream(stream::StreamExt::map(told, Told));
     }
 
@@ -46,9 +46,9 @@ impl OutboxPublisher {
 }
 
 /// Tells the others, where there is a way to.
-pub(super) fn say(wakes: Option<&Arc<dyn Wakes>>, partition: PartitionNo) {
+pub(super) fn say(wakes: Option<&Arc<dyn WakeChannel>>, partition: PartitionNo) {
     if let Some(wakes) = wakes {
-        wakes.tell(partition);
+        wakes.notify(partition);
     }
 }
 

@@ -6,7 +6,7 @@ use actix::prelude::*;
 use app::policy::partition::{Balance, balance};
 use domain::Timestamp;
 use ports::Error;
-use ports::partitions::{InstanceId, Member, PartitionNo, PartitionView};
+use ports::partitions::{InstanceId, MemberView, PartitionNo, PartitionView};
 use tokio::sync::Semaphore;
 
 use super::OutboxPublisher;
@@ -28,7 +28,7 @@ pub struct Membership {
 
 /// The world as a heartbeat found it.
 struct Beat {
-    members: Vec<Member>,
+    members: Vec<MemberView>,
     views: Vec<PartitionView>,
 }
 

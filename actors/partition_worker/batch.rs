@@ -6,7 +6,7 @@ use std::time::Duration;
 use app::relay::{Envelope, Plan, Refused, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Batch, Position, Published, Record};
-use ports::outbox::{Changed, ClaimedBatch, ClaimedRow, RowId, Settlement, Verdict};
+use ports::outbox::{BatchOutcome, ClaimedBatch, ClaimedRow, FencedOutcome, RowId, Settlement};
 use ports::partitions::Token;
 
 use super::cycle::{End, Relay};
@@ -64,13 +64,13 @@ impl Relay {
                     return self.not_sent(session, cargo, cause, reached).await;
                 }
                 Published::Aborted { refused, .. } => refused,
-                Published::Partly { sent, refused } => {
+                Published::Partial { sent, refused } => {
                     cargo.went(sent);
                     refused
                 }
                 Published::Unknown(detail) => return self.left_open(&session, detail, Broker::Failed).await,
                 // A neighbour on the lane was fenced, and we with it: that says nothing about the broker.
-                Published::LaneLost(detail) => return self.left_open(&session, detail, Broker::NotAsked).await,
+                Published::SessionLost(detail) => return self.left_open(&session, detail, Broker::NotAsked).await,
             };
             let refused = refused.iter().map(|(row, error)| self.refusal(&cargo, *row, error)).collect();
             if let Err(end) = self.exclude(&mut session, &mut cargo, refused).await {
@@ -146,13 +146,13 @@ impl Relay {
         let mut last = None;
         for _ in 0..SETTLE_TRIES {
             match self.outbox.settle(settlement.clone()).await {
-                Ok(Changed::Done { counter, .. }) => {
+                Ok(FencedOutcome::Done { counter, .. }) => {
                     session.fence.counter = counter;
                     self.metrics.outbox_entries_delivered.inc_by(sent as u64);
                     self.metrics.outbox_publish_rate.inc_by(sent as u64);
                     return End::sure(session, report);
                 }
-                Ok(Changed::Stale) => {
+                Ok(FencedOutcome::Stale) => {
                     self.metrics.outbox_stale_settlement_total.inc();
                     return End::unsure(Report { more: true, ..report });
                 }
@@ -191,12 +191,12 @@ impl Relay {
         if partly && cargo.send.is_empty() {
             return self.settle(session, cargo, Vec::new()).await;
         }
-        match self.outbox.resolve(&session.fence, cargo.token, Verdict::Returned).await {
-            Ok(Changed::Done { counter, .. }) => {
+        match self.outbox.resolve(&session.fence, cargo.token, BatchOutcome::NotSent).await {
+            Ok(FencedOutcome::Done { counter, .. }) => {
                 session.fence.counter = counter;
                 End::sure(session, report(cause))
             }
-            Ok(Changed::Stale) | Err(_) => End::unsure(report(cause)),
+            Ok(FencedOutcome::Stale) | Err(_) => End::unsure(report(cause)),
         }
     }
 }

@@ -5,7 +5,7 @@ use app::relay::Envelope;
 use ports::Error;
 use ports::broker;
 use ports::outbox::{Claim, Claimed, OutboxStore};
-use ports::partitions::{Because, InstanceId, PartitionLeases, PartitionNo};
+use ports::partitions::{AcquireReason, InstanceId, PartitionLeases, PartitionNo};
 use supervision::Inbox;
 use telemetry::Metrics;
 
@@ -67,7 +67,7 @@ impl Relay {
         &self,
         partition: PartitionNo,
         session: Option<Session>,
-        because: &mut Because,
+        because: &mut AcquireReason,
         run: Run,
     ) -> End {
         let session = match session {
@@ -88,7 +88,7 @@ impl Relay {
     async fn claim(&self, mut session: Session, run: Run) -> End {
         let claim = Claim {
             fence: session.fence.clone(),
-            lane: session.lane.clone(),
+            session: session.lane.clone(),
             limit: self.options.batch,
             kind: run.kind,
         };

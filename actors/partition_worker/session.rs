@@ -1,7 +1,9 @@
 //! A lease in hand, taken and resolved: nothing of the past is open when a session begins.
 use ports::Error;
-use ports::outbox::{Changed, Verdict};
-use ports::partitions::{Acquired, Acquisition, Because, Fence, LaneId, OpenBatch, PartitionNo, Release, Token};
+use ports::outbox::{BatchOutcome, FencedOutcome};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
+};
 
 use super::Broker;
 use super::cycle::Relay;
@@ -11,7 +13,7 @@ pub(super) struct Session {
     /// Owner, epoch and the counter we know.
     pub fence: Fence,
     /// The lane session our claims belong to.
-    pub lane: LaneId,
+    pub lane: ProducerSessionId,
 }
 
 /// What came of taking a partition.
@@ -44,7 +46,7 @@ impl Relay {
     /// Takes the partition and resolves what its former owner left open. Every acquisition reads the watermark, so that the counter
     /// stays above it although the store may have gone back in time: under the lease and after the fence, because a transaction that
     /// a dead owner left open holds the answer back until the broker itself gives it up.
-    pub(super) async fn begin(&self, partition: PartitionNo, because: &mut Because) -> Result<Begun, Trouble> {
+    pub(super) async fn begin(&self, partition: PartitionNo, because: &mut AcquireReason) -> Result<Begun, Trouble> {
         let Some(mut fence) = self.take(partition, because, None).await? else { return Ok(Begun::HeldElsewhere) };
         let watermark = self.broker.watermark(partition).await.map_err(Trouble::of_broker)?;
         if watermark.is_some_and(|mark| mark > fence.counter) {
@@ -60,7 +62,7 @@ impl Relay {
     async fn take(
         &self,
         partition: PartitionNo,
-        because: &mut Because,
+        because: &mut AcquireReason,
         watermark: Option<Token>,
     ) -> Result<Option<Fence>, Trouble> {
         let asked = self.book.asking();
@@ -68,11 +70,11 @@ impl Relay {
         let Acquired { mut fence, in_flight } = match taken {
             Acquisition::Taken(acquired) => acquired,
             Acquisition::Held { .. } => {
-                *because = Because::Vacant;
+                *because = AcquireReason::Vacant;
                 return Ok(None);
             }
         };
-        *because = Because::Uncertain;
+        *because = AcquireReason::Uncertain;
         self.book.took(partition, fence.epoch, asked);
         if let Some(open) = in_flight {
             fence.counter = self.resolve(&fence, &open).await?;
@@ -82,25 +84,25 @@ impl Relay {
 
     /// Fence first: only then can nothing of the open batch commit any more, and only then does the watermark tell the truth.
     async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<u64, Trouble> {
-        self.broker.fence(&open.lane).await.map_err(Trouble::of_broker)?;
-        self.lanes.over(&open.lane).await;
+        self.broker.fence(&open.session).await.map_err(Trouble::of_broker)?;
+        self.lanes.over(&open.session).await;
         let watermark = self.broker.watermark(fence.partition).await.map_err(Trouble::of_broker)?;
         let published = watermark.is_some_and(|mark| mark >= open.token);
         let verdict = match (published, open.died) {
-            (true, _) => Verdict::Published,
-            (false, true) => Verdict::Died,
-            (false, false) => Verdict::Returned,
+            (true, _) => BatchOutcome::Published,
+            (false, true) => BatchOutcome::ClaimerDied,
+            (false, false) => BatchOutcome::NotSent,
         };
         let changed = self.outbox.resolve(fence, open.token, verdict).await?;
         self.metrics.outbox_lease_reclaimed_total.inc();
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);
         tracing::info!(
-            event = "batch_resolved", partition, epoch, token, verdict = ?verdict, lane = %open.lane,
+            event = "batch_resolved", partition, epoch, token, verdict = ?verdict, lane = %open.session,
             "a batch that was left open was resolved"
         );
         match changed {
-            Changed::Done { counter, .. } => Ok(counter),
-            Changed::Stale => {
+            FencedOutcome::Done { counter, .. } => Ok(counter),
+            FencedOutcome::Stale => {
                 Err(Error::Unreachable(format!("partition {partition} changed hands while it was resolved")).into())
             }
         }
@@ -113,7 +115,7 @@ impl Relay {
         &self,
         partition: PartitionNo,
         mut session: Option<Session>,
-        because: &mut Because,
+        because: &mut AcquireReason,
     ) -> (bool, Option<Session>) {
         loop {
             let known = session.as_ref().map(|session| session.fence.epoch);

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use actix_web::http::header::HeaderMap;
-use app::seen::Trace;
+use app::seen::TraceContext;
 use rand::RngCore;
 
 const REQUEST_ID_MAX: usize = 128;
@@ -34,9 +34,9 @@ pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// The trace context, judged by <https://www.w3.org/TR/trace-context/>. A malformed parent takes its state with it.
-pub(crate) fn trace(headers: &HeaderMap) -> Option<Trace> {
+pub(crate) fn trace(headers: &HeaderMap) -> Option<TraceContext> {
     let parent = only(headers, "traceparent").filter(|parent| is_traceparent(parent))?;
-    Some(Trace { parent: parent.into(), state: tracestate(headers) })
+    Some(TraceContext { parent: parent.into(), state: tracestate(headers) })
 }
 
 fn is_traceparent(text: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The documents that the command line prints as HTTP answers them: one serializer, two faces.
 use app::contract::{framing, rfc3339};
 use app::dead_letters::DeadLetter;
-use app::seen::{Delivery, PartitionView, RowView, Standing};
+use app::seen::{Delivery, PartitionView, RowDiagnosis, RowView};
 use domain::Timestamp;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub fn row_document(row: &RowView) -> Value {
 }
 
 /// Why an event stands where it stands, as `/admin/outbox/why` says it.
-pub fn standing_document(standing: &Standing, now: Timestamp) -> Value {
+pub fn standing_document(standing: &RowDiagnosis, now: Timestamp) -> Value {
     serde_json::to_value(Why::of(standing, now)).expect("text and numbers always serialise")
 }
 

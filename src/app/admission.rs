@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::clock::Clock;
-use ports::rate_limit::{Policy, RateLimit};
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use serde::Deserialize;
 
 use crate::gate::Gate;
@@ -68,18 +68,18 @@ pub struct Admitted {
 
 /// The doorkeeper.
 pub struct Admission {
-    limit: Arc<dyn RateLimit>,
+    limit: Arc<dyn RateLimiter>,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
     options: Options,
-    fallback: Policy,
-    policies: Mutex<HashMap<String, (i64, Policy)>>,
+    fallback: RateLimitPolicy,
+    policies: Mutex<HashMap<String, (i64, RateLimitPolicy)>>,
 }
 
 impl Admission {
     /// A doorkeeper over this backend.
-    pub fn new(limit: Arc<dyn RateLimit>, gate: Arc<Gate>, clock: Arc<dyn Clock>, options: Options) -> Self {
-        let fallback = Policy { name: "default".into(), capacity: options.capacity, window: options.window };
+    pub fn new(limit: Arc<dyn RateLimiter>, gate: Arc<Gate>, clock: Arc<dyn Clock>, options: Options) -> Self {
+        let fallback = RateLimitPolicy { name: "default".into(), capacity: options.capacity, window: options.window };
         Self { limit, gate, clock, options, fallback, policies: Mutex::default() }
     }
 
@@ -107,7 +107,7 @@ impl Admission {
         }))
     }
 
-    async fn policy(&self, tier: &str, class: &str) -> Policy {
+    async fn policy(&self, tier: &str, class: &str) -> RateLimitPolicy {
         let name = format!("{tier}:{class}");
         let now = self.clock.now().millis();
         if let Some((read_at, policy)) = self.policies.lock().unwrap_or_else(PoisonError::into_inner).get(&name)

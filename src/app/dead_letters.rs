@@ -14,11 +14,11 @@ use ports::Error;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
-use ports::redrives::{Letter, Redrives};
+use ports::redrives::{DeadLetterId, RedriveLedger};
 use ports::source::Delivery;
-use ports::topics::Topics;
+use ports::topics::TopicReader;
 
-pub use letter::{DeadLetter, LetterFilter, Origin};
+pub use letter::{DeadLetter, DeadLetterFilter, Origin};
 pub use place::{Cursor, Place};
 
 use crate::error::QueryError;
@@ -35,15 +35,15 @@ pub const AGAIN_AFTER: Duration = Duration::from_secs(120);
 pub struct DeadLetters {
     topic: Arc<str>,
     dead: Arc<str>,
-    topics: Arc<dyn Topics>,
+    topics: Arc<dyn TopicReader>,
     broker: Arc<dyn Broker>,
-    redrives: Arc<dyn Redrives>,
+    redrives: Arc<dyn RedriveLedger>,
     clock: Arc<dyn Clock>,
 }
 
 /// Letters, by place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letters {
+pub struct DeadLetterPage {
     /// In the order of partition and offset.
     pub letters: Vec<DeadLetter>,
     /// Behind which place to go on, where there may be more.
@@ -65,19 +65,19 @@ impl DeadLetters {
     /// The dead letters of `topic`.
     pub fn new(
         topic: &str,
-        topics: Arc<dyn Topics>,
+        topics: Arc<dyn TopicReader>,
         broker: Arc<dyn Broker>,
-        redrives: Arc<dyn Redrives>,
+        redrives: Arc<dyn RedriveLedger>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self { topic: topic.into(), dead: format!("{topic}-dlt").into(), topics, broker, redrives, clock }
     }
 
     /// Letters behind `filter.after`; `limit` is clamped to 1…[`LETTERS_MAX`]. A page may be short, or empty, and yet have a next one.
-    pub async fn list(&self, filter: &LetterFilter, limit: u32) -> Result<Letters, QueryError> {
+    pub async fn list(&self, filter: &DeadLetterFilter, limit: u32) -> Result<DeadLetterPage, QueryError> {
         let mut walk = self.walk(filter.after).await?;
         let letters = self.search(filter, limit.clamp(1, LETTERS_MAX), &mut walk).await?;
-        Ok(Letters { letters, next: walk.next() })
+        Ok(DeadLetterPage { letters, next: walk.next() })
     }
 
     /// The letter at a place.
@@ -114,12 +114,12 @@ impl DeadLetters {
     /// Repeating it sends only what did not go yet.
     pub async fn redrive(
         &self,
-        filter: &LetterFilter,
+        filter: &DeadLetterFilter,
         limit: u32,
         commit: bool,
         audit: &Audit,
     ) -> Result<Sent, QueryError> {
-        let filter = LetterFilter { redriven: Some(false), ..filter.clone() };
+        let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
         let (mut sent, mut walk) = (Sent::default(), self.walk(filter.after).await?);
         loop {
             let left = u64::from(limit).saturating_sub(sent.matched);
@@ -137,15 +137,15 @@ impl DeadLetters {
 
     /// Those of the letters that are nobody else's go back, all or none of them; says how many that were.
     async fn send_back(&self, letters: &[DeadLetter], audit: &Audit) -> Result<u64, QueryError> {
-        let names: Vec<Letter> = letters.iter().map(DeadLetter::name).collect();
-        let ours = self.redrives.take(&names, AGAIN_AFTER, audit).await?;
-        let (names, records) = self.ours(letters, &ours, &audit.who);
+        let names: Vec<DeadLetterId> = letters.iter().map(DeadLetter::name).collect();
+        let ours = self.redrives.reserve(&names, AGAIN_AFTER, audit).await?;
+        let (names, records) = self.ours(letters, &ours, &audit.operator);
         if names.is_empty() {
             return Ok(0);
         }
         match self.broker.append(records).await {
             Ok(_) => {
-                self.redrives.arrived(&names).await?;
+                self.redrives.confirm(&names).await?;
                 Ok(names.len() as u64)
             }
             // They may stand there: whoever takes them up later decides.
@@ -157,14 +157,19 @@ impl DeadLetters {
         }
     }
 
-    fn ours(&self, letters: &[DeadLetter], ours: &[bool], who: &str) -> (Vec<Letter>, Vec<Record>) {
+    fn ours(&self, letters: &[DeadLetter], ours: &[bool], who: &str) -> (Vec<DeadLetterId>, Vec<Record>) {
         let now = self.clock.now();
         let ours = letters.iter().zip(ours).filter(|(_, ours)| **ours);
         ours.map(|(letter, _)| (letter.name(), letter.back(&self.topic, who, now))).unzip()
     }
 
     /// The next letters that the filter lets through: so many, or as many as one page may hold, or as a call may look through.
-    async fn search(&self, filter: &LetterFilter, limit: u32, walk: &mut Walk) -> Result<Vec<DeadLetter>, QueryError> {
+    async fn search(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        walk: &mut Walk,
+    ) -> Result<Vec<DeadLetter>, QueryError> {
         let (now, mut found, mut bytes) = (self.clock.now(), Vec::new(), 0);
         while let Some((partition, from)) = walk.here(self.clock.now()) {
             let page = self.topics.read(&self.dead, partition, from, LETTERS_MAX).await?;
@@ -189,8 +194,8 @@ impl DeadLetters {
     }
 
     async fn with_memory(&self, page: Vec<Delivery>) -> Result<Vec<DeadLetter>, QueryError> {
-        let names: Vec<Letter> = page.iter().map(letter::name).collect();
-        let known = self.redrives.known(&names).await?;
+        let names: Vec<DeadLetterId> = page.iter().map(letter::name).collect();
+        let known = self.redrives.find(&names).await?;
         Ok(page.into_iter().zip(known).map(|(delivery, redriven)| DeadLetter { delivery, redriven }).collect())
     }
 }

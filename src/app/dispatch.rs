@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::{Items, Order, OrderId, Status, Subject};
 use futures::stream::BoxStream;
-use ports::orders::Trace;
+use ports::orders::TraceContext;
 
 use crate::error::CommandError;
 
@@ -54,7 +54,7 @@ pub struct CreateOrder {
     /// Under which idempotency key.
     pub intent: Option<KeyedIntent>,
     /// The request's trace context.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 /// What the client last saw, as far as it says so.
@@ -87,7 +87,7 @@ pub struct ChangeOrder {
     /// Only if it is still as the client saw it.
     pub expect: Expect,
     /// The request's trace context.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 /// A placed order.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::{Hlc, RegionId, Timestamp};
 use ports::FailureType;
 use ports::broker::{Header, Record};
-use ports::inbox::{Effect, Mark};
+use ports::inbox::{Effect, ProcessedEvent};
 use ports::source::Delivery;
 
 use crate::contract::{self, Incoming};
@@ -33,7 +33,7 @@ pub enum Step {
     /// Remember it, with its effects.
     Take {
         /// The mark.
-        mark: Mark,
+        mark: ProcessedEvent,
         /// Whether the region rule found it stale: remembered, without effects.
         stale: bool,
     },
@@ -102,7 +102,7 @@ pub fn judge(
     now: Timestamp,
 ) -> Step {
     let event = &understood.event;
-    let mark = |effects| Mark { event_id: event.event_id, position: delivery.position.clone(), effects };
+    let mark = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
     let ruled = remote.as_ref().map(|standing| ruling(standing.as_ref(), &understood.stand, now));
     if matches!(ruled, Some(Ruling::Stale | Ruling::TooFarAhead)) {
         return Step::Take { mark: mark(Vec::new()), stale: true };

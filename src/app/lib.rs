@@ -22,8 +22,8 @@ pub mod vitals;
 pub mod seen {
     pub use ports::FailureType;
     pub use ports::broker::Position;
-    pub use ports::operators::{Audit, RowFilter, RowView, Standing, Whose};
-    pub use ports::orders::Trace;
+    pub use ports::operators::{Audit, RowDiagnosis, RowFilter, RowSelector, RowView};
+    pub use ports::orders::TraceContext;
     pub use ports::outbox::{Depth, RowId, RowStatus};
     pub use ports::partitions::PartitionView;
     pub use ports::source::Delivery;

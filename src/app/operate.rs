@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::clock::Clock;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::{Depth, OutboxStore, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 
@@ -69,7 +69,7 @@ impl Operations {
     }
 
     /// Why an event stands where it stands.
-    pub async fn why(&self, whose: Whose) -> Result<Standing, QueryError> {
+    pub async fn why(&self, whose: RowSelector) -> Result<RowDiagnosis, QueryError> {
         self.operators.standing(whose).await?.ok_or(QueryError::NotFound)
     }
 
@@ -110,14 +110,14 @@ impl Operations {
 }
 
 fn audit(who: &str, why: &str) -> Audit {
-    Audit { who: who.to_owned(), why: why.to_owned() }
+    Audit { operator: who.to_owned(), reason: why.to_owned() }
 }
 
-fn settled(operated: Operated) -> Result<u64, QueryError> {
+fn settled(operated: OperatorOutcome) -> Result<u64, QueryError> {
     match operated {
-        Operated::Done(rows) => Ok(rows),
-        Operated::Missing => Err(QueryError::NotFound),
-        Operated::NotNow(status) => {
+        OperatorOutcome::Done(rows) => Ok(rows),
+        OperatorOutcome::Missing => Err(QueryError::NotFound),
+        OperatorOutcome::WrongStatus(status) => {
             Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), not_now(status))))
         }
     }

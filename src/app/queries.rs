@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::{Order, OrderId, Status};
 use ports::cache::OrderCache;
 use ports::clock::Clock;
-use ports::orders::{Filter, From, OrderStore};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::breaker::{self, Breaker, Pass};
 use crate::dispatch::Viewer;
@@ -168,7 +168,7 @@ impl Queries {
 
     /// The newest orders, bounded.
     pub async fn list(&self, viewer: &Viewer, status: Option<Status>) -> Result<Vec<Order>, QueryError> {
-        Ok(self.orders.list(&filter(viewer, status), From::Offset(0), self.list_max_rows).await?)
+        Ok(self.orders.list(&filter(viewer, status), PageStart::Offset(0), self.list_max_rows).await?)
     }
 
     /// Page `page` of pages of `size`, clamped to 1…500.
@@ -184,7 +184,7 @@ impl Queries {
         let total = self.orders.count(&filter).await?;
         let offset = page.saturating_mul(u64::from(size));
         let orders =
-            if offset < total { self.orders.list(&filter, From::Offset(offset), size).await? } else { Vec::new() };
+            if offset < total { self.orders.list(&filter, PageStart::Offset(offset), size).await? } else { Vec::new() };
         Ok(Numbered { orders, page, size, total })
     }
 
@@ -198,7 +198,7 @@ impl Queries {
     ) -> Result<Keyset, QueryError> {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
-        let from = after.map_or(From::Offset(0), From::After);
+        let from = after.map_or(PageStart::Offset(0), PageStart::After);
         let total = self.orders.count(&filter).await?;
         // One more than asked tells whether there is a next page.
         let mut orders = self.orders.list(&filter, from, size + 1).await?;
@@ -209,8 +209,8 @@ impl Queries {
     }
 }
 
-fn filter(viewer: &Viewer, status: Option<Status>) -> Filter {
-    Filter { owner: viewer.owner(), status }
+fn filter(viewer: &Viewer, status: Option<Status>) -> OrderFilter {
+    OrderFilter { owner: viewer.owner(), status }
 }
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
     use domain::{Item, Items, Money, Placement, RegionId, Subject, Timestamp};
     use futures::FutureExt;
     use ports::Error;
-    use ports::orders::{Commit, Committed, Mark};
+    use ports::orders::{Commit, Committed, IdempotencyMark};
 
     use super::*;
 
@@ -236,16 +236,16 @@ mod tests {
         async fn find(&self, _: OrderId) -> Result<Option<Order>, Error> {
             Ok(Some(self.0.clone()))
         }
-        async fn list(&self, _: &Filter, _: From, _: u32) -> Result<Vec<Order>, Error> {
+        async fn list(&self, _: &OrderFilter, _: PageStart, _: u32) -> Result<Vec<Order>, Error> {
             Ok(Vec::new())
         }
-        async fn count(&self, _: &Filter) -> Result<u64, Error> {
+        async fn count(&self, _: &OrderFilter) -> Result<u64, Error> {
             Ok(0)
         }
         async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
             Ok(Vec::new())
         }
-        async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<Mark>, Error> {
+        async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<IdempotencyMark>, Error> {
             Ok(None)
         }
         async fn sweep_marks(&self, _: Duration, _: u32) -> Result<u64, Error> {

@@ -8,7 +8,7 @@ use domain::Timestamp;
 
 use crate::error::Error;
 use crate::outbox::RowId;
-use crate::partitions::{LaneId, PartitionNo, Token};
+use crate::partitions::{PartitionNo, ProducerSessionId, Token};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub enum Published {
     },
     /// At least once only, where nothing binds a batch's records together: some are durable, some were refused, and nothing that came
     /// after a refused record of its key was sent.
-    Partly {
+    Partial {
         /// Rows that are durable.
         sent: Vec<(RowId, Position)>,
         /// Rows the broker refused.
@@ -90,24 +90,24 @@ pub enum Published {
     /// Nobody knows: fence the lane and ask the watermark.
     Unknown(String),
     /// The lane's session is over: every claim made under it goes to resolution.
-    LaneLost(String),
+    SessionLost(String),
 }
 
 /// A broker that can publish a batch once.
 #[async_trait]
 pub trait Broker: Send + Sync {
     /// Opens a lane: from now on the former session of this slot is dead. Returns the session's id, under which claims are made.
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error>;
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error>;
 
     /// Publishes a batch with its watermark. The adapter may put several batches into one transaction; each gets its own answer.
     /// Once called, only its answer (or [`Broker::fence`]) tells the outcome: dropping the call tells nothing.
-    async fn publish(&self, lane: &LaneId, batch: Batch) -> Published;
+    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published;
 
     /// The highest token of this partition that was ever committed. Valid for resolution only after [`Broker::fence`].
     async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error>;
 
     /// Kills a lane's session: whatever it still has open is aborted, nothing of it can commit afterwards. Idempotent.
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error>;
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error>;
 
     /// Appends records without a watermark; acknowledged and durable when it returns. All of them or none.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;

@@ -8,20 +8,20 @@ pub trait Clock: Send + Sync {
 }
 
 /// A source of random bits for ids and jitter. Not for secrets.
-pub trait Dice: Send + Sync {
+pub trait Rng: Send + Sync {
     /// Sixty-four fresh bits.
-    fn roll(&self) -> u64;
+    fn next_u64(&self) -> u64;
 
     /// A number in 0.0..1.0.
     fn fraction(&self) -> f64 {
-        (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// The ten random bytes of a version 7 id.
     fn entropy(&self) -> [u8; 10] {
         let mut bytes = [0; 10];
-        bytes[..8].copy_from_slice(&self.roll().to_be_bytes());
-        bytes[8..].copy_from_slice(&self.roll().to_be_bytes()[..2]);
+        bytes[..8].copy_from_slice(&self.next_u64().to_be_bytes());
+        bytes[8..].copy_from_slice(&self.next_u64().to_be_bytes()[..2]);
         bytes
     }
 }

@@ -8,11 +8,11 @@ use crate::error::Error;
 
 /// What is known about a subject's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begun {
+pub enum BeginOutcome {
     /// Nobody uses it: it is ours now, until completed, abandoned, or the lock time is over.
-    Ours,
+    Acquired,
     /// Somebody creates with it right now.
-    Running,
+    InProgress,
     /// It was used: the order it made, and what was asked then.
     Completed {
         /// The order.
@@ -25,9 +25,14 @@ pub enum Begun {
 /// Keys in use and keys used.
 #[async_trait]
 pub trait Idempotency: Send + Sync {
-    /// Takes a key for `lock`, by compare-and-set: of two callers one gets [`Begun::Ours`].
-    async fn begin(&self, subject: &Subject, key: &str, fingerprint: &[u8; 32], lock: Duration)
-    -> Result<Begun, Error>;
+    /// Takes a key for `lock`, by compare-and-set: of two callers one gets [`BeginOutcome::Acquired`].
+    async fn begin(
+        &self,
+        subject: &Subject,
+        key: &str,
+        fingerprint: &[u8; 32],
+        lock: Duration,
+    ) -> Result<BeginOutcome, Error>;
 
     /// Remembers for `keep` what the key made. Called after the commit.
     async fn complete(

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// A consumed message to remember.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ProcessedEvent {
     /// The event's own name: what makes a second delivery a duplicate.
     pub event_id: EventId,
     /// Where it stood.
@@ -34,7 +34,7 @@ pub enum Effect {
 
 /// What became of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marked {
+pub enum InboxOutcome {
     /// New: its effects are done.
     New,
     /// Seen before, also when another consumer won the race: nothing was done, acknowledge it.
@@ -43,7 +43,7 @@ pub enum Marked {
 
 /// The stamp that last won for an order, from another region.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteStamp {
     /// By whom.
     pub region: RegionId,
     /// Its stamp.
@@ -54,10 +54,10 @@ pub struct Remote {
 #[async_trait]
 pub trait Inbox: Send + Sync {
     /// Remembers all marks and does their effects, in one transaction; answers for each in order. A duplicate fails no neighbour.
-    async fn commit(&self, group: &str, marks: Vec<Mark>) -> Result<Vec<Marked>, Error>;
+    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error>;
 
     /// The stamp that last won for an order, from another region.
-    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error>;
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
 
     /// A key that takes a detour: its later messages follow the first into retry topic `stage` until that one is done.
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error>;

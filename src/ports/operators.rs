@@ -61,7 +61,7 @@ pub struct RowFilter {
 
 /// Whose row is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum RowSelector {
     /// The first row of a key that has not left, else its latest.
     Key(OrderId),
     /// One event.
@@ -70,7 +70,7 @@ pub enum Whose {
 
 /// All that is known about why an event stands where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RowDiagnosis {
     /// The row asked about.
     pub row: RowView,
     /// The row it waits behind, when that is another one of its key.
@@ -87,7 +87,7 @@ pub struct Standing {
     pub by_fallback: bool,
 }
 
-impl Standing {
+impl RowDiagnosis {
     /// The answer in one word: SENT, IN_FLIGHT, PARKED, BLOCKED_BY_HEAD, WAITING_FOR_RETRY or PENDING. A row behind an earlier one of
     /// its key waits for that one, whatever it says of itself.
     pub fn verdict(&self, now: Timestamp) -> &'static str {
@@ -107,28 +107,28 @@ impl Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
     /// The operator.
-    pub who: String,
+    pub operator: String,
     /// The reason given.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Audit {
-    /// What a parked row tells that had not failed.
+    /// The failure reason of a row that an operator parks before it failed.
     pub fn parked(&self) -> String {
-        let Self { who, why } = self;
-        if why.is_empty() { format!("parked by {who}") } else { format!("parked by {who}: {why}") }
+        let Self { operator, reason } = self;
+        if reason.is_empty() { format!("parked by {operator}") } else { format!("parked by {operator}: {reason}") }
     }
 }
 
 /// What became of an operator's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operated {
+pub enum OperatorOutcome {
     /// Done; so many rows.
     Done(u64),
     /// There is no such row.
     Missing,
     /// The row is in flight or has left: nothing was changed.
-    NotNow(RowStatus),
+    WrongStatus(RowStatus),
 }
 
 /// The operators' side of the outbox.
@@ -141,15 +141,21 @@ pub trait OutboxOperators: Send + Sync {
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error>;
 
     /// Why an event stands where it stands.
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error>;
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error>;
 
     /// Makes a FAILED or PARKED row due now, keeping its place in its key's line; its attempts start again from 0 when it was parked.
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error>;
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
     /// Parks a PENDING or FAILED row; its key waits with it.
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error>;
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
     /// How many PARKED rows the filter lets through (its `status` is ignored), and with `commit` makes
     /// the first `limit` of them due, in id order, and says how many that were.
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error>;
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error>;
 }

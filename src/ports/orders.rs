@@ -18,7 +18,7 @@ pub struct Commit {
     /// Rows for the outbox, in the order in which they happened.
     pub events: Vec<NewRow>,
     /// The durable second line of idempotency.
-    pub mark: Option<Mark>,
+    pub mark: Option<IdempotencyMark>,
 }
 
 /// An event on its way into the outbox.
@@ -45,12 +45,12 @@ pub struct NewRow {
     /// Its stamp.
     pub hlc: Hlc,
     /// W3C trace context of the request, passed on unchanged.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 /// W3C trace context, already judged well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub struct TraceContext {
     /// `traceparent`.
     pub parent: Arc<str>,
     /// `tracestate`, if there was one.
@@ -59,7 +59,7 @@ pub struct Trace {
 
 /// A client's name for one intent to create, scoped to who asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct IdempotencyMark {
     /// Who asked.
     pub subject: Subject,
     /// The idempotency key, 1…128 characters.
@@ -83,12 +83,12 @@ pub enum Committed {
     /// Nothing changed: there is no such order.
     Missing,
     /// Nothing changed: this subject used this key before; here is what it then meant.
-    MarkTaken(Mark),
+    KeyUsed(IdempotencyMark),
 }
 
 /// Which orders to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct OrderFilter {
     /// Only those of this owner.
     pub owner: Option<Subject>,
     /// Only those in this state.
@@ -97,7 +97,7 @@ pub struct Filter {
 
 /// Where a page begins. Newest first by (created_at, id); ids carry created_at, so the id alone is the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum PageStart {
     /// Skip so many.
     Offset(u64),
     /// Strictly older than this id, whoever's it is, whether it exists or not.
@@ -119,16 +119,16 @@ pub trait OrderStore: Send + Sync {
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error>;
 
     /// At most `limit` orders, newest first.
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error>;
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error>;
 
     /// How many orders the filter lets through.
-    async fn count(&self, filter: &Filter) -> Result<u64, Error>;
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error>;
 
     /// At most `limit` ids of orders in a state, oldest first, strictly after `after`: what a bounded sweep walks along.
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error>;
 
     /// What this subject's key meant before, if it is not older than `keep`.
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error>;
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error>;
 
     /// Forgets at most `limit` marks older than `keep`; says how many.
     async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error>;

@@ -7,49 +7,11 @@ use async_trait::async_trait;
 use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
 
 use crate::broker::Position;
-use crate::error::{Error, FailureType};
-use crate::orders::Trace;
-use crate::partitions::{Counter, Fence, LaneId, Token};
+use crate::error::Error;
+use crate::orders::TraceContext;
+use crate::partitions::{Fence, ProducerSessionId, Token};
 
-/// The place of a row in its store; grows in commit order within one key.
-pub type RowId = i64;
-
-/// Where a row stands, as operators see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RowStatus {
-    /// Ready for its first attempt, or for its turn behind an earlier row of its key.
-    Pending,
-    /// Claimed.
-    InFlight,
-    /// Waits for `next_attempt_at`.
-    Failed,
-    /// Waits for a human.
-    Parked,
-    /// Acknowledged by the broker, and archived.
-    Sent,
-}
-
-impl RowStatus {
-    /// Every status.
-    pub const ALL: [RowStatus; 5] =
-        [RowStatus::Pending, RowStatus::InFlight, RowStatus::Failed, RowStatus::Parked, RowStatus::Sent];
-
-    /// The name in tables, answers and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RowStatus::Pending => "PENDING",
-            RowStatus::InFlight => "IN_FLIGHT",
-            RowStatus::Failed => "FAILED",
-            RowStatus::Parked => "PARKED",
-            RowStatus::Sent => "SENT",
-        }
-    }
-
-    /// Reads the name back, capitals only.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-}
+pub use ::outbox::{BatchOutcome, Disposition, Exclusion, FencedOutcome, RowId, RowStatus};
 
 /// What a worker asks for.
 #[derive(Clone, Debug)]
@@ -57,7 +19,7 @@ pub struct Claim {
     /// The lease, with the counter the worker knows.
     pub fence: Fence,
     /// The lane session that will carry the batch; the claim belongs to it.
-    pub lane: LaneId,
+    pub session: ProducerSessionId,
     /// Most rows.
     pub limit: u32,
     /// What may be taken.
@@ -125,49 +87,11 @@ pub struct ClaimedRow {
     /// Its stamp.
     pub hlc: Hlc,
     /// Trace context.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
     /// Attempts, this one included.
     pub attempt: u32,
     /// When its transaction committed, by the store's clock.
     pub created_at: Timestamp,
-}
-
-/// A row of a batch that does not go, and what becomes of it.
-#[derive(Clone, Debug)]
-pub struct Exclusion {
-    /// Which.
-    pub row: RowId,
-    /// What becomes of it.
-    pub fate: Fate,
-    /// Where the failure came from.
-    pub failure_type: FailureType,
-    /// Why, cut at 256 characters.
-    pub reason: String,
-}
-
-/// What becomes of a row that did not go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// FAILED; due again after this delay, by the store's clock.
-    Retry(Duration),
-    /// PARKED; its key waits for a human.
-    ParkKey,
-    /// PARKED; its key's later rows go on.
-    ParkRow,
-}
-
-/// What a fenced statement did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// It is done; this is the counter to name next.
-    Done {
-        /// The new counter.
-        counter: Counter,
-        /// Rows it changed.
-        rows: u64,
-    },
-    /// It was out of date and changed nothing.
-    Stale,
 }
 
 /// A batch acknowledged by the broker.
@@ -181,18 +105,6 @@ pub struct Settlement {
     pub positions: Vec<(RowId, Position)>,
     /// Rows that went to their type's fallback instead of their topic.
     pub by_fallback: Vec<RowId>,
-}
-
-/// What was found out about an open batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its watermark stands: it was published. Settle it SENT.
-    Published,
-    /// It was not published, and its claimer died with it: rows are due again, keep the attempt and carry one death more.
-    /// A row that died in two trials is parked.
-    Died,
-    /// It was not published, and nobody died (aborted, fenced, handed back): rows are due again, the attempt is returned.
-    Returned,
 }
 
 /// How much waits, and how old it is.
@@ -225,15 +137,15 @@ pub trait OutboxStore: Send + Sync {
     /// Takes rows out of an open batch, before it is published: the named rows meet their fate; later rows of the same keys in the
     /// batch go back to PENDING with their attempt returned, under `ParkRow` too: the caller drops them from its batch. The token stays
     /// open for the rest, even when nothing is left.
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error>;
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error>;
 
     /// Marks what is left of an open batch SENT and archives it; lifts the blocks of its heads. Compares owner, epoch and token, not the
     /// counter. Repeating the last one under the same lease answers `Done` with no rows and the present counter.
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error>;
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error>;
 
     /// Closes an open batch by what was found out about it; also one of which nothing is left. Compares the counter. Repeating the last
     /// one under the same lease answers `Done` with no rows.
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error>;
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error>;
 
     /// How much waits.
     async fn depth(&self) -> Result<Depth, Error>;

@@ -1,6 +1,4 @@
 //! Who may move which partition's rows. Leases are measured by the store's clock alone.
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,55 +6,9 @@ use domain::Timestamp;
 
 use crate::error::Error;
 
-/// A fixed share of keys; the unit of ownership and of order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionNo(pub u32);
-
-impl fmt::Display for PartitionNo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// The stable name of one running service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct InstanceId(pub Arc<str>);
-
-impl fmt::Display for InstanceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The transactional id of one session of one lane: claims made under it die with it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LaneId(pub Arc<str>);
-
-impl fmt::Display for LaneId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Grows with each acquisition of a partition.
-pub type Epoch = u64;
-/// Grows with each statement that changes a partition's rows.
-pub type Counter = u64;
-/// The counter value a claim took: its name, never used again.
-pub type Token = u64;
-
-/// What a statement must name to change a partition's rows; with anything out of date it changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fence {
-    /// Which partition.
-    pub partition: PartitionNo,
-    /// Who claims to own it.
-    pub owner: InstanceId,
-    /// Since which acquisition.
-    pub epoch: Epoch,
-    /// The counter the caller knows.
-    pub counter: Counter,
-}
+pub use ::outbox::{
+    AcquireReason, Counter, Epoch, Fence, InstanceId, Liveness, PartitionNo, ProducerSessionId, Release, Token,
+};
 
 /// A partition just taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +25,7 @@ pub struct OpenBatch {
     /// Its token.
     pub token: Token,
     /// The lane under which it went, or may have gone.
-    pub lane: LaneId,
+    pub session: ProducerSessionId,
     /// Whether the claimer died with it in hand (and did not hand it back or lose its lease alive).
     pub died: bool,
 }
@@ -90,52 +42,6 @@ pub enum Acquisition {
         /// For how long at least.
         remaining: Duration,
     },
-}
-
-/// Why the caller takes a partition (again).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// It is free, expired, its owner is dead, or it was ours before this process began. An open batch's claimer has died.
-    Vacant,
-    /// We hold it, and our own worker died with what it had in hand (a panic, a kill).
-    WorkerDied,
-    /// We hold it and live, but no longer know what an unanswered statement did, or lost our lane.
-    Uncertain,
-}
-
-/// What a store knows of the one in a lease row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heart {
-    /// Its heartbeat is young.
-    Beats,
-    /// Its heartbeat is old.
-    Stopped,
-    /// Never heard, or it has left, or not since the store was opened.
-    Unheard,
-}
-
-impl Because {
-    /// Whether the owner in the lease row is dead, as far as the taker's reason and the heartbeat tell. Every store judges so.
-    pub fn owner_died(self, owner: Option<&str>, taker: &InstanceId, heart: Heart) -> bool {
-        match (owner, self) {
-            (None, _) => false,
-            // Under our own name and vacant: it was the process before this one.
-            (Some(owner), Because::Vacant | Because::WorkerDied) if owner == &*taker.0 => true,
-            (Some(owner), Because::Uncertain) if owner == &*taker.0 => false,
-            (Some(_), _) => heart != Heart::Beats,
-        }
-    }
-}
-
-/// What became of giving a partition back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
-    /// It is free at once.
-    Done,
-    /// Refused: a batch is in flight. Settle or resolve it first.
-    InFlight,
-    /// It was not ours any more.
-    NotOurs,
 }
 
 /// A partition as operators see it.
@@ -159,7 +65,7 @@ pub struct PartitionView {
 
 /// A running service as its fellows see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct MemberView {
     /// Its name.
     pub instance: InstanceId,
     /// Whether its heartbeat is younger than `dead_after`.
@@ -173,14 +79,14 @@ pub struct Member {
 pub trait PartitionLeases: Send + Sync {
     /// Says that this instance lives, and who else does. Idempotent. The store keeps `dead_after` with the heartbeat: by it, and not by a
     /// taker's own, is judged whether an owner is dead.
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error>;
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error>;
 
     /// Leaves at once, instead of after `dead_after`. Partitions must have been released before.
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error>;
 
     /// Takes a partition for `ttl`, with epoch + 1 and a counter above every watermark ever written (`watermark` is the broker's).
     /// An open batch, its token and its lane stay in the lease row until it is resolved, so that a taker that dies leaves its
-    /// successor as wise. With [`Because::Vacant`] and a dead former owner, rows that were not in the open batch have their deaths cleared.
+    /// successor as wise. With [`AcquireReason::Vacant`] and a dead former owner, rows that were not in the open batch have their deaths cleared.
     ///
     /// # Errors
     /// After [`Error::Unknown`] simply ask again: a second acquisition costs an epoch and nothing else.
@@ -188,7 +94,7 @@ pub trait PartitionLeases: Send + Sync {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error>;
@@ -207,27 +113,4 @@ pub trait PartitionLeases: Send + Sync {
 
     /// Every partition, in order.
     async fn overview(&self) -> Result<Vec<PartitionView>, Error>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_is_dead_depends_on_the_reason_and_on_the_heartbeat() {
-        let me = InstanceId("me".into());
-        let cases = [
-            ("me", Because::Vacant, Heart::Beats, true),
-            ("me", Because::WorkerDied, Heart::Beats, true),
-            ("me", Because::Uncertain, Heart::Unheard, false),
-            ("other", Because::Vacant, Heart::Beats, false),
-            ("other", Because::Vacant, Heart::Stopped, true),
-            ("other", Because::Vacant, Heart::Unheard, true),
-            ("other", Because::WorkerDied, Heart::Beats, false),
-        ];
-
-        for (owner, because, heart, died) in cases {
-            assert_eq!(because.owner_died(Some(owner), &me, heart), died, "{owner} {because:?} {heart:?}");
-        }
-    }
 }

@@ -13,7 +13,7 @@ pub trait Probe: Send + Sync {
 
     /// Asks for a sign of life that needs the dependency's real work (a write path, a controller), not just an open port.
     /// The caller sets the time limit.
-    async fn check(&self) -> Result<Pulse, Error>;
+    async fn check(&self) -> Result<ProbeReport, Error>;
 
     /// How much of its capacity is in use right now, 0.0..=1.0, where it has one (a pool, a queue). Known without asking the dependency,
     /// so it costs nothing and is true also while that does not answer.
@@ -24,7 +24,7 @@ pub trait Probe: Send + Sync {
 
 /// A sign of life.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Pulse {
+pub struct ProbeReport {
     /// How long the answer took.
     pub latency: Duration,
 }

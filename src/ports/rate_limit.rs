@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// How many requests, in which time. Refilled evenly at capacity / window; the bucket holds a quarter more than the capacity.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub struct RateLimitPolicy {
     /// Its name in headers and metrics.
     pub name: Arc<str>,
     /// Requests per window.
@@ -19,7 +19,7 @@ pub struct Policy {
 
 /// What a bucket answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct RateLimitDecision {
     /// Whether the request may pass; then its token is gone.
     pub allowed: bool,
     /// Whole tokens left.
@@ -30,10 +30,10 @@ pub struct Taken {
 
 /// Buckets by name.
 #[async_trait]
-pub trait RateLimit: Send + Sync {
+pub trait RateLimiter: Send + Sync {
     /// Takes one token. `throttle` in 0.0..=1.0 narrows refill and size of the bucket (backpressure).
-    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error>;
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error>;
 
     /// The policy of a tier and endpoint class, where one is set aside from the default.
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error>;
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error>;
 }

@@ -10,7 +10,7 @@ use crate::operators::Audit;
 
 /// A dead letter's name. A topic that is made anew counts its places from 0 again, so the record's time belongs to the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Letter {
+pub struct DeadLetterId {
     /// Where it stands.
     pub position: Position,
     /// The record's own time.
@@ -19,7 +19,7 @@ pub struct Letter {
 
 /// What is known of a letter that somebody took in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redriven {
+pub struct RedriveRecord {
     /// Who took it, and why.
     pub audit: Audit,
     /// When, by the store's clock.
@@ -30,17 +30,18 @@ pub struct Redriven {
 
 /// Dead letters and who sent them back.
 #[async_trait]
-pub trait Redrives: Send + Sync {
+pub trait RedriveLedger: Send + Sync {
     /// Takes letters in hand; answers in their order which of them are the caller's now. Those are: letters that nobody took, and
     /// those that somebody took at least `again_after` ago and that never arrived. All of them or, with an error, none.
-    async fn take(&self, letters: &[Letter], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error>;
+    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit)
+    -> Result<Vec<bool>, Error>;
 
     /// They stand in their topic again: nobody takes them any more.
-    async fn arrived(&self, letters: &[Letter]) -> Result<(), Error>;
+    async fn confirm(&self, letters: &[DeadLetterId]) -> Result<(), Error>;
 
     /// They were certainly not sent: whoever wants may take them at once. A letter that has arrived stays so.
-    async fn release(&self, letters: &[Letter]) -> Result<(), Error>;
+    async fn release(&self, letters: &[DeadLetterId]) -> Result<(), Error>;
 
     /// What is known of each, in their order; nothing of those that nobody took.
-    async fn known(&self, letters: &[Letter]) -> Result<Vec<Option<Redriven>>, Error>;
+    async fn find(&self, letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error>;
 }

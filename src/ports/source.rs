@@ -30,9 +30,9 @@ pub struct Lag {
 
 /// One member of a consumer group. A member that is dropped is replaced by another, which starts after the last acknowledged message.
 #[async_trait]
-pub trait Source: Send + Sync {
+pub trait GroupMember: Send + Sync {
     /// The next messages of the partitions this member has, at most `limit`, at most one wait of `patience` for the first.
-    /// A message is handed out once until it is acknowledged or [`Source::rewind`] is called. Cancel-safe: a dropped call loses nothing,
+    /// A message is handed out once until it is acknowledged or [`GroupMember::rewind`] is called. Cancel-safe: a dropped call loses nothing,
     /// because a caller that drops it rewinds.
     async fn poll(&self, limit: u32, patience: Duration) -> Result<Vec<Delivery>, Error>;
 
@@ -52,7 +52,7 @@ pub trait Source: Send + Sync {
 
 /// Joins groups: a consumer actor that restarts joins anew.
 #[async_trait]
-pub trait Sources: Send + Sync {
+pub trait ConsumerGroups: Send + Sync {
     /// A member of `group` over all of `topics`; `member` of `members` share the partitions where the backend does not share them out itself.
     async fn join(
         &self,
@@ -60,5 +60,5 @@ pub trait Sources: Send + Sync {
         topics: &[String],
         member: u32,
         members: u32,
-    ) -> Result<std::sync::Arc<dyn Source>, Error>;
+    ) -> Result<std::sync::Arc<dyn GroupMember>, Error>;
 }

@@ -15,7 +15,7 @@ pub struct TopicView {
 
 /// Topics to look into.
 #[async_trait]
-pub trait Topics: Send + Sync {
+pub trait TopicReader: Send + Sync {
     /// Every topic, by name.
     async fn list(&self) -> Result<Vec<TopicView>, Error>;
 

@@ -21,14 +21,14 @@ pub fn of_others(hint: &str, me: &InstanceId, partitions: u32) -> Vec<u32> {
 
 /// A way to wake the instances that share a store.
 #[async_trait]
-pub trait Wakes: Send + Sync {
+pub trait WakeChannel: Send + Sync {
     /// Tells the others that this partition has rows to send, or is free to take. Never waits and never fails; hints that come close
     /// together travel as one.
-    fn tell(&self, partition: PartitionNo);
+    fn notify(&self, partition: PartitionNo);
 
     /// Waits for what the others told; never empty. A connection lost meanwhile is made anew inside, and what was told until then is
     /// lost. Cancel-safe.
-    async fn told(&self) -> Vec<PartitionNo>;
+    async fn notified(&self) -> Vec<PartitionNo>;
 }
 
 #[cfg(test)]

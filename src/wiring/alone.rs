@@ -9,10 +9,12 @@ use domain::RegionId;
 use embedded::{Embedded, SystemClock};
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published};
-use ports::inbox::{Inbox, Mark};
-use ports::outbox::{Changed, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, RowId, Settlement};
-use ports::partitions::{Acquired, Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
-use ports::source::Sources;
+use ports::inbox::{Inbox, ProcessedEvent};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
+use ports::source::ConsumerGroups;
 use tokio::task::JoinSet;
 
 use super::backends::StorePorts;
@@ -95,10 +97,10 @@ impl Alone {
 
     async fn drain(&self, partition: PartitionNo) -> Result<u64, Error> {
         let Some(mut fence) = acquire(&*self.ports.leases, &self.instance, partition).await? else { return Ok(0) };
-        let (lane, mut moved) = (LaneId("bench-alone".into()), 0);
+        let (lane, mut moved) = (ProducerSessionId("bench-alone".into()), 0);
         loop {
             let claim =
-                Claim { fence: fence.clone(), lane: lane.clone(), limit: self.batch, kind: ClaimKind::Ordinary };
+                Claim { fence: fence.clone(), session: lane.clone(), limit: self.batch, kind: ClaimKind::Ordinary };
             let Claimed::Batch(batch) = self.ports.outbox.claim(claim).await? else { return Ok(moved) };
             moved += batch.rows.len() as u64;
             fence.counter = settle(&*self.ports.outbox, &fence, &batch, self.positions(&batch)).await?;
@@ -117,7 +119,7 @@ async fn acquire(
     instance: &InstanceId,
     partition: PartitionNo,
 ) -> Result<Option<Fence>, Error> {
-    match leases.acquire(partition, instance, Because::Vacant, None, LEASE).await? {
+    match leases.acquire(partition, instance, AcquireReason::Vacant, None, LEASE).await? {
         Acquisition::Taken(Acquired { fence, .. }) => Ok(Some(fence)),
         Acquisition::Held { .. } => Ok(None),
     }
@@ -131,8 +133,8 @@ async fn settle(
 ) -> Result<u64, Error> {
     let settlement = Settlement { fence: fence.clone(), token: batch.token, positions, by_fallback: Vec::new() };
     match outbox.settle(settlement).await? {
-        Changed::Done { counter, .. } => Ok(counter),
-        Changed::Stale => Err(Error::Broken("somebody else uses the bench's data".into())),
+        FencedOutcome::Done { counter, .. } => Ok(counter),
+        FencedOutcome::Stale => Err(Error::Broken("somebody else uses the bench's data".into())),
     }
 }
 
@@ -149,7 +151,7 @@ async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
     while consumed < moved {
         let deliveries = source.poll(TURN, Duration::ZERO).await.map_err(told)?;
         let understood = deliveries.iter().filter_map(|delivery| Some((delivery, intake::understand(delivery).ok()?)));
-        let marks = understood.map(|(delivery, understood)| Mark {
+        let marks = understood.map(|(delivery, understood)| ProcessedEvent {
             event_id: understood.event.event_id,
             position: delivery.position.clone(),
             effects: Vec::new(),
@@ -167,12 +169,12 @@ async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
 
 async fn publish_all(store: &Embedded, partition: PartitionNo, limit: u32) -> Result<u64, Error> {
     let instance = InstanceId("alone".into());
-    let lane = store.open_lane(partition.0).await?;
+    let lane = store.open_session(partition.0).await?;
     let envelope = Envelope::new(&RegionId::new("local"), None);
     let Some(mut fence) = acquire(store, &instance, partition).await? else { return Ok(0) };
     let mut moved = 0;
     loop {
-        let claim = Claim { fence: fence.clone(), lane: lane.clone(), limit, kind: ClaimKind::Ordinary };
+        let claim = Claim { fence: fence.clone(), session: lane.clone(), limit, kind: ClaimKind::Ordinary };
         let Claimed::Batch(batch) = store.claim(claim).await? else { return Ok(moved) };
         fence.counter = batch.token;
         let records = plan(&batch.rows, &envelope, store.record_bytes_max()).send;

@@ -13,11 +13,11 @@ use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::rate_limit::RateLimit;
-use ports::redrives::Redrives;
-use ports::source::Sources;
-use ports::topics::Topics;
-use ports::wake::Wakes;
+use ports::rate_limit::RateLimiter;
+use ports::redrives::RedriveLedger;
+use ports::source::ConsumerGroups;
+use ports::topics::TopicReader;
+use ports::wake::WakeChannel;
 
 /// What a store offers, whichever it is.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(super) struct StorePorts {
     pub orders: Arc<dyn OrderStore>,
     pub outbox: Arc<dyn OutboxStore>,
     pub operators: Arc<dyn OutboxOperators>,
-    pub redrives: Arc<dyn Redrives>,
+    pub redrives: Arc<dyn RedriveLedger>,
     pub leases: Arc<dyn PartitionLeases>,
     pub inbox: Arc<dyn Inbox>,
     pub idempotency: Arc<dyn Idempotency>,
@@ -37,7 +37,7 @@ impl StorePorts {
         S: OrderStore
             + OutboxStore
             + OutboxOperators
-            + Redrives
+            + RedriveLedger
             + PartitionLeases
             + Inbox
             + Idempotency
@@ -61,8 +61,8 @@ impl StorePorts {
 #[derive(Clone)]
 pub(super) struct BrokerPorts {
     pub broker: Arc<dyn Broker>,
-    pub sources: Arc<dyn Sources>,
-    pub topics: Arc<dyn Topics>,
+    pub sources: Arc<dyn ConsumerGroups>,
+    pub topics: Arc<dyn TopicReader>,
     pub probe: Arc<dyn Probe>,
     /// Lanes that the relay may use.
     pub lanes: Pinning,
@@ -72,7 +72,7 @@ pub(super) struct BrokerPorts {
 #[derive(Clone)]
 pub(super) struct CachePorts {
     pub cache: Arc<dyn OrderCache>,
-    pub limits: Arc<dyn RateLimit>,
+    pub limits: Arc<dyn RateLimiter>,
     /// The first line of idempotency, where it is not the store's.
     pub idempotency: Option<Arc<dyn Idempotency>>,
     pub probe: Option<Arc<dyn Probe>>,
@@ -84,7 +84,7 @@ pub(super) struct Backends {
     pub store_probe: Arc<dyn Probe>,
     pub broker: Option<BrokerPorts>,
     pub cache: CachePorts,
-    pub wakes: Option<Arc<dyn Wakes>>,
+    pub wakes: Option<Arc<dyn WakeChannel>>,
     pub held: Held,
 }
 

@@ -7,7 +7,7 @@ use app::vitals::Vitals;
 use embedded::{Embedded, SystemClock};
 use ports::broker::Broker;
 use ports::clock::Clock;
-use ports::topics::Topics;
+use ports::topics::TopicReader;
 
 use super::StartError;
 use super::backends::StorePorts;
@@ -18,7 +18,7 @@ pub struct Beside {
     /// Rows, why, partitions, retry, park.
     pub operations: Operations,
     /// Topics; `None` where no broker is configured.
-    pub topics: Option<Arc<dyn Topics>>,
+    pub topics: Option<Arc<dyn TopicReader>>,
     /// Dead letters; `None` where no broker is configured.
     pub dead_letters: Option<DeadLetters>,
 }
@@ -33,12 +33,12 @@ struct Store {
 
 /// A broker beside the services that publish to it.
 struct Log {
-    topics: Arc<dyn Topics>,
+    topics: Arc<dyn TopicReader>,
     broker: Arc<dyn Broker>,
 }
 
 impl Log {
-    fn of<B: Topics + Broker + 'static>(broker: B) -> Self {
+    fn of<B: TopicReader + Broker + 'static>(broker: B) -> Self {
         let broker = Arc::new(broker);
         Self { topics: broker.clone(), broker }
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::{Memory, MemoryOptions};
-use ports::clock::{Clock, Dice};
+use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
@@ -19,7 +19,7 @@ pub(super) fn open(
     config: &Config,
     instance: &InstanceId,
     clock: &Arc<dyn Clock>,
-    dice: &Arc<dyn Dice>,
+    dice: &Arc<dyn Rng>,
     metrics: &Arc<Metrics>,
     held: &mut Held,
 ) -> Result<CachePorts, StartError> {
@@ -39,7 +39,7 @@ pub(super) fn open(
 fn redis(
     config: &Config,
     instance: &InstanceId,
-    dice: &Arc<dyn Dice>,
+    dice: &Arc<dyn Rng>,
     metrics: &Arc<Metrics>,
     held: &mut Held,
 ) -> Result<CachePorts, StartError> {
@@ -54,7 +54,7 @@ fn redis(
 fn redis(
     _config: &Config,
     _instance: &InstanceId,
-    _dice: &Arc<dyn Dice>,
+    _dice: &Arc<dyn Rng>,
     _metrics: &Arc<Metrics>,
     _held: &mut Held,
 ) -> Result<CachePorts, StartError> {

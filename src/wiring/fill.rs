@@ -4,7 +4,7 @@ use std::sync::Arc;
 use app::{commands, contract};
 use domain::{Change, Event, EventId, Item, Items, Money, Order, OrderId, Placement, Status, Subject};
 use embedded::SystemClock;
-use ports::clock::{Clock, Dice};
+use ports::clock::{Clock, Rng};
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::partitions::InstanceId;
 use tokio::task::JoinSet;

@@ -194,7 +194,7 @@ pub(super) fn redis(
     config: &Config,
     instance: &InstanceId,
     installation: &str,
-    dice: &std::sync::Arc<dyn ports::clock::Dice>,
+    dice: &std::sync::Arc<dyn ports::clock::Rng>,
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::Options {
     let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(dice));

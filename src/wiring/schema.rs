@@ -146,7 +146,7 @@ async fn topics(config: &Config) -> Result<Vec<String>, StartError> {
 /// Which of the installation's topics are not there.
 #[cfg(feature = "kafka")]
 async fn missing(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
-    use ports::topics::Topics;
+    use ports::topics::TopicReader;
     let options = kafka.options();
     let mut missing = Vec::new();
     for name in options.event_topics().into_iter().chain([options.watermarks()]) {

@@ -5,7 +5,7 @@ use embedded::{Embedded, OpenError, StoreProbe};
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
-use ports::wake::Wakes;
+use ports::wake::WakeChannel;
 use telemetry::Metrics;
 
 use super::StartError;
@@ -24,7 +24,7 @@ pub(super) struct Opening<'a> {
 pub(super) struct Opened {
     pub ports: StorePorts,
     pub probe: Arc<dyn Probe>,
-    pub wakes: Option<Arc<dyn Wakes>>,
+    pub wakes: Option<Arc<dyn WakeChannel>>,
     pub held: Held,
 }
 

@@ -12,10 +12,10 @@ use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::rate_limit::{Policy, RateLimit};
-use ports::redrives::Redrives;
-use ports::source::Sources;
-use ports::topics::Topics;
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::redrives::RedriveLedger;
+use ports::source::ConsumerGroups;
+use ports::topics::TopicReader;
 use tokio::runtime::{Builder, Runtime};
 
 /// A backend under test. A case gets one to itself: nothing of another case may show in it.
@@ -60,7 +60,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         not_offered("operators")
     }
     /// Its memory of dead letters that were sent back.
-    fn redrives(&self) -> Arc<dyn Redrives> {
+    fn redrives(&self) -> Arc<dyn RedriveLedger> {
         not_offered("redrives")
     }
     /// Its partition leases.
@@ -76,11 +76,11 @@ pub trait Backend: Send + Sync + Sized + 'static {
         not_offered("broker")
     }
     /// Its consumers' side.
-    fn sources(&self) -> Arc<dyn Sources> {
+    fn sources(&self) -> Arc<dyn ConsumerGroups> {
         not_offered("sources")
     }
     /// The look into its topics.
-    fn topics(&self) -> Arc<dyn Topics> {
+    fn topics(&self) -> Arc<dyn TopicReader> {
         not_offered("topics")
     }
     /// Its idempotency keys.
@@ -92,7 +92,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         not_offered("cache")
     }
     /// Its token buckets.
-    fn rate_limit(&self) -> Arc<dyn RateLimit> {
+    fn rate_limit(&self) -> Arc<dyn RateLimiter> {
         not_offered("rate_limit")
     }
     /// The probes of its dependencies, all of them well.
@@ -109,7 +109,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         false
     }
     /// Sets a policy aside for a tier and endpoint class; `false` where a test cannot.
-    async fn set_policy(&self, _tier: &str, _class: &str, _policy: &Policy) -> bool {
+    async fn set_policy(&self, _tier: &str, _class: &str, _policy: &RateLimitPolicy) -> bool {
         false
     }
     /// Makes every probed dependency unreachable; `false` where a test cannot.

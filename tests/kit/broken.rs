@@ -14,10 +14,10 @@ use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::rate_limit::{Policy, RateLimit};
-use ports::redrives::Redrives;
-use ports::source::Sources;
-use ports::topics::Topics;
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::redrives::RedriveLedger;
+use ports::source::ConsumerGroups;
+use ports::topics::TopicReader;
 use tokio::runtime::Runtime;
 
 use crate::backend::Backend;
@@ -141,7 +141,7 @@ impl<B: Backend> Backend for Broken<B> {
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(BrokenOperators { real: self.real.operators(), flaw: self.flaw })
     }
-    fn redrives(&self) -> Arc<dyn Redrives> {
+    fn redrives(&self) -> Arc<dyn RedriveLedger> {
         Arc::new(BrokenRedrives { real: self.real.redrives(), flaw: self.flaw })
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
@@ -153,10 +153,10 @@ impl<B: Backend> Backend for Broken<B> {
     fn broker(&self) -> Arc<dyn Broker> {
         Arc::new(BrokenBroker { real: self.real.broker(), flaw: self.flaw })
     }
-    fn sources(&self) -> Arc<dyn Sources> {
+    fn sources(&self) -> Arc<dyn ConsumerGroups> {
         Arc::new(BrokenSources { real: self.real.sources(), flaw: self.flaw })
     }
-    fn topics(&self) -> Arc<dyn Topics> {
+    fn topics(&self) -> Arc<dyn TopicReader> {
         Arc::new(BrokenTopics { real: self.real.topics(), flaw: self.flaw })
     }
     fn idempotency(&self) -> Arc<dyn Idempotency> {
@@ -165,7 +165,7 @@ impl<B: Backend> Backend for Broken<B> {
     fn cache(&self) -> Arc<dyn OrderCache> {
         Arc::new(BrokenCache { real: self.real.cache(), flaw: self.flaw })
     }
-    fn rate_limit(&self) -> Arc<dyn RateLimit> {
+    fn rate_limit(&self) -> Arc<dyn RateLimiter> {
         Arc::new(BrokenRateLimit { real: self.real.rate_limit(), flaw: self.flaw })
     }
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
@@ -178,7 +178,7 @@ impl<B: Backend> Backend for Broken<B> {
     async fn lose_payload(&self, row: RowId) -> bool {
         self.real.lose_payload(row).await
     }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &Policy) -> bool {
+    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) -> bool {
         self.real.set_policy(tier, class, policy).await
     }
     async fn cut_off(&self) -> bool {

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{LaneId, PartitionNo, Token};
-use ports::source::{Delivery, Lag, Source, Sources};
-use ports::topics::{TopicView, Topics};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::topics::{TopicReader, TopicView};
 
 use crate::broken::Flaw;
 
@@ -40,16 +40,16 @@ impl BrokenBroker {
 
 #[async_trait]
 impl Broker for BrokenBroker {
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error> {
-        self.real.open_lane(slot).await
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
+        self.real.open_session(slot).await
     }
-    async fn publish(&self, lane: &LaneId, mut batch: Batch) -> Published {
+    async fn publish(&self, lane: &ProducerSessionId, mut batch: Batch) -> Published {
         batch.records.iter_mut().for_each(|(row, record)| self.bend(*row, record));
         if self.flaw == Flaw::OutlivesItsLease {
             batch.time_left = Duration::from_secs(3_600);
         }
         match (self.real.publish(lane, batch.clone()).await, self.flaw) {
-            (Published::LaneLost(_), Flaw::PublishesBehindTheFence) => {
+            (Published::SessionLost(_), Flaw::PublishesBehindTheFence) => {
                 Published::Committed(self.smuggle(batch.records).await)
             }
             (aborted @ Published::Aborted { .. }, Flaw::ShowsWhatWasAborted) => {
@@ -63,7 +63,7 @@ impl Broker for BrokenBroker {
         let watermark = self.real.watermark(partition).await?;
         Ok(watermark.filter(|_| self.flaw != Flaw::ForgetsTheWatermark))
     }
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         self.real.fence(lane).await
     }
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
@@ -79,25 +79,31 @@ impl Broker for BrokenBroker {
 }
 
 pub(crate) struct BrokenSources {
-    pub(crate) real: Arc<dyn Sources>,
+    pub(crate) real: Arc<dyn ConsumerGroups>,
     pub(crate) flaw: Flaw,
 }
 
 #[async_trait]
-impl Sources for BrokenSources {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn Source>, Error> {
+impl ConsumerGroups for BrokenSources {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let real = self.real.join(group, topics, member, members).await?;
         Ok(Arc::new(BrokenSource { real, flaw: self.flaw }))
     }
 }
 
 struct BrokenSource {
-    real: Arc<dyn Source>,
+    real: Arc<dyn GroupMember>,
     flaw: Flaw,
 }
 
 #[async_trait]
-impl Source for BrokenSource {
+impl GroupMember for BrokenSource {
     async fn poll(&self, limit: u32, patience: Duration) -> Result<Vec<Delivery>, Error> {
         let limit = if self.flaw == Flaw::IgnoresTheLimit { 1_000 } else { limit };
         let deliveries = self.real.poll(limit, patience).await?;
@@ -122,12 +128,12 @@ impl Source for BrokenSource {
 }
 
 pub(crate) struct BrokenTopics {
-    pub(crate) real: Arc<dyn Topics>,
+    pub(crate) real: Arc<dyn TopicReader>,
     pub(crate) flaw: Flaw,
 }
 
 #[async_trait]
-impl Topics for BrokenTopics {
+impl TopicReader for BrokenTopics {
     async fn list(&self) -> Result<Vec<TopicView>, Error> {
         let mut views = self.real.list().await?;
         if self.flaw == Flaw::ListsInAnyOrder {

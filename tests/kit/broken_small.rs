@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Subject};
 use ports::Error;
 use ports::cache::OrderCache;
-use ports::idempotency::{Begun, Idempotency};
-use ports::inbox::{Detour, DetourChange, Inbox, Mark, Marked, Remote};
+use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use ports::operators::Audit;
-use ports::probe::{Probe, Pulse};
-use ports::rate_limit::{Policy, RateLimit, Taken};
-use ports::redrives::{Letter, Redriven, Redrives};
+use ports::probe::{Probe, ProbeReport};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use crate::broken::Flaw;
 
@@ -28,17 +28,17 @@ impl BrokenInbox {
 
 #[async_trait]
 impl Inbox for BrokenInbox {
-    async fn commit(&self, group: &str, mut marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+    async fn commit(&self, group: &str, mut marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         if self.flaw == Flaw::DropsEffects {
             marks.iter_mut().for_each(|mark| mark.effects.clear());
         }
         let marked = self.real.commit(self.group(group), marks).await?;
         if self.flaw == Flaw::TakesAllForNew {
-            return Ok(vec![Marked::New; marked.len()]);
+            return Ok(vec![InboxOutcome::New; marked.len()]);
         }
         Ok(marked)
     }
-    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         self.real.remote(order_id).await
     }
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
@@ -58,12 +58,12 @@ impl Inbox for BrokenInbox {
 }
 
 pub(crate) struct BrokenRedrives {
-    pub(crate) real: Arc<dyn Redrives>,
+    pub(crate) real: Arc<dyn RedriveLedger>,
     pub(crate) flaw: Flaw,
 }
 
 impl BrokenRedrives {
-    fn named(&self, letters: &[Letter]) -> Vec<Letter> {
+    fn named(&self, letters: &[DeadLetterId]) -> Vec<DeadLetterId> {
         let mut letters = letters.to_vec();
         if self.flaw == Flaw::SeesOneTopic {
             letters.iter_mut().for_each(|letter| letter.position.topic = "any".into());
@@ -73,25 +73,30 @@ impl BrokenRedrives {
 }
 
 #[async_trait]
-impl Redrives for BrokenRedrives {
-    async fn take(&self, letters: &[Letter], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+impl RedriveLedger for BrokenRedrives {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let again_after = match self.flaw {
             Flaw::GivesTwice => Duration::ZERO,
             Flaw::HoldsForEver => again_after * 1_000,
             _ => again_after,
         };
-        let nobody = Audit { who: "nobody".into(), why: String::new() };
+        let nobody = Audit { operator: "nobody".into(), reason: String::new() };
         let audit = if self.flaw == Flaw::ForgetsWhoAsked { &nobody } else { audit };
-        self.real.take(&self.named(letters), again_after, audit).await
+        self.real.reserve(&self.named(letters), again_after, audit).await
     }
-    async fn arrived(&self, letters: &[Letter]) -> Result<(), Error> {
-        if self.flaw == Flaw::LosesWhatArrived { Ok(()) } else { self.real.arrived(&self.named(letters)).await }
+    async fn confirm(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
+        if self.flaw == Flaw::LosesWhatArrived { Ok(()) } else { self.real.confirm(&self.named(letters)).await }
     }
-    async fn release(&self, letters: &[Letter]) -> Result<(), Error> {
+    async fn release(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
         if self.flaw == Flaw::ReleasesNothing { Ok(()) } else { self.real.release(&self.named(letters)).await }
     }
-    async fn known(&self, letters: &[Letter]) -> Result<Vec<Option<Redriven>>, Error> {
-        self.real.known(&self.named(letters)).await
+    async fn find(&self, letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
+        self.real.find(&self.named(letters)).await
     }
 }
 
@@ -115,10 +120,10 @@ impl Idempotency for BrokenIdempotency {
         key: &str,
         fingerprint: &[u8; 32],
         lock: Duration,
-    ) -> Result<Begun, Error> {
+    ) -> Result<BeginOutcome, Error> {
         let lock = if self.flaw == Flaw::LocksForEver { lock * 1_000 } else { lock };
         match self.real.begin(&self.subject(subject), key, fingerprint, lock).await? {
-            Begun::Running if self.flaw == Flaw::GivesToEveryone => Ok(Begun::Ours),
+            BeginOutcome::InProgress if self.flaw == Flaw::GivesToEveryone => Ok(BeginOutcome::Acquired),
             begun => Ok(begun),
         }
     }
@@ -172,21 +177,21 @@ impl BrokenCache {
 }
 
 pub(crate) struct BrokenRateLimit {
-    pub(crate) real: Arc<dyn RateLimit>,
+    pub(crate) real: Arc<dyn RateLimiter>,
     pub(crate) flaw: Flaw,
 }
 
 #[async_trait]
-impl RateLimit for BrokenRateLimit {
-    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+impl RateLimiter for BrokenRateLimit {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         let bucket = if self.flaw == Flaw::SharesOneBucket { "everyone" } else { bucket };
         let throttle = if self.flaw == Flaw::IgnoresTheThrottle { 1.0 } else { throttle };
         // Four fifths of capacity and a quarter are the bare capacity.
         let throttle = if self.flaw == Flaw::HoldsNoMoreThanItsCapacity { throttle * 0.8 } else { throttle };
         let taken = self.real.take(bucket, policy, throttle).await?;
-        Ok(Taken { allowed: taken.allowed || self.flaw == Flaw::AlwaysAllows, ..taken })
+        Ok(RateLimitDecision { allowed: taken.allowed || self.flaw == Flaw::AlwaysAllows, ..taken })
     }
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
         self.real.policy(tier, class).await
     }
 }
@@ -201,7 +206,7 @@ impl Probe for BrokenProbe {
     fn name(&self) -> &'static str {
         if self.flaw == Flaw::HasAnotherName { "database" } else { self.real.name() }
     }
-    async fn check(&self) -> Result<Pulse, Error> {
-        if self.flaw == Flaw::IsAlwaysWell { Ok(Pulse::default()) } else { self.real.check().await }
+    async fn check(&self) -> Result<ProbeReport, Error> {
+        if self.flaw == Flaw::IsAlwaysWell { Ok(ProbeReport::default()) } else { self.real.check().await }
     }
 }

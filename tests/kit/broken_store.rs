@@ -5,13 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
-use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    Changed, Claim, ClaimKind, Claimed, Depth, Exclusion, Fate, OutboxStore, RowId, Settlement, Verdict,
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId,
+    Settlement,
 };
 use ports::partitions::{
-    Acquisition, Because, Epoch, Fence, InstanceId, Member, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquisition, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, Token,
 };
 
 use crate::broken::Flaw;
@@ -40,21 +42,21 @@ impl OrderStore for BrokenOrders {
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
         self.real.find(id).await
     }
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let mut page = self.real.list(filter, from, limit).await?;
         if self.flaw == Flaw::ListsOldestFirst {
             page.reverse();
         }
         Ok(page)
     }
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
-        let whatever = Filter::default();
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+        let whatever = OrderFilter::default();
         self.real.count(if self.flaw == Flaw::CountsWhateverIsThere { &whatever } else { filter }).await
     }
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         self.real.oldest(status, after, limit).await
     }
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
         self.real.find_mark(subject, key, keep).await
     }
     async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
@@ -105,28 +107,28 @@ impl OutboxStore for BrokenOutbox {
         }
         Ok(claimed)
     }
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
         let mut rows = rows.to_vec();
         for row in &mut rows {
-            match (self.flaw, row.fate) {
-                (Flaw::LetsLaterRowsOvertake, Fate::ParkKey) => row.fate = Fate::ParkRow,
-                (Flaw::RetriesAtOnce, Fate::Retry(_)) => row.fate = Fate::Retry(Duration::ZERO),
+            match (self.flaw, row.disposition) {
+                (Flaw::LetsLaterRowsOvertake, Disposition::ParkKey) => row.disposition = Disposition::ParkRow,
+                (Flaw::RetriesAtOnce, Disposition::Retry(_)) => row.disposition = Disposition::Retry(Duration::ZERO),
                 _ => {}
             }
         }
         self.real.exclude(&self.fence(fence).await?, token, &rows).await
     }
-    async fn settle(&self, mut settlement: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, mut settlement: Settlement) -> Result<FencedOutcome, Error> {
         settlement.fence = self.fence(&settlement.fence).await?;
         if self.flaw == Flaw::SettlesNothing {
-            return self.real.resolve(&settlement.fence, settlement.token, Verdict::Returned).await;
+            return self.real.resolve(&settlement.fence, settlement.token, BatchOutcome::NotSent).await;
         }
         self.real.settle(settlement).await
     }
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
         let verdict = match (self.flaw, verdict) {
-            (Flaw::ForgetsDeaths, Verdict::Died) => Verdict::Returned,
-            (Flaw::SettlesForGood, _) => Verdict::Published,
+            (Flaw::ForgetsDeaths, BatchOutcome::ClaimerDied) => BatchOutcome::NotSent,
+            (Flaw::SettlesForGood, _) => BatchOutcome::Published,
             (_, verdict) => verdict,
         };
         self.real.resolve(&self.fence(fence).await?, token, verdict).await
@@ -155,24 +157,30 @@ impl OutboxOperators for BrokenOperators {
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
         self.real.row(id).await
     }
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let standing = self.real.standing(whose).await?;
         let hides = self.flaw == Flaw::HidesTheHead;
-        Ok(standing.map(|standing| if hides { Standing { head: None, ..standing } } else { standing }))
+        Ok(standing.map(|standing| if hides { RowDiagnosis { head: None, ..standing } } else { standing }))
     }
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         if self.flaw == Flaw::RetriesNothing {
-            return Ok(Operated::Done(1));
+            return Ok(OperatorOutcome::Done(1));
         }
         self.real.retry(id, audit).await
     }
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         if self.flaw == Flaw::ParksNothing {
-            return Ok(Operated::Done(1));
+            return Ok(OperatorOutcome::Done(1));
         }
         self.real.park(id, audit).await
     }
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let commit = commit || self.flaw == Flaw::RedrivesWhenDry;
         self.real.redrive(filter, limit, commit, audit).await
     }
@@ -185,7 +193,7 @@ pub(crate) struct BrokenLeases {
 
 #[async_trait]
 impl PartitionLeases for BrokenLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
         let mut members = self.real.heartbeat(instance, dead_after).await?;
         if self.flaw == Flaw::SeesNobody {
             members.retain(|member| member.instance == *instance);
@@ -199,13 +207,13 @@ impl PartitionLeases for BrokenLeases {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
         let watermark = watermark.filter(|_| self.flaw != Flaw::IgnoresTheWatermark);
         let because = match (self.flaw, because) {
-            (Flaw::TakesDoubtForDeath, Because::Uncertain) => Because::WorkerDied,
+            (Flaw::TakesDoubtForDeath, AcquireReason::Uncertain) => AcquireReason::WorkerDied,
             (_, because) => because,
         };
         let mut acquisition = self.real.acquire(partition, owner, because, watermark, ttl).await?;

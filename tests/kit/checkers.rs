@@ -5,7 +5,7 @@ use std::fmt;
 use ports::Error;
 use ports::broker::Record;
 use ports::source::Delivery;
-use ports::topics::Topics;
+use ports::topics::TopicReader;
 
 /// Records read at a time.
 const PAGE: u32 = 500;
@@ -53,7 +53,7 @@ pub struct Findings {
 ///
 /// # Errors
 /// What the port says.
-pub async fn read_all(topics: &dyn Topics, topic: &str) -> Result<Vec<Delivery>, Error> {
+pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Delivery>, Error> {
     let views = topics.list().await?;
     let partitions = views.into_iter().filter(|view| view.name == topic).flat_map(|view| view.partitions);
     let mut all = Vec::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::Timestamp;
 use parking_lot::Mutex;
-use ports::clock::{Clock, Dice};
+use ports::clock::{Clock, Rng};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
@@ -77,8 +77,8 @@ impl SeededDice {
     }
 }
 
-impl Dice for SeededDice {
-    fn roll(&self) -> u64 {
+impl Rng for SeededDice {
+    fn next_u64(&self) -> u64 {
         self.0.lock().next_u64()
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     fn a_seed_repeats_its_rolls() {
         let rolls = |seed| {
             let dice = SeededDice::new(seed);
-            [dice.roll(), dice.roll(), dice.roll()]
+            [dice.next_u64(), dice.next_u64(), dice.next_u64()]
         };
 
         assert_eq!(rolls(7), rolls(7));

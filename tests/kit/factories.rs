@@ -7,8 +7,8 @@ use domain::{
     Timestamp,
 };
 use ports::broker::Record;
-use ports::clock::Dice;
-use ports::orders::{Commit, Mark, NewRow, Trace};
+use ports::clock::Rng;
+use ports::orders::{Commit, IdempotencyMark, NewRow, TraceContext};
 use ports::partitions::PartitionNo;
 
 use crate::clock::{BEGINNING, SeededDice};
@@ -104,8 +104,8 @@ impl Factory {
     }
 
     /// The durable mark of a creation.
-    pub fn mark(&self, order: &Order, key: &str) -> Mark {
-        Mark {
+    pub fn mark(&self, order: &Order, key: &str) -> IdempotencyMark {
+        IdempotencyMark {
             subject: order.owner.clone(),
             key: key.into(),
             fingerprint: [u8::try_from(key.len() % 251).expect("below 251"); 32],
@@ -114,10 +114,15 @@ impl Factory {
     }
 
     /// A trace context.
-    pub fn trace(&self) -> Trace {
-        Trace {
-            parent: format!("00-{:016x}{:016x}-{:016x}-01", self.dice.roll(), self.dice.roll(), self.dice.roll())
-                .into(),
+    pub fn trace(&self) -> TraceContext {
+        TraceContext {
+            parent: format!(
+                "00-{:016x}{:016x}-{:016x}-01",
+                self.dice.next_u64(),
+                self.dice.next_u64(),
+                self.dice.next_u64()
+            )
+            .into(),
             state: Some("vendor=opaque".into()),
         }
     }

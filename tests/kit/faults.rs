@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Record;
-use ports::clock::Dice;
+use ports::clock::Rng;
 use tokio::sync::Notify;
 
 use crate::clock::SeededDice;
@@ -19,7 +19,7 @@ pub use crate::faults_store::{FaultyLeases, FaultyOrders, FaultyOutbox};
 /// The calls a script knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
-    /// `Broker::open_lane`.
+    /// `Broker::open_session`.
     OpenLane,
     /// `Broker::publish`.
     Publish,

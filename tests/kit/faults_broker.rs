@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use crate::faults::{Call, Mishap, Script};
 
@@ -23,11 +23,11 @@ impl FaultyBroker {
 
 #[async_trait]
 impl Broker for FaultyBroker {
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error> {
-        self.script.around(Call::OpenLane, self.real.open_lane(slot)).await
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
+        self.script.around(Call::OpenLane, self.real.open_session(slot)).await
     }
 
-    async fn publish(&self, lane: &LaneId, batch: Batch) -> Published {
+    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         let refused: Vec<_> = batch
             .records
             .iter()
@@ -43,7 +43,7 @@ impl Broker for FaultyBroker {
             },
             Some(Mishap::UnknownNotDone) => Published::Unknown("injected: the batch was lost".to_owned()),
             Some(Mishap::LaneLost) => match self.real.fence(lane).await {
-                Ok(()) => Published::LaneLost(format!("injected: {lane} was fenced")),
+                Ok(()) => Published::SessionLost(format!("injected: {lane} was fenced")),
                 Err(error) => Published::Unknown(error.to_string()),
             },
             Some(Mishap::Unreachable | Mishap::Slow(_) | Mishap::Hang | Mishap::Panic) => {
@@ -57,7 +57,7 @@ impl Broker for FaultyBroker {
         self.script.around(Call::Watermark, self.real.watermark(partition)).await
     }
 
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         self.script.around(Call::Fence, self.real.fence(lane)).await
     }
 

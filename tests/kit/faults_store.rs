@@ -5,10 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
-use ports::outbox::{Changed, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, Verdict};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
-    Acquisition, Because, Epoch, Fence, InstanceId, Member, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquisition, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, Token,
 };
 
 use crate::faults::{Call, Script};
@@ -51,16 +52,16 @@ impl OrderStore for FaultyOrders {
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
         self.script.around(Call::Read, self.real.find(id)).await
     }
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         self.script.around(Call::Read, self.real.list(filter, from, limit)).await
     }
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         self.script.around(Call::Read, self.real.count(filter)).await
     }
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         self.script.around(Call::Read, self.real.oldest(status, after, limit)).await
     }
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
         self.script.around(Call::Read, self.real.find_mark(subject, key, keep)).await
     }
     async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
@@ -73,13 +74,13 @@ impl OutboxStore for FaultyOutbox {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
         self.script.around(Call::Claim, self.real.claim(claim)).await
     }
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Exclude, self.real.exclude(fence, token, rows)).await
     }
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Settle, self.real.settle(settlement)).await
     }
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Resolve, self.real.resolve(fence, token, verdict)).await
     }
     async fn depth(&self) -> Result<Depth, Error> {
@@ -92,7 +93,7 @@ impl OutboxStore for FaultyOutbox {
 
 #[async_trait]
 impl PartitionLeases for FaultyLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
         self.script.around(Call::Heartbeat, self.real.heartbeat(instance, dead_after)).await
     }
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
@@ -102,7 +103,7 @@ impl PartitionLeases for FaultyLeases {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {

@@ -12,16 +12,16 @@ use ports::broker::{Broker, Position, Record};
 use ports::cache::OrderCache;
 use ports::clock::Clock;
 use ports::idempotency::Idempotency;
-use ports::inbox::{Detour, Inbox, Remote};
+use ports::inbox::{Detour, Inbox, RemoteStamp};
 use ports::operators::{Audit, OutboxOperators};
-use ports::orders::{Mark, NewRow, OrderStore};
+use ports::orders::{IdempotencyMark, NewRow, OrderStore};
 use ports::outbox::{OutboxStore, RowId, RowStatus};
-use ports::partitions::{Counter, Epoch, InstanceId, LaneId, PartitionLeases, PartitionNo, Token};
+use ports::partitions::{Counter, Epoch, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId, Token};
 use ports::probe::Probe;
-use ports::rate_limit::{Policy, RateLimit};
-use ports::redrives::{Letter, Redriven, Redrives};
-use ports::source::Sources;
-use ports::topics::Topics;
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
+use ports::source::ConsumerGroups;
+use ports::topics::TopicReader;
 
 use crate::backend::Backend;
 use crate::clock::TestClock;
@@ -41,19 +41,19 @@ pub const PARTITIONS: u32 = 8;
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) orders: BTreeMap<OrderId, Order>,
-    pub(crate) marks: BTreeMap<(Subject, Arc<str>), (Mark, Timestamp)>,
+    pub(crate) marks: BTreeMap<(Subject, Arc<str>), (IdempotencyMark, Timestamp)>,
     pub(crate) rows: BTreeMap<RowId, Row>,
     pub(crate) last_row: RowId,
     pub(crate) leases: Vec<Lease>,
     pub(crate) members: BTreeMap<InstanceId, (Timestamp, Duration)>,
     pub(crate) audits: Vec<Audit>,
-    pub(crate) letters: BTreeMap<Letter, Redriven>,
+    pub(crate) letters: BTreeMap<DeadLetterId, RedriveRecord>,
     pub(crate) consumed: BTreeMap<(String, EventId), Timestamp>,
-    pub(crate) remotes: BTreeMap<OrderId, Remote>,
+    pub(crate) remotes: BTreeMap<OrderId, RemoteStamp>,
     pub(crate) detours: BTreeMap<(String, String), Detour>,
     pub(crate) topics: BTreeMap<String, Vec<Vec<Record>>>,
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
-    pub(crate) lanes: BTreeMap<u32, LaneId>,
+    pub(crate) lanes: BTreeMap<u32, ProducerSessionId>,
     pub(crate) sessions: u64,
     pub(crate) groups: HashMap<String, BTreeMap<(String, u32), u64>>,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Lease {
 
 pub(crate) struct Open {
     pub(crate) token: Token,
-    pub(crate) lane: LaneId,
+    pub(crate) lane: ProducerSessionId,
     pub(crate) died: bool,
     pub(crate) trial: bool,
 }
@@ -163,7 +163,7 @@ impl Backend for Reference {
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(self.clone())
     }
-    fn redrives(&self) -> Arc<dyn Redrives> {
+    fn redrives(&self) -> Arc<dyn RedriveLedger> {
         Arc::new(self.clone())
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
@@ -175,10 +175,10 @@ impl Backend for Reference {
     fn broker(&self) -> Arc<dyn Broker> {
         Arc::new(self.clone())
     }
-    fn sources(&self) -> Arc<dyn Sources> {
+    fn sources(&self) -> Arc<dyn ConsumerGroups> {
         Arc::new(self.clone())
     }
-    fn topics(&self) -> Arc<dyn Topics> {
+    fn topics(&self) -> Arc<dyn TopicReader> {
         Arc::new(self.clone())
     }
     fn idempotency(&self) -> Arc<dyn Idempotency> {
@@ -187,7 +187,7 @@ impl Backend for Reference {
     fn cache(&self) -> Arc<dyn OrderCache> {
         Arc::new(self.clone())
     }
-    fn rate_limit(&self) -> Arc<dyn RateLimit> {
+    fn rate_limit(&self) -> Arc<dyn RateLimiter> {
         Arc::new(self.clone())
     }
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
@@ -200,7 +200,7 @@ impl Backend for Reference {
     async fn lose_payload(&self, row: RowId) -> bool {
         self.state.lock().rows.get_mut(&row).is_some_and(|row| row.payload.take().is_some())
     }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &Policy) -> bool {
+    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) -> bool {
         self.small.lock().policies.insert((tier.to_owned(), class.to_owned()), policy.clone());
         true
     }

@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use ports::source::Delivery;
-use ports::topics::{TopicView, Topics};
+use ports::topics::{TopicReader, TopicView};
 
 use crate::murmur::partition_of;
 use crate::reference::{Reference, State};
@@ -30,9 +30,9 @@ impl State {
         self.topics.entry(topic.to_owned()).or_insert_with(|| (0..TOPIC_PARTITIONS).map(|_| Vec::new()).collect())
     }
 
-    fn publish(&mut self, lane: &LaneId, batch: Batch) -> Published {
+    fn publish(&mut self, lane: &ProducerSessionId, batch: Batch) -> Published {
         if !self.lanes.values().any(|live| live == lane) {
-            return Published::LaneLost(format!("{lane} was fenced"));
+            return Published::SessionLost(format!("{lane} was fenced"));
         }
         if batch.time_left.is_zero() {
             let cause = Error::Unreachable(format!("batch {}: its lease is over", batch.token));
@@ -55,15 +55,15 @@ impl State {
 
 #[async_trait]
 impl Broker for Reference {
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error> {
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
         let mut state = self.state.lock();
         state.sessions += 1;
-        let lane = LaneId(format!("lane-{slot}-{}", state.sessions).into());
+        let lane = ProducerSessionId(format!("lane-{slot}-{}", state.sessions).into());
         state.lanes.insert(slot, lane.clone());
         Ok(lane)
     }
 
-    async fn publish(&self, lane: &LaneId, batch: Batch) -> Published {
+    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         self.state.lock().publish(lane, batch)
     }
 
@@ -71,7 +71,7 @@ impl Broker for Reference {
         Ok(self.state.lock().watermarks.get(&partition).copied())
     }
 
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         self.state.lock().lanes.retain(|_, live| live != lane);
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Broker for Reference {
 }
 
 #[async_trait]
-impl Topics for Reference {
+impl TopicReader for Reference {
     async fn list(&self) -> Result<Vec<TopicView>, Error> {
         let state = self.state.lock();
         let view = |(name, logs): (&String, &Vec<Vec<Record>>)| TopicView {

@@ -23,7 +23,7 @@ struct Found {
 
 impl State {
     pub(crate) fn claim(&mut self, claim: Claim, now: Timestamp) -> Claimed {
-        let Claim { fence, lane, limit, kind } = claim;
+        let Claim { fence, session: lane, limit, kind } = claim;
         let lease = self.lease(fence.partition);
         let ours = lease.owner.as_ref() == Some(&fence.owner) && lease.epoch == fence.epoch;
         let valid = lease.expires_at.is_some_and(|until| until > now);

@@ -4,21 +4,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{OrderId, Timestamp};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, Mark, Marked, Remote};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 
 use crate::reference::{Reference, State};
 
 impl State {
-    fn consume(&mut self, group: &str, mark: Mark, now: Timestamp) -> Marked {
+    fn consume(&mut self, group: &str, mark: ProcessedEvent, now: Timestamp) -> InboxOutcome {
         let key = (group.to_owned(), mark.event_id);
         if self.consumed.contains_key(&key) {
-            return Marked::Duplicate;
+            return InboxOutcome::Duplicate;
         }
         self.consumed.insert(key, now);
         for Effect::RememberRemote { order_id, region, hlc } in mark.effects {
-            self.remotes.insert(order_id, Remote { region, hlc });
+            self.remotes.insert(order_id, RemoteStamp { region, hlc });
         }
-        Marked::New
+        InboxOutcome::New
     }
 
     fn change_detour(&mut self, group: &str, change: DetourChange) {
@@ -41,13 +41,13 @@ impl State {
 
 #[async_trait]
 impl Inbox for Reference {
-    async fn commit(&self, group: &str, marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         Ok(marks.into_iter().map(|mark| state.consume(group, mark, now)).collect())
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         Ok(self.state.lock().remotes.get(&order_id).cloned())
     }
 

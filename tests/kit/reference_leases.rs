@@ -6,8 +6,8 @@ use domain::Timestamp;
 use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
-    Acquired, Acquisition, Because, Epoch, Fence, InstanceId, Member, OpenBatch, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, Release, Token,
 };
 
 use crate::reference::{Reference, State};
@@ -27,10 +27,10 @@ impl State {
         }
         let died = match (other, taking.because) {
             (Some(_), _) => !other_lives,
-            (None, Because::Vacant | Because::WorkerDied) => true,
-            (None, Because::Uncertain) => false,
+            (None, AcquireReason::Vacant | AcquireReason::WorkerDied) => true,
+            (None, AcquireReason::Uncertain) => false,
         };
-        if died && taking.because == Because::Vacant {
+        if died && taking.because == AcquireReason::Vacant {
             self.absolve(taking.partition);
         }
         let lease = self.lease(taking.partition);
@@ -40,7 +40,7 @@ impl State {
         lease.expires_at = Some(now.after(taking.ttl));
         let in_flight = lease.open.as_mut().map(|open| {
             open.died |= died;
-            OpenBatch { token: open.token, lane: open.lane.clone(), died: open.died }
+            OpenBatch { token: open.token, session: open.lane.clone(), died: open.died }
         });
         let fence = Fence {
             partition: taking.partition,
@@ -64,18 +64,18 @@ impl State {
 struct Taking<'a> {
     partition: PartitionNo,
     owner: &'a InstanceId,
-    because: Because,
+    because: AcquireReason,
     watermark: Option<Token>,
     ttl: Duration,
 }
 
 #[async_trait]
 impl PartitionLeases for Reference {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         state.members.insert(instance.clone(), (now, dead_after));
-        let member = |(instance, (seen_at, _)): (&InstanceId, &(Timestamp, Duration))| Member {
+        let member = |(instance, (seen_at, _)): (&InstanceId, &(Timestamp, Duration))| MemberView {
             instance: instance.clone(),
             alive: now.since(*seen_at) < dead_after,
             seen_at: *seen_at,
@@ -92,7 +92,7 @@ impl PartitionLeases for Reference {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {

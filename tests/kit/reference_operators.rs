@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::{RowId, RowStatus};
 
 use crate::reference::{Reference, Row, State};
@@ -46,22 +46,28 @@ impl Row {
 
 impl State {
     /// Changes one row if it stands in one of these states.
-    fn operate(&mut self, id: RowId, from: &[RowStatus], audit: &Audit, change: impl FnOnce(&mut Row)) -> Operated {
-        let Some(row) = self.rows.get_mut(&id) else { return Operated::Missing };
+    fn operate(
+        &mut self,
+        id: RowId,
+        from: &[RowStatus],
+        audit: &Audit,
+        change: impl FnOnce(&mut Row),
+    ) -> OperatorOutcome {
+        let Some(row) = self.rows.get_mut(&id) else { return OperatorOutcome::Missing };
         if !from.contains(&row.status) {
-            return Operated::NotNow(row.status);
+            return OperatorOutcome::WrongStatus(row.status);
         }
         change(row);
         let partition = row.written.partition;
         self.lease(partition).counter += 1;
         self.audits.push(audit.clone());
-        Operated::Done(1)
+        OperatorOutcome::Done(1)
     }
 
-    fn standing(&self, whose: Whose) -> Option<Standing> {
+    fn standing(&self, whose: RowSelector) -> Option<RowDiagnosis> {
         let row = match whose {
-            Whose::Event(event) => self.rows.values().find(|row| row.written.event_id == event)?,
-            Whose::Key(key) => {
+            RowSelector::Event(event) => self.rows.values().find(|row| row.written.event_id == event)?,
+            RowSelector::Key(key) => {
                 let mut of_key = self.rows.values().filter(|row| row.written.key == key);
                 of_key.clone().find(|row| !row.left()).or_else(|| of_key.next_back())?
             }
@@ -69,7 +75,7 @@ impl State {
         let before = |other: &&Row| other.written.key == row.written.key && other.id < row.id && other.holds_its_key();
         let head = self.rows.values().find(before).filter(|_| !row.left());
         let lease = &self.leases[row.written.partition.0 as usize];
-        Some(Standing {
+        Some(RowDiagnosis {
             row: view(row),
             head: head.map(view),
             owner: lease.owner.clone(),
@@ -94,17 +100,17 @@ impl OutboxOperators for Reference {
         Ok(self.state.lock().rows.get(&id).map(view))
     }
 
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         Ok(self.state.lock().standing(whose))
     }
 
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let now = self.now();
         let from = [RowStatus::Failed, RowStatus::Parked];
         Ok(self.state.lock().operate(id, &from, audit, |row| row.wake(now)))
     }
 
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let from = [RowStatus::Pending, RowStatus::Failed];
         Ok(self.state.lock().operate(id, &from, audit, |row| {
             (row.status, row.due, row.holds_key) = (RowStatus::Parked, None, true);
@@ -112,14 +118,20 @@ impl OutboxOperators for Reference {
         }))
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let now = self.now();
         let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
         let mut state = self.state.lock();
         let parked: Vec<RowId> =
             state.rows.values().filter(|row| lets_through(&filter, row, now)).map(|row| row.id).collect();
         if !commit {
-            return Ok(Operated::Done(parked.len() as u64));
+            return Ok(OperatorOutcome::Done(parked.len() as u64));
         }
         let woken = &parked[..parked.len().min(limit as usize)];
         for id in woken {
@@ -129,6 +141,6 @@ impl OutboxOperators for Reference {
             state.lease(partition).counter += 1;
         }
         state.audits.push(audit.clone());
-        Ok(Operated::Done(woken.len() as u64))
+        Ok(OperatorOutcome::Done(woken.len() as u64))
     }
 }

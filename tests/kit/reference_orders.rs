@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject, Timestamp};
 use ports::Error;
-use ports::orders::{Commit, Committed, Filter, From, Mark, NewRow, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
 use ports::outbox::RowStatus;
 
 use crate::reference::{Reference, Row, State};
@@ -21,7 +21,7 @@ impl State {
         if let Some(mark) = commit.mark {
             let key = (mark.subject.clone(), mark.key.clone());
             if let Some((taken, _)) = self.marks.get(&key) {
-                return Committed::MarkTaken(taken.clone());
+                return Committed::KeyUsed(taken.clone());
             }
             self.marks.insert(key, (mark, now));
         }
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-fn lets_through(filter: &Filter, order: &Order) -> bool {
+fn lets_through(filter: &OrderFilter, order: &Order) -> bool {
     filter.owner.as_ref().is_none_or(|owner| *owner == order.owner)
         && filter.status.is_none_or(|status| status == order.status)
 }
@@ -76,17 +76,19 @@ impl OrderStore for Reference {
         Ok(self.state.lock().orders.get(&id).cloned())
     }
 
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let state = self.state.lock();
         let newest_first = state.orders.values().rev().filter(|order| lets_through(filter, order)).cloned();
         let limit = limit as usize;
         Ok(match from {
-            From::Offset(skip) => newest_first.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit).collect(),
-            From::After(id) => newest_first.filter(|order| order.id < id).take(limit).collect(),
+            PageStart::Offset(skip) => {
+                newest_first.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit).collect()
+            }
+            PageStart::After(id) => newest_first.filter(|order| order.id < id).take(limit).collect(),
         })
     }
 
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         Ok(self.state.lock().orders.values().filter(|order| lets_through(filter, order)).count() as u64)
     }
 
@@ -96,7 +98,7 @@ impl OrderStore for Reference {
         Ok(oldest_first.filter(|id| after.is_none_or(|after| *id > after)).take(limit as usize).collect())
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
         let now = self.now();
         let state = self.state.lock();
         let found = state.marks.get(&(subject.clone(), key.into()));

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    Changed, Claim, Claimed, Depth, Exclusion, Fate, OutboxStore, RowId, RowStatus, Settlement, Verdict,
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId, RowStatus,
+    Settlement,
 };
 use ports::partitions::{Fence, PartitionNo, Token};
 use ports::{Error, FailureType};
@@ -22,13 +23,13 @@ impl Row {
         self.due = self.head.then_some(now);
     }
 
-    fn suffer(&mut self, fate: Fate, now: Timestamp) {
+    fn suffer(&mut self, fate: Disposition, now: Timestamp) {
         match fate {
-            Fate::Retry(delay) => {
+            Disposition::Retry(delay) => {
                 (self.status, self.due, self.head) = (RowStatus::Failed, Some(now.after(delay)), true);
             }
-            Fate::ParkKey => (self.status, self.due, self.holds_key) = (RowStatus::Parked, None, true),
-            Fate::ParkRow => (self.status, self.due, self.holds_key) = (RowStatus::Parked, None, false),
+            Disposition::ParkKey => (self.status, self.due, self.holds_key) = (RowStatus::Parked, None, true),
+            Disposition::ParkRow => (self.status, self.due, self.holds_key) = (RowStatus::Parked, None, false),
         }
     }
 
@@ -47,24 +48,24 @@ impl State {
     }
 
     /// Whether this owner, in this epoch, has closed this batch last: then it is told again that it is closed.
-    fn closed_last(&mut self, fence: &Fence, token: Token) -> Changed {
+    fn closed_last(&mut self, fence: &Fence, token: Token) -> FencedOutcome {
         let lease = self.lease(fence.partition);
         let ours = lease.owner.as_ref() == Some(&fence.owner) && lease.epoch == fence.epoch;
         if ours && lease.closed == token && lease.open.is_none() {
-            return Changed::Done { counter: lease.counter, rows: 0 };
+            return FencedOutcome::Done { counter: lease.counter, rows: 0 };
         }
-        Changed::Stale
+        FencedOutcome::Stale
     }
 
-    fn close(&mut self, partition: PartitionNo, token: Token, rows: u64) -> Changed {
+    fn close(&mut self, partition: PartitionNo, token: Token, rows: u64) -> FencedOutcome {
         let lease = self.lease(partition);
         (lease.counter, lease.open, lease.closed) = (lease.counter + 1, None, token);
-        Changed::Done { counter: lease.counter, rows }
+        FencedOutcome::Done { counter: lease.counter, rows }
     }
 
-    fn exclude(&mut self, fence: &Fence, token: Token, exclusions: &[Exclusion], now: Timestamp) -> Changed {
+    fn exclude(&mut self, fence: &Fence, token: Token, exclusions: &[Exclusion], now: Timestamp) -> FencedOutcome {
         if !self.holds(fence, token) || self.lease(fence.partition).counter != fence.counter {
-            return Changed::Stale;
+            return FencedOutcome::Stale;
         }
         let named: BTreeMap<RowId, &Exclusion> = exclusions.iter().map(|named| (named.row, named)).collect();
         let mut stopped = BTreeSet::new();
@@ -73,7 +74,7 @@ impl State {
             if let Some(exclusion) = named.get(&row.id) {
                 let reason = exclusion.reason.chars().take(256).collect();
                 row.failure = Some((exclusion.failure_type, reason));
-                row.suffer(exclusion.fate, now);
+                row.suffer(exclusion.disposition, now);
                 stopped.insert(row.written.key);
             } else if stopped.contains(&row.written.key) {
                 row.attempts -= 1;
@@ -85,10 +86,10 @@ impl State {
         }
         let lease = self.lease(fence.partition);
         lease.counter += 1;
-        Changed::Done { counter: lease.counter, rows }
+        FencedOutcome::Done { counter: lease.counter, rows }
     }
 
-    fn settle(&mut self, settlement: Settlement, now: Timestamp) -> Changed {
+    fn settle(&mut self, settlement: Settlement, now: Timestamp) -> FencedOutcome {
         let Settlement { fence, token, positions, by_fallback } = settlement;
         if !self.holds(&fence, token) {
             return self.closed_last(&fence, token);
@@ -104,7 +105,7 @@ impl State {
         self.close(fence.partition, token, rows)
     }
 
-    fn resolve(&mut self, fence: &Fence, token: Token, verdict: Verdict, now: Timestamp) -> Changed {
+    fn resolve(&mut self, fence: &Fence, token: Token, verdict: BatchOutcome, now: Timestamp) -> FencedOutcome {
         if !self.holds(fence, token) {
             return self.closed_last(fence, token);
         }
@@ -113,18 +114,18 @@ impl State {
         for row in self.batch(fence.partition, token) {
             rows += 1;
             match verdict {
-                Verdict::Published => row.send(now),
-                Verdict::Returned => {
+                BatchOutcome::Published => row.send(now),
+                BatchOutcome::NotSent => {
                     row.attempts -= 1;
                     row.give_back(now);
                 }
-                Verdict::Died => {
+                BatchOutcome::ClaimerDied => {
                     row.deaths += 1;
                     row.trial_deaths += u32::from(trial);
                     row.give_back(now);
                     if row.trial_deaths >= CONVICTED {
                         row.failure = Some((FailureType::System, "killed its process in two trials".to_owned()));
-                        row.suffer(Fate::ParkKey, now);
+                        row.suffer(Disposition::ParkKey, now);
                     }
                 }
             }
@@ -152,15 +153,15 @@ impl OutboxStore for Reference {
         Ok(self.state.lock().claim(claim, self.now()))
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
         Ok(self.state.lock().exclude(fence, token, rows, self.now()))
     }
 
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         Ok(self.state.lock().settle(settlement, self.now()))
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
         Ok(self.state.lock().resolve(fence, token, verdict, self.now()))
     }
 

@@ -5,17 +5,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{Letter, Redriven, Redrives};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use crate::reference::Reference;
 
 #[async_trait]
-impl Redrives for Reference {
-    async fn take(&self, letters: &[Letter], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+impl RedriveLedger for Reference {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let now = self.now();
         let mut state = self.state.lock();
-        let mut take = |letter: &Letter| {
-            let ours = Redriven { audit: audit.clone(), at: now, arrived: false };
+        let mut take = |letter: &DeadLetterId| {
+            let ours = RedriveRecord { audit: audit.clone(), at: now, arrived: false };
             match state.letters.entry(letter.clone()) {
                 Entry::Vacant(free) => {
                     free.insert(ours);
@@ -33,7 +38,7 @@ impl Redrives for Reference {
         Ok(letters.iter().map(&mut take).collect())
     }
 
-    async fn arrived(&self, letters: &[Letter]) -> Result<(), Error> {
+    async fn confirm(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
         let mut state = self.state.lock();
         for letter in letters {
             if let Some(taken) = state.letters.get_mut(letter) {
@@ -43,13 +48,13 @@ impl Redrives for Reference {
         Ok(())
     }
 
-    async fn release(&self, letters: &[Letter]) -> Result<(), Error> {
+    async fn release(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
         let mut state = self.state.lock();
         state.letters.retain(|letter, taken| taken.arrived || !letters.contains(letter));
         Ok(())
     }
 
-    async fn known(&self, letters: &[Letter]) -> Result<Vec<Option<Redriven>>, Error> {
+    async fn find(&self, letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let state = self.state.lock();
         Ok(letters.iter().map(|letter| state.letters.get(letter).cloned()).collect())
     }

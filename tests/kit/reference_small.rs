@@ -7,19 +7,19 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Subject, Timestamp};
 use ports::Error;
 use ports::cache::OrderCache;
-use ports::idempotency::{Begun, Idempotency};
-use ports::probe::{Probe, Pulse};
-use ports::rate_limit::{Policy, RateLimit, Taken};
+use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::probe::{Probe, ProbeReport};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::reference::Reference;
 
 #[derive(Default)]
 pub(crate) struct Small {
     /// What is known about a key, and until when.
-    keys: BTreeMap<(Subject, String), (Begun, Timestamp)>,
+    keys: BTreeMap<(Subject, String), (BeginOutcome, Timestamp)>,
     cached: BTreeMap<OrderId, Arc<Order>>,
     buckets: BTreeMap<String, Bucket>,
-    pub(crate) policies: BTreeMap<(String, String), Policy>,
+    pub(crate) policies: BTreeMap<(String, String), RateLimitPolicy>,
     pub(crate) cut_off: bool,
 }
 
@@ -36,15 +36,15 @@ impl Idempotency for Reference {
         key: &str,
         _fingerprint: &[u8; 32],
         lock: Duration,
-    ) -> Result<Begun, Error> {
+    ) -> Result<BeginOutcome, Error> {
         let now = self.now();
         let key = (subject.clone(), key.to_owned());
         let mut small = self.small.lock();
         match small.keys.get(&key) {
             Some((known, until)) if *until > now => Ok(known.clone()),
             Some(_) | None => {
-                small.keys.insert(key, (Begun::Running, now.after(lock)));
-                Ok(Begun::Ours)
+                small.keys.insert(key, (BeginOutcome::InProgress, now.after(lock)));
+                Ok(BeginOutcome::Acquired)
             }
         }
     }
@@ -57,7 +57,7 @@ impl Idempotency for Reference {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        let completed = Begun::Completed { order_id, fingerprint: Some(*fingerprint) };
+        let completed = BeginOutcome::Completed { order_id, fingerprint: Some(*fingerprint) };
         let until = self.now().after(keep);
         self.small.lock().keys.insert((subject.clone(), key.to_owned()), (completed, until));
         Ok(())
@@ -66,7 +66,7 @@ impl Idempotency for Reference {
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
         let key = (subject.clone(), key.to_owned());
         let mut small = self.small.lock();
-        if small.keys.get(&key).is_some_and(|(known, _)| *known == Begun::Running) {
+        if small.keys.get(&key).is_some_and(|(known, _)| *known == BeginOutcome::InProgress) {
             small.keys.remove(&key);
         }
         Ok(())
@@ -94,8 +94,8 @@ impl OrderCache for Reference {
 }
 
 #[async_trait]
-impl RateLimit for Reference {
-    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+impl RateLimiter for Reference {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         let now = self.now();
         let size = f64::from(policy.capacity + policy.capacity / 4) * throttle;
         let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64();
@@ -107,10 +107,10 @@ impl RateLimit for Reference {
         bucket.tokens -= f64::from(u8::from(allowed));
         let missing = 1.0 - bucket.tokens.fract();
         let next_in = Duration::try_from_secs_f64(missing / per_second).unwrap_or(Duration::MAX);
-        Ok(Taken { allowed, remaining: bucket.tokens as u32, next_in })
+        Ok(RateLimitDecision { allowed, remaining: bucket.tokens as u32, next_in })
     }
 
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
         Ok(self.small.lock().policies.get(&(tier.to_owned(), class.to_owned())).cloned())
     }
 }
@@ -121,11 +121,11 @@ impl Probe for Reference {
         "db"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         if self.small.lock().cut_off {
             return Err(Error::Unreachable("asking the reference for its pulse".to_owned()));
         }
-        Ok(Pulse { latency: Duration::ZERO })
+        Ok(ProbeReport { latency: Duration::ZERO })
     }
 
     fn saturation(&self) -> Option<f64> {

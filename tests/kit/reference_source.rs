@@ -8,7 +8,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag, Source, Sources};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
 
 use crate::reference::Reference;
 use crate::reference_broker::delivery;
@@ -56,7 +56,7 @@ impl Member {
 }
 
 #[async_trait]
-impl Source for Member {
+impl GroupMember for Member {
     async fn poll(&self, limit: u32, patience: Duration) -> Result<Vec<Delivery>, Error> {
         let taken = self.take(limit);
         if !taken.is_empty() || patience.is_zero() {
@@ -108,8 +108,14 @@ impl Source for Member {
 }
 
 #[async_trait]
-impl Sources for Reference {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn Source>, Error> {
+impl ConsumerGroups for Reference {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let mut state = self.state.lock();
         let mut has = Vec::new();
         for topic in topics {

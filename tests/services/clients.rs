@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use domain::Status;
 use kit::clock::SeededDice;
-use ports::clock::Dice;
+use ports::clock::Rng;
 use serde_json::{Value, json};
 
 use crate::book::{Line, Shown};
@@ -91,12 +91,12 @@ enum Told {
 
 impl Client {
     fn one_in(&self, many: u64) -> bool {
-        self.dice.roll().is_multiple_of(many)
+        self.dice.next_u64().is_multiple_of(many)
     }
 
     /// Asks at any door.
     fn ask(&self, method: &str, path: &str, as_admin: bool, headers: &[(&str, &str)], body: &Value) -> Told {
-        let door = &self.doors[(self.dice.roll() % self.doors.len() as u64) as usize];
+        let door = &self.doors[(self.dice.next_u64() % self.doors.len() as u64) as usize];
         let token = if as_admin { door.admin() } else { door.token(&self.name, "USER") };
         let told = match door.try_send(method, path, Some(&token), headers, Some(body.to_string())) {
             Ok(answer) => match answer.status {
@@ -169,7 +169,7 @@ impl Client {
             if next.is_empty() {
                 return line;
             }
-            let to = next[(self.dice.roll() % next.len() as u64) as usize];
+            let to = next[(self.dice.next_u64() % next.len() as u64) as usize];
             self.change(&mut line, to);
         }
         line

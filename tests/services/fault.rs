@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use kit::clock::SeededDice;
-use ports::clock::Dice;
+use ports::clock::Rng;
 
 /// Processes of the service.
 pub const INSTANCES: usize = 3;
@@ -102,7 +102,7 @@ fn draw(card: usize, dice: &SeededDice) -> Fault {
 }
 
 fn below(dice: &SeededDice, limit: u64) -> u64 {
-    dice.roll() % limit
+    dice.next_u64() % limit
 }
 
 fn between(dice: &SeededDice, least: Duration, most: Duration) -> Duration {

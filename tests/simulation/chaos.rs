@@ -5,7 +5,7 @@ use actors::Pinning;
 use domain::OrderId;
 use kit::clock::SeededDice;
 use kit::faults::{Call, Mishap};
-use ports::clock::Dice;
+use ports::clock::Rng;
 
 use crate::house::{House, seeds};
 use crate::ledger::Ledger;
@@ -46,14 +46,14 @@ fn trouble(house: &House, level: f64) {
     for call in [Call::Publish, Call::Claim, Call::Settle, Call::Resolve, Call::Exclude, Call::Acquire] {
         house.script.sometimes(level / 10.0, call, Mishap::Panic);
     }
-    let dice = SeededDice::new(house.dice.roll());
+    let dice = SeededDice::new(house.dice.next_u64());
     house.moods.add(usize::MAX, Mood::RefuseForNow, move |_| dice.fraction() < level / 2.0);
-    let dice = SeededDice::new(house.dice.roll());
+    let dice = SeededDice::new(house.dice.next_u64());
     house.moods.add(usize::MAX, Mood::Break, move |_| dice.fraction() < level / 4.0);
 }
 
-fn pick<T: Copy>(dice: &dyn Dice, from: &[T]) -> Option<T> {
-    let place = dice.roll().checked_rem(from.len() as u64)?;
+fn pick<T: Copy>(dice: &dyn Rng, from: &[T]) -> Option<T> {
+    let place = dice.next_u64().checked_rem(from.len() as u64)?;
     from.get(place as usize).copied()
 }
 
@@ -68,9 +68,9 @@ async fn step(house: &House, life: &Life, ledger: &mut Ledger) {
 
 fn harm(house: &House, life: &Life) {
     let actors: Vec<String> = life.bus().snapshot().into_iter().map(|row| row.path).collect();
-    let Some(path) = actors.get((house.dice.roll() % actors.len().max(1) as u64) as usize) else { return };
+    let Some(path) = actors.get((house.dice.next_u64() % actors.len().max(1) as u64) as usize) else { return };
     // One that is between two lives is not hit.
-    let _ = match house.dice.roll() % 3 {
+    let _ = match house.dice.next_u64() % 3 {
         0 => life.bus().panic(path, "chaos"),
         1 => life.bus().kill(path, "chaos"),
         _ => life.bus().stop(path, "chaos"),
@@ -78,11 +78,11 @@ fn harm(house: &House, life: &Life) {
 }
 
 async fn one_turn(house: &House, life: Life, ledger: &mut Ledger) -> Life {
-    match house.dice.roll() % 100 {
-        0..35 => ledger.burst(&life, 1 + house.dice.roll() % 4).await,
+    match house.dice.next_u64() % 100 {
+        0..35 => ledger.burst(&life, 1 + house.dice.next_u64() % 4).await,
         35..75 => step(house, &life, ledger).await,
         75..85 => harm(house, &life),
-        85..97 => life.pass(Duration::from_millis(house.dice.roll() % 4_000)).await,
+        85..97 => life.pass(Duration::from_millis(house.dice.next_u64() % 4_000)).await,
         _ => {
             // The process dies.
             drop(life);
@@ -100,7 +100,7 @@ async fn one_turn(house: &House, life: Life, ledger: &mut Ledger) -> Life {
 /// A process with one service in it, or with two that share its store.
 async fn begin(house: &House) -> Life {
     let life = house.start().await;
-    if house.dice.roll().is_multiple_of(2) {
+    if house.dice.next_u64().is_multiple_of(2) {
         // It lives and dies with its process.
         drop(house.join(&life, "other").await);
     }
@@ -109,9 +109,9 @@ async fn begin(house: &House) -> Life {
 
 async fn run(seed: u64) {
     let (mut house, mut ledger) = (House::seeded(seed), Ledger::default());
-    let lanes = 1 + (house.dice.roll() % 4) as u32;
+    let lanes = 1 + (house.dice.next_u64() % 4) as u32;
     house.options.lanes = if seed.is_multiple_of(3) { Pinning::Together(lanes) } else { Pinning::Apart(lanes) };
-    house.options.relay.batch = 1 + (house.dice.roll() % 20) as u32;
+    house.options.relay.batch = 1 + (house.dice.next_u64() % 20) as u32;
     house.consumes = seed.is_multiple_of(2);
     let level = [0.0, 0.005, 0.02, 0.05][(seed % 4) as usize];
     trouble(&house, level);

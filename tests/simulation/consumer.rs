@@ -8,7 +8,7 @@ use kit::Factory;
 use kit::clock::{BEGINNING, SeededDice};
 use kit::faults::{Call, Mishap};
 use ports::broker::{Broker, Record};
-use ports::clock::Dice;
+use ports::clock::Rng;
 use ports::inbox::Inbox;
 use ports::source::Delivery;
 
@@ -124,7 +124,7 @@ async fn whichever_messages_of_a_key_fail_how_often_none_is_taken_before_an_earl
         for to in [Status::Processing, Status::Shipped, Status::Delivered] {
             for id in &ids {
                 ledger.step(&life, *id, to).await;
-                life.pass(Duration::from_millis(house.dice.roll() % 900)).await;
+                life.pass(Duration::from_millis(house.dice.next_u64() % 900)).await;
             }
         }
         life.consumed(Duration::from_secs(600)).await;

@@ -9,7 +9,7 @@ use app::policy::backpressure::{Level, Stage};
 use async_trait::async_trait;
 use kit::faults::{Call, Mishap};
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 
 use crate::house::House;
 use crate::ledger::Ledger;
@@ -41,12 +41,12 @@ impl Probe for Switch {
         Some(f64::from(self.percent.load(SeqCst)) / 100.0)
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         self.asked.fetch_add(1, SeqCst);
         if self.hangs.load(SeqCst) {
             std::future::pending::<()>().await;
         }
-        if self.up.load(SeqCst) { Ok(Pulse::default()) } else { Err(Error::Unreachable("switched off".into())) }
+        if self.up.load(SeqCst) { Ok(ProbeReport::default()) } else { Err(Error::Unreachable("switched off".into())) }
     }
 }
 

@@ -11,10 +11,10 @@ use app::vitals::Vitals;
 use embedded::{Embedded, Writing};
 use kit::clock::{BEGINNING, SeededDice, TokioClock};
 use kit::faults::{FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox, Script};
-use ports::clock::Dice;
+use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
-use ports::source::Sources;
+use ports::source::ConsumerGroups;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
@@ -154,7 +154,7 @@ impl House {
             outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
             leases: Arc::new(FaultyLeases::around(real.clone(), script)),
             broker: Some(Arc::new(Moody::around(Arc::new(faulty), self.moods.clone(), first_lane))),
-            sources: self.consumes.then(|| real.clone() as Arc<dyn Sources>),
+            sources: self.consumes.then(|| real.clone() as Arc<dyn ConsumerGroups>),
             wakes: self.hub.as_ref().map(|hub| hub.seat()),
             inbox: real,
             handlers: self.handlers.clone(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use ports::wake::Wakes;
+use ports::wake::WakeChannel;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The room in which all seats hear each other.
@@ -13,7 +13,7 @@ pub struct Hub(Arc<Mutex<Vec<UnboundedSender<PartitionNo>>>>);
 
 impl Hub {
     /// A place for one service.
-    pub fn seat(&self) -> Arc<dyn Wakes> {
+    pub fn seat(&self) -> Arc<dyn WakeChannel> {
         let (sender, heard) = unbounded_channel();
         let mut seats = self.0.lock();
         seats.push(sender);
@@ -28,8 +28,8 @@ struct Seat {
 }
 
 #[async_trait]
-impl Wakes for Seat {
-    fn tell(&self, partition: PartitionNo) {
+impl WakeChannel for Seat {
+    fn notify(&self, partition: PartitionNo) {
         for (number, seat) in self.hub.0.lock().iter().enumerate() {
             if number != self.number {
                 // Whoever has died hears nothing, as on a real wire.
@@ -38,7 +38,7 @@ impl Wakes for Seat {
         }
     }
 
-    async fn told(&self) -> Vec<PartitionNo> {
+    async fn notified(&self) -> Vec<PartitionNo> {
         match self.heard.lock().await.recv().await {
             Some(partition) => vec![partition],
             None => std::future::pending().await,

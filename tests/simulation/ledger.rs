@@ -5,8 +5,8 @@ use app::error::CommandError;
 use domain::{EventId, Order, OrderId, Status, Version};
 use futures::future::join_all;
 use kit::checkers::{Answered, check};
-use ports::inbox::{Inbox, Mark, Marked};
-use ports::orders::{Filter, From, OrderStore};
+use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
 use ports::source::Delivery;
 
 use crate::life::{GROUP, Life, TOPIC};
@@ -95,7 +95,8 @@ impl Ledger {
         let log = life.log(TOPIC).await;
         let mut events: BTreeMap<String, u64> = BTreeMap::new();
         log.iter().for_each(|delivery| *events.entry(delivery.record.key.to_string()).or_default() += 1);
-        let orders = life.store.list(&Filter::default(), From::Offset(0), 100_000).await.expect("orders can be read");
+        let orders =
+            life.store.list(&OrderFilter::default(), PageStart::Offset(0), 100_000).await.expect("orders can be read");
         let expected = orders.iter().map(|order| (order.id.to_string(), order.version + 1)).collect();
         assert_eq!(events, expected, "an order and its events commit together");
         assert_eq!(depth.sent, log.len() as u64, "what stands in the topic is settled, and nothing else");
@@ -103,14 +104,14 @@ impl Ledger {
 
     /// The law of consuming: whatever stands in the topic is remembered, so that it would be a duplicate now.
     pub async fn all_is_remembered(&self, life: &Life) {
-        let mark = |delivery: &Delivery| Mark {
+        let mark = |delivery: &Delivery| ProcessedEvent {
             event_id: EventId::parse(&header(&delivery.record, "ce_id")).expect("an event's id"),
             position: delivery.position.clone(),
             effects: Vec::new(),
         };
-        let marks: Vec<Mark> = life.log(TOPIC).await.iter().map(mark).collect();
+        let marks: Vec<ProcessedEvent> = life.log(TOPIC).await.iter().map(mark).collect();
         let marked = Inbox::commit(&life.store, GROUP, marks).await.expect("the inbox takes marks");
-        assert!(marked.iter().all(|marked| *marked == Marked::Duplicate), "something was not consumed");
+        assert!(marked.iter().all(|marked| *marked == InboxOutcome::Duplicate), "something was not consumed");
     }
 
     /// The laws of what stands in the topic, where some rows were meant to stay behind at their key's end.

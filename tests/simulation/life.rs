@@ -14,7 +14,7 @@ use kit::checkers::read_all;
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
 use ports::outbox::{Depth, OutboxStore, RowStatus};
 use ports::partitions::PartitionLeases;
-use ports::source::{Delivery, Sources};
+use ports::source::{ConsumerGroups, Delivery};
 use supervision::Bus;
 use telemetry::Metrics;
 use tokio::task::LocalSet;
@@ -126,7 +126,7 @@ impl Life {
 
     /// An operator makes a row due.
     pub async fn retry(&self, row: &RowView) {
-        let audit = Audit { who: "ann".into(), why: "the broker was mended".into() };
+        let audit = Audit { operator: "ann".into(), reason: "the broker was mended".into() };
         self.store.retry(row.id, &audit).await.expect("an operator may retry");
     }
 

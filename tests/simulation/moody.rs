@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::Instant;
 
 /// What a record meets.
@@ -114,7 +114,7 @@ impl Moody {
 
 impl Moody {
     /// As real brokers do it: a caller that gives up stops nothing. Whatever it is told, the batch may still arrive.
-    async fn hand_on(&self, lane: &LaneId, batch: Batch) -> Published {
+    async fn hand_on(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         let (real, lane) = (Arc::clone(&self.real), lane.clone());
         let sent = tokio::task::spawn_local(async move { real.publish(&lane, batch).await });
         match sent.await {
@@ -146,11 +146,11 @@ impl Drop for Running {
 
 #[async_trait]
 impl Broker for Moody {
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error> {
-        self.real.open_lane(self.first_lane + slot).await
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
+        self.real.open_session(self.first_lane + slot).await
     }
 
-    async fn publish(&self, lane: &LaneId, batch: Batch) -> Published {
+    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         let _running = Running::begin(&self.moods);
         self.moods.note(&batch);
         let mut refused = Vec::new();
@@ -178,7 +178,7 @@ impl Broker for Moody {
         self.real.watermark(partition).await
     }
 
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         self.real.fence(lane).await
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::Status;
 use kit::faults::{Call, Mishap};
 use ports::broker::Record;
-use ports::clock::Dice;
+use ports::clock::Rng;
 use ports::outbox::RowStatus;
 
 use crate::house::House;
@@ -58,7 +58,7 @@ async fn a_service_whose_workers_are_killed_at_random_parks_nothing() {
 
     for round in 0..60 {
         ledger.place_many(&life, 2).await;
-        life.pass(Duration::from_millis(3_500 + house.dice.roll() % 2_000)).await;
+        life.pass(Duration::from_millis(3_500 + house.dice.next_u64() % 2_000)).await;
         // A worker that is between two lives is not hit.
         let _ = life.bus().panic(&format!("/relay/partition-worker-{}", round % 2), "test");
     }
@@ -78,7 +78,7 @@ async fn a_process_that_is_killed_at_random_a_hundred_times_parks_nothing() {
     for _ in 0..100 {
         let life = house.start().await;
         ledger.place_many(&life, 2).await;
-        life.pass(Duration::from_millis(house.dice.roll() % 2_000)).await;
+        life.pass(Duration::from_millis(house.dice.next_u64() % 2_000)).await;
         drop(life);
     }
     house.script.calm();

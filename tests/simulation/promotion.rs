@@ -4,14 +4,14 @@ use std::time::Duration;
 use domain::Status;
 use futures::future::join;
 use kit::faults::{Call, Mishap};
-use ports::orders::{Filter, OrderStore};
+use ports::orders::{OrderFilter, OrderStore};
 
 use crate::house::House;
 use crate::ledger::Ledger;
 use crate::life::{Life, SOON};
 
 async fn waiting(life: &Life) -> u64 {
-    let filter = Filter { status: Some(Status::Pending), ..Filter::default() };
+    let filter = OrderFilter { status: Some(Status::Pending), ..OrderFilter::default() };
     life.store.count(&filter).await.expect("orders can be counted")
 }
 

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use app::dead_letters::{AGAIN_AFTER, DeadLetters, LetterFilter, Sent};
+use app::dead_letters::{AGAIN_AFTER, DeadLetterFilter, DeadLetters, Sent};
 use app::error::QueryError;
 use domain::Status;
 use futures::future::join_all;
@@ -21,11 +21,11 @@ use crate::scribe::Scribe;
 const DEAD: &str = "order.events-dlt";
 
 fn audit() -> Audit {
-    Audit { who: "olga".into(), why: "the handler is mended".into() }
+    Audit { operator: "olga".into(), reason: "the handler is mended".into() }
 }
 
 async fn redrive(letters: &DeadLetters, limit: u32) -> Result<Sent, QueryError> {
-    letters.redrive(&LetterFilter::default(), limit, true, &audit()).await
+    letters.redrive(&DeadLetterFilter::default(), limit, true, &audit()).await
 }
 
 /// So many letters of so many keys, as if consumers had set them aside; nobody consumes.
@@ -60,9 +60,9 @@ async fn a_letter_is_taken_once_its_handler_is_mended_and_goes_back_once() {
     life.until("it is dead", SOON, async || life.log(DEAD).await.len() == 1).await;
     let doors = house.dead_letters(&life);
 
-    let dry = doors.redrive(&LetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
+    let dry = doors.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
     assert_eq!(dry, Sent { matched: 1, redriven: 0, next: None });
-    let place = doors.list(&LetterFilter::default(), 10).await.expect("listed").letters[0].clone();
+    let place = doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
     assert_eq!((place.redriven, life.log(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
     let sent = redrive(&doors, 1_000).await.expect("sent back");
     life.consumed(SOON).await;
@@ -76,7 +76,7 @@ async fn a_letter_is_taken_once_its_handler_is_mended_and_goes_back_once() {
     assert_eq!((header(again, "x-redriven-by"), header(again, "ce_id")), ("olga".into(), header(first, "ce_id")));
     let told = |name: &str| name.starts_with("kafka_") || name.starts_with("retry_topic") || name == "x-failure-type";
     assert!(again.headers.iter().all(|(name, _)| !told(name)), "its journey begins anew: {:?}", again.headers);
-    let letter = doors.list(&LetterFilter::default(), 10).await.expect("listed").letters[0].clone();
+    let letter = doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
     let note = letter.redriven.as_ref().expect("known");
     assert_eq!((&note.audit, note.arrived, life.log(DEAD).await.len()), (&audit(), true, 1));
     let origin = letter.origin().expect("told");
@@ -118,7 +118,7 @@ async fn letters_go_back_page_by_page_each_keys_in_their_order() {
     letters(&life, 450, 7).await;
     let doors = house.dead_letters(&life);
 
-    let mut filter = LetterFilter::default();
+    let mut filter = DeadLetterFilter::default();
     let (mut steps, mut sent) = (0, 0);
     loop {
         let step = doors.redrive(&filter, 130, true, &audit()).await.expect("sent back");
@@ -143,7 +143,7 @@ async fn what_dies_again_at_once_is_not_chased() {
     letters(&life, 30, 3).await;
     let doors = house.dead_letters(&life);
 
-    let (mut filter, mut sent) = (LetterFilter::default(), 0);
+    let (mut filter, mut sent) = (DeadLetterFilter::default(), 0);
     loop {
         let step = doors.redrive(&filter, 4, true, &audit()).await.expect("sent back");
         // Nobody can read them: they are dead again before the next step.
@@ -176,20 +176,20 @@ async fn filters_choose_and_pages_end() {
     let life = house.start().await;
     letters(&life, 40, 4).await;
     let doors = house.dead_letters(&life);
-    let count = async |filter: LetterFilter| doors.list(&filter, 500).await.expect("listed").letters.len();
-    let all = LetterFilter::default;
+    let count = async |filter: DeadLetterFilter| doors.list(&filter, 500).await.expect("listed").letters.len();
+    let all = DeadLetterFilter::default;
 
-    assert_eq!(count(LetterFilter { key: Some("key-1".into()), ..all() }).await, 10);
-    assert_eq!(count(LetterFilter { kind: Some("ORDER_CREATED".into()), ..all() }).await, 40);
-    assert_eq!(count(LetterFilter { kind: Some("ORDER_CANCELLED".into()), ..all() }).await, 0);
-    assert_eq!(count(LetterFilter { failure_type: ports::FailureType::parse("VALIDATION"), ..all() }).await, 20);
-    assert_eq!(count(LetterFilter { older_than: Some(SOON * 10), ..all() }).await, 0);
+    assert_eq!(count(DeadLetterFilter { key: Some("key-1".into()), ..all() }).await, 10);
+    assert_eq!(count(DeadLetterFilter { kind: Some("ORDER_CREATED".into()), ..all() }).await, 40);
+    assert_eq!(count(DeadLetterFilter { kind: Some("ORDER_CANCELLED".into()), ..all() }).await, 0);
+    assert_eq!(count(DeadLetterFilter { failure_type: ports::FailureType::parse("VALIDATION"), ..all() }).await, 20);
+    assert_eq!(count(DeadLetterFilter { older_than: Some(SOON * 10), ..all() }).await, 0);
     life.pass(SOON * 11).await;
-    assert_eq!(count(LetterFilter { older_than: Some(SOON * 10), ..all() }).await, 40);
-    let of_one = LetterFilter { key: Some("key-3".into()), ..all() };
+    assert_eq!(count(DeadLetterFilter { older_than: Some(SOON * 10), ..all() }).await, 40);
+    let of_one = DeadLetterFilter { key: Some("key-3".into()), ..all() };
     assert_eq!(doors.redrive(&of_one, 4, true, &audit()).await.expect("sent back").redriven, 4);
-    assert_eq!(count(LetterFilter { redriven: Some(true), ..all() }).await, 4);
-    assert_eq!(count(LetterFilter { redriven: Some(false), ..of_one }).await, 6);
+    assert_eq!(count(DeadLetterFilter { redriven: Some(true), ..all() }).await, 4);
+    assert_eq!(count(DeadLetterFilter { redriven: Some(false), ..of_one }).await, 6);
     let (mut filter, mut seen) = (all(), 0);
     loop {
         let page = doors.list(&filter, 7).await.expect("listed");
@@ -210,7 +210,7 @@ async fn where_nothing_died_there_is_nothing_to_see() {
     life.drained(SOON).await;
     let doors = house.dead_letters(&life);
 
-    assert!(doors.list(&LetterFilter::default(), 10).await.expect("listed").letters.is_empty());
+    assert!(doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters.is_empty());
     assert_eq!(redrive(&doors, 10).await.expect("nothing to do"), Sent::default());
     let nowhere = app::dead_letters::Place { partition: 99, offset: 0 };
     assert_eq!(doors.find(nowhere).await.unwrap_err(), QueryError::NotFound);

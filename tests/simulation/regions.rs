@@ -8,7 +8,7 @@ use domain::{Hlc, Order, OrderId, RegionId, Status};
 use kit::Factory;
 use kit::clock::{BEGINNING, SeededDice};
 use ports::broker::{Broker, Record};
-use ports::clock::Dice;
+use ports::clock::Rng;
 use ports::inbox::Inbox;
 use ports::orders::{Commit, Committed, OrderStore};
 
@@ -27,7 +27,7 @@ fn stamp(millis: i64, counter: u32) -> Hlc {
 }
 
 fn below(dice: &SeededDice, end: u32) -> u32 {
-    (dice.roll() % u64::from(end)) as u32
+    (dice.next_u64() % u64::from(end)) as u32
 }
 
 /// Updates of both regions to the same orders, and who must win. Some stamps are alike, some from a clock that nobody believes.

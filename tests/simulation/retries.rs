@@ -5,7 +5,7 @@ use app::chain::{Fallback, Poison};
 use app::policy::backpressure::Stage;
 use domain::{OrderId, Status};
 use ports::broker::Record;
-use ports::operators::{OutboxOperators, Standing, Whose};
+use ports::operators::{OutboxOperators, RowDiagnosis, RowSelector};
 use ports::outbox::RowStatus;
 
 use crate::house::House;
@@ -35,10 +35,10 @@ async fn events_of(life: &Life, id: OrderId) -> usize {
     life.log(TOPIC).await.iter().filter(|delivery| *delivery.record.key == *id.to_string()).count()
 }
 
-async fn head(life: &Life, id: OrderId) -> Standing {
+async fn head(life: &Life, id: OrderId) -> RowDiagnosis {
     let rows = life.store.rows(&ports::operators::RowFilter { key: Some(id), ..Default::default() }, 10).await;
     let first = rows.expect("rows can be read").into_iter().min_by_key(|row| row.id).expect("the key has rows");
-    let standing = life.store.standing(Whose::Event(first.event_id)).await.expect("it can be explained");
+    let standing = life.store.standing(RowSelector::Event(first.event_id)).await.expect("it can be explained");
     standing.expect("the event is known")
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::faults::{Call, Mishap};
-use ports::topics::Topics;
+use ports::topics::TopicReader;
 
 use crate::house::House;
 use crate::ledger::Ledger;

@@ -4,7 +4,7 @@ use domain::Timestamp;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;
@@ -15,7 +15,7 @@ use crate::{lanes, sweep};
 
 /// A batch, ready for the writer.
 struct Parcel {
-    lane: LaneId,
+    lane: ProducerSessionId,
     partition: PartitionNo,
     token: Token,
     rows: Vec<RowId>,
@@ -25,12 +25,12 @@ struct Parcel {
 
 #[async_trait]
 impl Broker for Embedded {
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error> {
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
         let base = format!("{}.{}.{slot}", self.inner.installation, self.inner.options.instance);
         self.write("lane_open", move |work| lanes::open(work, &base)).await
     }
 
-    async fn publish(&self, lane: &LaneId, batch: Batch) -> Published {
+    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         let until = self.inner.clock.now().after(batch.time_left);
         let refused = self.too_large(&batch.records);
         if !refused.is_empty() {
@@ -53,7 +53,7 @@ impl Broker for Embedded {
         self.write("watermark", move |work| watermark(work, partition)).await
     }
 
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         let lane = lane.clone();
         self.write("lane_fence", move |work| lanes::fence(work, &lane)).await
     }
@@ -95,7 +95,7 @@ impl Embedded {
         large.map(|(row, record)| (*row, too_large(record, most))).collect()
     }
 
-    async fn parcel(&self, lane: &LaneId, batch: Batch, until: Timestamp) -> Result<Parcel, Error> {
+    async fn parcel(&self, lane: &ProducerSessionId, batch: Batch, until: Timestamp) -> Result<Parcel, Error> {
         let Batch { partition, token, records, .. } = batch;
         let mut rows = Vec::with_capacity(records.len());
         let mut chosen = Vec::with_capacity(records.len());
@@ -117,7 +117,7 @@ fn aborted(cause: Error) -> Published {
 
 fn publish(work: &mut Work<'_>, parcel: &Parcel) -> Answer<Published> {
     if !lanes::lives(work, &parcel.lane)? {
-        return Ok(Published::LaneLost(format!("{} is not the living session of its slot", parcel.lane)));
+        return Ok(Published::SessionLost(format!("{} is not the living session of its slot", parcel.lane)));
     }
     if work.now >= parcel.until {
         return Ok(aborted(Error::Unreachable("the lease's time was over before the batch's turn came".into())));

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
-use ports::orders::Trace;
+use ports::orders::TraceContext;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow};
 use rusqlite::{OptionalExtension, Row, Rows, params};
 
@@ -198,7 +198,7 @@ fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> Answer<Can
             millis: row.get::<_, Option<_>>(10)?.unwrap_or_default(),
             counter: row.get::<_, Option<_>>(11)?.unwrap_or_default(),
         },
-        trace: parent.map(|parent| Trace { parent: parent.into(), state: state.map(Arc::from) }),
+        trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
         attempt: row.get::<_, u32>(3)? + 1,
         created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
     };
@@ -265,6 +265,6 @@ fn open(work: &Work<'_>, claim: &Claim, candidates: Vec<Candidate>, more: bool) 
            last_id = ?6 WHERE partition = ?1",
     )?;
     let trial = claim.kind == ClaimKind::Trial;
-    name.execute(params![claim.fence.partition.0, token as i64, &*claim.lane.0, trial, first, last])?;
+    name.execute(params![claim.fence.partition.0, token as i64, &*claim.session.0, trial, first, last])?;
     Ok(Claimed::Batch(ClaimedBatch { token, rows, more }))
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{OrderId, Status};
 use ports::Error;
-use ports::orders::{Commit, Committed, Mark, NewRow};
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use rusqlite::{OptionalExtension, params};
 
 use crate::counts::code;
@@ -46,7 +46,7 @@ fn refusal(work: &Work<'_>, commit: &Commit) -> Answer<Option<Committed>> {
     if let Some(mark) = &commit.mark
         && let Some(taken) = taken_mark(work, mark)?
     {
-        return Ok(Some(Committed::MarkTaken(taken)));
+        return Ok(Some(Committed::KeyUsed(taken)));
     }
     let stands = version_of(work, commit.order.id)?;
     Ok(match (commit.expected, stands) {
@@ -87,7 +87,7 @@ fn status_of(work: &Work<'_>, id: OrderId) -> Answer<Option<Status>> {
     Ok(status.as_deref().and_then(Status::parse))
 }
 
-fn insert_mark(work: &Work<'_>, mark: &Mark) -> Answer<()> {
+fn insert_mark(work: &Work<'_>, mark: &IdempotencyMark) -> Answer<()> {
     let mut statement = work.sql.prepare_cached(
         "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
@@ -96,13 +96,13 @@ fn insert_mark(work: &Work<'_>, mark: &Mark) -> Answer<()> {
     Ok(())
 }
 
-fn taken_mark(work: &Work<'_>, mark: &Mark) -> Answer<Option<Mark>> {
+fn taken_mark(work: &Work<'_>, mark: &IdempotencyMark) -> Answer<Option<IdempotencyMark>> {
     let mut statement =
         work.sql.prepare_cached("SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2")?;
     let found = statement
         .query_row(params![mark.subject.as_str(), &*mark.key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    Ok(found.map(|(fingerprint, order_id)| Mark {
+    Ok(found.map(|(fingerprint, order_id)| IdempotencyMark {
         fingerprint,
         order_id: OrderId::from_bytes(order_id),
         ..mark.clone()

@@ -1,7 +1,7 @@
 //! Excluding: rows that do not go leave an open batch before it is published, and their keys' later rows with them.
 use std::collections::HashMap;
 
-use ports::outbox::{Changed, Exclusion, Fate, RowId};
+use ports::outbox::{Disposition, Exclusion, FencedOutcome, RowId};
 use ports::partitions::{Fence, Token};
 use rusqlite::params;
 
@@ -18,11 +18,11 @@ pub(crate) const REASON_MAX: usize = 256;
 type Key = [u8; 16];
 
 /// Excludes under the fence. The batch stays open for the rest.
-pub(crate) fn exclude(work: &mut Work<'_>, fence: &Fence, token: Token, rows: &[Exclusion]) -> Answer<Changed> {
+pub(crate) fn exclude(work: &mut Work<'_>, fence: &Fence, token: Token, rows: &[Exclusion]) -> Answer<FencedOutcome> {
     let partition = fence.partition.0;
-    let Some(lease) = lease::read(work, partition)? else { return Ok(Changed::Stale) };
+    let Some(lease) = lease::read(work, partition)? else { return Ok(FencedOutcome::Stale) };
     let Some(open) = lease.open(fence, token).filter(|_| lease.counter == fence.counter) else {
-        return Ok(Changed::Stale);
+        return Ok(FencedOutcome::Stale);
     };
     let batch = batch(work, partition, open)?;
     let named: HashMap<RowId, &Exclusion> = rows.iter().map(|exclusion| (exclusion.row, exclusion)).collect();
@@ -37,12 +37,12 @@ pub(crate) fn exclude(work: &mut Work<'_>, fence: &Fence, token: Token, rows: &[
         changed += 1;
     }
     if changed == 0 && !rows.is_empty() {
-        return Ok(Changed::Stale);
+        return Ok(FencedOutcome::Stale);
     }
     for key in firsts.into_keys() {
         blocks::refresh(work, partition, key)?;
     }
-    Ok(Changed::Done { counter: lease::raise(work, partition)?, rows: changed })
+    Ok(FencedOutcome::Done { counter: lease::raise(work, partition)?, rows: changed })
 }
 
 /// Per key the first row that is excluded.
@@ -64,10 +64,10 @@ fn batch(work: &Work<'_>, partition: u32, open: &OpenClaim) -> Answer<Vec<(RowId
 }
 
 fn meet_fate(work: &mut Work<'_>, partition: u32, exclusion: &Exclusion) -> Answer<()> {
-    let (status, next_attempt_at) = match exclusion.fate {
-        Fate::Retry(delay) => (code::FAILED, Some(work.now.millis().saturating_add(millis(delay)))),
-        Fate::ParkKey => (code::PARKED, None),
-        Fate::ParkRow => (code::PARKED_ALONE, None),
+    let (status, next_attempt_at) = match exclusion.disposition {
+        Disposition::Retry(delay) => (code::FAILED, Some(work.now.millis().saturating_add(millis(delay)))),
+        Disposition::ParkKey => (code::PARKED, None),
+        Disposition::ParkRow => (code::PARKED_ALONE, None),
     };
     let reason: String = exclusion.reason.chars().take(REASON_MAX).collect();
     let mut put = work.sql.prepare_cached(

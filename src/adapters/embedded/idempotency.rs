@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::{OrderId, Subject, Timestamp};
 use parking_lot::Mutex;
 use ports::Error;
-use ports::idempotency::{Begun, Idempotency};
+use ports::idempotency::{BeginOutcome, Idempotency};
 
 use crate::generations::Generations;
 use crate::open::Embedded;
@@ -27,16 +27,16 @@ impl Keys {
         Self(Mutex::new(Generations::new(capacity)))
     }
 
-    fn begin(&self, name: Name, now: Timestamp, lock: Duration) -> Begun {
+    fn begin(&self, name: Name, now: Timestamp, lock: Duration) -> BeginOutcome {
         let mut keys = self.0.lock();
         match keys.get_mut(&name) {
-            Some(Used::Running { until }) if *until > now => Begun::Running,
+            Some(Used::Running { until }) if *until > now => BeginOutcome::InProgress,
             Some(Used::Completed { order_id, fingerprint, until }) if *until > now => {
-                Begun::Completed { order_id: *order_id, fingerprint: Some(*fingerprint) }
+                BeginOutcome::Completed { order_id: *order_id, fingerprint: Some(*fingerprint) }
             }
             _ => {
                 keys.put(name, Used::Running { until: now.after(lock) });
-                Begun::Ours
+                BeginOutcome::Acquired
             }
         }
     }
@@ -61,7 +61,7 @@ impl Idempotency for Embedded {
         key: &str,
         _fingerprint: &[u8; 32],
         lock: Duration,
-    ) -> Result<Begun, Error> {
+    ) -> Result<BeginOutcome, Error> {
         Ok(self.inner.keys.begin(name(subject, key), self.inner.clock.now(), lock))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, Mark, Marked, Remote};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;
@@ -13,18 +13,18 @@ use crate::open::Embedded;
 
 #[async_trait]
 impl Inbox for Embedded {
-    async fn commit(&self, group: &str, marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         let group = group.to_string();
         self.write("inbox_commit", move |work| marks.iter().map(|mark| commit(work, &group, mark)).collect()).await
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         self.read("inbox_remote", move |sql| {
             let mut statement =
                 sql.prepare_cached("SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = ?1")?;
             let remote = statement.query_row([order_id.bytes()], |row| {
                 let region = RegionId::new(row.get_ref(0)?.as_str()?);
-                Ok(Remote { region, hlc: Hlc { millis: row.get(1)?, counter: row.get(2)? } })
+                Ok(RemoteStamp { region, hlc: Hlc { millis: row.get(1)?, counter: row.get(2)? } })
             });
             Ok(remote.optional()?)
         })
@@ -63,7 +63,7 @@ impl Inbox for Embedded {
     }
 }
 
-fn commit(work: &Work<'_>, group: &str, mark: &Mark) -> Answer<Marked> {
+fn commit(work: &Work<'_>, group: &str, mark: &ProcessedEvent) -> Answer<InboxOutcome> {
     let mut insert = work.sql.prepare_cached(
         "INSERT INTO processed_events (consumer_group, event_id, topic, partition, offset, processed_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
@@ -71,14 +71,14 @@ fn commit(work: &Work<'_>, group: &str, mark: &Mark) -> Answer<Marked> {
     let at = &mark.position;
     let values = params![group, mark.event_id.bytes(), &*at.topic, at.partition, at.offset as i64, work.now.millis()];
     if insert.execute(values)? == 0 {
-        return Ok(Marked::Duplicate);
+        return Ok(InboxOutcome::Duplicate);
     }
     for effect in &mark.effects {
         match effect {
             Effect::RememberRemote { order_id, region, hlc } => remember(work, *order_id, region, *hlc)?,
         }
     }
-    Ok(Marked::New)
+    Ok(InboxOutcome::New)
 }
 
 /// Two consumers may race with two winners: the later stamp stays, whatever the order, and the incoming one wins a tie.

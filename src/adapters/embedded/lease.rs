@@ -1,6 +1,6 @@
 //! The lease row: what it says, and the judgement of who stands behind it.
-use ports::outbox::Changed;
-use ports::partitions::{Epoch, Fence, Heart, InstanceId, Token};
+use ports::outbox::FencedOutcome;
+use ports::partitions::{Epoch, Fence, InstanceId, Liveness, Token};
 use rusqlite::{OptionalExtension, params};
 
 use crate::engine::Work;
@@ -66,9 +66,9 @@ pub(crate) fn read(work: &Work<'_>, partition: u32) -> Answer<Option<Lease>> {
 
 impl Lease {
     /// Whether somebody else may not take the partition.
-    pub(crate) fn held_against(&self, taker: &InstanceId, heart: Heart, now: i64) -> bool {
+    pub(crate) fn held_against(&self, taker: &InstanceId, heart: Liveness, now: i64) -> bool {
         let other = self.owner.as_deref().is_some_and(|owner| owner != &*taker.0);
-        other && self.expires_at > now && heart != Heart::Stopped
+        other && self.expires_at > now && heart != Liveness::Dead
     }
 
     /// Whether the open batch's claimer died with it in hand. The first taker finds out; later ones only know what it wrote down.
@@ -82,11 +82,11 @@ impl Lease {
     }
 
     /// What one hears who closes this batch, where it is not open under this lease: a lost answer may be asked for again.
-    pub(crate) fn repeated(&self, fence: &Fence, token: Token) -> Changed {
+    pub(crate) fn repeated(&self, fence: &Fence, token: Token) -> FencedOutcome {
         if self.is_of(fence) && self.in_flight.is_none() && self.closed == Some(token) {
-            return Changed::Done { counter: self.counter, rows: 0 };
+            return FencedOutcome::Done { counter: self.counter, rows: 0 };
         }
-        Changed::Stale
+        FencedOutcome::Stale
     }
 
     /// The open batch, if it is this one and the lease is the one named.
@@ -96,14 +96,14 @@ impl Lease {
 }
 
 /// What is known of a member.
-pub(crate) fn heart(work: &Work<'_>, instance: &str) -> Answer<Heart> {
+pub(crate) fn heart(work: &Work<'_>, instance: &str) -> Answer<Liveness> {
     let mut statement =
         work.sql.prepare_cached("SELECT seen_at + dead_after_ms > ?2 FROM member WHERE instance = ?1")?;
     let beats: Option<bool> = statement.query_row(params![instance, work.now.millis()], |row| row.get(0)).optional()?;
     Ok(match beats {
-        Some(true) => Heart::Beats,
-        Some(false) => Heart::Stopped,
-        None => Heart::Unheard,
+        Some(true) => Liveness::Alive,
+        Some(false) => Liveness::Dead,
+        None => Liveness::Unknown,
     })
 }
 
@@ -147,10 +147,10 @@ mod tests {
     fn a_living_owner_holds_until_its_lease_runs_out() {
         let (me, lease) = (InstanceId("me".into()), lease("other", 1, 1, false));
 
-        assert!(lease.held_against(&me, Heart::Beats, 99));
-        assert!(lease.held_against(&me, Heart::Unheard, 99));
-        assert!(!lease.held_against(&me, Heart::Stopped, 99));
-        assert!(!lease.held_against(&me, Heart::Beats, 100));
-        assert!(!lease.held_against(&InstanceId("other".into()), Heart::Beats, 99));
+        assert!(lease.held_against(&me, Liveness::Alive, 99));
+        assert!(lease.held_against(&me, Liveness::Unknown, 99));
+        assert!(!lease.held_against(&me, Liveness::Dead, 99));
+        assert!(!lease.held_against(&me, Liveness::Alive, 100));
+        assert!(!lease.held_against(&InstanceId("other".into()), Liveness::Alive, 99));
     }
 }

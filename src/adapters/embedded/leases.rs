@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, Because, Epoch, Fence, Heart, InstanceId, LaneId, Member, OpenBatch, PartitionLeases,
-    PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, Liveness, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
 };
 use rusqlite::{Connection, params};
 
@@ -20,7 +20,7 @@ const FORGOTTEN_AFTER: i64 = 1_000;
 
 #[async_trait]
 impl PartitionLeases for Embedded {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
         let (instance, dead_after) = (instance.clone(), millis(dead_after));
         self.write("heartbeat", move |work| heartbeat(work, &instance, dead_after)).await
     }
@@ -38,7 +38,7 @@ impl PartitionLeases for Embedded {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
@@ -91,7 +91,7 @@ impl PartitionLeases for Embedded {
     }
 }
 
-fn heartbeat(work: &Work<'_>, instance: &InstanceId, dead_after: i64) -> Answer<Vec<Member>> {
+fn heartbeat(work: &Work<'_>, instance: &InstanceId, dead_after: i64) -> Answer<Vec<MemberView>> {
     let now = work.now.millis();
     let mut beat = work.sql.prepare_cached(
         "INSERT INTO member (instance, seen_at, dead_after_ms) VALUES (?1, ?2, ?3)
@@ -104,7 +104,7 @@ fn heartbeat(work: &Work<'_>, instance: &InstanceId, dead_after: i64) -> Answer<
     let members = all.query_map([], |row| {
         let seen_at: i64 = row.get(1)?;
         let alive = seen_at.saturating_add(dead_after) > now;
-        Ok(Member {
+        Ok(MemberView {
             instance: InstanceId(row.get::<_, String>(0)?.into()),
             alive,
             seen_at: Timestamp::from_millis(seen_at),
@@ -117,7 +117,7 @@ fn acquire(
     work: &mut Work<'_>,
     partition: PartitionNo,
     owner: InstanceId,
-    because: Because,
+    because: AcquireReason,
     watermark: Option<Token>,
     ttl: i64,
 ) -> Answer<Acquisition> {
@@ -125,7 +125,7 @@ fn acquire(
         return Err(Trouble::Said(Error::Rejected(format!("there is no partition {partition}"))));
     };
     let former = lease.owner.as_deref();
-    let heart = former.map_or(Ok(Heart::Unheard), |former| lease::heart(work, former))?;
+    let heart = former.map_or(Ok(Liveness::Unknown), |former| lease::heart(work, former))?;
     let now = work.now.millis();
     if lease.held_against(&owner, heart, now) {
         let by = InstanceId(former.unwrap_or_default().into());
@@ -134,7 +134,7 @@ fn acquire(
     }
     let owner_died = because.owner_died(former, &owner, heart);
     let died = lease.claimer_died(owner_died);
-    if because == Because::Vacant && owner_died {
+    if because == AcquireReason::Vacant && owner_died {
         forgive(work, partition, lease.in_flight.as_ref().map(|open| open.token))?;
     }
     let epoch = lease.epoch + 1;
@@ -143,7 +143,8 @@ fn acquire(
         "UPDATE outbox_lease SET owner = ?2, epoch = ?3, counter = ?4, expires_at = ?5, died = ?6 WHERE partition = ?1",
     )?;
     take.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, now.saturating_add(ttl), died])?;
-    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, lane: LaneId(open.lane.into()), died });
+    let in_flight =
+        lease.in_flight.map(|open| OpenBatch { token: open.token, session: ProducerSessionId(open.lane.into()), died });
     Ok(Acquisition::Taken(Acquired { fence: Fence { partition, owner, epoch, counter }, in_flight }))
 }
 

@@ -7,7 +7,7 @@ use ports::clock::Clock;
 use crate::cache::Orders;
 use crate::rate_limit::Buckets;
 
-/// Implements [`ports::cache::OrderCache`] and [`ports::rate_limit::RateLimit`]. Cheap to clone; all clones are one memory.
+/// Implements [`ports::cache::OrderCache`] and [`ports::rate_limit::RateLimiter`]. Cheap to clone; all clones are one memory.
 #[derive(Clone)]
 pub struct Memory {
     pub(crate) inner: Arc<Inner>,

@@ -1,6 +1,6 @@
 //! Operators' statements: they touch PENDING, FAILED and PARKED rows only, raise the partition's counter, and leave an audit row.
 use domain::Timestamp;
-use ports::operators::{Audit, Operated, RowFilter};
+use ports::operators::{Audit, OperatorOutcome, RowFilter};
 use ports::outbox::{RowId, RowStatus};
 use rusqlite::{OptionalExtension, params};
 
@@ -20,22 +20,22 @@ struct Living {
 }
 
 /// Makes a FAILED or PARKED row due now.
-pub(crate) fn retry(work: &mut Work<'_>, id: RowId, audit: &Audit) -> Answer<Operated> {
+pub(crate) fn retry(work: &mut Work<'_>, id: RowId, audit: &Audit) -> Answer<OperatorOutcome> {
     let Some(row) = living(work, id)? else { return gone(work, id) };
     if row.status < code::FAILED {
-        return Ok(Operated::NotNow(status_of(row.status)));
+        return Ok(OperatorOutcome::WrongStatus(status_of(row.status)));
     }
     due_now(work, id, &row)?;
     lease::raise(work, row.partition)?;
     write_down(work, "retry", Some(id), audit)?;
-    Ok(Operated::Done(1))
+    Ok(OperatorOutcome::Done(1))
 }
 
 /// Parks a PENDING or FAILED row; its key waits with it.
-pub(crate) fn park(work: &mut Work<'_>, id: RowId, audit: &Audit) -> Answer<Operated> {
+pub(crate) fn park(work: &mut Work<'_>, id: RowId, audit: &Audit) -> Answer<OperatorOutcome> {
     let Some(row) = living(work, id)? else { return gone(work, id) };
     if row.status != code::PENDING && row.status != code::FAILED {
-        return Ok(Operated::NotNow(status_of(row.status)));
+        return Ok(OperatorOutcome::WrongStatus(status_of(row.status)));
     }
     // What made it fail says more than who parked it; that stands in the audit.
     let reason: String = audit.parked().chars().take(REASON_MAX).collect();
@@ -47,7 +47,7 @@ pub(crate) fn park(work: &mut Work<'_>, id: RowId, audit: &Audit) -> Answer<Oper
     blocks::refresh(work, row.partition, row.key)?;
     lease::raise(work, row.partition)?;
     write_down(work, "park", Some(id), audit)?;
-    Ok(Operated::Done(1))
+    Ok(OperatorOutcome::Done(1))
 }
 
 /// Counts the parked rows that a filter lets through, and with `commit` makes the first of them due.
@@ -57,11 +57,11 @@ pub(crate) fn redrive(
     limit: u32,
     commit: bool,
     audit: &Audit,
-) -> Answer<Operated> {
+) -> Answer<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
     let question = |now: Timestamp| Question::of(&filter, now);
     if !commit {
-        return Ok(Operated::Done(question(work.now).count(work.sql)?));
+        return Ok(OperatorOutcome::Done(question(work.now).count(work.sql)?));
     }
     let rows = question(work.now).rows(work.sql, limit)?;
     let mut partitions = std::collections::BTreeSet::new();
@@ -75,7 +75,7 @@ pub(crate) fn redrive(
     for partition in partitions {
         lease::raise(work, partition)?;
     }
-    Ok(Operated::Done(rows.len() as u64))
+    Ok(OperatorOutcome::Done(rows.len() as u64))
 }
 
 /// A parked row begins anew, but one that was convicted of deaths stays a suspect: it is tried alone before it may kill neighbours.
@@ -104,16 +104,16 @@ fn living(work: &Work<'_>, id: RowId) -> Answer<Option<Living>> {
     Ok(waiting.query_row([id], read).optional()?)
 }
 
-fn gone(work: &Work<'_>, id: RowId) -> Answer<Operated> {
+fn gone(work: &Work<'_>, id: RowId) -> Answer<OperatorOutcome> {
     let mut sent = work.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox_archive WHERE id = ?1)")?;
     let sent: bool = sent.query_row([id], |row| row.get(0))?;
-    Ok(if sent { Operated::NotNow(RowStatus::Sent) } else { Operated::Missing })
+    Ok(if sent { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })
 }
 
 fn write_down(work: &Work<'_>, action: &str, id: Option<RowId>, audit: &Audit) -> Answer<()> {
     let mut put = work
         .sql
         .prepare_cached("INSERT INTO audit (acted_at, action, row_id, who, why) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    put.execute(params![work.now.millis(), action, id, audit.who, audit.why])?;
+    put.execute(params![work.now.millis(), action, id, audit.operator, audit.reason])?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `OutboxOperators`: looking goes to the readers, acting to the writer.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::RowId;
 
 use crate::open::Embedded;
@@ -19,21 +19,27 @@ impl OutboxOperators for Embedded {
         self.read("outbox_row", move |sql| row_view::find(sql, id)).await
     }
 
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         self.read("outbox_standing", move |sql| standing::standing(sql, whose)).await
     }
 
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let audit = audit.clone();
         self.write("outbox_retry", move |work| operate::retry(work, id, &audit)).await
     }
 
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let audit = audit.clone();
         self.write("outbox_park", move |work| operate::park(work, id, &audit)).await
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let (filter, audit) = (filter.clone(), audit.clone());
         self.write("outbox_redrive", move |work| operate::redrive(work, &filter, limit, commit, &audit)).await
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -32,12 +32,12 @@ impl OrderStore for Embedded {
         .await
     }
 
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let filter = filter.clone();
         self.read("order_list", move |sql| list(sql, &filter, from, limit)).await
     }
 
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         let filter = filter.clone();
         self.read("order_count", move |sql| count(sql, &filter)).await
     }
@@ -53,7 +53,7 @@ impl OrderStore for Embedded {
         .await
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
         let (subject, key) = (subject.clone(), key.to_string());
         let oldest = self.before(keep);
         self.read("mark_find", move |sql| find_mark(sql, &subject, &key, oldest)).await
@@ -81,7 +81,7 @@ impl Embedded {
 }
 
 /// Where a filter's ids stand, and its values. The narrowest way in: an owner's list, else the state's index, else the orders.
-fn ids(filter: &Filter) -> (String, Vec<Value>) {
+fn ids(filter: &OrderFilter) -> (String, Vec<Value>) {
     let mut values = Vec::new();
     values.extend(filter.owner.as_ref().map(|owner| Value::Text(owner.as_str().into())));
     values.extend(filter.status.map(|status| Value::Text(status.as_str().into())));
@@ -95,15 +95,15 @@ fn ids(filter: &Filter) -> (String, Vec<Value>) {
     (text, values)
 }
 
-fn list(sql: &Connection, filter: &Filter, from: From, limit: u32) -> Answer<Vec<Order>> {
+fn list(sql: &Connection, filter: &OrderFilter, from: PageStart, limit: u32) -> Answer<Vec<Order>> {
     let (mut text, mut values) = ids(filter);
     let mut skip = 0;
     match from {
-        From::After(id) => {
+        PageStart::After(id) => {
             values.push(Value::Blob(id.bytes().to_vec()));
             text.push_str(&format!(" AND id < ?{}", values.len()));
         }
-        From::Offset(rows) => skip = i64::try_from(rows).unwrap_or(i64::MAX),
+        PageStart::Offset(rows) => skip = i64::try_from(rows).unwrap_or(i64::MAX),
     }
     values.extend([Value::Integer(limit.into()), Value::Integer(skip)]);
     let (last, before) = (values.len(), values.len() - 1);
@@ -122,7 +122,7 @@ fn list(sql: &Connection, filter: &Filter, from: From, limit: u32) -> Answer<Vec
 }
 
 /// Without an owner the running counts know; an owner's orders are few enough to be counted one by one.
-fn count(sql: &Connection, filter: &Filter) -> Answer<u64> {
+fn count(sql: &Connection, filter: &OrderFilter) -> Answer<u64> {
     let (text, values) = match (&filter.owner, filter.status) {
         (Some(_), _) => {
             let (text, values) = ids(filter);
@@ -139,13 +139,13 @@ fn count(sql: &Connection, filter: &Filter) -> Answer<u64> {
     Ok(orders as u64)
 }
 
-fn find_mark(sql: &Connection, subject: &Subject, key: &str, oldest: i64) -> Answer<Option<Mark>> {
+fn find_mark(sql: &Connection, subject: &Subject, key: &str, oldest: i64) -> Answer<Option<IdempotencyMark>> {
     let mut statement = sql.prepare_cached(
         "SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2 AND created_at >= ?3",
     )?;
     let mark = statement
         .query_row(params![subject.as_str(), key, oldest], |row| {
-            Ok(Mark {
+            Ok(IdempotencyMark {
                 subject: subject.clone(),
                 key: key.into(),
                 fingerprint: row.get(0)?,

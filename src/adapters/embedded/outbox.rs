@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::outbox::{Changed, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, Verdict};
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{Fence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -18,16 +18,16 @@ impl OutboxStore for Embedded {
         self.write("claim", move |work| claim::claim(work, &claim)).await
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
         let (fence, rows) = (fence.clone(), rows.to_vec());
         self.write("exclude", move |work| exclude::exclude(work, &fence, token, &rows)).await
     }
 
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         self.write("settle", move |work| settle::settle(work, &settlement)).await
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
         let fence = fence.clone();
         self.write("resolve", move |work| resolve::resolve(work, &fence, token, verdict)).await
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 
 use crate::error::Trouble;
@@ -23,7 +23,7 @@ impl Probe for StoreProbe {
         "db"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         beat(&self.0).await
     }
 
@@ -38,7 +38,7 @@ impl Probe for BrokerProbe {
         "broker"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         beat(&self.0).await
     }
 }
@@ -47,7 +47,7 @@ impl Probe for BrokerProbe {
 /// would beat on a disk where no order can be written.
 const ROOM_BYTES: usize = 256 * 1024;
 
-async fn beat(store: &Embedded) -> Result<Pulse, Error> {
+async fn beat(store: &Embedded) -> Result<ProbeReport, Error> {
     let begun = Instant::now();
     if store.is_full() {
         let path = store.inner.options.folder.join("posthaste.room");
@@ -63,7 +63,7 @@ async fn beat(store: &Embedded) -> Result<Pulse, Error> {
             Ok(())
         })
         .await?;
-    Ok(Pulse { latency: begun.elapsed() })
+    Ok(ProbeReport { latency: begun.elapsed() })
 }
 
 fn look_for_room(path: &Path) -> Result<(), Error> {

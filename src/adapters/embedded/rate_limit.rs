@@ -1,4 +1,4 @@
-//! `RateLimit` in memory: token buckets that fill by themselves. A forgotten bucket is a full one, so forgetting only ever lets pass.
+//! `RateLimiter` in memory: token buckets that fill by themselves. A forgotten bucket is a full one, so forgetting only ever lets pass.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::rate_limit::{Policy, RateLimit, Taken};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::generations::Generations;
 use crate::memory::Memory;
@@ -29,7 +29,7 @@ impl Buckets {
         Self(Mutex::new(Generations::new(capacity)))
     }
 
-    fn take(&self, name: &str, policy: &Policy, throttle: f64, now: Timestamp) -> Taken {
+    fn take(&self, name: &str, policy: &RateLimitPolicy, throttle: f64, now: Timestamp) -> RateLimitDecision {
         let mut buckets = self.0.lock();
         let key: Arc<str> = name.into();
         let known = buckets.get_mut(&key).copied();
@@ -40,7 +40,7 @@ impl Buckets {
 }
 
 /// What a bucket holds afterwards, and what it answers.
-fn take(known: Option<Bucket>, policy: &Policy, throttle: f64, now: Timestamp) -> (Bucket, Taken) {
+fn take(known: Option<Bucket>, policy: &RateLimitPolicy, throttle: f64, now: Timestamp) -> (Bucket, RateLimitDecision) {
     let throttle = if throttle.is_finite() { throttle.clamp(0.0, 1.0) } else { 1.0 };
     let size = (f64::from(policy.capacity) * 1.25 * throttle).floor();
     let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64().max(0.001);
@@ -55,27 +55,27 @@ fn take(known: Option<Bucket>, policy: &Policy, throttle: f64, now: Timestamp) -
     let missing_ms = ((1.0 - (tokens + 1e-9).fract()) / per_second * 1_000.0).round().max(1.0);
     let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
     let at = known.map_or(now, |bucket| now.max(bucket.at));
-    (Bucket { tokens, at }, Taken { allowed, remaining: (tokens + 1e-9) as u32, next_in })
+    (Bucket { tokens, at }, RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in })
 }
 
 #[async_trait]
-impl RateLimit for Embedded {
-    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+impl RateLimiter for Embedded {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         self.inner.memory.take(bucket, policy, throttle).await
     }
 
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
         self.inner.memory.policy(tier, class).await
     }
 }
 
 #[async_trait]
-impl RateLimit for Memory {
-    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+impl RateLimiter for Memory {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         Ok(self.inner.buckets.take(bucket, policy, throttle, self.inner.clock.now()))
     }
 
-    async fn policy(&self, _tier: &str, _class: &str) -> Result<Option<Policy>, Error> {
+    async fn policy(&self, _tier: &str, _class: &str) -> Result<Option<RateLimitPolicy>, Error> {
         // Policies by tier and class are an operator's entries in Redis; without it the default holds for everyone.
         Ok(None)
     }
@@ -85,8 +85,8 @@ impl RateLimit for Memory {
 mod tests {
     use super::*;
 
-    fn policy() -> Policy {
-        Policy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) }
+    fn policy() -> RateLimitPolicy {
+        RateLimitPolicy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) }
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         let at = Timestamp::from_millis;
 
         let first = buckets.take("a", &policy(), 1.0, at(0));
-        assert_eq!(first, Taken { allowed: true, remaining: 149, next_in: Duration::from_millis(500) });
+        assert_eq!(first, RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(500) });
         for _ in 0..149 {
             assert!(buckets.take("a", &policy(), 1.0, at(0)).allowed);
         }
@@ -110,7 +110,7 @@ mod tests {
         let buckets = Buckets::new(10);
 
         let taken = buckets.take("a", &policy(), 0.5, Timestamp::from_millis(0));
-        assert_eq!(taken, Taken { allowed: true, remaining: 74, next_in: Duration::from_secs(1) });
+        assert_eq!(taken, RateLimitDecision { allowed: true, remaining: 74, next_in: Duration::from_secs(1) });
         assert!(!buckets.take("none", &policy(), 0.0, Timestamp::from_millis(0)).allowed);
     }
 }

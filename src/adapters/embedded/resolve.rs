@@ -1,5 +1,5 @@
 //! Resolving: what becomes of an open batch whose outcome was found out.
-use ports::outbox::{Changed, Verdict};
+use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{Fence, Token};
 use rusqlite::params;
 
@@ -17,18 +17,23 @@ const TRIALS_APART_MS: i64 = 10_000;
 const TRIAL_DEATHS: u32 = 2;
 
 /// Closes an open batch under the fence.
-pub(crate) fn resolve(work: &mut Work<'_>, fence: &Fence, token: Token, verdict: Verdict) -> Answer<Changed> {
-    let Some(lease) = lease::read(work, fence.partition.0)? else { return Ok(Changed::Stale) };
+pub(crate) fn resolve(
+    work: &mut Work<'_>,
+    fence: &Fence,
+    token: Token,
+    verdict: BatchOutcome,
+) -> Answer<FencedOutcome> {
+    let Some(lease) = lease::read(work, fence.partition.0)? else { return Ok(FencedOutcome::Stale) };
     let Some(open) = lease.open(fence, token).filter(|_| lease.counter == fence.counter) else {
         return Ok(lease.repeated(fence, token));
     };
     let rows = match verdict {
-        Verdict::Published => settle::archive(work, fence.partition.0, open, &Sent::default())?,
-        Verdict::Died => give_back(work, fence.partition.0, open, Row::died)?,
-        Verdict::Returned => give_back(work, fence.partition.0, open, Row::returned)?,
+        BatchOutcome::Published => settle::archive(work, fence.partition.0, open, &Sent::default())?,
+        BatchOutcome::ClaimerDied => give_back(work, fence.partition.0, open, Row::died)?,
+        BatchOutcome::NotSent => give_back(work, fence.partition.0, open, Row::returned)?,
     };
     let counter = lease::close(work, fence, &lease)?;
-    Ok(Changed::Done { counter, rows })
+    Ok(FencedOutcome::Done { counter, rows })
 }
 
 /// A row of the batch.

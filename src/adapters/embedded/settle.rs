@@ -2,7 +2,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ports::broker::Position;
-use ports::outbox::{Changed, RowId, Settlement};
+use ports::outbox::{FencedOutcome, RowId, Settlement};
 use rusqlite::params;
 
 use crate::blocks;
@@ -19,9 +19,9 @@ pub(crate) struct Sent<'a> {
 }
 
 /// Settles under the fence; the token names the batch, so the counter is not compared.
-pub(crate) fn settle(work: &mut Work<'_>, settlement: &Settlement) -> Answer<Changed> {
+pub(crate) fn settle(work: &mut Work<'_>, settlement: &Settlement) -> Answer<FencedOutcome> {
     let fence = &settlement.fence;
-    let Some(lease) = lease::read(work, fence.partition.0)? else { return Ok(Changed::Stale) };
+    let Some(lease) = lease::read(work, fence.partition.0)? else { return Ok(FencedOutcome::Stale) };
     let Some(open) = lease.open(fence, settlement.token) else { return Ok(lease.repeated(fence, settlement.token)) };
     let sent = Sent {
         positions: settlement.positions.iter().map(|(row, position)| (*row, position)).collect(),
@@ -29,7 +29,7 @@ pub(crate) fn settle(work: &mut Work<'_>, settlement: &Settlement) -> Answer<Cha
     };
     let rows = archive(work, fence.partition.0, open, &sent)?;
     let counter = lease::close(work, fence, &lease)?;
-    Ok(Changed::Done { counter, rows })
+    Ok(FencedOutcome::Done { counter, rows })
 }
 
 /// Moves what is left of a batch into the archive and lifts the blocks of its heads.

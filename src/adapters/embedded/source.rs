@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag, Source};
+use ports::source::{Delivery, GroupMember, Lag};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
@@ -102,7 +102,7 @@ impl Member {
 }
 
 #[async_trait]
-impl Source for Member {
+impl GroupMember for Member {
     async fn poll(&self, limit: u32, patience: Duration) -> Result<Vec<Delivery>, Error> {
         let deadline = Instant::now() + patience;
         let book = self.store.inner.book.clone();

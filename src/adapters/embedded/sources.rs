@@ -1,9 +1,9 @@
-//! `Sources`: members of consumer groups share the partitions by number.
+//! `ConsumerGroups`: members of consumer groups share the partitions by number.
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::{Source, Sources};
+use ports::source::{ConsumerGroups, GroupMember};
 use rusqlite::params;
 
 use crate::engine::Work;
@@ -12,8 +12,14 @@ use crate::open::Embedded;
 use crate::source::{Member, Share};
 
 #[async_trait]
-impl Sources for Embedded {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn Source>, Error> {
+impl ConsumerGroups for Embedded {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         if members == 0 || member >= members {
             return Err(Error::Rejected(format!("member {member} of {members} cannot be")));
         }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::operators::{Standing, Whose};
+use ports::operators::{RowDiagnosis, RowSelector};
 use ports::outbox::RowId;
 use ports::partitions::InstanceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -11,7 +11,7 @@ use crate::error::Answer;
 use crate::row_view;
 
 /// Everything known about one event, or about the row that speaks for a key.
-pub(crate) fn standing(sql: &Connection, whose: Whose) -> Answer<Option<Standing>> {
+pub(crate) fn standing(sql: &Connection, whose: RowSelector) -> Answer<Option<RowDiagnosis>> {
     let Some(id) = row_of(sql, whose)? else { return Ok(None) };
     let Some(row) = row_view::find(sql, id)? else { return Ok(None) };
     let head = match row.sent_at {
@@ -29,16 +29,16 @@ pub(crate) fn standing(sql: &Connection, whose: Whose) -> Answer<Option<Standing
     let deaths = deaths.query_row(params![row.partition.0, id], |row| row.get(0))?;
     let (sent_to, by_fallback) = sent(sql, id)?;
     let owner = owner.map(|name| InstanceId(name.into()));
-    Ok(Some(Standing { row, head, owner, epoch: epoch as u64, deaths, sent_to, by_fallback }))
+    Ok(Some(RowDiagnosis { row, head, owner, epoch: epoch as u64, deaths, sent_to, by_fallback }))
 }
 
-fn row_of(sql: &Connection, whose: Whose) -> Answer<Option<RowId>> {
+fn row_of(sql: &Connection, whose: RowSelector) -> Answer<Option<RowId>> {
     match whose {
-        Whose::Event(event) => {
+        RowSelector::Event(event) => {
             let mut statement = sql.prepare_cached("SELECT id FROM outbox_event WHERE event_id = ?1")?;
             Ok(statement.query_row([event.bytes()], |row| row.get(0)).optional()?)
         }
-        Whose::Key(key) => match first_living(sql, key.bytes(), false)? {
+        RowSelector::Key(key) => match first_living(sql, key.bytes(), false)? {
             Some(id) => Ok(Some(id)),
             None => latest_sent(sql, key.bytes()),
         },

@@ -1,10 +1,10 @@
-//! `Topics`: a look into the log, straight from the file, so that it also works beside a running service.
+//! `TopicReader`: a look into the log, straight from the file, so that it also works beside a running service.
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
 use ports::source::Delivery;
-use ports::topics::{TopicView, Topics};
+use ports::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
 use crate::book::{Topic, offset_of, place};
@@ -13,7 +13,7 @@ use crate::log;
 use crate::open::Embedded;
 
 #[async_trait]
-impl Topics for Embedded {
+impl TopicReader for Embedded {
     async fn list(&self) -> Result<Vec<TopicView>, Error> {
         self.read("topic_list", list).await
     }

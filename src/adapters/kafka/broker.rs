@@ -5,7 +5,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, Position, Published, Record};
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::look::Ask;
@@ -17,17 +17,17 @@ const APPEND: &str = "append";
 
 #[async_trait]
 impl Broker for Kafka {
-    async fn open_lane(&self, slot: u32) -> Result<LaneId, Error> {
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
         self.inner.keeper.ready().await?;
         let inner = Arc::clone(&self.inner);
         aside("kafka-open-lane", move || inner.lanes.open(&slot.to_string())).await
     }
 
-    async fn publish(&self, lane: &LaneId, batch: Batch) -> Published {
+    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         let (answer, told) = oneshot::channel();
         self.inner.lanes.hand_over(lane, Parcel::of_batch(batch, answer));
         told.await
-            .unwrap_or_else(|_| Published::LaneLost(format!("the session {lane} ended in the middle of its work")))
+            .unwrap_or_else(|_| Published::SessionLost(format!("the session {lane} ended in the middle of its work")))
     }
 
     async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
@@ -35,7 +35,7 @@ impl Broker for Kafka {
         self.inner.watermarks.ask(|answer| Ask::Watermark { partition: partition.0, answer }).await
     }
 
-    async fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         self.inner.keeper.ready().await?;
         let (inner, lane) = (Arc::clone(&self.inner), lane.clone());
         aside("kafka-fence", move || inner.lanes.fence(&lane)).await
@@ -55,8 +55,8 @@ impl Broker for Kafka {
                 let first = refused.into_iter().next().map(|(_, error)| error);
                 Err(first.or(cause).unwrap_or_else(|| Error::Unreachable("an append was aborted".into())))
             }
-            Published::Partly { .. } => Err(Error::Unknown("only some of the records could be appended".into())),
-            Published::Unknown(said) | Published::LaneLost(said) => Err(Error::Unknown(said)),
+            Published::Partial { .. } => Err(Error::Unknown("only some of the records could be appended".into())),
+            Published::Unknown(said) | Published::SessionLost(said) => Err(Error::Unknown(said)),
         }
     }
 
@@ -67,7 +67,7 @@ impl Broker for Kafka {
 
 impl Kafka {
     /// The living lane that appends, opened if there is none. One caller opens, the others wait for it.
-    async fn append_lane(&self) -> Result<LaneId, Error> {
+    async fn append_lane(&self) -> Result<ProducerSessionId, Error> {
         let mut open = self.inner.append.lock().await;
         if let Some(lane) = &*open
             && self.inner.lanes.lives(lane)

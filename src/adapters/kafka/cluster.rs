@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::probe::Pulse;
+use ports::probe::ProbeReport;
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     /// Metadata, the leaders of our topics, and the controller.
-    pub(crate) async fn pulse(&self) -> Result<Pulse, Error> {
+    pub(crate) async fn pulse(&self) -> Result<ProbeReport, Error> {
         let begun = Instant::now();
         let events = self.options.topic(&self.options.events);
         for name in [&events, &self.options.watermarks()] {
@@ -153,7 +153,7 @@ impl Cluster {
             }
         }
         self.controller(&events).await?;
-        Ok(Pulse { latency: begun.elapsed() })
+        Ok(ProbeReport { latency: begun.elapsed() })
     }
 
     /// Asks the controller whether a topic could be made that is there: its refusal is its sign of life.

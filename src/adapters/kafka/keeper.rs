@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::probe::Pulse;
+use ports::probe::ProbeReport;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cluster::Cluster;
@@ -45,9 +45,9 @@ pub(crate) enum Ask {
         answer: oneshot::Sender<Result<Replicas, Error>>,
     },
     /// A sign of life.
-    Pulse {
+    ProbeReport {
         /// Whom to tell.
-        answer: oneshot::Sender<Result<Pulse, Error>>,
+        answer: oneshot::Sender<Result<ProbeReport, Error>>,
     },
 }
 
@@ -183,8 +183,8 @@ impl Work {
                 drop(answer.send(ensured));
             }
             Ask::Replicas { answer } => drop(answer.send(self.cluster.replicas())),
-            Ask::Pulse { answer } if answer.is_closed() => drop(answer),
-            Ask::Pulse { answer } => {
+            Ask::ProbeReport { answer } if answer.is_closed() => drop(answer),
+            Ask::ProbeReport { answer } => {
                 let pulse = match &*self.told.borrow() {
                     Standing::Refused(error) => Err(error.clone()),
                     Standing::Ready | Standing::Unreached(_) => Ok(()),

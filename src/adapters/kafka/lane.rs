@@ -83,7 +83,7 @@ impl Lane {
         };
         self.over.store(true, Ordering::Relaxed);
         for parcel in self.held.take().into_iter().chain(queue.try_iter()) {
-            parcel.answer(Published::LaneLost(why.clone()));
+            parcel.answer(Published::SessionLost(why.clone()));
         }
     }
 
@@ -120,7 +120,7 @@ impl Lane {
             left = match self.go(going) {
                 Ok(again) => waiting.into_iter().chain(again).collect(),
                 Err(Over(why)) => {
-                    answer_all(waiting, &Published::LaneLost(why.clone()));
+                    answer_all(waiting, &Published::SessionLost(why.clone()));
                     return Err(Over(why));
                 }
             };
@@ -168,7 +168,7 @@ impl Lane {
                 Err(Over(why))
             }
             Ended::Lost(why) => {
-                answer_all(going, &Published::LaneLost(why.clone()));
+                answer_all(going, &Published::SessionLost(why.clone()));
                 Err(Over(why))
             }
         }

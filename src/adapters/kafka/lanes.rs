@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Published;
-use ports::partitions::LaneId;
+use ports::partitions::ProducerSessionId;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer;
 
@@ -32,7 +32,7 @@ const AT_LEAST_ONCE: char = '~';
 pub(crate) struct Lanes {
     options: Arc<Options>,
     contact: Arc<Contact>,
-    sessions: Mutex<HashMap<LaneId, Session>>,
+    sessions: Mutex<HashMap<ProducerSessionId, Session>>,
     dead: Mutex<Dead>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct Lanes {
 /// one left open asks for its fence, and must not end the session that took its place.
 #[derive(Default)]
 struct Dead {
-    known: HashSet<LaneId>,
+    known: HashSet<ProducerSessionId>,
     /// Sessions of ours that were ended and whose id was not taken since.
-    ended: Vec<(String, LaneId)>,
+    ended: Vec<(String, ProducerSessionId)>,
 }
 
 /// Most dead sessions that are remembered. One that was forgotten is fenced once more, which costs its successor a session.
@@ -56,7 +56,7 @@ impl Dead {
         }
         let (gone, left) = std::mem::take(&mut self.ended).into_iter().partition(|(ended, _)| ended == base);
         self.ended = left;
-        let gone: Vec<(String, LaneId)> = gone;
+        let gone: Vec<(String, ProducerSessionId)> = gone;
         self.known.extend(gone.into_iter().map(|(_, lane)| lane));
     }
 }
@@ -73,7 +73,7 @@ impl Lanes {
     }
 
     /// Opens a session of this slot; whatever session had its id before, ours or another process's, is dead then. Blocks.
-    pub(crate) fn open(&self, slot: &str) -> Result<LaneId, Error> {
+    pub(crate) fn open(&self, slot: &str) -> Result<ProducerSessionId, Error> {
         let base = format!("{}-{slot}", self.options.lane_base());
         self.end(|session| session.base == base, "another session of its slot was opened");
         let post = match self.options.guarantee {
@@ -84,7 +84,7 @@ impl Lanes {
             Guarantee::ExactlyOnce => EXACTLY_ONCE,
             Guarantee::AtLeastOnce => AT_LEAST_ONCE,
         };
-        let id = LaneId(format!("{base}{mark}{:016x}", nonce()).into());
+        let id = ProducerSessionId(format!("{base}{mark}{:016x}", nonce()).into());
         let (queue, parcels) = sync_channel(self.options.queue);
         let over = Arc::new(AtomicBool::new(false));
         let lane = Lane {
@@ -108,12 +108,12 @@ impl Lanes {
     }
 
     /// Whether this is a living session of ours.
-    pub(crate) fn lives(&self, lane: &LaneId) -> bool {
+    pub(crate) fn lives(&self, lane: &ProducerSessionId) -> bool {
         self.sessions.lock().get(lane).is_some_and(|session| !session.over.load(Ordering::Relaxed))
     }
 
     /// Hands a parcel to a session, or answers it at once.
-    pub(crate) fn hand_over(&self, lane: &LaneId, parcel: Parcel) {
+    pub(crate) fn hand_over(&self, lane: &ProducerSessionId, parcel: Parcel) {
         let mut sessions = self.sessions.lock();
         let queue =
             sessions.get(lane).filter(|session| !session.over.load(Ordering::Relaxed)).map(|session| &session.queue);
@@ -122,12 +122,12 @@ impl Lanes {
                 self.dead.lock().ended.push((session.base, lane.clone()));
             }
             drop(sessions);
-            return parcel.answer(Published::LaneLost(format!("{lane} is not the living session of its slot")));
+            return parcel.answer(Published::SessionLost(format!("{lane} is not the living session of its slot")));
         };
         match queue.try_send(parcel) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(parcel)) => {
-                parcel.answer(Published::LaneLost(format!("the session {lane} is over")));
+                parcel.answer(Published::SessionLost(format!("the session {lane} is over")));
             }
             Err(TrySendError::Full(parcel)) => {
                 let cause = Some(Error::Overloaded(format!("the queue of {lane} is full")));
@@ -137,7 +137,7 @@ impl Lanes {
     }
 
     /// Ends a session of ours, if it is one, and has the broker abort what its id still has open. Blocks.
-    pub(crate) fn fence(&self, lane: &LaneId) -> Result<(), Error> {
+    pub(crate) fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
         if self.dead.lock().known.contains(lane) {
             return Ok(());
         }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::partitions::LaneId;
+use ports::partitions::ProducerSessionId;
 use tokio::sync::oneshot;
 
 use crate::client;
@@ -26,7 +26,7 @@ pub(crate) struct Inner {
     pub(crate) contact: Arc<Contact>,
     pub(crate) lanes: Lanes,
     /// The lane that appends, once somebody has.
-    pub(crate) append: tokio::sync::Mutex<Option<LaneId>>,
+    pub(crate) append: tokio::sync::Mutex<Option<ProducerSessionId>>,
     pub(crate) keeper: Keeper,
     /// Reads watermarks; an operator who reads a long topic must not hold an acquisition back.
     pub(crate) watermarks: Look,

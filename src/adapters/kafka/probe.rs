@@ -1,7 +1,7 @@
 //! `Probe`: a sign of life that takes metadata, the leaders of our topics, and the controller.
 use async_trait::async_trait;
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 
 use crate::keeper::Ask;
 use crate::open::Kafka;
@@ -15,7 +15,7 @@ impl Probe for BrokerProbe {
         "broker"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
-        self.0.inner.keeper.ask(|answer| Ask::Pulse { answer }).await
+    async fn check(&self) -> Result<ProbeReport, Error> {
+        self.0.inner.keeper.ask(|answer| Ask::ProbeReport { answer }).await
     }
 }

@@ -1,4 +1,4 @@
-//! `Sources` and `Source`: a member of a consumer group. The group shares the partitions out, so a member's number says nothing here.
+//! `ConsumerGroups` and `GroupMember`: a member of a consumer group. The group shares the partitions out, so a member's number says nothing here.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag, Source, Sources};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;
@@ -28,14 +28,14 @@ struct Joined {
 }
 
 #[async_trait]
-impl Sources for Kafka {
+impl ConsumerGroups for Kafka {
     async fn join(
         &self,
         group: &str,
         topics: &[String],
         _member: u32,
         _members: u32,
-    ) -> Result<Arc<dyn Source>, Error> {
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         self.inner.keeper.ready().await?;
         let doing = format!("joining group {group}");
         let config = client::consuming(&self.inner.options, group);
@@ -77,7 +77,7 @@ impl Joined {
 }
 
 #[async_trait]
-impl Source for Joined {
+impl GroupMember for Joined {
     async fn poll(&self, limit: u32, patience: Duration) -> Result<Vec<Delivery>, Error> {
         let deadline = Instant::now() + patience;
         loop {

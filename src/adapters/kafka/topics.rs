@@ -1,14 +1,14 @@
-//! `Topics`: a look into the installation's topics, committed records only.
+//! `TopicReader`: a look into the installation's topics, committed records only.
 use async_trait::async_trait;
 use ports::Error;
 use ports::source::Delivery;
-use ports::topics::{TopicView, Topics};
+use ports::topics::{TopicReader, TopicView};
 
 use crate::look::Ask;
 use crate::open::Kafka;
 
 #[async_trait]
-impl Topics for Kafka {
+impl TopicReader for Kafka {
     async fn list(&self) -> Result<Vec<TopicView>, Error> {
         self.inner.topics()?.ask(|answer| Ask::List { answer }).await
     }

@@ -172,7 +172,7 @@ fn answer(post: &Post, parcels: Vec<Parcel>, failed: &BTreeMap<usize, Code>) {
         let published = verdict(&parcel, positions.len(), &codes);
         parcel.answer(match published {
             Verdict::All => Published::Committed(positions),
-            Verdict::Some(refused) => Published::Partly { sent: positions, refused },
+            Verdict::Some(refused) => Published::Partial { sent: positions, refused },
             Verdict::Unknown => Published::Unknown("no broker acknowledged the records in time".into()),
             Verdict::Nothing(cause) => Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false },
         });

@@ -106,7 +106,7 @@ pub(crate) async fn claim(core: &Core, claim: Claim) -> Answer<Claimed> {
         (&low.place(), Type::INT8),
         (&(fence.epoch as i64), Type::INT8),
         (&(fence.counter as i64), Type::INT8),
-        (&&*claim.lane.0, Type::TEXT),
+        (&&*claim.session.0, Type::TEXT),
         (&BATCH_BYTES_MAX, Type::INT8),
     ];
     let text = match claim.kind {

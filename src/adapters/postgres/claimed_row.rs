@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::{Hlc, RegionId};
-use ports::orders::Trace;
+use ports::orders::TraceContext;
 use ports::outbox::ClaimedRow;
 use tokio_postgres::Row;
 
@@ -48,7 +48,7 @@ fn read(row: &Row, last: Option<&ClaimedRow>) -> Answer<ClaimedRow> {
             millis: get::<Option<_>>(row, 16)?.unwrap_or_default(),
             counter: get::<Option<i64>>(row, 17)?.unwrap_or_default() as u32,
         },
-        trace: parent.map(|parent| Trace { parent: parent.into(), state: state.map(Arc::from) }),
+        trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
         attempt: get::<i32>(row, 9)?.unsigned_abs(),
         created_at: get_time_opt(row, 20)?.unwrap_or_default(),
     })

@@ -1,7 +1,7 @@
 //! Commits turned on their side: one array for each column, as `unnest` takes them.
 use std::time::SystemTime;
 
-use ports::orders::{Commit, Mark};
+use ports::orders::{Commit, IdempotencyMark};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ pub(crate) struct MarkColumns<'a> {
 }
 
 impl<'a> MarkColumns<'a> {
-    pub(crate) fn of(marks: impl Iterator<Item = &'a Mark>) -> Self {
+    pub(crate) fn of(marks: impl Iterator<Item = &'a IdempotencyMark>) -> Self {
         let mut columns = Self::default();
         for mark in marks {
             columns.subjects.push(mark.subject.as_str());

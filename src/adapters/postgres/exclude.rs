@@ -1,7 +1,7 @@
 //! Excluding: rows that do not go leave an open batch before it is published, and their keys' later rows with them.
 use std::collections::HashMap;
 
-use ports::outbox::{Changed, Exclusion, Fate, RowId};
+use ports::outbox::{Disposition, Exclusion, FencedOutcome, RowId};
 use ports::partitions::{Fence, Token};
 use uuid::Uuid;
 
@@ -12,24 +12,24 @@ use crate::store::Core;
 use crate::waiting::{self, Move, code};
 
 /// Excludes under the fence. The batch stays open for the rest.
-pub(crate) async fn exclude(core: &Core, fence: &Fence, token: Token, rows: &[Exclusion]) -> Answer<Changed> {
+pub(crate) async fn exclude(core: &Core, fence: &Fence, token: Token, rows: &[Exclusion]) -> Answer<FencedOutcome> {
     let partition = fence.partition.0;
     core.lows.lock().remove(&partition);
     let (transaction, lease) = lease::lock(core.relay().await?, fence.partition).await?;
     if lease.as_ref().and_then(|lease| lease.open(fence, token)).is_none() {
         transaction.rollback().await?;
-        return Ok(Changed::Stale);
+        return Ok(FencedOutcome::Stale);
     }
     let batch = batch::read(&transaction, partition, token).await?;
     let moves = moves(&batch, rows);
     if moves.is_empty() && !rows.is_empty() {
         transaction.rollback().await?;
-        return Ok(Changed::Stale);
+        return Ok(FencedOutcome::Stale);
     }
     waiting::move_rows(&transaction, partition, &moves).await?;
     let counter = lease::raise(&transaction, partition).await?;
     transaction.commit().await?;
-    Ok(Changed::Done { counter, rows: moves.len() as u64 })
+    Ok(FencedOutcome::Done { counter, rows: moves.len() as u64 })
 }
 
 /// What becomes of each row that leaves the batch.
@@ -49,10 +49,10 @@ fn moves(batch: &[Row], rows: &[Exclusion]) -> Vec<Move> {
 }
 
 fn met_its_fate(row: &Row, exclusion: &Exclusion) -> Move {
-    let (status, due_in) = match exclusion.fate {
-        Fate::Retry(delay) => (code::FAILED, Some(delay)),
-        Fate::ParkKey => (code::PARKED, None),
-        Fate::ParkRow => (code::PARKED_ALONE, None),
+    let (status, due_in) = match exclusion.disposition {
+        Disposition::Retry(delay) => (code::FAILED, Some(delay)),
+        Disposition::ParkKey => (code::PARKED, None),
+        Disposition::ParkRow => (code::PARKED_ALONE, None),
     };
     let (failure_type, reason) = (Some(exclusion.failure_type.as_str()), Some(exclusion.reason.clone()));
     Move { status, due_in, failure_type, reason, ..row.stays() }
@@ -78,8 +78,9 @@ mod tests {
     #[test]
     fn a_keys_first_excluded_row_takes_its_later_ones_back() {
         let batch = [row(1, 1), row(2, 1), row(3, 2), row(4, 1)];
-        let fate = Fate::Retry(Duration::from_secs(5));
-        let excluded = Exclusion { row: 2, fate, failure_type: FailureType::Timeout, reason: "late".into() };
+        let fate = Disposition::Retry(Duration::from_secs(5));
+        let excluded =
+            Exclusion { row: 2, disposition: fate, failure_type: FailureType::Timeout, reason: "late".into() };
 
         let moves = moves(&batch, &[excluded]);
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::{OrderId, Subject, Version};
 use ports::Error;
-use ports::orders::{Commit, Committed, Mark};
+use ports::orders::{Commit, Committed, IdempotencyMark};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -177,7 +177,7 @@ impl<'a> Work<'a> {
     }
 
     async fn marks(&mut self) -> Answer<()> {
-        let mut marked: Vec<(usize, &Mark)> =
+        let mut marked: Vec<(usize, &IdempotencyMark)> =
             self.commits.iter().enumerate().filter_map(|(at, commit)| Some((at, commit.mark.as_ref()?))).collect();
         if marked.is_empty() {
             return Ok(());
@@ -193,7 +193,7 @@ impl<'a> Work<'a> {
         if marked.is_empty() { Ok(()) } else { self.taken(&marked).await }
     }
 
-    async fn taken(&mut self, losers: &[(usize, &Mark)]) -> Answer<()> {
+    async fn taken(&mut self, losers: &[(usize, &IdempotencyMark)]) -> Answer<()> {
         let columns = MarkColumns::of(losers.iter().map(|(_, mark)| *mark));
         let rows = self.query(TAKEN, &columns.values()[..2]).await?;
         let mut meant = HashMap::new();
@@ -208,7 +208,11 @@ impl<'a> Work<'a> {
                         .as_slice()
                         .try_into()
                         .map_err(|_| crate::error::broken("a fingerprint of another size"))?;
-                    Verdict::Told(Committed::MarkTaken(Mark { fingerprint, order_id: *order_id, ..(*mark).clone() }))
+                    Verdict::Told(Committed::KeyUsed(IdempotencyMark {
+                        fingerprint,
+                        order_id: *order_id,
+                        ..(*mark).clone()
+                    }))
                 }
                 None => Verdict::NotYet,
             };
@@ -292,7 +296,7 @@ impl<'a> Work<'a> {
         let refused = |at: &usize| {
             matches!(self.verdicts[*at], Some(Verdict::Told(Committed::Stale { .. } | Committed::Missing)))
         };
-        let marks: Vec<&Mark> =
+        let marks: Vec<&IdempotencyMark> =
             (0..self.commits.len()).filter(refused).filter_map(|at| self.commits[at].mark.as_ref()).collect();
         if marks.is_empty() {
             return Ok(());

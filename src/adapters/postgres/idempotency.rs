@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{OrderId, Subject};
 use ports::Error;
-use ports::idempotency::{Begun, Idempotency};
+use ports::idempotency::{BeginOutcome, Idempotency};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ impl Idempotency for Postgres {
         key: &str,
         fingerprint: &[u8; 32],
         lock: Duration,
-    ) -> Result<Begun, Error> {
+    ) -> Result<BeginOutcome, Error> {
         let (core, subject, key, fingerprint) = (self.core(), subject.clone(), key.to_string(), *fingerprint);
         self.run("key_begin", async move { begin(&core, subject.as_str(), &key, &fingerprint, lock).await }).await
     }
@@ -79,7 +79,7 @@ impl Idempotency for Postgres {
     }
 }
 
-async fn begin(core: &Core, subject: &str, key: &str, fingerprint: &[u8; 32], lock: Duration) -> Answer<Begun> {
+async fn begin(core: &Core, subject: &str, key: &str, fingerprint: &[u8; 32], lock: Duration) -> Answer<BeginOutcome> {
     let session = core.others().await?;
     let values: [Value<'_>; 5] = [
         (&subject, Type::TEXT),
@@ -90,19 +90,19 @@ async fn begin(core: &Core, subject: &str, key: &str, fingerprint: &[u8; 32], lo
     ];
     for _ in 0..TRIES_MAX {
         if !session.once(BEGIN, &values).await?.is_empty() {
-            return Ok(Begun::Ours);
+            return Ok(BeginOutcome::Acquired);
         }
         let rows = session.read(LOOK, &values[..2]).await?;
         let Some(row) = rows.first() else { continue };
         return Ok(match get::<Option<Uuid>>(row, 0)? {
-            None => Begun::Running,
+            None => BeginOutcome::InProgress,
             Some(made) => {
                 let fingerprint = get::<&[u8]>(row, 1)?.try_into().ok();
-                Begun::Completed { order_id: order_id(made), fingerprint }
+                BeginOutcome::Completed { order_id: order_id(made), fingerprint }
             }
         });
     }
-    Ok(Begun::Running)
+    Ok(BeginOutcome::InProgress)
 }
 
 /// Keys that the process before this one held: it is dead, since we have its name.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, Mark, Marked, Remote};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ const FORGET: &str = "WITH gone AS (DELETE FROM processed_events WHERE ctid = AN
 
 #[async_trait]
 impl Inbox for Postgres {
-    async fn commit(&self, group: &str, marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         if marks.is_empty() {
             return Ok(Vec::new());
         }
@@ -49,14 +49,14 @@ impl Inbox for Postgres {
         self.run("inbox_commit", async move { retried!(commit(&core, &group, &marks)) }).await
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         let core = self.core();
         self.run("inbox_remote", async move {
             let text = "SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = $1";
             let rows = core.others().await?.read(text, &[(&order_uuid(order_id), Type::UUID)]).await?;
             let read = |row| {
                 let hlc = Hlc { millis: get(row, 1)?, counter: get::<i64>(row, 2)? as u32 };
-                Ok(Remote { region: RegionId::new(get(row, 0)?), hlc })
+                Ok(RemoteStamp { region: RegionId::new(get(row, 0)?), hlc })
             };
             rows.first().map(read).transpose()
         })
@@ -96,11 +96,12 @@ impl Inbox for Postgres {
     }
 }
 
-async fn commit(core: &Core, group: &str, marks: &[Mark]) -> Answer<Vec<Marked>> {
+async fn commit(core: &Core, group: &str, marks: &[ProcessedEvent]) -> Answer<Vec<InboxOutcome>> {
     // Of a message that comes twice in one call the first one counts.
     let mut seen = HashSet::new();
     let firsts: Vec<bool> = marks.iter().map(|mark| seen.insert(mark.event_id)).collect();
-    let mut once: Vec<&Mark> = marks.iter().zip(&firsts).filter(|(_, first)| **first).map(|(mark, _)| mark).collect();
+    let mut once: Vec<&ProcessedEvent> =
+        marks.iter().zip(&firsts).filter(|(_, first)| **first).map(|(mark, _)| mark).collect();
     once.sort_by_key(|mark| mark.event_id);
     let ids: Vec<Uuid> = once.iter().map(|mark| event_uuid(mark.event_id)).collect();
     let topics: Vec<&str> = once.iter().map(|mark| &*mark.position.topic).collect();
@@ -121,8 +122,8 @@ async fn commit(core: &Core, group: &str, marks: &[Mark]) -> Answer<Vec<Marked>>
     ];
     let rows = core.others().await?.once(COMMIT, &values).await?;
     let new = rows.iter().map(|row| get(row, 0)).collect::<Result<HashSet<Uuid>, Trouble>>()?;
-    let marked = |(mark, first): (&Mark, &bool)| {
-        if *first && new.contains(&event_uuid(mark.event_id)) { Marked::New } else { Marked::Duplicate }
+    let marked = |(mark, first): (&ProcessedEvent, &bool)| {
+        if *first && new.contains(&event_uuid(mark.event_id)) { InboxOutcome::New } else { InboxOutcome::Duplicate }
     };
     Ok(marks.iter().zip(&firsts).map(marked).collect())
 }
@@ -138,7 +139,7 @@ struct Effects<'a> {
 }
 
 impl<'a> Effects<'a> {
-    fn of(marks: &[&'a Mark]) -> Self {
+    fn of(marks: &[&'a ProcessedEvent]) -> Self {
         let mut effects = Self::default();
         for mark in marks {
             for Effect::RememberRemote { order_id, region, hlc } in &mark.effects {

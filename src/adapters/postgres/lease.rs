@@ -1,8 +1,8 @@
 //! The lease row: what it says, and the judgement of who stands behind it.
 use std::time::Duration;
 
-use ports::outbox::Changed;
-use ports::partitions::{Epoch, Fence, Heart, InstanceId, PartitionNo, Token};
+use ports::outbox::FencedOutcome;
+use ports::partitions::{Epoch, Fence, InstanceId, Liveness, PartitionNo, Token};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -104,21 +104,21 @@ fn of_row(row: &Row) -> Answer<Lease> {
 }
 
 /// What is known of a member.
-pub(crate) async fn heart(transaction: &Transaction, instance: &str) -> Answer<Heart> {
+pub(crate) async fn heart(transaction: &Transaction, instance: &str) -> Answer<Liveness> {
     let text = "SELECT seen_at + dead_after > clock_timestamp() FROM member WHERE instance = $1";
     let rows = transaction.query(text, &[(&instance, Type::TEXT)]).await?;
     Ok(match rows.first().map(|row| get(row, 0)).transpose()? {
-        Some(true) => Heart::Beats,
-        Some(false) => Heart::Stopped,
-        None => Heart::Unheard,
+        Some(true) => Liveness::Alive,
+        Some(false) => Liveness::Dead,
+        None => Liveness::Unknown,
     })
 }
 
 impl Lease {
     /// Whether somebody else may not take the partition.
-    pub(crate) fn held_against(&self, taker: &InstanceId, heart: Heart) -> bool {
+    pub(crate) fn held_against(&self, taker: &InstanceId, heart: Liveness) -> bool {
         let other = self.owner.as_deref().is_some_and(|owner| owner != &*taker.0);
-        other && !self.left.is_zero() && heart != Heart::Stopped
+        other && !self.left.is_zero() && heart != Liveness::Dead
     }
 
     /// Whether the open batch's claimer died with it in hand. The first taker finds out; later ones only know what it wrote down.
@@ -132,11 +132,11 @@ impl Lease {
     }
 
     /// What one hears who closes this batch, where it is not open under this lease: a lost answer may be asked for again.
-    pub(crate) fn repeated(&self, fence: &Fence, token: Token) -> Changed {
+    pub(crate) fn repeated(&self, fence: &Fence, token: Token) -> FencedOutcome {
         if self.is_of(fence) && self.in_flight.is_none() && self.closed == Some(token) {
-            return Changed::Done { counter: self.counter, rows: 0 };
+            return FencedOutcome::Done { counter: self.counter, rows: 0 };
         }
-        Changed::Stale
+        FencedOutcome::Stale
     }
 
     /// The open batch, if it is this one and the lease, counter and all, is the one named.
@@ -167,10 +167,10 @@ mod tests {
     fn a_living_owner_holds_until_its_lease_runs_out() {
         let (me, valid) = (InstanceId("me".into()), lease("other", 1, 1, false));
 
-        assert!(valid.held_against(&me, Heart::Beats));
-        assert!(valid.held_against(&me, Heart::Unheard));
-        assert!(!valid.held_against(&me, Heart::Stopped));
-        assert!(!Lease { left: Duration::ZERO, ..valid.clone() }.held_against(&me, Heart::Beats));
-        assert!(!valid.held_against(&InstanceId("other".into()), Heart::Beats));
+        assert!(valid.held_against(&me, Liveness::Alive));
+        assert!(valid.held_against(&me, Liveness::Unknown));
+        assert!(!valid.held_against(&me, Liveness::Dead));
+        assert!(!Lease { left: Duration::ZERO, ..valid.clone() }.held_against(&me, Liveness::Alive));
+        assert!(!valid.held_against(&InstanceId("other".into()), Liveness::Alive));
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, Because, Epoch, Fence, Heart, InstanceId, LaneId, Member, OpenBatch, PartitionLeases,
-    PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, Liveness, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
 };
 use tokio_postgres::types::Type;
 
@@ -44,7 +44,7 @@ const RELEASE: &str = "UPDATE outbox_lease SET owner = NULL, expires_at = NULL
 
 #[async_trait]
 impl PartitionLeases for Postgres {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
         let (core, instance, dead_after) = (self.core(), instance.clone(), seconds(dead_after));
         self.run("heartbeat", async move {
             let session = core.relay().await?;
@@ -52,7 +52,7 @@ impl PartitionLeases for Postgres {
             let rows = session.read(MEMBERS, &[(&dead_after, Type::FLOAT8)]).await?;
             let members = rows.iter().map(|row| {
                 let instance = InstanceId(get::<String>(row, 0)?.into());
-                Ok(Member { instance, alive: get(row, 1)?, seen_at: get_time(row, 2)? })
+                Ok(MemberView { instance, alive: get(row, 1)?, seen_at: get_time(row, 2)? })
             });
             members.collect()
         })
@@ -73,7 +73,7 @@ impl PartitionLeases for Postgres {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
@@ -140,7 +140,7 @@ impl PartitionLeases for Postgres {
 struct Taking {
     partition: PartitionNo,
     owner: InstanceId,
-    because: Because,
+    because: AcquireReason,
     watermark: Option<Token>,
     ttl: Duration,
 }
@@ -152,7 +152,7 @@ async fn acquire(core: &Core, taking: &Taking) -> Answer<Acquisition> {
     };
     let heart = match lease.owner.as_deref() {
         Some(former) => lease::heart(&transaction, former).await?,
-        None => Heart::Unheard,
+        None => Liveness::Unknown,
     };
     if lease.held_against(&taking.owner, heart) {
         transaction.rollback().await?;
@@ -162,12 +162,12 @@ async fn acquire(core: &Core, taking: &Taking) -> Answer<Acquisition> {
     take(transaction, taking, lease, heart).await
 }
 
-async fn take(transaction: Transaction, taking: &Taking, lease: Lease, heart: Heart) -> Answer<Acquisition> {
+async fn take(transaction: Transaction, taking: &Taking, lease: Lease, heart: Liveness) -> Answer<Acquisition> {
     let Taking { partition, owner, because, watermark, ttl } = taking;
     let number = partition.0 as i32;
     let owner_died = because.owner_died(lease.owner.as_deref(), owner, heart);
     let died = lease.claimer_died(owner_died);
-    if *because == Because::Vacant && owner_died {
+    if *because == AcquireReason::Vacant && owner_died {
         let token = lease.in_flight.as_ref().map_or(-1, |open| open.token as i64);
         transaction.query(FORGIVE, &[(&number, Type::INT4), (&token, Type::INT8)]).await?;
     }
@@ -183,7 +183,8 @@ async fn take(transaction: Transaction, taking: &Taking, lease: Lease, heart: He
     ];
     transaction.query(TAKE, &values).await?;
     transaction.commit().await?;
-    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, lane: LaneId(open.lane.into()), died });
+    let in_flight =
+        lease.in_flight.map(|open| OpenBatch { token: open.token, session: ProducerSessionId(open.lane.into()), died });
     let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
     Ok(Acquisition::Taken(Acquired { fence, in_flight }))
 }

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ports::operators::{Audit, Operated, RowFilter};
+use ports::operators::{Audit, OperatorOutcome, RowFilter};
 use ports::outbox::{RowId, RowStatus};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -36,7 +36,7 @@ struct Living {
 }
 
 /// Does it to one row.
-pub(crate) async fn act(core: &Core, act: Act, id: RowId, audit: &Audit) -> Answer<Operated> {
+pub(crate) async fn act(core: &Core, act: Act, id: RowId, audit: &Audit) -> Answer<OperatorOutcome> {
     let session = core.others().await?;
     let Some(partition) = partition_of(&session, id).await? else { return gone(&session, id).await };
     // The lease first: what is read after this is what stands there.
@@ -51,7 +51,7 @@ pub(crate) async fn act(core: &Core, act: Act, id: RowId, audit: &Audit) -> Answ
     };
     if !allowed {
         transaction.rollback().await?;
-        return Ok(Operated::NotNow(status_of(row.status)));
+        return Ok(OperatorOutcome::WrongStatus(status_of(row.status)));
     }
     let (moved, action) = match act {
         Act::Retry => (due_now(&row), "retry"),
@@ -61,11 +61,11 @@ pub(crate) async fn act(core: &Core, act: Act, id: RowId, audit: &Audit) -> Answ
     lease::raise(&transaction, partition).await?;
     write_down(&transaction, action, &[id], audit).await?;
     transaction.commit().await?;
-    Ok(Operated::Done(1))
+    Ok(OperatorOutcome::Done(1))
 }
 
 /// Makes the first parked rows that a filter lets through due.
-pub(crate) async fn redrive(core: &Core, filter: &RowFilter, limit: u32, audit: &Audit) -> Answer<Operated> {
+pub(crate) async fn redrive(core: &Core, filter: &RowFilter, limit: u32, audit: &Audit) -> Answer<OperatorOutcome> {
     let session = core.others().await?;
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
     let found = Question::of(&filter).rows(&session, limit).await?;
@@ -88,13 +88,13 @@ pub(crate) async fn redrive(core: &Core, filter: &RowFilter, limit: u32, audit: 
     }
     write_down(&transaction, "redrive", &done, audit).await?;
     transaction.commit().await?;
-    Ok(Operated::Done(done.len() as u64))
+    Ok(OperatorOutcome::Done(done.len() as u64))
 }
 
 /// How many parked rows a filter lets through.
-pub(crate) async fn count_parked(core: &Core, filter: &RowFilter) -> Answer<Operated> {
+pub(crate) async fn count_parked(core: &Core, filter: &RowFilter) -> Answer<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    Ok(Operated::Done(Question::of(&filter).count(&core.others().await?).await?))
+    Ok(OperatorOutcome::Done(Question::of(&filter).count(&core.others().await?).await?))
 }
 
 /// A parked row begins anew, but one that was convicted of deaths stays a suspect: it is tried alone before it may kill neighbours.
@@ -154,18 +154,18 @@ async fn living(transaction: &Transaction, partition: u32, id: RowId) -> Answer<
     }))
 }
 
-async fn gone(session: &Session, id: RowId) -> Answer<Operated> {
+async fn gone(session: &Session, id: RowId) -> Answer<OperatorOutcome> {
     let text =
         "SELECT EXISTS (SELECT FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) WHERE e.id = $1)";
     let rows = session.read(text, &[(&id, Type::INT8)]).await?;
     let sent = rows.first().map(|row| get::<bool>(row, 0)).transpose()?;
-    Ok(if sent == Some(true) { Operated::NotNow(RowStatus::Sent) } else { Operated::Missing })
+    Ok(if sent == Some(true) { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })
 }
 
 async fn write_down(transaction: &Transaction, action: &str, rows: &[RowId], audit: &Audit) -> Answer<()> {
     let rows = rows.to_vec();
     let values: [Value<'_>; 4] =
-        [(&action, Type::TEXT), (&rows, Type::INT8_ARRAY), (&audit.who, Type::TEXT), (&audit.why, Type::TEXT)];
+        [(&action, Type::TEXT), (&rows, Type::INT8_ARRAY), (&audit.operator, Type::TEXT), (&audit.reason, Type::TEXT)];
     let text = "INSERT INTO audit (action, row_id, who, why) SELECT $1, r, $3, $4 FROM unnest($2) AS r";
     transaction.query(text, &values).await.map(|_| ())
 }

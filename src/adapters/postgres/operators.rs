@@ -1,7 +1,7 @@
 //! `OutboxOperators`: looking and acting.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::RowId;
 
 use crate::error::retried;
@@ -22,22 +22,28 @@ impl OutboxOperators for Postgres {
         self.run("outbox_row", async move { row_view::find(&core.others().await?, id).await }).await
     }
 
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let core = self.core();
         self.run("outbox_standing", async move { standing::standing(&core.others().await?, whose).await }).await
     }
 
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let (core, audit) = (self.core(), audit.clone());
         self.run("outbox_retry", async move { retried!(operate::act(&core, Act::Retry, id, &audit)) }).await
     }
 
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let (core, audit) = (self.core(), audit.clone());
         self.run("outbox_park", async move { retried!(operate::act(&core, Act::Park, id, &audit)) }).await
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let (core, filter, audit) = (self.core(), filter.clone(), audit.clone());
         self.run("outbox_redrive", async move {
             if !commit {

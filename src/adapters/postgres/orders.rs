@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -37,14 +37,14 @@ impl OrderStore for Postgres {
         .await
     }
 
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let (core, filter) = (self.core(), filter.clone());
         self.run("order_list", async move {
             let mut conditions = conditions(&filter);
             let mut skip = 0;
             match from {
-                From::After(id) => conditions.and("id <", order_uuid(id), Type::UUID),
-                From::Offset(rows) => skip = i64::try_from(rows).unwrap_or(i64::MAX),
+                PageStart::After(id) => conditions.and("id <", order_uuid(id), Type::UUID),
+                PageStart::Offset(rows) => skip = i64::try_from(rows).unwrap_or(i64::MAX),
             }
             let (limit, skip) = (conditions.add(i64::from(limit), Type::INT8), conditions.add(skip, Type::INT8));
             // Skipping walks the narrow index; only the page's own rows are read in full.
@@ -60,7 +60,7 @@ impl OrderStore for Postgres {
         .await
     }
 
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         let (core, conditions) = (self.core(), conditions(filter));
         self.run("order_count", async move {
             let text = format!("SELECT count(*) FROM orders{}", conditions.text());
@@ -87,7 +87,7 @@ impl OrderStore for Postgres {
         .await
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
         let (core, subject, key) = (self.core(), subject.clone(), key.to_string());
         self.run("mark_find", async move {
             let text = "SELECT fingerprint, order_id FROM mark
@@ -97,7 +97,7 @@ impl OrderStore for Postgres {
             let Some(row) = rows.first() else { return Ok(None) };
             let fingerprint = get::<&[u8]>(row, 0)?.try_into().map_err(|_| crate::error::broken("a fingerprint of another size"))?;
             let order_id = order_id(get(row, 1)?);
-            Ok(Some(Mark { subject, key: key.into(), fingerprint, order_id }))
+            Ok(Some(IdempotencyMark { subject, key: key.into(), fingerprint, order_id }))
         })
         .await
     }
@@ -133,7 +133,7 @@ impl Postgres {
 }
 
 /// The conditions of a filter and their values.
-fn conditions(filter: &Filter) -> Conditions {
+fn conditions(filter: &OrderFilter) -> Conditions {
     let mut conditions = Conditions::default();
     if let Some(owner) = &filter.owner {
         conditions.and("owner =", owner.as_str().to_string(), Type::TEXT);

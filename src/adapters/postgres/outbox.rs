@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::outbox::{Changed, Claim, Claimed, Depth, Exclusion, OutboxStore, Settlement, Verdict};
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{Fence, Token};
 
 use crate::error::retried;
@@ -17,17 +17,17 @@ impl OutboxStore for Postgres {
         self.run("claim", async move { claim::claim(&core, claim).await }).await
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
         let (core, fence, rows) = (self.core(), fence.clone(), rows.to_vec());
         self.run("exclude", async move { retried!(exclude::exclude(&core, &fence, token, &rows)) }).await
     }
 
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         let core = self.core();
         self.run("settle", async move { settle::settle(&core, &settlement).await }).await
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
         let (core, fence) = (self.core(), fence.clone());
         self.run("resolve", async move { retried!(resolve::resolve(&core, &fence, token, verdict)) }).await
     }

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
@@ -27,11 +27,11 @@ impl Probe for StoreProbe {
         "db"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         let begun = Instant::now();
         let core = self.0.core();
         self.0.run("probe", async move { beat(&core).await }).await?;
-        Ok(Pulse { latency: begun.elapsed() })
+        Ok(ProbeReport { latency: begun.elapsed() })
     }
 
     fn saturation(&self) -> Option<f64> {

@@ -1,11 +1,11 @@
-//! `Redrives`: which dead letters were sent back, by whom and why.
+//! `RedriveLedger`: which dead letters were sent back, by whom and why.
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{Letter, Redriven, Redrives};
+use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -32,21 +32,26 @@ const KNOWN: &str = "SELECT topic, partition, \"offset\", timestamp, who, why, t
      WHERE (topic, partition, \"offset\", timestamp) IN (SELECT * FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[]))";
 
 #[async_trait]
-impl Redrives for Postgres {
-    async fn take(&self, letters: &[Letter], again_after: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+impl RedriveLedger for Postgres {
+    async fn reserve(
+        &self,
+        letters: &[DeadLetterId],
+        again_after: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error> {
         let (core, letters, audit) = (self.core(), letters.to_vec(), audit.clone());
         self.run("letters_take", async move { retried!(take(&core, &letters, again_after, &audit)) }).await
     }
 
-    async fn arrived(&self, letters: &[Letter]) -> Result<(), Error> {
+    async fn confirm(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
         self.each("letters_arrived", letters, ARRIVED).await
     }
 
-    async fn release(&self, letters: &[Letter]) -> Result<(), Error> {
+    async fn release(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
         self.each("letters_release", letters, RELEASE).await
     }
 
-    async fn known(&self, letters: &[Letter]) -> Result<Vec<Option<Redriven>>, Error> {
+    async fn find(&self, letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let (core, letters) = (self.core(), letters.to_vec());
         self.run("letters_known", async move {
             let columns = Columns::of(&letters);
@@ -59,7 +64,7 @@ impl Redrives for Postgres {
 }
 
 impl Postgres {
-    async fn each(&self, doing: &'static str, letters: &[Letter], text: &'static str) -> Result<(), Error> {
+    async fn each(&self, doing: &'static str, letters: &[DeadLetterId], text: &'static str) -> Result<(), Error> {
         let (core, letters) = (self.core(), letters.to_vec());
         self.run(doing, async move {
             let columns = Columns::of(&letters);
@@ -69,10 +74,14 @@ impl Postgres {
     }
 }
 
-async fn take(core: &Core, letters: &[Letter], again_after: Duration, audit: &Audit) -> Answer<Vec<bool>> {
+async fn take(core: &Core, letters: &[DeadLetterId], again_after: Duration, audit: &Audit) -> Answer<Vec<bool>> {
     let (columns, after) = (Columns::of(letters), seconds(again_after));
     let mut values = columns.values();
-    values.extend::<[Value<'_>; 3]>([(&audit.who, Type::TEXT), (&audit.why, Type::TEXT), (&after, Type::FLOAT8)]);
+    values.extend::<[Value<'_>; 3]>([
+        (&audit.operator, Type::TEXT),
+        (&audit.reason, Type::TEXT),
+        (&after, Type::FLOAT8),
+    ]);
     let rows = core.others().await?.once(TAKE, &values).await?;
     let taken = rows.iter().map(name).collect::<Answer<HashSet<_>>>()?;
     Ok(letters.iter().map(|letter| taken.contains(&named(letter))).collect())
@@ -81,7 +90,7 @@ async fn take(core: &Core, letters: &[Letter], again_after: Duration, audit: &Au
 /// A letter as the table names it.
 type Name = (String, i32, i64, i64);
 
-fn named(letter: &Letter) -> Name {
+fn named(letter: &DeadLetterId) -> Name {
     let at = &letter.position;
     (at.topic.to_string(), at.partition as i32, at.offset as i64, letter.timestamp.millis())
 }
@@ -90,9 +99,9 @@ fn name(row: &Row) -> Answer<Name> {
     Ok((get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 3)?))
 }
 
-fn redriven(row: &Row) -> Answer<Redriven> {
-    let audit = Audit { who: get(row, 4)?, why: get(row, 5)? };
-    Ok(Redriven { audit, at: get_time(row, 6)?, arrived: get(row, 7)? })
+fn redriven(row: &Row) -> Answer<RedriveRecord> {
+    let audit = Audit { operator: get(row, 4)?, reason: get(row, 5)? };
+    Ok(RedriveRecord { audit, at: get_time(row, 6)?, arrived: get(row, 7)? })
 }
 
 /// Letters, one array for each column.
@@ -104,7 +113,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(letters: &'a [Letter]) -> Self {
+    fn of(letters: &'a [DeadLetterId]) -> Self {
         Self {
             topics: letters.iter().map(|letter| &*letter.position.topic).collect(),
             partitions: letters.iter().map(|letter| letter.position.partition as i32).collect(),

@@ -1,7 +1,7 @@
 //! Resolving: what becomes of an open batch whose outcome was found out.
 use std::time::Duration;
 
-use ports::outbox::{Changed, Verdict};
+use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{Fence, Token};
 
 use crate::batch::{self, Row};
@@ -17,24 +17,24 @@ const TRIALS_APART: Duration = Duration::from_secs(10);
 const TRIAL_DEATHS: i16 = 2;
 
 /// Closes an open batch under the fence.
-pub(crate) async fn resolve(core: &Core, fence: &Fence, token: Token, verdict: Verdict) -> Answer<Changed> {
+pub(crate) async fn resolve(core: &Core, fence: &Fence, token: Token, verdict: BatchOutcome) -> Answer<FencedOutcome> {
     let fate: fn(&Row, bool) -> Move = match verdict {
-        Verdict::Published => return settle::published(core, fence, token).await,
-        Verdict::Died => died,
-        Verdict::Returned => returned,
+        BatchOutcome::Published => return settle::published(core, fence, token).await,
+        BatchOutcome::ClaimerDied => died,
+        BatchOutcome::NotSent => returned,
     };
     core.lows.lock().remove(&fence.partition.0);
     let (transaction, lease) = lease::lock(core.relay().await?, fence.partition).await?;
     let Some(trial) = lease.as_ref().and_then(|lease| lease.open(fence, token)).map(|open| open.trial) else {
         transaction.rollback().await?;
-        return Ok(lease.map_or(Changed::Stale, |lease| lease.repeated(fence, token)));
+        return Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated(fence, token)));
     };
     let batch = batch::read(&transaction, fence.partition.0, token).await?;
     let moves: Vec<Move> = batch.iter().map(|row| fate(row, trial)).collect();
     waiting::move_rows(&transaction, fence.partition.0, &moves).await?;
     let counter = lease::close(&transaction, fence.partition).await?;
     transaction.commit().await?;
-    Ok(Changed::Done { counter, rows: moves.len() as u64 })
+    Ok(FencedOutcome::Done { counter, rows: moves.len() as u64 })
 }
 
 /// Nobody died: due at once, as before the claim.

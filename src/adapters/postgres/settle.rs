@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ports::broker::Position;
-use ports::outbox::{Changed, RowId, Settlement};
+use ports::outbox::{FencedOutcome, RowId, Settlement};
 use ports::partitions::{Fence, Token};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -80,7 +80,7 @@ impl<'a> Sent<'a> {
 }
 
 /// Settles under the fence; the token names the batch, so the counter is not compared.
-pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> Answer<Changed> {
+pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> Answer<FencedOutcome> {
     let (fence, token) = (&settlement.fence, settlement.token);
     let session = core.relay().await?;
     // A deadlock is thinkable only with somebody who changes these tables by hand: repeating is harmless.
@@ -93,7 +93,7 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> Answer<Chang
 }
 
 /// The same for a batch of which only the watermark told that it was published; here the counter is compared.
-pub(crate) async fn published(core: &Core, fence: &Fence, token: Token) -> Answer<Changed> {
+pub(crate) async fn published(core: &Core, fence: &Fence, token: Token) -> Answer<FencedOutcome> {
     let session = core.relay().await?;
     match run(&session, core, fence, token, Some(fence.counter as i64), &Sent::default()).await? {
         Some(changed) => Ok(changed),
@@ -102,9 +102,9 @@ pub(crate) async fn published(core: &Core, fence: &Fence, token: Token) -> Answe
 }
 
 /// What one hears who closes a batch that is not open under the lease that is named.
-pub(crate) async fn repeated(session: &Session, fence: &Fence, token: Token) -> Answer<Changed> {
+pub(crate) async fn repeated(session: &Session, fence: &Fence, token: Token) -> Answer<FencedOutcome> {
     let lease = lease::read(session, fence.partition).await?;
-    Ok(lease.map_or(Changed::Stale, |lease| lease.repeated(fence, token)))
+    Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated(fence, token)))
 }
 
 async fn run(
@@ -114,7 +114,7 @@ async fn run(
     token: Token,
     counter: Option<i64>,
     sent: &Sent<'_>,
-) -> Answer<Option<Changed>> {
+) -> Answer<Option<FencedOutcome>> {
     let fallback = !sent.by_fallback.is_empty();
     let values: [Value<'_>; 11] = [
         (&(fence.partition.0 as i32), Type::INT4),
@@ -142,7 +142,7 @@ async fn run(
         low.raised(counter);
         core.lows.lock().insert(fence.partition.0, low);
     }
-    Ok(Some(Changed::Done { counter, rows }))
+    Ok(Some(FencedOutcome::Done { counter, rows }))
 }
 
 fn read(row: &Row) -> Answer<(u64, u64, i64)> {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::operators::{Standing, Whose};
+use ports::operators::{RowDiagnosis, RowSelector};
 use ports::outbox::RowId;
 use ports::partitions::InstanceId;
 use tokio_postgres::types::Type;
@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::value::{event_uuid, get, order_uuid};
 
 /// Everything known about one event, or about the row that speaks for a key.
-pub(crate) async fn standing(session: &Session, whose: Whose) -> Answer<Option<Standing>> {
+pub(crate) async fn standing(session: &Session, whose: RowSelector) -> Answer<Option<RowDiagnosis>> {
     let Some(id) = row_of(session, whose).await? else { return Ok(None) };
     let Some(row) = row_view::find(session, id).await? else { return Ok(None) };
     let head = match row.sent_at {
@@ -34,16 +34,16 @@ pub(crate) async fn standing(session: &Session, whose: Whose) -> Answer<Option<S
     let owner = get::<Option<String>>(lease, 0)?.map(|name| InstanceId(name.into()));
     let (epoch, deaths) = (get::<i64>(lease, 1)? as u64, get::<i32>(lease, 2)?.unsigned_abs());
     let (sent_to, by_fallback) = sent(session, id).await?;
-    Ok(Some(Standing { row, head, owner, epoch, deaths, sent_to, by_fallback }))
+    Ok(Some(RowDiagnosis { row, head, owner, epoch, deaths, sent_to, by_fallback }))
 }
 
-async fn row_of(session: &Session, whose: Whose) -> Answer<Option<RowId>> {
+async fn row_of(session: &Session, whose: RowSelector) -> Answer<Option<RowId>> {
     match whose {
-        Whose::Event(event) => {
+        RowSelector::Event(event) => {
             let text = "SELECT id FROM outbox_event WHERE event_id = $1";
             first(session, text, event_uuid(event)).await
         }
-        Whose::Key(key) => match first_living(session, order_uuid(key), false).await? {
+        RowSelector::Key(key) => match first_living(session, order_uuid(key), false).await? {
             Some(id) => Ok(Some(id)),
             None => {
                 let text = "SELECT e.id FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) WHERE e.key = $1 ORDER BY e.id DESC LIMIT 1";

@@ -1,4 +1,4 @@
-//! `Wakes`: NOTIFY for the others, LISTEN for what they tell. A notifying commit takes a lock of the whole server, so hints are
+//! `WakeChannel`: NOTIFY for the others, LISTEN for what they tell. A notifying commit takes a lock of the whole server, so hints are
 //! gathered: the first goes at once, what comes within a few milliseconds goes as one.
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use ports::wake::{Wakes, hint, of_others};
+use ports::wake::{WakeChannel, hint, of_others};
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
@@ -67,14 +67,14 @@ impl Bell {
 }
 
 #[async_trait]
-impl Wakes for Postgres {
-    fn tell(&self, partition: PartitionNo) {
+impl WakeChannel for Postgres {
+    fn notify(&self, partition: PartitionNo) {
         if self.inner.bell.hung {
             self.inner.bell.ours.add([partition.0]);
         }
     }
 
-    async fn told(&self) -> Vec<PartitionNo> {
+    async fn notified(&self) -> Vec<PartitionNo> {
         self.inner.bell.theirs.take().await.into_iter().map(PartitionNo).collect()
     }
 }

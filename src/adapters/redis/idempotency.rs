@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{OrderId, Subject};
 use ports::Error;
-use ports::idempotency::{Begun, Idempotency};
+use ports::idempotency::{BeginOutcome, Idempotency};
 
 use crate::debts::End;
 use crate::link::{Ask, Caller};
@@ -25,7 +25,7 @@ impl Idempotency for Redis {
         key: &str,
         fingerprint: &[u8; 32],
         lock: Duration,
-    ) -> Result<Begun, Error> {
+    ) -> Result<BeginOutcome, Error> {
         let inner = &self.inner;
         let (names, instance) = (&inner.names, &inner.options.instance);
         let mut begin = inner.scripts.key_begin.prepare_invoke();
@@ -34,7 +34,7 @@ impl Idempotency for Redis {
         begin.arg(&inner.boot).arg(millis(inner.options.dead_after));
         let found: Option<String> = inner.ask(Caller::Idempotency, "take a key", Ask::Script(&begin)).await?;
         match found {
-            None => Ok(Begun::Ours),
+            None => Ok(BeginOutcome::Acquired),
             Some(text) => mark::read(&text).ok_or_else(|| Error::Broken("a key's value is in no form we know".into())),
         }
     }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use domain::OrderId;
-use ports::idempotency::Begun;
+use ports::idempotency::BeginOutcome;
 
 /// A key in use by this life of this instance. Anything may stand in an instance's name, so it comes last.
 pub(crate) fn running(fingerprint: &[u8; 32], boot: &str, instance: &str) -> String {
@@ -19,14 +19,14 @@ pub(crate) fn completed(fingerprint: &[u8; 32], order_id: OrderId) -> String {
 }
 
 /// Reads a value; `None` where it is in no form we know.
-pub(crate) fn read(text: &str) -> Option<Begun> {
-    let done = |id: &str, fingerprint| Some(Begun::Completed { order_id: OrderId::parse(id)?, fingerprint });
+pub(crate) fn read(text: &str) -> Option<BeginOutcome> {
+    let done = |id: &str, fingerprint| Some(BeginOutcome::Completed { order_id: OrderId::parse(id)?, fingerprint });
     if text.starts_with("IN_FLIGHT:") {
-        return Some(Begun::Running);
+        return Some(BeginOutcome::InProgress);
     }
     let mut parts = text.splitn(4, '|');
     match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-        ("v3" | "V2", Some("IN_PROGRESS"), _, _) => Some(Begun::Running),
+        ("v3" | "V2", Some("IN_PROGRESS"), _, _) => Some(BeginOutcome::InProgress),
         ("v3", Some("COMPLETED"), Some(fingerprint), Some(id)) => done(id, Some(unhex(fingerprint)?)),
         ("V2", Some("COMPLETED"), Some(id), _) => done(id, None),
         (id, None, None, None) => done(id, None),
@@ -62,14 +62,14 @@ mod tests {
     fn every_form_is_read_and_what_is_strange_is_not_guessed() {
         let order_id = OrderId::at(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
         let fingerprint = std::array::from_fn(|at| at as u8);
-        let made = |fingerprint| Some(Begun::Completed { order_id, fingerprint });
+        let made = |fingerprint| Some(BeginOutcome::Completed { order_id, fingerprint });
 
         let cases = [
-            (running(&fingerprint, "00ff", "host:8080|odd"), Some(Begun::Running)),
+            (running(&fingerprint, "00ff", "host:8080|odd"), Some(BeginOutcome::InProgress)),
             (completed(&fingerprint, order_id), made(Some(fingerprint))),
             (order_id.to_string(), made(None)),
-            ("IN_FLIGHT:host-1|x".into(), Some(Begun::Running)),
-            ("V2|IN_PROGRESS||1700000000000".into(), Some(Begun::Running)),
+            ("IN_FLIGHT:host-1|x".into(), Some(BeginOutcome::InProgress)),
+            ("V2|IN_PROGRESS||1700000000000".into(), Some(BeginOutcome::InProgress)),
             (format!("V2|COMPLETED|{order_id}|1700000000000"), made(None)),
             (format!("v4|COMPLETED|{order_id}"), None),
             (format!("v3|COMPLETED|éé|{order_id}"), None),

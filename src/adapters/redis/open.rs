@@ -51,7 +51,7 @@ impl Redis {
         check(&options)?;
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
         let (trust, wake) = (Arc::new(Mutex::new(Trust::new())), Arc::new(Notify::new()));
-        let boot = format!("{:016x}", options.dice.roll());
+        let boot = format!("{:016x}", options.dice.next_u64());
         let inner = Inner {
             pool: pool(&options, &boot, Arc::clone(&trust), Arc::clone(&wake))?,
             names: Names(options.prefix.clone()),

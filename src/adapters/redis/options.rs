@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ports::clock::Dice;
+use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use secrecy::SecretString;
 
@@ -15,7 +15,7 @@ pub struct Options {
     /// This service: the holder of the keys it takes.
     pub instance: InstanceId,
     /// Draws the boot's name and the jitter of expiries.
-    pub dice: Arc<dyn Dice>,
+    pub dice: Arc<dyn Rng>,
     /// Stands before every name in Redis, policies apart. Without braces: those choose the slot in a cluster.
     pub prefix: String,
     /// Stands before the policies that operators write: `<this>{tier}:{class}:capacity` and `…:windowMs`.
@@ -56,7 +56,7 @@ pub struct Options {
 
 impl Options {
     /// The defaults, for a service of this name.
-    pub fn new(url: impl Into<SecretString>, instance: InstanceId, dice: Arc<dyn Dice>) -> Self {
+    pub fn new(url: impl Into<SecretString>, instance: InstanceId, dice: Arc<dyn Rng>) -> Self {
         Self {
             url: url.into(),
             instance,

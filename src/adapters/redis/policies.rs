@@ -7,7 +7,7 @@ use std::time::Duration;
 use deadpool_redis::redis;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::rate_limit::Policy;
+use ports::rate_limit::RateLimitPolicy;
 
 use crate::link::{Ask, Caller};
 use crate::open::Inner;
@@ -33,7 +33,7 @@ impl Complaints {
 }
 
 impl Inner {
-    pub(crate) async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+    pub(crate) async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
         if tier.len() > TIER_MAX {
             return Ok(None);
         }
@@ -48,7 +48,7 @@ impl Inner {
         if capacity.is_none() && window.is_none() {
             return Ok(None);
         }
-        Ok(Some(Policy {
+        Ok(Some(RateLimitPolicy {
             name: format!("{tier}:{class}").into(),
             capacity: capacity.unwrap_or(self.options.capacity),
             window: window.unwrap_or(self.options.window),

@@ -4,7 +4,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use deadpool_redis::redis;
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 
 use crate::link::{Ask, Caller};
 use crate::open::Redis;
@@ -18,7 +18,7 @@ impl Probe for Redis {
         "redis"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         let inner = &self.inner;
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
@@ -28,7 +28,7 @@ impl Probe for Redis {
         let () = inner.ask_anyway(Caller::Probe, "probe", Ask::Pipe(&pipe)).await?;
         let latency = begun.elapsed();
         inner.back();
-        Ok(Pulse { latency })
+        Ok(ProbeReport { latency })
     }
 
     fn saturation(&self) -> Option<f64> {

@@ -1,10 +1,10 @@
-//! `RateLimit` on Redis: token buckets in a script, by the server's clock. Where the script itself fails, a sliding window in plain
+//! `RateLimiter` on Redis: token buckets in a script, by the server's clock. Where the script itself fails, a sliding window in plain
 //! commands takes its place; where the server is away the call fails, and the caller lets the request pass.
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::rate_limit::{Policy, RateLimit, Taken};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::link::{Ask, Caller};
 use crate::open::{Inner, Redis};
@@ -21,7 +21,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(policy: &Policy, throttle: f64) -> Self {
+    fn of(policy: &RateLimitPolicy, throttle: f64) -> Self {
         let capacity = f64::from(policy.capacity);
         let window_ms = (policy.window.as_secs_f64() * 1_000.0).max(1.0);
         Self {
@@ -32,12 +32,12 @@ impl Shape {
         }
     }
 
-    fn taken(&self, allowed: bool, held: f64) -> Taken {
+    fn taken(&self, allowed: bool, held: f64) -> RateLimitDecision {
         // A hair of rounding must not cost a whole token.
         let held = held + 1e-9;
         let missing_ms = ((1.0 - held.fract()) / self.per_ms).round().max(1.0);
         let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
-        Taken { allowed, remaining: held as u32, next_in }
+        RateLimitDecision { allowed, remaining: held as u32, next_in }
     }
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn share(throttle: f64) -> f64 {
 }
 
 #[async_trait]
-impl RateLimit for Redis {
-    async fn take(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+impl RateLimiter for Redis {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         let throttle = share(throttle);
         match self.inner.take(bucket, Shape::of(policy, throttle)).await {
             // The server is there and says no to the script: a bucket's name holds something else, or scripts are forbidden.
@@ -69,13 +69,13 @@ impl RateLimit for Redis {
         }
     }
 
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<Policy>, Error> {
+    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
         self.inner.policy(tier, class).await
     }
 }
 
 impl Inner {
-    async fn take(&self, bucket: &str, shape: Shape) -> Result<Taken, Error> {
+    async fn take(&self, bucket: &str, shape: Shape) -> Result<RateLimitDecision, Error> {
         let mut take = self.scripts.bucket_take.prepare_invoke();
         take.key(self.names.bucket(bucket)).arg(shape.size).arg(shape.per_ms).arg(shape.life_ms);
         let (allowed, held): (bool, f64) = self.ask(Caller::RateLimit, "take a token", Ask::Script(&take)).await?;
@@ -89,16 +89,16 @@ mod tests {
 
     #[test]
     fn a_bucket_is_measured_as_the_contract_says() {
-        let policy = Policy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) };
+        let policy = RateLimitPolicy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) };
 
         let full = Shape::of(&policy, 1.0);
         assert_eq!((full.size, full.per_ms, full.life_ms), (150.0, 0.002, 76_000));
-        let first = Taken { allowed: true, remaining: 149, next_in: Duration::from_millis(500) };
+        let first = RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(500) };
         assert_eq!(full.taken(true, 149.0), first);
         assert_eq!(full.taken(false, 0.75).next_in, Duration::from_millis(125));
 
         let shut = Shape::of(&policy, 0.0);
-        assert_eq!(shut.taken(false, 0.0), Taken { allowed: false, remaining: 0, next_in: WAIT_MAX });
+        assert_eq!(shut.taken(false, 0.0), RateLimitDecision { allowed: false, remaining: 0, next_in: WAIT_MAX });
         assert_eq!((share(f64::NAN), share(-1.0), share(7.0)), (1.0, 0.0, 1.0));
     }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Script, Value};
 use ports::Error;
-use ports::probe::{Probe, Pulse};
+use ports::probe::{Probe, ProbeReport};
 use tokio::sync::watch;
 
 use crate::link::{Ask, Caller};
@@ -120,7 +120,7 @@ impl Probe for StoreProbe {
         "db"
     }
 
-    async fn check(&self) -> Result<Pulse, Error> {
+    async fn check(&self) -> Result<ProbeReport, Error> {
         self.0.inner.redis.check().await
     }
 

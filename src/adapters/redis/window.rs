@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis;
 use ports::Error;
-use ports::rate_limit::{Policy, Taken};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
 use crate::link::{Ask, Caller, one};
 use crate::open::Inner;
@@ -24,16 +24,21 @@ impl Place {
     }
 
     /// What becomes of a request that was counted in `current`.
-    fn taken(self, current: u64, former: u64, limit: f64, window: Duration) -> Taken {
+    fn taken(self, current: u64, former: u64, limit: f64, window: Duration) -> RateLimitDecision {
         let counted = current as f64 + former as f64 * (1.0 - self.passed);
         let left = (limit - counted).max(0.0);
         let next_in = Duration::try_from_secs_f64(window.as_secs_f64() / limit).unwrap_or(WAIT_MAX).min(WAIT_MAX);
-        Taken { allowed: counted <= limit, remaining: left as u32, next_in }
+        RateLimitDecision { allowed: counted <= limit, remaining: left as u32, next_in }
     }
 }
 
 impl Inner {
-    pub(crate) async fn take_in_window(&self, bucket: &str, policy: &Policy, throttle: f64) -> Result<Taken, Error> {
+    pub(crate) async fn take_in_window(
+        &self,
+        bucket: &str,
+        policy: &RateLimitPolicy,
+        throttle: f64,
+    ) -> Result<RateLimitDecision, Error> {
         let doing = "count in a window";
         let window_ms = u64::try_from(policy.window.as_millis()).unwrap_or(u64::MAX / 4).clamp(1, u64::MAX / 4);
         let ((seconds, micros),): ((u64, u64),) =
@@ -66,9 +71,15 @@ mod tests {
         assert_eq!(place, Place { number: 10, passed: 0.25 });
 
         let window = Duration::from_secs(1);
-        assert_eq!(place.taken(4, 8, 10.0, window), Taken { allowed: true, remaining: 0, next_in: window / 10 });
+        assert_eq!(
+            place.taken(4, 8, 10.0, window),
+            RateLimitDecision { allowed: true, remaining: 0, next_in: window / 10 }
+        );
         assert!(!place.taken(5, 8, 10.0, window).allowed);
         assert_eq!(place.taken(1, 0, 10.0, window).remaining, 9);
-        assert_eq!(place.taken(1, 0, 0.0, window), Taken { allowed: false, remaining: 0, next_in: WAIT_MAX });
+        assert_eq!(
+            place.taken(1, 0, 0.0, window),
+            RateLimitDecision { allowed: false, remaining: 0, next_in: WAIT_MAX }
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! `/admin/dlt`: the dead letters, and the way back.
 use std::time::Duration;
 
-use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LETTERS_MAX, LetterFilter, Place};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, LETTERS_MAX, Place};
 use app::seen::{Audit, FailureType};
 use app::units::duration;
 use serde::Serialize;
@@ -140,7 +140,7 @@ pub(crate) async fn redrive(call: Call) -> Answer {
     let (key, kind) = (text("key")?, text("type")?);
     let after = chosen(&body, "after", Cursor::parse, BAD_PLACE)?;
     let Asked { failure_type, older_than, limit, dry_run, reason } = Asked::read(&body, &query)?;
-    let filter = LetterFilter { key, kind, failure_type, older_than, redriven: None, after };
+    let filter = DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after };
     let audit = audit(&call, reason)?;
     let sent = letters(&call)?.redrive(&filter, limit, !dry_run, &audit).await?;
     if sent.redriven > 0 {
@@ -175,8 +175,8 @@ pub(crate) async fn redrive_one(call: Call) -> Answer {
 }
 
 /// Which letters are asked for.
-pub(crate) fn filter(query: &Query<'_>) -> Result<LetterFilter, Problem> {
-    Ok(LetterFilter {
+pub(crate) fn filter(query: &Query<'_>) -> Result<DeadLetterFilter, Problem> {
+    Ok(DeadLetterFilter {
         key: query.filled("key")?.map(str::to_owned),
         kind: kind(query)?,
         failure_type: failure_type(query)?,
@@ -209,12 +209,12 @@ pub(crate) fn letters(call: &Call) -> Result<&DeadLetters, Problem> {
 
 /// Who acts, and why.
 pub(crate) fn audit(call: &Call, why: String) -> Result<Audit, Problem> {
-    Ok(Audit { who: call.identity()?.subject.as_str().to_owned(), why })
+    Ok(Audit { operator: call.identity()?.subject.as_str().to_owned(), reason: why })
 }
 
 pub(crate) fn tell(audit: &Audit, redriven: u64) {
-    let Audit { who, why } = audit;
-    tracing::info!(event = "dead_letters_redriven", by = %who, reason = %why, redriven, "dead letters were sent back");
+    let Audit { operator, reason } = audit;
+    tracing::info!(event = "dead_letters_redriven", by = %operator, %reason, redriven, "dead letters were sent back");
 }
 
 pub(crate) fn place(call: &Call) -> Result<Place, Problem> {

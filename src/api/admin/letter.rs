@@ -86,8 +86,8 @@ impl From<&DeadLetter> for LetterBody {
             headers: headers(&letter.delivery),
             value: value(&letter.delivery),
             redriven: letter.redriven.as_ref().map(|redriven| RedriveNote {
-                by: redriven.audit.who.clone(),
-                reason: redriven.audit.why.clone(),
+                by: redriven.audit.operator.clone(),
+                reason: redriven.audit.reason.clone(),
                 at: rfc3339(redriven.at),
                 arrived: redriven.arrived,
             }),

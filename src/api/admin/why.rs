@@ -1,5 +1,5 @@
 //! `GET /admin/outbox/why`: why an event stands where it stands, in one word and with the facts behind it.
-use app::seen::{RowStatus, Standing, Whose};
+use app::seen::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -77,8 +77,8 @@ pub(crate) async fn why(call: Call) -> Answer {
         Some(id) => Some(EventId::parse(id).ok_or_else(|| Problem::field("event", "must be a hyphenated UUID"))?),
     };
     let whose = match (key(&query)?, event) {
-        (Some(key), None) => Whose::Key(key),
-        (None, Some(event)) => Whose::Event(event),
+        (Some(key), None) => RowSelector::Key(key),
+        (None, Some(event)) => RowSelector::Event(event),
         _ => return Err(Problem::bad_request("exactly one of key and event must be given")),
     };
     let standing = call.state.operations.why(whose).await?;
@@ -86,8 +86,8 @@ pub(crate) async fn why(call: Call) -> Answer {
 }
 
 impl Why {
-    pub(crate) fn of(standing: &Standing, now: Timestamp) -> Self {
-        let Standing { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
+    pub(crate) fn of(standing: &RowDiagnosis, now: Timestamp) -> Self {
+        let RowDiagnosis { row, head, owner, epoch, deaths, sent_to, by_fallback } = standing;
         let position = sent_to.as_ref();
         Self {
             verdict: standing.verdict(now),

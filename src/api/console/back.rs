@@ -54,7 +54,7 @@ pub(super) async fn redrive(call: Call) -> Answer {
     if sent.redriven > 0 {
         dlt::tell(&audit, sent.redriven);
     }
-    form::tell(&audit.who, "send back", &link("dead letters", &asked), &audit.why);
+    form::tell(&audit.operator, "send back", &link("dead letters", &asked), &audit.reason);
     let note = format!("{} letters went back to their topic.", sent.redriven);
     // What is left goes on where this ended, so that letters that died again meanwhile are not chased.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());

@@ -54,7 +54,7 @@ fn facts(letter: &DeadLetter, now: Timestamp) -> Markup {
                         @if let Some(offset) = origin.offset { ", offset " (offset) }
                     }))
                 }
-                @if let Some(redriven) = &letter.redriven { (fact("Sent back because", html! { (redriven.audit.why) })) }
+                @if let Some(redriven) = &letter.redriven { (fact("Sent back because", html! { (redriven.audit.reason) })) }
             }
         } }
     }
@@ -83,6 +83,6 @@ pub(super) async fn redrive(call: Call) -> Answer {
     let audit = dlt::audit(&call, why)?;
     dlt::letters(&call)?.redrive_one(place, true, &audit).await?;
     dlt::tell(&audit, 1);
-    form::tell(&audit.who, "send back", &format!("dead letter {place}"), &audit.why);
+    form::tell(&audit.operator, "send back", &format!("dead letter {place}"), &audit.reason);
     Ok(page::see_with_note(&call, &format!("/console/dlt/{place}"), format!("Letter {place} went back to its topic.")))
 }

@@ -1,6 +1,6 @@
 //! The dead letters: what consumers, or the relay, set aside.
 use app::contract::rfc3339;
-use app::dead_letters::{DeadLetter, Letters};
+use app::dead_letters::{DeadLetter, DeadLetterPage};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -64,7 +64,7 @@ pub(super) fn fields(asked: &Asked<'_>) -> Markup {
     form::failed_fields(key, kind, failure, age)
 }
 
-fn list(page: &Letters, asked: &Asked<'_>, now: Timestamp) -> Markup {
+fn list(page: &DeadLetterPage, asked: &Asked<'_>, now: Timestamp) -> Markup {
     let next = page.next.map(|next| next.to_string());
     html! {
         div class="wide" { table {
@@ -101,8 +101,8 @@ pub(super) fn standing(letter: &DeadLetter) -> Markup {
     html! {
         @match &letter.redriven {
             None => (state("dead")),
-            Some(redriven) if redriven.arrived => { "sent back by " (redriven.audit.who) " at " (rfc3339(redriven.at)) }
-            Some(redriven) => { "in the hand of " (redriven.audit.who) " since " (rfc3339(redriven.at)) }
+            Some(redriven) if redriven.arrived => { "sent back by " (redriven.audit.operator) " at " (rfc3339(redriven.at)) }
+            Some(redriven) => { "in the hand of " (redriven.audit.operator) " since " (rfc3339(redriven.at)) }
         }
     }
 }

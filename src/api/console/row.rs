@@ -1,6 +1,6 @@
 //! One row: why it stands where it stands, and what can be done about it.
 use app::contract::rfc3339;
-use app::seen::{RowId, RowStatus, Standing, Whose};
+use app::seen::{RowDiagnosis, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -16,7 +16,7 @@ pub(super) async fn show(call: Call) -> Answer {
     let id = row_id(&call)?;
     let operations = &call.state.operations;
     let row = operations.row(id).await?;
-    let standing = operations.why(Whose::Event(row.event_id)).await?;
+    let standing = operations.why(RowSelector::Event(row.event_id)).await?;
     let now = operations.now();
     let main = html! {
         p class="verdict" { (state(standing.verdict(now))) " " (told(&standing)) }
@@ -34,7 +34,7 @@ pub(super) async fn show(call: Call) -> Answer {
 }
 
 /// The verdict as a sentence.
-fn told(standing: &Standing) -> Markup {
+fn told(standing: &RowDiagnosis) -> Markup {
     html! {
         @if let Some(head) = &standing.head {
             "It waits behind " a href={ "/console/outbox/" (head.id) } { "row " (head.id) } " of its key, which is " (head.status.as_str()) "."
@@ -50,8 +50,8 @@ fn told(standing: &Standing) -> Markup {
     }
 }
 
-fn facts(standing: &Standing, now: Timestamp) -> Markup {
-    let Standing { row, head: _, owner, epoch, deaths, sent_to, by_fallback } = standing;
+fn facts(standing: &RowDiagnosis, now: Timestamp) -> Markup {
+    let RowDiagnosis { row, head: _, owner, epoch, deaths, sent_to, by_fallback } = standing;
     let key = row.key.to_string();
     let fact = |name: &str, value: Markup| html! { tr { th scope="row" { (name) } td { (value) } } };
     html! {

@@ -40,7 +40,7 @@ pub async fn change_order(desk: &Desk, command: &ChangeOrder, reach: &Reach) -> 
                 return Ok(Outcome { order, rows });
             }
             Committed::Missing => return Err(CommandError::NotFound),
-            Committed::MarkTaken(_) => return Err(CommandError::Unknown("a change has no mark".into())),
+            Committed::KeyUsed(_) => return Err(CommandError::Unknown("a change has no mark".into())),
             Committed::Stale { .. } if races < RACES_MAX => races += 1,
             Committed::Stale { current } => {
                 return Err(CommandError::Conflict(format!("the order changed meanwhile; it is at version {current}")));

@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use domain::{Items, Order, Placement, Subject};
-use ports::idempotency::Begun;
-use ports::orders::{Commit, Committed, Mark, NewRow};
+use ports::idempotency::BeginOutcome;
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use sha2::{Digest, Sha256};
 
 use super::{Desk, Reach};
@@ -57,8 +57,10 @@ async fn begin(
     let begun = desk.idempotency.begin(&command.subject, &intent.key, &intent.fingerprint, desk.options.key_lock).await;
     match begun {
         // Whoever took it may have died after its commit: then the mark knows the answer.
-        Ok(Begun::Running) => return durable(desk, command, intent).await?.map(Some).ok_or(CommandError::KeyRunning),
-        Ok(Begun::Completed { order_id, fingerprint }) => {
+        Ok(BeginOutcome::InProgress) => {
+            return durable(desk, command, intent).await?.map(Some).ok_or(CommandError::KeyRunning);
+        }
+        Ok(BeginOutcome::Completed { order_id, fingerprint }) => {
             if fingerprint.is_some_and(|seen| seen != intent.fingerprint) {
                 return Err(CommandError::KeyReused);
             }
@@ -67,7 +69,7 @@ async fn begin(
                 return Ok(Some(replay(order)));
             }
         }
-        Ok(Begun::Ours) => reach.take_key(),
+        Ok(BeginOutcome::Acquired) => reach.take_key(),
         Err(_) => {}
     }
     let answer = durable(desk, command, intent).await;
@@ -122,7 +124,7 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
         region: desk.options.region.clone(),
         now,
     });
-    let mark = command.intent.as_ref().map(|intent| Mark {
+    let mark = command.intent.as_ref().map(|intent| IdempotencyMark {
         subject: command.subject,
         key: Arc::clone(&intent.key),
         fingerprint: intent.fingerprint,
@@ -138,7 +140,7 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
             desk.show(&order).await;
             Ok(Outcome { created: Created { order, replayed: false }, rows })
         }
-        Ok(Committed::MarkTaken(mark)) => {
+        Ok(Committed::KeyUsed(mark)) => {
             reach.clear();
             let intent = command.intent.as_ref().ok_or_else(|| CommandError::Unknown("a mark without a key".into()))?;
             replay_of(desk, &mark, intent).await
@@ -156,7 +158,7 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
     }
 }
 
-async fn replay_of(desk: &Desk, mark: &Mark, intent: &KeyedIntent) -> Result<Outcome, CommandError> {
+async fn replay_of(desk: &Desk, mark: &IdempotencyMark, intent: &KeyedIntent) -> Result<Outcome, CommandError> {
     if mark.fingerprint != intent.fingerprint {
         return Err(CommandError::KeyReused);
     }

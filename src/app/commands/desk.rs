@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use domain::{Event, EventId, Order, OrderId, RegionId};
 use ports::cache::OrderCache;
-use ports::clock::{Clock, Dice};
+use ports::clock::{Clock, Rng};
 use ports::idempotency::Idempotency;
-use ports::orders::{NewRow, OrderStore, Trace};
+use ports::orders::{NewRow, OrderStore, TraceContext};
 
 use crate::contract;
 use crate::gate::Gate;
@@ -48,7 +48,7 @@ impl Default for Options {
 
 impl Options {
     /// The outbox row that tells of an event.
-    pub fn row(&self, event: &Event, trace: Option<Trace>) -> NewRow {
+    pub fn row(&self, event: &Event, trace: Option<TraceContext>) -> NewRow {
         NewRow {
             event_id: event.id,
             key: event.order_id,
@@ -76,7 +76,7 @@ pub struct Desk {
     /// Stamps.
     pub clock: Arc<dyn Clock>,
     /// Ids.
-    pub dice: Arc<dyn Dice>,
+    pub dice: Arc<dyn Rng>,
     /// May we write?
     pub gate: Arc<Gate>,
     /// How.

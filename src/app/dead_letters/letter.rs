@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::FailureType;
 use ports::broker::{Header, Record};
-use ports::redrives::{Letter, Redriven};
+use ports::redrives::{DeadLetterId, RedriveRecord};
 use ports::source::Delivery;
 
 use super::place::Cursor;
@@ -29,7 +29,7 @@ pub struct DeadLetter {
     /// The record and its place among the dead letters.
     pub delivery: Delivery,
     /// Who sent it back, if anybody did.
-    pub redriven: Option<Redriven>,
+    pub redriven: Option<RedriveRecord>,
 }
 
 /// Where a letter stood before it failed: as much of it as its headers tell.
@@ -96,7 +96,7 @@ impl DeadLetter {
     }
 
     /// Its name in the store's memory.
-    pub(super) fn name(&self) -> Letter {
+    pub(super) fn name(&self) -> DeadLetterId {
         name(&self.delivery)
     }
 
@@ -117,13 +117,13 @@ impl DeadLetter {
 /// Names whoever sent a record back.
 const REDRIVEN_BY: &str = "x-redriven-by";
 
-pub(super) fn name(delivery: &Delivery) -> Letter {
-    Letter { position: delivery.position.clone(), timestamp: delivery.record.timestamp }
+pub(super) fn name(delivery: &Delivery) -> DeadLetterId {
+    DeadLetterId { position: delivery.position.clone(), timestamp: delivery.record.timestamp }
 }
 
 /// Which letters are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LetterFilter {
+pub struct DeadLetterFilter {
     /// Of this key.
     pub key: Option<String>,
     /// Of this event type.
@@ -138,7 +138,7 @@ pub struct LetterFilter {
     pub after: Option<Cursor>,
 }
 
-impl LetterFilter {
+impl DeadLetterFilter {
     pub(super) fn lets(&self, letter: &DeadLetter, now: Timestamp) -> bool {
         let Self { key, kind, failure_type, older_than, redriven, after: _ } = self;
         let record = &letter.delivery.record;

@@ -2,7 +2,6 @@
 //! cores, so every microsecond it takes is one that the service does not get; a general client would cost more than what it measures.
 use std::net::SocketAddr;
 
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -23,12 +22,6 @@ pub(crate) struct Client {
 pub(crate) struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
-}
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
-    }
 }
 
 impl Client {

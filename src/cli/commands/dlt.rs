@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use api::letter_document;
 use app::contract::rfc3339;
-use app::dead_letters::{Cursor, DeadLetter, DeadLetters, LetterFilter, Place, Sent};
+use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
 use app::seen::{Audit, FailureType};
 use app::units::duration;
 use clap::Subcommand;
@@ -80,9 +80,9 @@ pub(crate) struct FilterArguments {
 }
 
 impl FilterArguments {
-    fn filter(self, redriven: Option<bool>) -> LetterFilter {
+    fn filter(self, redriven: Option<bool>) -> DeadLetterFilter {
         let Self { key, kind, failure, older_than, after } = self;
-        LetterFilter { key, kind, failure_type: failure, older_than, redriven, after }
+        DeadLetterFilter { key, kind, failure_type: failure, older_than, redriven, after }
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
             }
             Verb::Redrive { place, filter, limit, options } => {
                 let RedriveOptions { dry_run, yes, reason, json } = options;
-                let redrive = Redrive { letters, dry_run, yes, json, audit: Audit { who: operator(), why: reason } };
+                let redrive = Redrive { letters, dry_run, yes, json, audit: Audit { operator: operator(), reason } };
                 match place {
                     Some(place) => redrive.one(place).await?,
                     None => redrive.all(&filter.filter(None), limit).await?,
@@ -119,7 +119,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn list(letters: &DeadLetters, mut filter: LetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
     let mut left = limit;
     while left > 0 {
         let page = letters.list(&filter, left).await?;
@@ -141,7 +141,7 @@ fn summary(letter: &DeadLetter) -> String {
     let failure = letter.failure_type().map_or("-", FailureType::as_str);
     let redrive = redriven.as_ref().map_or(String::new(), |record| {
         let state = if record.arrived { "sent back" } else { "being sent back" };
-        format!(" ({state}, {} at {})", record.audit.who, rfc3339(record.at))
+        format!(" ({state}, {} at {})", record.audit.operator, rfc3339(record.at))
     });
     format!(
         "{place:>8} {} {} {} {failure}: {}{redrive}",
@@ -178,7 +178,7 @@ impl Redrive {
         if self.json { print_letter(&letter, true) } else { Ok(()) }
     }
 
-    async fn all(&self, filter: &LetterFilter, limit: u32) -> Result<(), Failure> {
+    async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
         let found = self.pages(filter, limit, false).await?;
         eprintln!("{} dead letters match", found.matched);
         let mut sent = found;
@@ -197,7 +197,7 @@ impl Redrive {
     }
 
     /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.
-    async fn pages(&self, filter: &LetterFilter, limit: u32, commit: bool) -> Result<Sent, Failure> {
+    async fn pages(&self, filter: &DeadLetterFilter, limit: u32, commit: bool) -> Result<Sent, Failure> {
         let (mut filter, mut total) = (filter.clone(), Sent::default());
         loop {
             let left = limit.saturating_sub(u32::try_from(total.matched).unwrap_or(u32::MAX));

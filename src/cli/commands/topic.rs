@@ -6,7 +6,7 @@ use api::record_document;
 use app::contract::{framing, rfc3339};
 use clap::Subcommand;
 use ports::source::Delivery;
-use ports::topics::{TopicView, Topics};
+use ports::topics::{TopicReader, TopicView};
 use posthaste::Config;
 use serde_json::json;
 
@@ -56,11 +56,11 @@ pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn views(topics: &dyn Topics) -> Result<Vec<TopicView>, Failure> {
+async fn views(topics: &dyn TopicReader) -> Result<Vec<TopicView>, Failure> {
     topics.list().await.map_err(Failure::new)
 }
 
-async fn list(topics: &dyn Topics, json: bool) -> Result<u8, Failure> {
+async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
     for TopicView { name, partitions } in views(topics).await? {
         let offsets: u64 = partitions.iter().map(|(first, next)| next - first).sum();
         if json {
@@ -72,7 +72,7 @@ async fn list(topics: &dyn Topics, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn tail(topics: &dyn Topics, name: &str, beginning: bool, follow: bool, json: bool) -> Result<u8, Failure> {
+async fn tail(topics: &dyn TopicReader, name: &str, beginning: bool, follow: bool, json: bool) -> Result<u8, Failure> {
     let all = views(topics).await?;
     let Some(view) = all.iter().find(|view| view.name == name) else {
         let names: Vec<&str> = all.iter().map(|view| view.name.as_str()).collect();
@@ -93,7 +93,7 @@ async fn tail(topics: &dyn Topics, name: &str, beginning: bool, follow: bool, js
 }
 
 async fn print_new(
-    topics: &dyn Topics,
+    topics: &dyn TopicReader,
     name: &str,
     next_offsets: &mut BTreeMap<u32, u64>,
     json: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ports::broker::{Batch, Position, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use ports::source::Delivery;
 
 use super::broker_aborts::*;
@@ -40,8 +40,8 @@ suite! { $ broker:
 }
 
 impl<B: Backend> Given<'_, B> {
-    pub(super) async fn lane(&self, slot: u32) -> LaneId {
-        self.backend.broker().open_lane(slot).await.expect("a lane is opened")
+    pub(super) async fn lane(&self, slot: u32) -> ProducerSessionId {
+        self.backend.broker().open_session(slot).await.expect("a lane is opened")
     }
 
     pub(super) fn batch(&self, partition: PartitionNo, token: Token, records: Vec<Record>) -> Batch {
@@ -53,7 +53,7 @@ impl<B: Backend> Given<'_, B> {
         keys_and_values.into_iter().map(|(key, value)| self.make.record(key, value)).collect()
     }
 
-    pub(super) async fn published(&self, lane: &LaneId, batch: Batch) -> Vec<(RowId, Position)> {
+    pub(super) async fn published(&self, lane: &ProducerSessionId, batch: Batch) -> Vec<(RowId, Position)> {
         match self.backend.broker().publish(lane, batch).await {
             Published::Committed(positions) => positions,
             other => panic!("it should have been committed: {other:?}"),
@@ -214,7 +214,7 @@ async fn a_newly_opened_lane_ends_the_former_session_of_its_slot<B: Backend>(bac
     // A session of the same name would be the same session: then the new one may of course publish.
     if former != present {
         let late = backend.broker().publish(&former, given.batch(P0, 2, given.records([("a", "late")]))).await;
-        assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
 
     given.published(&present, given.batch(P0, 3, given.records([("a", "3")]))).await;
@@ -242,7 +242,7 @@ async fn a_fenced_lane_cannot_publish<B: Backend>(backend: &B) {
 
     for token in [2, 3] {
         let late = backend.broker().publish(&lane, given.batch(P0, token, given.records([("a", "late")]))).await;
-        assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
     assert_eq!(given.values().await, ["1"]);
     assert_eq!(given.watermark(P0).await, Some(1));
@@ -263,7 +263,7 @@ async fn fencing_twice_is_harmless<B: Backend>(backend: &B) {
 async fn a_lane_of_a_former_life_can_be_fenced<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    backend.broker().fence(&LaneId("of-an-instance-long-gone-0".into())).await.expect("fenced");
+    backend.broker().fence(&ProducerSessionId("of-an-instance-long-gone-0".into())).await.expect("fenced");
 
     assert_eq!(given.watermark(P0).await, None);
 }

@@ -5,14 +5,14 @@ use futures::future::join_all;
 use ports::Error;
 use ports::broker::{Batch, Published};
 use ports::outbox::RowId;
-use ports::partitions::{LaneId, PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use super::broker::row_of;
 use super::given::{Given, P0, P1, given};
 use crate::backend::Backend;
 
 /// A batch of four whose second and fourth record are too large.
-async fn refused<B: Backend>(given: &Given<'_, B>, lane: &LaneId) -> (Batch, Vec<(RowId, Error)>) {
+async fn refused<B: Backend>(given: &Given<'_, B>, lane: &ProducerSessionId) -> (Batch, Vec<(RowId, Error)>) {
     let mut records = given.records([("a", "1"), ("b", ""), ("c", "3"), ("d", "")]);
     records[1] = given.too_large("b");
     records[3] = given.too_large("d");

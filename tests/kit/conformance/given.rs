@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Order, OrderId, Status};
-use ports::operators::{Audit, RowFilter, RowView, Standing, Whose};
+use ports::operators::{Audit, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::orders::{Commit, Committed};
 use ports::outbox::{Depth, RowId, RowStatus};
 use ports::partitions::{InstanceId, PartitionNo, PartitionView};
@@ -37,7 +37,7 @@ pub(crate) fn instance(name: &str) -> InstanceId {
 }
 
 pub(crate) fn audit() -> Audit {
-    Audit { who: "olga".into(), why: "ticket 7".into() }
+    Audit { operator: "olga".into(), reason: "ticket 7".into() }
 }
 
 impl<B: Backend> Given<'_, B> {
@@ -94,7 +94,7 @@ impl<B: Backend> Given<'_, B> {
         row.unwrap_or_else(|| panic!("row {id} is gone"))
     }
 
-    pub(crate) async fn standing(&self, whose: Whose) -> Standing {
+    pub(crate) async fn standing(&self, whose: RowSelector) -> RowDiagnosis {
         let standing = self.backend.operators().standing(whose).await.expect("a standing is told");
         standing.expect("the row is known")
     }

@@ -1,7 +1,7 @@
 //! The suite of `Idempotency`: of two who use a key one has it, and what it made is remembered.
 use domain::{OrderId, Subject};
 use futures::future::join_all;
-use ports::idempotency::Begun;
+use ports::idempotency::BeginOutcome;
 
 use super::given::{DAY, Given, HOUR, SECOND, given};
 use crate::backend::Backend;
@@ -30,7 +30,7 @@ fn ann() -> Subject {
 }
 
 impl<B: Backend> Given<'_, B> {
-    async fn begin(&self, key: &str) -> Begun {
+    async fn begin(&self, key: &str) -> BeginOutcome {
         self.backend.idempotency().begin(&ann(), key, &FINGERPRINT, LOCK).await.expect("answered")
     }
 
@@ -43,16 +43,16 @@ impl<B: Backend> Given<'_, B> {
 }
 
 async fn a_fresh_key_is_ours<B: Backend>(backend: &B) {
-    assert_eq!(given(backend).begin("key").await, Begun::Ours);
+    assert_eq!(given(backend).begin("key").await, BeginOutcome::Acquired);
 }
 
 async fn a_key_in_use_is_running<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
 
-    assert_eq!(given.begin("key").await, Begun::Running);
+    assert_eq!(given.begin("key").await, BeginOutcome::InProgress);
     let other = backend.idempotency().begin(&ann(), "key", &OTHER, LOCK).await.expect("answered");
-    assert_eq!(other, Begun::Running, "whatever is asked");
+    assert_eq!(other, BeginOutcome::InProgress, "whatever is asked");
 }
 
 async fn of_concurrent_callers_one_gets_the_key<B: Backend>(backend: &B) {
@@ -60,8 +60,8 @@ async fn of_concurrent_callers_one_gets_the_key<B: Backend>(backend: &B) {
 
     let answers = join_all((0..16).map(|_| given.begin("key"))).await;
 
-    assert_eq!(answers.iter().filter(|answer| **answer == Begun::Ours).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| **answer == Begun::Running).count(), 15);
+    assert_eq!(answers.iter().filter(|answer| **answer == BeginOutcome::Acquired).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| **answer == BeginOutcome::InProgress).count(), 15);
 }
 
 async fn a_completed_key_tells_the_order_and_what_was_asked<B: Backend>(backend: &B) {
@@ -70,7 +70,7 @@ async fn a_completed_key_tells_the_order_and_what_was_asked<B: Backend>(backend:
 
     let order_id = given.complete("key").await;
 
-    assert_eq!(given.begin("key").await, Begun::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn a_completed_key_tells_what_was_asked_first<B: Backend>(backend: &B) {
@@ -80,7 +80,7 @@ async fn a_completed_key_tells_what_was_asked_first<B: Backend>(backend: &B) {
 
     let other = backend.idempotency().begin(&ann(), "key", &OTHER, LOCK).await.expect("answered");
 
-    assert_eq!(other, Begun::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(other, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn an_abandoned_key_is_free<B: Backend>(backend: &B) {
@@ -89,7 +89,7 @@ async fn an_abandoned_key_is_free<B: Backend>(backend: &B) {
 
     backend.idempotency().abandon(&ann(), "key").await.expect("answered");
 
-    assert_eq!(given.begin("key").await, Begun::Ours);
+    assert_eq!(given.begin("key").await, BeginOutcome::Acquired);
 }
 
 async fn abandoning_forgets_nothing_that_was_made<B: Backend>(backend: &B) {
@@ -100,7 +100,7 @@ async fn abandoning_forgets_nothing_that_was_made<B: Backend>(backend: &B) {
     backend.idempotency().abandon(&ann(), "key").await.expect("answered");
     backend.idempotency().abandon(&ann(), "never-begun").await.expect("answered");
 
-    assert_eq!(given.begin("key").await, Begun::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn a_key_is_free_when_its_lock_time_is_over<B: Backend>(backend: &B) {
@@ -108,10 +108,10 @@ async fn a_key_is_free_when_its_lock_time_is_over<B: Backend>(backend: &B) {
     given.begin("key").await;
 
     given.advance(LOCK / 2).await;
-    assert_eq!(given.begin("key").await, Begun::Running);
+    assert_eq!(given.begin("key").await, BeginOutcome::InProgress);
     given.advance(LOCK / 2 + SECOND).await;
 
-    assert_eq!(given.begin("key").await, Begun::Ours, "asking in between did not prolong it");
+    assert_eq!(given.begin("key").await, BeginOutcome::Acquired, "asking in between did not prolong it");
 }
 
 async fn a_completed_key_outlives_its_lock_time<B: Backend>(backend: &B) {
@@ -121,7 +121,7 @@ async fn a_completed_key_outlives_its_lock_time<B: Backend>(backend: &B) {
 
     given.advance(DAY - HOUR).await;
 
-    assert_eq!(given.begin("key").await, Begun::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn a_completed_key_is_forgotten_after_its_keep<B: Backend>(backend: &B) {
@@ -131,7 +131,7 @@ async fn a_completed_key_is_forgotten_after_its_keep<B: Backend>(backend: &B) {
 
     given.advance(DAY + SECOND).await;
 
-    assert_eq!(given.begin("key").await, Begun::Ours);
+    assert_eq!(given.begin("key").await, BeginOutcome::Acquired);
 }
 
 async fn a_key_can_be_completed_after_its_lock_was_lost<B: Backend>(backend: &B) {
@@ -141,7 +141,7 @@ async fn a_key_can_be_completed_after_its_lock_was_lost<B: Backend>(backend: &B)
 
     let order_id = given.complete("key").await;
 
-    assert_eq!(given.begin("key").await, Begun::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn subjects_and_keys_are_kept_apart<B: Backend>(backend: &B) {
@@ -154,7 +154,7 @@ async fn subjects_and_keys_are_kept_apart<B: Backend>(backend: &B) {
 
     // The second pair would meet in a store that glues name and key together.
     for (name, key) in [("bob", "key"), ("ann", "key:2"), ("ann:key", "2"), ("ann", "Key"), ("an", "nkey")] {
-        assert_eq!(begin(name, key).await, Begun::Ours, "{name} {key}");
+        assert_eq!(begin(name, key).await, BeginOutcome::Acquired, "{name} {key}");
     }
-    assert_eq!(begin("ann", "key").await, Begun::Running);
+    assert_eq!(begin("ann", "key").await, BeginOutcome::InProgress);
 }

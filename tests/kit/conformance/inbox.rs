@@ -2,7 +2,7 @@
 use domain::{EventId, Hlc, OrderId, RegionId};
 use futures::future::join_all;
 use ports::broker::Position;
-use ports::inbox::{Detour, DetourChange, Effect, Mark, Marked, Remote};
+use ports::inbox::{Detour, DetourChange, Effect, InboxOutcome, ProcessedEvent, RemoteStamp};
 
 use super::given::{DAY, Given, HOUR, SECOND, given};
 use crate::backend::Backend;
@@ -28,19 +28,23 @@ suite! { $ inbox:
 }
 
 impl<B: Backend> Given<'_, B> {
-    fn arrived(&self, event_id: EventId, offset: u64) -> Mark {
-        Mark { event_id, position: Position { topic: self.topic(), partition: 0, offset }, effects: Vec::new() }
+    fn arrived(&self, event_id: EventId, offset: u64) -> ProcessedEvent {
+        ProcessedEvent {
+            event_id,
+            position: Position { topic: self.topic(), partition: 0, offset },
+            effects: Vec::new(),
+        }
     }
 
-    fn arrival(&self, offset: u64) -> Mark {
+    fn arrival(&self, offset: u64) -> ProcessedEvent {
         self.arrived(self.make.event_id(), offset)
     }
 
-    async fn marked(&self, group: &str, marks: &[Mark]) -> Vec<Marked> {
+    async fn marked(&self, group: &str, marks: &[ProcessedEvent]) -> Vec<InboxOutcome> {
         self.backend.inbox().commit(group, marks.to_vec()).await.expect("a commit is answered")
     }
 
-    async fn remote(&self, order_id: OrderId) -> Option<Remote> {
+    async fn remote(&self, order_id: OrderId) -> Option<RemoteStamp> {
         self.backend.inbox().remote(order_id).await.expect("answered")
     }
 
@@ -58,8 +62,8 @@ fn effect(order_id: OrderId, region: &str, millis: i64) -> Effect {
     Effect::RememberRemote { order_id, region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
-fn remote(region: &str, millis: i64) -> Remote {
-    Remote { region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
+fn remote(region: &str, millis: i64) -> RemoteStamp {
+    RemoteStamp { region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
 fn enter(key: &str, stage: u32) -> DetourChange {
@@ -74,9 +78,9 @@ async fn a_first_delivery_is_new_and_a_second_is_a_duplicate<B: Backend>(backend
     let given = given(backend);
     let mark = given.arrival(0);
 
-    assert_eq!(given.marked("g", std::slice::from_ref(&mark)).await, [Marked::New]);
-    assert_eq!(given.marked("g", std::slice::from_ref(&mark)).await, [Marked::Duplicate]);
-    assert_eq!(given.marked("g", &[mark]).await, [Marked::Duplicate]);
+    assert_eq!(given.marked("g", std::slice::from_ref(&mark)).await, [InboxOutcome::New]);
+    assert_eq!(given.marked("g", std::slice::from_ref(&mark)).await, [InboxOutcome::Duplicate]);
+    assert_eq!(given.marked("g", &[mark]).await, [InboxOutcome::Duplicate]);
     assert_eq!(given.marked("g", &[]).await, []);
 }
 
@@ -87,7 +91,7 @@ async fn a_duplicate_at_another_position_is_a_duplicate<B: Backend>(backend: &B)
 
     let elsewhere = given.arrived(mark.event_id, 9);
 
-    assert_eq!(given.marked("g", &[elsewhere]).await, [Marked::Duplicate]);
+    assert_eq!(given.marked("g", &[elsewhere]).await, [InboxOutcome::Duplicate]);
 }
 
 async fn a_duplicate_within_one_call_is_a_duplicate<B: Backend>(backend: &B) {
@@ -96,7 +100,7 @@ async fn a_duplicate_within_one_call_is_a_duplicate<B: Backend>(backend: &B) {
 
     let answers = given.marked("g", &[mark.clone(), given.arrived(mark.event_id, 1)]).await;
 
-    assert_eq!(answers, [Marked::New, Marked::Duplicate]);
+    assert_eq!(answers, [InboxOutcome::New, InboxOutcome::Duplicate]);
 }
 
 async fn a_duplicate_fails_no_neighbour<B: Backend>(backend: &B) {
@@ -107,20 +111,20 @@ async fn a_duplicate_fails_no_neighbour<B: Backend>(backend: &B) {
 
     given.marked("g", &[fresh[0].clone(), seen, fresh[1].clone()]).await;
 
-    assert_eq!(given.marked("g", &fresh).await, [Marked::Duplicate; 2], "both neighbours were remembered");
+    assert_eq!(given.marked("g", &fresh).await, [InboxOutcome::Duplicate; 2], "both neighbours were remembered");
 }
 
 async fn answers_come_in_the_order_of_the_marks<B: Backend>(backend: &B) {
     let given = given(backend);
-    let marks: Vec<Mark> = (0..40).map(|offset| given.arrival(offset)).collect();
-    let mut odd: Vec<Mark> = marks.iter().skip(1).step_by(2).cloned().collect();
+    let marks: Vec<ProcessedEvent> = (0..40).map(|offset| given.arrival(offset)).collect();
+    let mut odd: Vec<ProcessedEvent> = marks.iter().skip(1).step_by(2).cloned().collect();
     odd.reverse();
     given.marked("g", &odd).await;
 
     let answers = given.marked("g", &marks).await;
 
     for (at, answer) in answers.into_iter().enumerate() {
-        assert_eq!(answer, if at % 2 == 1 { Marked::Duplicate } else { Marked::New }, "mark {at}");
+        assert_eq!(answer, if at % 2 == 1 { InboxOutcome::Duplicate } else { InboxOutcome::New }, "mark {at}");
     }
 }
 
@@ -129,20 +133,20 @@ async fn groups_remember_apart<B: Backend>(backend: &B) {
     let mark = given.arrival(0);
 
     for group in ["g", "h", "G"] {
-        assert_eq!(given.marked(group, std::slice::from_ref(&mark)).await, [Marked::New]);
+        assert_eq!(given.marked(group, std::slice::from_ref(&mark)).await, [InboxOutcome::New]);
     }
 }
 
 async fn of_concurrent_consumers_of_one_message_one_wins<B: Backend>(backend: &B) {
     let given = given(backend);
-    let marks: Vec<Mark> = (0..8).map(|offset| given.arrival(offset)).collect();
+    let marks: Vec<ProcessedEvent> = (0..8).map(|offset| given.arrival(offset)).collect();
     let mut backwards = marks.clone();
     backwards.reverse();
     let turns = (0..12).map(|turn| if turn % 2 == 0 { &marks } else { &backwards });
 
     let answers = join_all(turns.map(|marks| given.marked("g", marks))).await;
 
-    let new = answers.into_iter().flatten().filter(|answer| *answer == Marked::New).count();
+    let new = answers.into_iter().flatten().filter(|answer| *answer == InboxOutcome::New).count();
     assert_eq!(new, 8, "each message was new to one consumer, and opposite orders stopped nobody");
 }
 
@@ -151,7 +155,7 @@ async fn an_effect_is_done_with_its_mark<B: Backend>(backend: &B) {
     let order = given.make.placed("ann").0.id;
     assert_eq!(given.remote(order).await, None);
 
-    given.marked("g", &[Mark { effects: vec![effect(order, "us", 5)], ..given.arrival(0) }]).await;
+    given.marked("g", &[ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.arrival(0) }]).await;
 
     assert_eq!(given.remote(order).await, Some(remote("us", 5)));
 }
@@ -159,11 +163,11 @@ async fn an_effect_is_done_with_its_mark<B: Backend>(backend: &B) {
 async fn a_duplicates_effect_is_not_done<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.make.placed("ann").0.id;
-    let mark = Mark { effects: vec![effect(order, "us", 5)], ..given.arrival(0) };
+    let mark = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.arrival(0) };
     given.marked("g", std::slice::from_ref(&mark)).await;
 
-    let late = Mark { effects: vec![effect(order, "ap", 9)], ..mark };
-    assert_eq!(given.marked("g", &[late]).await, [Marked::Duplicate]);
+    let late = ProcessedEvent { effects: vec![effect(order, "ap", 9)], ..mark };
+    assert_eq!(given.marked("g", &[late]).await, [InboxOutcome::Duplicate]);
 
     assert_eq!(given.remote(order).await, Some(remote("us", 5)));
 }
@@ -171,7 +175,10 @@ async fn a_duplicates_effect_is_not_done<B: Backend>(backend: &B) {
 async fn the_stamp_that_last_won_is_remembered<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.make.placed("ann").0.id;
-    let won = |region, millis, offset| Mark { effects: vec![effect(order, region, millis)], ..given.arrival(offset) };
+    let won = |region, millis, offset| ProcessedEvent {
+        effects: vec![effect(order, region, millis)],
+        ..given.arrival(offset)
+    };
 
     given.marked("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
     assert_eq!(given.remote(order).await, Some(remote("ap", 6)), "in the order of the marks");
@@ -185,7 +192,7 @@ async fn remotes_are_remembered_for_each_order_apart<B: Backend>(backend: &B) {
     let orders = [given.make.placed("ann").0.id, given.make.placed("ann").0.id];
     let effects = vec![effect(orders[0], "us", 5), effect(orders[1], "ap", 6)];
 
-    given.marked("g", &[Mark { effects, ..given.arrival(0) }]).await;
+    given.marked("g", &[ProcessedEvent { effects, ..given.arrival(0) }]).await;
 
     assert_eq!(given.remote(orders[0]).await, Some(remote("us", 5)));
     assert_eq!(given.remote(orders[1]).await, Some(remote("ap", 6)));
@@ -238,7 +245,7 @@ async fn several_detours_change_at_once<B: Backend>(backend: &B) {
 
 async fn only_old_marks_are_swept_and_at_most_so_many<B: Backend>(backend: &B) {
     let given = given(backend);
-    let old: Vec<Mark> = (0..3).map(|offset| given.arrival(offset)).collect();
+    let old: Vec<ProcessedEvent> = (0..3).map(|offset| given.arrival(offset)).collect();
     given.marked("g", &old).await;
     given.advance(DAY + SECOND).await;
     let young = given.arrival(3);
@@ -248,18 +255,18 @@ async fn only_old_marks_are_swept_and_at_most_so_many<B: Backend>(backend: &B) {
 
     assert_eq!((sweep().await, sweep().await, sweep().await), (2, 1, 0));
 
-    assert_eq!(given.marked("g", &[young]).await, [Marked::Duplicate]);
+    assert_eq!(given.marked("g", &[young]).await, [InboxOutcome::Duplicate]);
 }
 
 async fn a_swept_message_would_be_new_again<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.make.placed("ann").0.id;
-    let mark = Mark { effects: vec![effect(order, "us", 5)], ..given.arrival(0) };
+    let mark = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.arrival(0) };
     given.marked("g", std::slice::from_ref(&mark)).await;
     given.advance(DAY + SECOND).await;
 
     backend.inbox().sweep(DAY, 10).await.expect("swept");
 
     assert_eq!(given.remote(order).await, Some(remote("us", 5)), "what was done stays done");
-    assert_eq!(given.marked("g", &[mark]).await, [Marked::New]);
+    assert_eq!(given.marked("g", &[mark]).await, [InboxOutcome::New]);
 }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use domain::EventType;
 use ports::FailureType;
-use ports::operators::{RowFilter, Whose};
-use ports::outbox::{Exclusion, Fate, RowId, RowStatus};
+use ports::operators::{RowFilter, RowSelector};
+use ports::outbox::{Disposition, Exclusion, RowId, RowStatus};
 
 use super::given::{HOUR, P0, P1, RETRY, given, instance};
 use super::operators_acts::*;
@@ -68,7 +68,10 @@ async fn rows_are_filtered<B: Backend>(backend: &B) {
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let failed = |at: usize, fate, failure_type| Exclusion { failure_type, ..exclusion(batch.rows[at].id, fate) };
-    let excluded = [failed(2, Fate::Retry(RETRY), FailureType::Network), failed(3, Fate::ParkKey, FailureType::System)];
+    let excluded = [
+        failed(2, Disposition::Retry(RETRY), FailureType::Network),
+        failed(3, Disposition::ParkKey, FailureType::System),
+    ];
     worker.exclude(batch.token, &excluded).await;
     let keys = async |filter| given.rows(filter).await.into_iter().map(|row| row.key).collect::<Vec<_>>();
     let all = RowFilter::default;
@@ -141,15 +144,15 @@ async fn a_standing_tells_the_row_a_row_waits_behind<B: Backend>(backend: &B) {
     let given = given(backend);
     let line = given.line(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    let head = worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
     let last = given.rows_of(line.id).await.remove(2);
 
-    let standing = given.standing(Whose::Event(last.event_id)).await;
+    let standing = given.standing(RowSelector::Event(last.event_id)).await;
 
     assert_eq!(standing.row, last);
     assert_eq!(standing.head, Some(given.row(head).await));
     assert_eq!((standing.deaths, standing.sent_to, standing.by_fallback), (0, None, false));
-    let first = given.standing(Whose::Key(line.id)).await;
+    let first = given.standing(RowSelector::Key(line.id)).await;
     assert_eq!((first.row.id, first.head), (head, None), "the head waits behind nothing");
 }
 
@@ -160,12 +163,12 @@ async fn a_keys_standing_is_its_first_row_that_has_not_left_else_its_latest<B: B
     let rows = ids_of(&given.rows_of(line.id).await);
 
     for row in &rows {
-        assert_eq!(given.standing(Whose::Key(line.id)).await.row.id, *row);
+        assert_eq!(given.standing(RowSelector::Key(line.id)).await.row.id, *row);
         let one = worker.claim(1).await;
         worker.settle(&one).await;
     }
 
-    let latest = given.standing(Whose::Key(line.id)).await;
+    let latest = given.standing(RowSelector::Key(line.id)).await;
     assert_eq!((latest.row.id, latest.row.status, latest.head), (rows[2], RowStatus::Sent, None));
 }
 
@@ -176,11 +179,11 @@ fn ids_of(rows: &[ports::operators::RowView]) -> Vec<RowId> {
 async fn a_standing_tells_who_owns_the_partition<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.placed(P0).await;
-    assert_eq!(given.standing(Whose::Key(order.id)).await.owner, None);
+    assert_eq!(given.standing(RowSelector::Key(order.id)).await.owner, None);
 
     let worker = worker(backend, "a", P0).await;
 
-    let standing = given.standing(Whose::Key(order.id)).await;
+    let standing = given.standing(RowSelector::Key(order.id)).await;
     assert_eq!((standing.owner, standing.epoch), (Some(instance("a")), worker.fence.epoch));
 }
 
@@ -188,7 +191,7 @@ async fn nothing_is_known_of_what_never_was<B: Backend>(backend: &B) {
     let given = given(backend);
     let (never_written, event) = given.make.placed("ann");
 
-    for whose in [Whose::Key(never_written.id), Whose::Event(event.id)] {
+    for whose in [RowSelector::Key(never_written.id), RowSelector::Event(event.id)] {
         assert_eq!(backend.operators().standing(whose).await.expect("answered"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Cases of `OrderStore`: lists, pages and counts.
 use domain::{OrderId, Status, Subject, Timestamp};
-use ports::orders::{Filter, From};
+use ports::orders::{OrderFilter, PageStart};
 
 use super::given::{DAY, P0, given};
 use crate::backend::Backend;
@@ -11,11 +11,11 @@ pub(super) async fn orders_are_listed_newest_first<B: Backend>(backend: &B) {
     placed.reverse();
 
     let page =
-        |from, limit| async move { backend.orders().list(&Filter::default(), from, limit).await.expect("a page") };
+        |from, limit| async move { backend.orders().list(&OrderFilter::default(), from, limit).await.expect("a page") };
 
-    assert_eq!(page(From::Offset(0), 10).await, placed);
-    assert_eq!(page(From::Offset(1), 2).await, placed[1..3]);
-    assert_eq!(page(From::Offset(5), 2).await, []);
+    assert_eq!(page(PageStart::Offset(0), 10).await, placed);
+    assert_eq!(page(PageStart::Offset(1), 2).await, placed[1..3]);
+    assert_eq!(page(PageStart::Offset(5), 2).await, []);
 }
 
 pub(super) async fn a_list_is_filtered_by_owner_and_by_state<B: Backend>(backend: &B) {
@@ -24,8 +24,8 @@ pub(super) async fn a_list_is_filtered_by_owner_and_by_state<B: Backend>(backend
     let anns_moved = given.done(given.make.change(&given.placed(P0).await, Status::Processing, P0)).await;
     let bobs = given.done(given.make.creation("bob", P0)).await;
     let list = |owner: Option<&str>, status| {
-        let filter = Filter { owner: owner.and_then(Subject::new), status };
-        async move { backend.orders().list(&filter, From::Offset(0), 10).await.expect("a page") }
+        let filter = OrderFilter { owner: owner.and_then(Subject::new), status };
+        async move { backend.orders().list(&filter, PageStart::Offset(0), 10).await.expect("a page") }
     };
 
     assert_eq!(list(Some("ann"), None).await, [anns_moved.clone(), anns.clone()]);
@@ -41,9 +41,9 @@ pub(super) async fn a_page_after_an_id_is_strictly_older_whoevers_the_id_is<B: B
     let never_written = given.make.placed("eve").0;
     let bobs = given.done(given.make.creation("bob", P0)).await;
     let last = given.placed(P0).await;
-    let anns = Filter { owner: Subject::new("ann"), status: None };
+    let anns = OrderFilter { owner: Subject::new("ann"), status: None };
     let after = async |id| {
-        let page = backend.orders().list(&anns, From::After(id), 10).await.expect("a page");
+        let page = backend.orders().list(&anns, PageStart::After(id), 10).await.expect("a page");
         page.into_iter().map(|order| order.id).collect::<Vec<_>>()
     };
 
@@ -60,11 +60,11 @@ pub(super) async fn pages_by_key_show_each_order_once_although_new_ones_arrive<B
     let mut placed = given.many_placed(7, P0).await;
     placed.reverse();
 
-    let mut seen = backend.orders().list(&Filter::default(), From::Offset(0), 2).await.expect("a page");
+    let mut seen = backend.orders().list(&OrderFilter::default(), PageStart::Offset(0), 2).await.expect("a page");
     loop {
         given.placed(P0).await;
-        let after = From::After(seen.last().expect("the first page is full").id);
-        let page = backend.orders().list(&Filter::default(), after, 2).await.expect("a page");
+        let after = PageStart::After(seen.last().expect("the first page is full").id);
+        let page = backend.orders().list(&OrderFilter::default(), after, 2).await.expect("a page");
         if page.is_empty() {
             break;
         }
@@ -90,11 +90,11 @@ pub(super) async fn orders_of_one_millisecond_page_without_a_gap<B: Backend>(bac
     ids.reverse();
 
     let mut seen: Vec<OrderId> = Vec::new();
-    let mut from = From::Offset(0);
+    let mut from = PageStart::Offset(0);
     for _ in 0..5 {
-        let page = backend.orders().list(&Filter::default(), from, 2).await.expect("a page");
+        let page = backend.orders().list(&OrderFilter::default(), from, 2).await.expect("a page");
         seen.extend(page.iter().map(|order| order.id));
-        from = From::After(*seen.last().expect("something was seen"));
+        from = PageStart::After(*seen.last().expect("something was seen"));
     }
 
     assert_eq!(seen, ids);
@@ -105,7 +105,7 @@ pub(super) async fn a_count_counts_what_the_filter_lets_through<B: Backend>(back
     given.many_placed(3, P0).await;
     given.done(given.make.creation("bob", P0)).await;
     let count = |owner: Option<&str>, status| {
-        let filter = Filter { owner: owner.and_then(Subject::new), status };
+        let filter = OrderFilter { owner: owner.and_then(Subject::new), status };
         async move { backend.orders().count(&filter).await.expect("counted") }
     };
 

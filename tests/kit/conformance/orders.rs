@@ -1,7 +1,7 @@
 //! The suite of `OrderStore`: all parts commit together or not at all, and reads show what was committed.
 use domain::{EventType, Status, Subject};
 use futures::future::join_all;
-use ports::orders::{Commit, Committed, Filter};
+use ports::orders::{Commit, Committed, OrderFilter};
 
 use super::given::{DAY, HOUR, P0, P1, SECOND, given};
 use super::order_pages::*;
@@ -139,7 +139,7 @@ async fn a_change_replaces_the_order_where_it_stands_at_the_expected_version<B: 
     let moved = given.done(given.make.change(&placed, Status::Processing, P0)).await;
 
     assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(moved));
-    assert_eq!(backend.orders().count(&Filter::default()).await.expect("counted"), 1);
+    assert_eq!(backend.orders().count(&OrderFilter::default()).await.expect("counted"), 1);
 }
 
 async fn a_taken_mark_changes_nothing_and_says_what_it_meant<B: Backend>(backend: &B) {
@@ -154,7 +154,7 @@ async fn a_taken_mark_changes_nothing_and_says_what_it_meant<B: Backend>(backend
     second.mark = Some(other);
     let id = second.order.id;
 
-    assert_eq!(given.commit(second).await, Committed::MarkTaken(meant));
+    assert_eq!(given.commit(second).await, Committed::KeyUsed(meant));
 
     assert_eq!(backend.orders().find(id).await.expect("answered"), None);
     assert_eq!(given.depth().await.pending, 1);
@@ -233,7 +233,7 @@ async fn one_failing_commit_takes_no_neighbour_with_it<B: Backend>(backend: &B) 
         match turn % 8 {
             1 => assert_eq!((answer, found), (&Committed::Stale { current: 1 }, Some(current.clone()))),
             3 => assert_eq!((answer, found), (&Committed::Missing, None)),
-            5 => assert_eq!((Some(answer), found), (marked.mark.clone().map(Committed::MarkTaken).as_ref(), None)),
+            5 => assert_eq!((Some(answer), found), (marked.mark.clone().map(Committed::KeyUsed).as_ref(), None)),
             _ => assert_eq!((answer, found), (&Committed::Done, Some(commit.order.clone()))),
         }
     }
@@ -269,9 +269,9 @@ async fn of_concurrent_commits_with_one_mark_one_wins<B: Backend>(backend: &B) {
         .collect();
     let [winner] = winners[..] else { panic!("{} commits won one mark", winners.len()) };
     let losers = answers.iter().filter(|answer| **answer != Committed::Done);
-    let meant = Committed::MarkTaken(winner.mark.clone().expect("each has one"));
+    let meant = Committed::KeyUsed(winner.mark.clone().expect("each has one"));
     assert!(losers.clone().all(|answer| *answer == meant), "each loser is told what the key meant: {answers:?}");
-    assert_eq!(backend.orders().count(&Filter::default()).await.expect("counted"), 1);
+    assert_eq!(backend.orders().count(&OrderFilter::default()).await.expect("counted"), 1);
     assert_eq!(given.depth().await.pending, 1);
 }
 
@@ -325,7 +325,7 @@ async fn only_old_marks_are_swept_and_at_most_so_many<B: Backend>(backend: &B) {
     let ann = Subject::new("ann").expect("a name");
     assert_eq!(backend.orders().find_mark(&ann, "old-1", DAY * 9).await.expect("answered"), None);
     assert!(backend.orders().find_mark(&ann, "young", DAY).await.expect("answered").is_some());
-    assert_eq!(backend.orders().count(&Filter::default()).await.expect("counted"), 4, "orders stay");
+    assert_eq!(backend.orders().count(&OrderFilter::default()).await.expect("counted"), 4, "orders stay");
 }
 
 async fn a_swept_key_may_be_used_anew<B: Backend>(backend: &B) {

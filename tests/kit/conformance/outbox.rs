@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::operators::RowFilter;
-use ports::outbox::{Fate, RowStatus};
+use ports::outbox::{Disposition, RowStatus};
 
 use super::given::{DAY, HOUR, P0, P1, RETRY, SECOND, given};
 use super::outbox_blocks::*;
@@ -83,7 +83,7 @@ async fn depth_counts_every_state<B: Backend>(backend: &B) {
     worker.settle(&sent).await;
     let batch = worker.claim(3).await;
     let row = |at: usize, fate| exclusion(batch.rows[at].id, fate);
-    worker.exclude(batch.token, &[row(0, Fate::Retry(RETRY)), row(1, Fate::ParkRow)]).await;
+    worker.exclude(batch.token, &[row(0, Disposition::Retry(RETRY)), row(1, Disposition::ParkRow)]).await;
 
     let depth = given.depth().await;
 
@@ -101,7 +101,7 @@ async fn the_oldest_unsent_row_ages_by_the_stores_clock_and_parked_rows_do_not_c
     let old = given.depth().await.oldest_unsent.expect("a row waits");
     assert!(old >= HOUR && old < HOUR + SECOND * 30, "{old:?}");
 
-    worker.fail_head(parked.id, Fate::ParkKey).await;
+    worker.fail_head(parked.id, Disposition::ParkKey).await;
     assert_eq!(given.depth().await.oldest_unsent, None);
 
     given.placed(P0).await;
@@ -137,7 +137,7 @@ async fn a_sweep_never_touches_a_row_that_has_not_left<B: Backend>(backend: &B) 
     let mut worker = worker(backend, "a", P0).await;
     let (waits, parked) = (given.line(2, P0).await, given.placed(P0).await);
     let batch = worker.claim(ALL).await;
-    let fates = [(waits.id, Fate::Retry(DAY * 50)), (parked.id, Fate::ParkKey)];
+    let fates = [(waits.id, Disposition::Retry(DAY * 50)), (parked.id, Disposition::ParkKey)];
     let excluded =
         fates.map(|(key, fate)| exclusion(batch.rows.iter().find(|row| row.key == key).expect("claimed").id, fate));
     worker.exclude(batch.token, &excluded).await;

@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: a key waits for its head, and no other key does.
-use ports::outbox::{Fate, RowStatus, Verdict};
-use ports::partitions::Because;
+use ports::outbox::{BatchOutcome, Disposition, RowStatus};
+use ports::partitions::AcquireReason;
 
 use super::given::{DAY, P0, RETRY, SECOND, given};
 use super::worker::{ALL, exclusion, ids, keys, worker};
@@ -10,7 +10,7 @@ pub(super) async fn a_keys_later_rows_wait_while_its_head_waits_for_a_retry<B: B
     let given = given(backend);
     let line = given.line(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
 
     worker.nothing().await;
 
@@ -22,7 +22,7 @@ pub(super) async fn rows_written_behind_a_waiting_head_wait_too<B: Backend>(back
     let given = given(backend);
     let order = given.placed(P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(order.id, Fate::Retry(RETRY)).await;
+    let head = worker.fail_head(order.id, Disposition::Retry(RETRY)).await;
 
     given.done(given.make.change(&order, domain::Status::Shipped, P0)).await;
 
@@ -36,7 +36,7 @@ pub(super) async fn a_due_head_goes_without_the_rows_behind_it<B: Backend>(backe
     let given = given(backend);
     let line = given.line(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    let head = worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
     given.advance(RETRY + SECOND).await;
 
     let batch = worker.claim(ALL).await;
@@ -50,10 +50,10 @@ pub(super) async fn a_head_that_is_not_sent_goes_on_blocking<B: Backend>(backend
     let given = given(backend);
     let line = given.line(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    let head = worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
     given.advance(RETRY + SECOND).await;
 
-    let second = worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    let second = worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
 
     assert_eq!(second, head);
     worker.nothing().await;
@@ -65,7 +65,7 @@ pub(super) async fn a_head_that_is_sent_lifts_its_block<B: Backend>(backend: &B)
     let given = given(backend);
     let line = given.line(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
     given.advance(RETRY + SECOND).await;
 
     let gone = worker.drain(ALL).await;
@@ -80,7 +80,7 @@ pub(super) async fn other_keys_go_on<B: Backend>(backend: &B) {
     let given = given(backend);
     let line = given.line(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    for fate in [Fate::Retry(RETRY), Fate::ParkKey] {
+    for fate in [Disposition::Retry(RETRY), Disposition::ParkKey] {
         worker.fail_head(line.id, fate).await;
         let others = given.many_placed(3, P0).await;
 
@@ -94,7 +94,7 @@ pub(super) async fn a_parked_row_blocks_its_key_under_park_key<B: Backend>(backe
     let line = given.line(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
 
-    worker.fail_head(line.id, Fate::ParkKey).await;
+    worker.fail_head(line.id, Disposition::ParkKey).await;
     given.done(given.make.change(&line, domain::Status::Shipped, P0)).await;
 
     worker.nothing().await;
@@ -106,7 +106,7 @@ pub(super) async fn a_parked_row_lets_its_key_go_on_under_park_row<B: Backend>(b
     let given = given(backend);
     let line = given.line(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    worker.fail_head(line.id, Fate::ParkRow).await;
+    worker.fail_head(line.id, Disposition::ParkRow).await;
 
     let gone = worker.drain(ALL).await;
 
@@ -119,10 +119,10 @@ pub(super) async fn a_parked_row_does_not_come_back_by_itself<B: Backend>(backen
     let given = given(backend);
     let order = given.placed(P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(order.id, Fate::ParkKey).await;
+    let head = worker.fail_head(order.id, Disposition::ParkKey).await;
 
     given.advance(DAY * 30).await;
-    worker.again(Because::Vacant).await;
+    worker.again(AcquireReason::Vacant).await;
 
     assert_eq!(worker.nothing().await, (None, false));
     let row = given.row(head).await;
@@ -137,7 +137,7 @@ pub(super) async fn what_is_next_due_is_told<B: Backend>(backend: &B) {
     let waits = [(first.id, RETRY), (second.id, RETRY * 2)];
     let excluded = batch.rows.iter().zip(waits).map(|(row, (key, wait))| {
         assert_eq!(row.key, key);
-        exclusion(row.id, Fate::Retry(wait))
+        exclusion(row.id, Disposition::Retry(wait))
     });
     let excluded: Vec<_> = excluded.collect();
     worker.exclude(batch.token, &excluded).await;
@@ -157,11 +157,11 @@ pub(super) async fn a_resolution_does_not_lift_the_block_of_a_head_that_did_not_
     let given = given(backend);
     let line = given.line(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(line.id, Fate::Retry(RETRY)).await;
+    let head = worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
     given.advance(RETRY + SECOND).await;
     let batch = worker.claim(ALL).await;
 
-    worker.resolve(batch.token, Verdict::Returned).await;
+    worker.resolve(batch.token, BatchOutcome::NotSent).await;
 
     let again = worker.claim(ALL).await;
     assert_eq!((ids(&again.rows), again.rows[0].attempt), (vec![head], 2));

@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: what a claim takes, and what it needs.
-use ports::outbox::{Claim, ClaimKind, Claimed, Fate, RowStatus};
-use ports::partitions::{Because, Fence, LaneId};
+use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, RowStatus};
+use ports::partitions::{AcquireReason, Fence, ProducerSessionId};
 
 use super::given::{HOUR, P0, P1, SECOND, given, instance};
 use super::worker::{ALL, exclusion, keys, taken, worker};
@@ -57,7 +57,7 @@ pub(super) async fn tokens_grow_and_are_never_used_again<B: Backend>(backend: &B
         assert!(batch.token > last);
         last = batch.token;
         worker.settle(&batch).await;
-        worker.again(Because::Uncertain).await;
+        worker.again(AcquireReason::Uncertain).await;
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn a_claim_needs_the_right_owner_epoch_and_counter<B: Backend>(
     ];
 
     for fence in wrong {
-        let claim = Claim { fence, lane: worker.lane.clone(), limit: ALL, kind: ClaimKind::Ordinary };
+        let claim = Claim { fence, session: worker.lane.clone(), limit: ALL, kind: ClaimKind::Ordinary };
         let claimed = backend.outbox().claim(claim.clone()).await.expect("answered");
         assert!(matches!(claimed, Claimed::Fenced), "{claim:?} → {claimed:?}");
     }
@@ -101,7 +101,8 @@ pub(super) async fn a_claim_needs_a_lease_that_has_not_run_out<B: Backend>(backe
     let acquired = taken(backend, "a", P0, HOUR).await;
     given.advance(HOUR + SECOND).await;
 
-    let claim = Claim { fence: acquired.fence, lane: LaneId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
+    let claim =
+        Claim { fence: acquired.fence, session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
     let claimed = backend.outbox().claim(claim).await.expect("answered");
 
     assert!(matches!(claimed, Claimed::Fenced), "{claimed:?}");
@@ -144,6 +145,6 @@ pub(super) async fn a_row_without_its_payload_is_claimed_without_it<B: Backend>(
     let batch = worker.claim(ALL).await;
 
     assert_eq!(batch.rows[0].payload, None, "it is never skipped silently");
-    worker.exclude(batch.token, &[exclusion(row, Fate::ParkKey)]).await;
+    worker.exclude(batch.token, &[exclusion(row, Disposition::ParkKey)]).await;
     assert_eq!(given.row(row).await.status, RowStatus::Parked);
 }

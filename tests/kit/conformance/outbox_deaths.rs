@@ -1,7 +1,7 @@
 //! Cases of `OutboxStore`: a row that kills whoever handles it is found out, alone, and its neighbours are not.
-use ports::operators::Whose;
-use ports::outbox::{ClaimKind, Claimed, ClaimedRow, RowStatus, Verdict};
-use ports::partitions::{Acquisition, Because};
+use ports::operators::RowSelector;
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, ClaimedRow, RowStatus};
+use ports::partitions::{AcquireReason, Acquisition};
 
 use super::given::{Given, P0, P1, SECOND, given, instance};
 use super::worker::{ALL, DEAD_AFTER, LEASE, Worker, ids, worker};
@@ -25,7 +25,7 @@ async fn suspect<'b, B: Backend>(given: &Given<'b, B>) -> (Worker<'b, B>, Claime
 }
 
 async fn deaths<B: Backend>(given: &Given<'_, B>, row: &ClaimedRow) -> u32 {
-    given.standing(Whose::Event(row.event_id)).await.deaths
+    given.standing(RowSelector::Event(row.event_id)).await.deaths
 }
 
 pub(super) async fn a_death_keeps_the_attempt_and_is_carried_by_every_row_of_the_batch<B: Backend>(backend: &B) {
@@ -52,9 +52,9 @@ pub(super) async fn nobodys_death_is_carried_when_a_batch_is_returned<B: Backend
     for _ in 0..5 {
         let batch = worker.claim(ALL).await;
         assert_eq!((batch.rows.len(), batch.rows[0].attempt), (2, 1));
-        let open = worker.again(Because::Uncertain).await.expect("the batch is open");
+        let open = worker.again(AcquireReason::Uncertain).await.expect("the batch is open");
         assert!(!open.died);
-        worker.resolve(open.token, Verdict::Returned).await;
+        worker.resolve(open.token, BatchOutcome::NotSent).await;
         assert_eq!(deaths(&given, &batch.rows[0]).await, 0);
     }
 }
@@ -173,9 +173,9 @@ pub(super) async fn a_returned_trial_convicts_nobody<B: Backend>(backend: &B) {
 
     for _ in 0..4 {
         let trial = worker.trial().await;
-        let open = worker.again(Because::Uncertain).await.expect("the batch is open");
+        let open = worker.again(AcquireReason::Uncertain).await.expect("the batch is open");
         assert!(!open.died);
-        worker.resolve(trial.token, Verdict::Returned).await;
+        worker.resolve(trial.token, BatchOutcome::NotSent).await;
         given.advance(BETWEEN_TRIALS).await;
     }
 
@@ -194,19 +194,19 @@ pub(super) async fn a_dead_owner_clears_the_deaths_of_rows_it_did_not_have_in_ha
     let in_hand = worker.claim(1).await.rows.remove(0);
     let other = given.rows(ports::operators::RowFilter::default()).await.remove(1);
     assert_ne!(in_hand.id, other.id);
-    let before = (deaths(&given, &in_hand).await, given.standing(Whose::Event(other.event_id)).await.deaths);
+    let before = (deaths(&given, &in_hand).await, given.standing(RowSelector::Event(other.event_id)).await.deaths);
     assert!(before.0 >= 1 && before.1 == 1, "{before:?}");
     given.advance(DEAD_AFTER + SECOND).await;
 
     let b = instance("b");
     backend.leases().heartbeat(&b, DEAD_AFTER).await.expect("heard");
-    let acquired = backend.leases().acquire(P0, &b, Because::Vacant, None, LEASE).await.expect("answered");
+    let acquired = backend.leases().acquire(P0, &b, AcquireReason::Vacant, None, LEASE).await.expect("answered");
 
     let Acquisition::Taken(acquired) = acquired else { panic!("its owner is dead: {acquired:?}") };
     let open = acquired.in_flight.expect("the batch was left open");
     assert!(open.died);
-    backend.outbox().resolve(&acquired.fence, open.token, Verdict::Died).await.expect("answered");
-    assert_eq!(given.standing(Whose::Event(other.event_id)).await.deaths, 0, "it was not in hand: innocent");
+    backend.outbox().resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.expect("answered");
+    assert_eq!(given.standing(RowSelector::Event(other.event_id)).await.deaths, 0, "it was not in hand: innocent");
     assert!(deaths(&given, &in_hand).await > before.0.min(2), "it was in hand: one death more");
 }
 
@@ -217,7 +217,7 @@ pub(super) async fn a_live_workers_doubt_clears_nothing<B: Backend>(backend: &B)
     let batch = worker.claim(ALL).await;
     worker.die_with(batch.token).await;
 
-    assert_eq!(worker.again(Because::Uncertain).await, None);
+    assert_eq!(worker.again(AcquireReason::Uncertain).await, None);
 
     for row in &batch.rows {
         assert_eq!(deaths(&given, row).await, 1);
@@ -237,12 +237,13 @@ pub(super) async fn a_service_killed_at_random_parks_nothing<B: Backend>(backend
         assert!(name <= 200, "{left} rows are stuck: {:?}", given.depth().await);
         let owner = instance(&format!("life-{name}"));
         backend.leases().heartbeat(&owner, DEAD_AFTER).await.expect("heard");
-        let acquired = backend.leases().acquire(P0, &owner, Because::Vacant, None, LEASE).await.expect("answered");
+        let acquired =
+            backend.leases().acquire(P0, &owner, AcquireReason::Vacant, None, LEASE).await.expect("answered");
         let Acquisition::Taken(acquired) = acquired else { panic!("the one before is dead: {acquired:?}") };
         let mut life = Worker::of(backend, acquired.fence);
         if let Some(open) = acquired.in_flight {
             assert!(open.died);
-            life.resolve(open.token, Verdict::Died).await;
+            life.resolve(open.token, BatchOutcome::ClaimerDied).await;
         }
         for dies in [false, true] {
             let claimed = match life.ask(8, ClaimKind::Ordinary).await {

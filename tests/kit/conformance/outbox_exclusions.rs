@@ -1,7 +1,7 @@
 //! Cases of `OutboxStore`: rows that are taken out of an open batch.
 use ports::FailureType;
 use ports::operators::RowFilter;
-use ports::outbox::{Changed, ClaimKind, Claimed, Exclusion, Fate, RowStatus, Verdict};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, FencedOutcome, RowStatus};
 
 use super::given::{P0, RETRY, SECOND, given};
 use super::worker::{ALL, exclusion, ids, worker};
@@ -11,7 +11,7 @@ pub(super) async fn an_excluded_row_waits_for_its_retry_by_the_stores_clock<B: B
     let given = given(backend);
     let order = given.placed(P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let head = worker.fail_head(order.id, Fate::Retry(RETRY)).await;
+    let head = worker.fail_head(order.id, Disposition::Retry(RETRY)).await;
 
     let row = given.row(head).await;
     assert_eq!(row.status, RowStatus::Failed);
@@ -31,8 +31,12 @@ pub(super) async fn an_excluded_row_keeps_its_attempt_and_says_why<B: Backend>(b
     let batch = worker.claim(ALL).await;
     let id = batch.rows[0].id;
     let reason = "größer als erlaubt 🦀".to_owned();
-    let failed =
-        Exclusion { row: id, fate: Fate::Retry(RETRY), failure_type: FailureType::Timeout, reason: reason.clone() };
+    let failed = Exclusion {
+        row: id,
+        disposition: Disposition::Retry(RETRY),
+        failure_type: FailureType::Timeout,
+        reason: reason.clone(),
+    };
 
     worker.exclude(batch.token, &[failed]).await;
 
@@ -47,7 +51,7 @@ pub(super) async fn an_excluded_row_keeps_its_attempt_and_says_why<B: Backend>(b
 pub(super) async fn exclusion_gives_back_the_keys_later_rows_with_their_attempt<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut worker = worker(backend, "a", P0).await;
-    for fate in [Fate::Retry(RETRY), Fate::ParkKey, Fate::ParkRow] {
+    for fate in [Disposition::Retry(RETRY), Disposition::ParkKey, Disposition::ParkRow] {
         let (line, other) = (given.line(3, P0).await, given.placed(P0).await);
         let batch = worker.claim(ALL).await;
         let [_, second, third, _] = ids(&batch.rows)[..] else { panic!("the line and the other: {batch:?}") };
@@ -69,7 +73,7 @@ pub(super) async fn exclusion_leaves_the_token_open_for_the_rest<B: Backend>(bac
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
 
-    worker.exclude(batch.token, &[exclusion(batch.rows[1].id, Fate::ParkKey)]).await;
+    worker.exclude(batch.token, &[exclusion(batch.rows[1].id, Disposition::ParkKey)]).await;
 
     let view = given.view(P0).await;
     assert_eq!((view.in_flight, view.counter), (Some(batch.token), worker.fence.counter));
@@ -85,9 +89,9 @@ pub(super) async fn a_batch_of_which_nothing_is_left_can_be_closed<B: Backend>(b
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
 
-    assert_eq!(worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Fate::ParkRow)]).await, 2);
+    assert_eq!(worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::ParkRow)]).await, 2);
     assert_eq!(given.view(P0).await.in_flight, Some(batch.token));
-    assert_eq!(worker.resolve(batch.token, Verdict::Returned).await, 0);
+    assert_eq!(worker.resolve(batch.token, BatchOutcome::NotSent).await, 0);
 
     assert_eq!(given.statuses(line.id).await, [RowStatus::Parked, RowStatus::Pending]);
     worker.claim(ALL).await;
@@ -99,13 +103,14 @@ pub(super) async fn a_repeated_exclusion_changes_nothing_more<B: Backend>(backen
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let fence = worker.fence.clone();
-    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Fate::Retry(RETRY))]).await;
+    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::Retry(RETRY))]).await;
     let before = given.rows(RowFilter::default()).await;
 
-    let repeated = [exclusion(batch.rows[0].id, Fate::ParkKey), exclusion(batch.rows[1].id, Fate::ParkKey)];
+    let repeated =
+        [exclusion(batch.rows[0].id, Disposition::ParkKey), exclusion(batch.rows[1].id, Disposition::ParkKey)];
     let changed = backend.outbox().exclude(&fence, batch.token, &repeated).await.expect("answered");
 
-    assert_eq!(changed, Changed::Stale, "its counter is out of date");
+    assert_eq!(changed, FencedOutcome::Stale, "its counter is out of date");
     assert_eq!(given.rows(RowFilter::default()).await, before);
 }
 
@@ -118,7 +123,7 @@ pub(super) async fn several_rows_are_excluded_at_once<B: Backend>(backend: &B) {
     let row = |at: usize, fate| exclusion(batch.rows[at].id, fate);
 
     // Two of one key: the earlier one decides from where on its key goes back, each meets its own fate.
-    let excluded = [row(1, Fate::Retry(RETRY)), row(2, Fate::ParkRow), row(5, Fate::ParkKey)];
+    let excluded = [row(1, Disposition::Retry(RETRY)), row(2, Disposition::ParkRow), row(5, Disposition::ParkKey)];
     assert_eq!(worker.exclude(batch.token, &excluded).await, 4);
 
     use RowStatus::{Failed, InFlight, Parked, Pending};

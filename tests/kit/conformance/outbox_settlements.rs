@@ -1,7 +1,7 @@
 //! Cases of `OutboxStore`: how a batch is closed, once and by its owner only.
-use ports::operators::{RowFilter, Whose};
-use ports::outbox::{Changed, Fate, RowStatus, Settlement, Verdict};
-use ports::partitions::{Because, Fence};
+use ports::operators::{RowFilter, RowSelector};
+use ports::outbox::{BatchOutcome, Disposition, FencedOutcome, RowStatus, Settlement};
+use ports::partitions::{AcquireReason, Fence};
 
 use super::given::{P0, P1, given, instance};
 use super::worker::{ALL, exclusion, ids, worker};
@@ -38,9 +38,9 @@ pub(super) async fn a_settlement_remembers_positions_and_fallbacks<B: Backend>(b
 
     backend.outbox().settle(settlement).await.expect("answered");
 
-    let first = given.standing(Whose::Event(batch.rows[0].event_id)).await;
+    let first = given.standing(RowSelector::Event(batch.rows[0].event_id)).await;
     assert_eq!((first.sent_to, first.by_fallback), (Some(position), false));
-    let second = given.standing(Whose::Event(batch.rows[1].event_id)).await;
+    let second = given.standing(RowSelector::Event(batch.rows[1].event_id)).await;
     assert_eq!((second.sent_to, second.by_fallback, second.row.status), (None, true, RowStatus::Sent));
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn a_stale_epoch_changes_nothing<B: Backend>(backend: &B) {
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let late = worker.settlement(&batch);
-    worker.again(Because::WorkerDied).await.expect("the batch is open");
+    worker.again(AcquireReason::WorkerDied).await.expect("the batch is open");
 
     untouched(backend, &late.fence.clone(), late).await;
 
@@ -89,11 +89,11 @@ async fn untouched<B: Backend>(backend: &B, fence: &Fence, settlement: Settlemen
     let before = given.view(P0).await;
     let (token, row) = (settlement.token, settlement.positions[0].0);
     let outbox = backend.outbox();
-    let excluded = outbox.exclude(fence, token, &[exclusion(row, Fate::ParkKey)]).await.expect("answered");
-    assert_eq!(excluded, Changed::Stale, "exclude");
-    assert_eq!(outbox.settle(settlement).await.expect("answered"), Changed::Stale, "settle");
-    for verdict in [Verdict::Published, Verdict::Died, Verdict::Returned] {
-        assert_eq!(outbox.resolve(fence, token, verdict).await.expect("answered"), Changed::Stale, "{verdict:?}");
+    let excluded = outbox.exclude(fence, token, &[exclusion(row, Disposition::ParkKey)]).await.expect("answered");
+    assert_eq!(excluded, FencedOutcome::Stale, "exclude");
+    assert_eq!(outbox.settle(settlement).await.expect("answered"), FencedOutcome::Stale, "settle");
+    for verdict in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
+        assert_eq!(outbox.resolve(fence, token, verdict).await.expect("answered"), FencedOutcome::Stale, "{verdict:?}");
     }
     assert_eq!(given.view(P0).await, before);
 }
@@ -104,11 +104,11 @@ pub(super) async fn a_settlement_does_not_compare_the_counter<B: Backend>(backen
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let before_the_exclusion = worker.settlement(&batch);
-    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Fate::ParkKey)]).await;
+    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::ParkKey)]).await;
 
     let changed = backend.outbox().settle(before_the_exclusion).await.expect("answered");
 
-    assert!(matches!(changed, Changed::Done { rows: 1, .. }), "{changed:?}");
+    assert!(matches!(changed, FencedOutcome::Done { rows: 1, .. }), "{changed:?}");
 }
 
 pub(super) async fn a_repeated_settle_is_harmless<B: Backend>(backend: &B) {
@@ -121,7 +121,7 @@ pub(super) async fn a_repeated_settle_is_harmless<B: Backend>(backend: &B) {
 
     let again = backend.outbox().settle(worker.settlement(&batch)).await.expect("a repetition is answered");
 
-    if let Changed::Done { counter, rows } = again {
+    if let FencedOutcome::Done { counter, rows } = again {
         assert_eq!((counter, rows), (given.view(P0).await.counter, 0));
         worker.fence.counter = counter;
     }
@@ -138,7 +138,7 @@ pub(super) async fn a_late_settle_does_not_touch_the_next_batch<B: Backend>(back
     let second = worker.claim(1).await;
 
     backend.outbox().settle(worker.settlement(&first)).await.expect("answered");
-    backend.outbox().resolve(&worker.fence, first.token, Verdict::Returned).await.expect("answered");
+    backend.outbox().resolve(&worker.fence, first.token, BatchOutcome::NotSent).await.expect("answered");
 
     assert_eq!(given.row(second.rows[0].id).await.status, RowStatus::InFlight);
     assert_eq!(given.row(first.rows[0].id).await.status, RowStatus::Sent);
@@ -164,9 +164,9 @@ pub(super) async fn a_resolution_by_publication_sends_the_rows<B: Backend>(backe
     let line = given.line(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
-    worker.again(Because::Uncertain).await.expect("the batch is open");
+    worker.again(AcquireReason::Uncertain).await.expect("the batch is open");
 
-    assert_eq!(worker.resolve(batch.token, Verdict::Published).await, 2);
+    assert_eq!(worker.resolve(batch.token, BatchOutcome::Published).await, 2);
 
     assert_eq!(given.statuses(line.id).await, [RowStatus::Sent, RowStatus::Sent]);
     assert_eq!(given.view(P0).await.in_flight, None);
@@ -179,13 +179,13 @@ pub(super) async fn a_returned_batch_is_due_again_with_its_attempt_returned<B: B
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
 
-    assert_eq!(worker.resolve(batch.token, Verdict::Returned).await, 2);
+    assert_eq!(worker.resolve(batch.token, BatchOutcome::NotSent).await, 2);
 
     let again = worker.claim(ALL).await;
     assert_eq!(ids(&again.rows), ids(&batch.rows));
     assert!(again.rows.iter().all(|row| row.attempt == 1));
     assert!(again.token > batch.token);
-    assert_eq!(given.standing(Whose::Key(line.id)).await.deaths, 0, "nobody died");
+    assert_eq!(given.standing(RowSelector::Key(line.id)).await.deaths, 0, "nobody died");
 }
 
 pub(super) async fn a_repeated_resolution_is_harmless<B: Backend>(backend: &B) {
@@ -194,20 +194,20 @@ pub(super) async fn a_repeated_resolution_is_harmless<B: Backend>(backend: &B) {
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let first = worker.fence.clone();
-    worker.resolve(batch.token, Verdict::Died).await;
+    worker.resolve(batch.token, BatchOutcome::ClaimerDied).await;
     let before = given.rows(RowFilter::default()).await;
-    let deaths = given.standing(Whose::Event(batch.rows[0].event_id)).await.deaths;
+    let deaths = given.standing(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
 
     for fence in [first, worker.fence.clone()] {
-        let again = backend.outbox().resolve(&fence, batch.token, Verdict::Died).await;
-        if let Changed::Done { counter, rows } = again.expect("a repetition is answered") {
+        let again = backend.outbox().resolve(&fence, batch.token, BatchOutcome::ClaimerDied).await;
+        if let FencedOutcome::Done { counter, rows } = again.expect("a repetition is answered") {
             assert_eq!((counter, rows), (given.view(P0).await.counter, 0));
             worker.fence.counter = counter;
         }
     }
 
     assert_eq!(given.rows(RowFilter::default()).await, before);
-    assert_eq!(given.standing(Whose::Event(batch.rows[0].event_id)).await.deaths, deaths);
+    assert_eq!(given.standing(RowSelector::Event(batch.rows[0].event_id)).await.deaths, deaths);
     worker.claim(ALL).await;
 }
 
@@ -217,14 +217,14 @@ pub(super) async fn a_stale_resolution_changes_nothing<B: Backend>(backend: &B) 
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let late = worker.fence.clone();
-    worker.again(Because::Uncertain).await;
-    worker.resolve(batch.token, Verdict::Returned).await;
+    worker.again(AcquireReason::Uncertain).await;
+    worker.resolve(batch.token, BatchOutcome::NotSent).await;
     let second = worker.claim(ALL).await;
 
-    for verdict in [Verdict::Published, Verdict::Died, Verdict::Returned] {
+    for verdict in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
         for token in [batch.token, second.token] {
             let changed = backend.outbox().resolve(&late, token, verdict).await.expect("answered");
-            assert_eq!(changed, Changed::Stale, "{verdict:?}");
+            assert_eq!(changed, FencedOutcome::Stale, "{verdict:?}");
         }
     }
 

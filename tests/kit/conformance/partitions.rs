@@ -2,8 +2,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::outbox::{Claim, ClaimKind, Claimed, Verdict};
-use ports::partitions::{Acquisition, Because, Fence, InstanceId, LaneId, PartitionNo, Release, Token};
+use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionNo, ProducerSessionId, Release, Token,
+};
 
 use super::given::{Given, HOUR, P0, P1, SECOND, given, instance};
 use super::partitions_handover::*;
@@ -50,7 +52,7 @@ pub(super) async fn beat<B: Backend>(backend: &B, name: &str) -> Vec<(InstanceId
 pub(super) async fn acquire<B: Backend>(
     backend: &B,
     name: &str,
-    because: Because,
+    because: AcquireReason,
     watermark: Option<Token>,
 ) -> Acquisition {
     let answer = backend.leases().acquire(P0, &instance(name), because, watermark, LONG).await;
@@ -131,7 +133,7 @@ async fn what_somebody_alive_holds_is_not_taken<B: Backend>(backend: &B) {
     beat(backend, "b").await;
     let before = given.view(P0).await;
 
-    let held = acquire(backend, "b", Because::Vacant, Some(500)).await;
+    let held = acquire(backend, "b", AcquireReason::Vacant, Some(500)).await;
 
     let Acquisition::Held { by, remaining } = held else { panic!("{held:?}") };
     assert_eq!(by, instance("a"));
@@ -146,7 +148,7 @@ async fn of_concurrent_takers_one_wins<B: Backend>(backend: &B) {
         beat(backend, name).await;
     }
 
-    let answers = join_all(names.iter().map(|name| acquire(backend, name, Because::Vacant, None))).await;
+    let answers = join_all(names.iter().map(|name| acquire(backend, name, AcquireReason::Vacant, None))).await;
 
     let winners: Vec<_> = answers.iter().filter(|answer| matches!(answer, Acquisition::Taken(_))).collect();
     assert_eq!(winners.len(), 1, "{answers:?}");
@@ -159,7 +161,7 @@ async fn a_lease_that_ran_out_is_taken<B: Backend>(backend: &B) {
     beat(backend, "a").await;
     beat(backend, "b").await;
 
-    let second = fence(acquire(backend, "b", Because::Vacant, None).await);
+    let second = fence(acquire(backend, "b", AcquireReason::Vacant, None).await);
 
     assert!(second.epoch > first.epoch);
     assert_eq!(given.view(P0).await.owner, Some(instance("b")));
@@ -172,7 +174,7 @@ async fn a_dead_owners_lease_is_taken_before_it_runs_out<B: Backend>(backend: &B
     given.advance(DEAD_AFTER + SECOND).await;
     beat(backend, "b").await;
 
-    let second = fence(acquire(backend, "b", Because::Vacant, None).await);
+    let second = fence(acquire(backend, "b", AcquireReason::Vacant, None).await);
 
     assert!(second.epoch > first.epoch);
 }
@@ -181,18 +183,20 @@ async fn a_restarted_instance_takes_its_own_partition_back_at_once<B: Backend>(b
     let given = given(backend);
     let (worker, token) = busy(&given, "a", LONG).await;
 
-    let acquisition = acquire(backend, "a", Because::Vacant, None).await;
+    let acquisition = acquire(backend, "a", AcquireReason::Vacant, None).await;
 
     let Acquisition::Taken(acquired) = acquisition else { panic!("{acquisition:?}") };
     assert!(acquired.fence.epoch > worker.fence.epoch);
     let open = acquired.in_flight.expect("the batch of its former life is open");
-    assert_eq!((open.token, open.lane, open.died), (token, worker.lane, true));
+    assert_eq!((open.token, open.session, open.died), (token, worker.lane, true));
 }
 
 async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) {
-    let mut epoch = fence(acquire(backend, "a", Because::Vacant, None).await).epoch;
+    let mut epoch = fence(acquire(backend, "a", AcquireReason::Vacant, None).await).epoch;
 
-    for because in [Because::Vacant, Because::WorkerDied, Because::Uncertain, Because::Uncertain] {
+    for because in
+        [AcquireReason::Vacant, AcquireReason::WorkerDied, AcquireReason::Uncertain, AcquireReason::Uncertain]
+    {
         let next = fence(acquire(backend, "a", because, None).await).epoch;
         assert!(next > epoch, "{because:?}");
         epoch = next;
@@ -202,9 +206,9 @@ async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) {
 async fn acquisition_raises_epoch_and_counter_above_the_watermark<B: Backend>(backend: &B) {
     let given = given(backend);
     given.placed(P0).await;
-    let first = fence(acquire(backend, "a", Because::Vacant, None).await);
+    let first = fence(acquire(backend, "a", AcquireReason::Vacant, None).await);
 
-    let second = fence(acquire(backend, "a", Because::Vacant, Some(1_000)).await);
+    let second = fence(acquire(backend, "a", AcquireReason::Vacant, Some(1_000)).await);
 
     assert!(second.epoch > first.epoch);
     assert!(second.counter > 1_000, "{}", second.counter);
@@ -213,9 +217,11 @@ async fn acquisition_raises_epoch_and_counter_above_the_watermark<B: Backend>(ba
 }
 
 async fn a_counter_never_falls<B: Backend>(backend: &B) {
-    let high = fence(acquire(backend, "a", Because::Vacant, Some(1_000)).await).counter;
+    let high = fence(acquire(backend, "a", AcquireReason::Vacant, Some(1_000)).await).counter;
 
-    for (because, watermark) in [(Because::Vacant, Some(5)), (Because::WorkerDied, None), (Because::Uncertain, None)] {
+    for (because, watermark) in
+        [(AcquireReason::Vacant, Some(5)), (AcquireReason::WorkerDied, None), (AcquireReason::Uncertain, None)]
+    {
         assert!(fence(acquire(backend, "a", because, watermark).await).counter >= high);
     }
 }
@@ -227,7 +233,7 @@ async fn a_partition_that_went_to_another_is_not_taken_again<B: Backend>(backend
     taken(backend, "b", P0, LONG).await;
     beat(backend, "a").await;
 
-    for because in [Because::WorkerDied, Because::Uncertain] {
+    for because in [AcquireReason::WorkerDied, AcquireReason::Uncertain] {
         let held = acquire(backend, "a", because, None).await;
         assert!(matches!(&held, Acquisition::Held { by, .. } if *by == instance("b")), "{because:?}: {held:?}");
     }
@@ -240,7 +246,8 @@ async fn the_former_owner_is_fenced<B: Backend>(backend: &B) {
     given.advance(HOUR + SECOND).await;
     worker(backend, "b", P0).await;
 
-    let claim = Claim { fence: former.clone(), lane: LaneId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
+    let claim =
+        Claim { fence: former.clone(), session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
     assert!(matches!(backend.outbox().claim(claim).await.expect("answered"), Claimed::Fenced));
     let release = backend.leases().release(P0, &former.owner, former.epoch).await.expect("answered");
     assert_eq!(release, Release::NotOurs);
@@ -273,7 +280,7 @@ async fn a_renewal_prolongs<B: Backend>(backend: &B) {
     beat(backend, "a").await;
     beat(backend, "b").await;
 
-    let held = acquire(backend, "b", Because::Vacant, None).await;
+    let held = acquire(backend, "b", AcquireReason::Vacant, None).await;
 
     let Acquisition::Held { remaining, .. } = held else { panic!("it was prolonged: {held:?}") };
     assert!(remaining <= HOUR && remaining > HOUR - SECOND * 30, "to an hour from the last renewal: {remaining:?}");
@@ -289,7 +296,7 @@ async fn a_renewal_never_touches_a_counter<B: Backend>(backend: &B) {
     let after = given.view(P0).await;
     assert_eq!((after.counter, after.epoch, after.in_flight), (before.counter, before.epoch, before.in_flight));
     assert!(after.expires_at > before.expires_at);
-    worker.resolve(before.in_flight.expect("open"), Verdict::Returned).await;
+    worker.resolve(before.in_flight.expect("open"), BatchOutcome::NotSent).await;
     worker.claim(ALL).await;
 }
 
@@ -328,7 +335,7 @@ async fn release_is_refused_while_a_batch_is_in_flight<B: Backend>(backend: &B) 
     assert_eq!(release(epoch).await, Release::InFlight);
     assert_eq!(given.view(P0).await.owner, Some(instance("a")));
 
-    worker.resolve(token, Verdict::Returned).await;
+    worker.resolve(token, BatchOutcome::NotSent).await;
     assert_eq!(release(epoch).await, Release::Done);
 }
 

@@ -1,6 +1,6 @@
 //! Cases of `PartitionLeases`: an open batch passes to the next owner, with all that is known about it.
-use ports::outbox::{ClaimKind, Claimed, Verdict};
-use ports::partitions::{Acquisition, Because};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
+use ports::partitions::{AcquireReason, Acquisition};
 
 use super::given::{HOUR, SECOND, given};
 use super::partitions::{LONG, acquire, beat, busy};
@@ -13,15 +13,15 @@ pub(super) async fn an_open_batch_is_handed_to_the_next_owner<B: Backend>(backen
     given.advance(DEAD_AFTER + SECOND).await;
     beat(backend, "b").await;
 
-    let Acquisition::Taken(acquired) = acquire(backend, "b", Because::Vacant, Some(token + 50)).await else {
+    let Acquisition::Taken(acquired) = acquire(backend, "b", AcquireReason::Vacant, Some(token + 50)).await else {
         panic!("its owner is dead")
     };
 
     let open = acquired.in_flight.expect("the batch is open");
-    assert_eq!((open.token, open.lane), (token, former.lane));
+    assert_eq!((open.token, open.session), (token, former.lane));
     let mut next = Worker::of(backend, acquired.fence);
     assert!(matches!(next.ask(1, ClaimKind::Ordinary).await, Claimed::Fenced), "not before it is resolved");
-    assert_eq!(next.resolve(token, Verdict::Returned).await, 1);
+    assert_eq!(next.resolve(token, BatchOutcome::NotSent).await, 1);
     assert!(next.claim(ALL).await.token > token + 50);
 }
 
@@ -32,11 +32,11 @@ pub(super) async fn an_open_batch_stays_until_it_is_resolved_whoever_dies_in_bet
     for name in ["b", "c", "d"] {
         given.advance(DEAD_AFTER + SECOND).await;
         beat(backend, name).await;
-        let Acquisition::Taken(acquired) = acquire(backend, name, Because::Vacant, None).await else {
+        let Acquisition::Taken(acquired) = acquire(backend, name, AcquireReason::Vacant, None).await else {
             panic!("the one before {name} is dead")
         };
         let open = acquired.in_flight.expect("nobody has resolved it");
-        assert_eq!((open.token, &open.lane, open.died), (token, &former.lane, true), "{name} knows as much");
+        assert_eq!((open.token, &open.session, open.died), (token, &former.lane, true), "{name} knows as much");
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn a_claimer_that_died_is_told_from_one_that_lost_its_lease_ali
     beat(backend, "a").await;
     beat(backend, "b").await;
 
-    let Acquisition::Taken(acquired) = acquire(backend, "b", Because::Vacant, None).await else {
+    let Acquisition::Taken(acquired) = acquire(backend, "b", AcquireReason::Vacant, None).await else {
         panic!("the lease has run out")
     };
 
@@ -57,13 +57,15 @@ pub(super) async fn a_claimer_that_died_is_told_from_one_that_lost_its_lease_ali
 
 pub(super) async fn why_a_worker_takes_its_partition_again_decides_whether_it_died<B: Backend>(backend: &B) {
     let given = given(backend);
-    for (because, died) in [(Because::WorkerDied, true), (Because::Uncertain, false), (Because::Vacant, true)] {
+    for (because, died) in
+        [(AcquireReason::WorkerDied, true), (AcquireReason::Uncertain, false), (AcquireReason::Vacant, true)]
+    {
         let (mut worker, token) = busy(&given, "a", LONG).await;
 
         let open = worker.again(because).await.expect("the batch is open");
 
         assert_eq!((open.token, open.died), (token, died), "{because:?}");
-        worker.resolve(token, Verdict::Published).await;
+        worker.resolve(token, BatchOutcome::Published).await;
         assert_eq!(worker.again(because).await, None, "resolved is resolved");
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::rate_limit::{Policy, Taken};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
 use super::given::{Given, HOUR, SECOND, given};
 use crate::backend::Backend;
@@ -24,12 +24,12 @@ suite! { $ rate_limit:
 }
 
 /// Eight an hour each of eight hours: the bucket holds ten, and a token comes every hour.
-fn policy() -> Policy {
-    Policy { name: Arc::from("default"), capacity: 8, window: HOUR * 8 }
+fn policy() -> RateLimitPolicy {
+    RateLimitPolicy { name: Arc::from("default"), capacity: 8, window: HOUR * 8 }
 }
 
 impl<B: Backend> Given<'_, B> {
-    async fn take(&self, bucket: &str, throttle: f64) -> Taken {
+    async fn take(&self, bucket: &str, throttle: f64) -> RateLimitDecision {
         self.backend.rate_limit().take(bucket, &policy(), throttle).await.expect("answered")
     }
 
@@ -154,7 +154,7 @@ async fn throttled_to_nothing_lets_nothing_pass<B: Backend>(backend: &B) {
 }
 
 async fn a_small_capacity_lets_at_least_its_own_number_pass<B: Backend>(backend: &B) {
-    let small = Policy { name: "small".into(), capacity: 3, window: HOUR * 3 };
+    let small = RateLimitPolicy { name: "small".into(), capacity: 3, window: HOUR * 3 };
     let mut passed = 0;
 
     while backend.rate_limit().take("ann", &small, 1.0).await.expect("answered").allowed {
@@ -168,7 +168,7 @@ async fn a_small_capacity_lets_at_least_its_own_number_pass<B: Backend>(backend:
 async fn a_policy_is_found_where_one_is_set_aside<B: Backend>(backend: &B) {
     let find = async |tier: &str, class: &str| backend.rate_limit().policy(tier, class).await.expect("answered");
     assert_eq!(find("gold", "write").await, None);
-    let gold = Policy { name: "gold".into(), capacity: 600, window: Duration::from_secs(60) };
+    let gold = RateLimitPolicy { name: "gold".into(), capacity: 600, window: Duration::from_secs(60) };
 
     if backend.set_policy("gold", "write", &gold).await {
         let found = find("gold", "write").await.expect("it was set aside");

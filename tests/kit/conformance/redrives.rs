@@ -2,7 +2,7 @@
 use futures::future::join_all;
 use ports::broker::Position;
 use ports::operators::Audit;
-use ports::redrives::{Letter, Redriven};
+use ports::redrives::{DeadLetterId, RedriveRecord};
 
 use super::given::{Given, HOUR, RETRY, audit, given};
 use crate::backend::Backend;
@@ -22,25 +22,25 @@ suite! { $ redrives:
 }
 
 impl<B: Backend> Given<'_, B> {
-    fn letter(&self, partition: u32, offset: u64) -> Letter {
+    fn letter(&self, partition: u32, offset: u64) -> DeadLetterId {
         let position = Position { topic: "orders-dlt".into(), partition, offset };
-        Letter { position, timestamp: self.make.instant() }
+        DeadLetterId { position, timestamp: self.make.instant() }
     }
 
-    async fn take_letters(&self, letters: &[Letter]) -> Vec<bool> {
-        self.backend.redrives().take(letters, RETRY, &audit()).await.expect("a take is answered")
+    async fn take_letters(&self, letters: &[DeadLetterId]) -> Vec<bool> {
+        self.backend.redrives().reserve(letters, RETRY, &audit()).await.expect("a take is answered")
     }
 
-    async fn letters_arrived(&self, letters: &[Letter]) {
-        self.backend.redrives().arrived(letters).await.expect("answered");
+    async fn letters_arrived(&self, letters: &[DeadLetterId]) {
+        self.backend.redrives().confirm(letters).await.expect("answered");
     }
 
-    async fn release_letters(&self, letters: &[Letter]) {
+    async fn release_letters(&self, letters: &[DeadLetterId]) {
         self.backend.redrives().release(letters).await.expect("answered");
     }
 
-    async fn known(&self, letters: &[Letter]) -> Vec<Option<Redriven>> {
-        self.backend.redrives().known(letters).await.expect("answered")
+    async fn known(&self, letters: &[DeadLetterId]) -> Vec<Option<RedriveRecord>> {
+        self.backend.redrives().find(letters).await.expect("answered")
     }
 }
 
@@ -60,8 +60,8 @@ async fn a_letter_in_hand_is_nobody_elses<B: Backend>(backend: &B) {
 
 async fn of_many_who_take_the_same_letters_each_gets_others<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letters: Vec<Letter> = (0..40).map(|offset| given.letter(0, offset)).collect();
-    let backwards: Vec<Letter> = letters.iter().rev().cloned().collect();
+    let letters: Vec<DeadLetterId> = (0..40).map(|offset| given.letter(0, offset)).collect();
+    let backwards: Vec<DeadLetterId> = letters.iter().rev().cloned().collect();
 
     let taken = join_all([&letters, &backwards, &letters, &backwards].map(|asked| given.take_letters(asked))).await;
 
@@ -88,9 +88,9 @@ async fn whoever_takes_a_letter_later_stands_in_the_book<B: Backend>(backend: &B
     let letter = [given.letter(0, 0)];
     given.take_letters(&letter).await;
     backend.advance(HOUR).await;
-    let another = Audit { who: "otto".into(), why: "the night shift".into() };
+    let another = Audit { operator: "otto".into(), reason: "the night shift".into() };
 
-    assert_eq!(backend.redrives().take(&letter, RETRY, &another).await.expect("answered"), [true]);
+    assert_eq!(backend.redrives().reserve(&letter, RETRY, &another).await.expect("answered"), [true]);
 
     assert_eq!(given.known(&letter).await[0].as_ref().expect("known").audit, another);
 }
@@ -144,13 +144,13 @@ async fn places_topics_and_times_tell_letters_apart<B: Backend>(backend: &B) {
     let given = given(backend);
     let letter = given.letter(1, 1);
     given.take_letters(std::slice::from_ref(&letter)).await;
-    let at = |position: Position| Letter { position, timestamp: letter.timestamp };
+    let at = |position: Position| DeadLetterId { position, timestamp: letter.timestamp };
     let others = [
         at(Position { topic: "payments-dlt".into(), ..letter.position.clone() }),
         at(Position { partition: 2, ..letter.position.clone() }),
         at(Position { offset: 2, ..letter.position.clone() }),
         // The same place of a topic that was made anew.
-        Letter { timestamp: given.make.instant(), ..letter.clone() },
+        DeadLetterId { timestamp: given.make.instant(), ..letter.clone() },
     ];
 
     assert_eq!(given.known(&others).await, [None, None, None, None]);

@@ -1,9 +1,9 @@
-//! The suite of `Sources` and `Source`: in order per topic partition, acknowledged by hand, nothing handed out twice unasked.
+//! The suite of `Sources` and `GroupMember`: in order per topic partition, acknowledged by hand, nothing handed out twice unasked.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::source::{Delivery, Source};
+use ports::source::{Delivery, GroupMember};
 
 use super::given::{Given, HOUR, P0, SECOND, given};
 use crate::backend::Backend;
@@ -35,11 +35,11 @@ const EMPTY_POLLS: u32 = 2;
 const SETTLING_POLLS: u32 = 30;
 
 impl<B: Backend> Given<'_, B> {
-    async fn join(&self, group: &str) -> Arc<dyn Source> {
+    async fn join(&self, group: &str) -> Arc<dyn GroupMember> {
         self.member(group, 0, 1).await
     }
 
-    async fn member(&self, group: &str, member: u32, members: u32) -> Arc<dyn Source> {
+    async fn member(&self, group: &str, member: u32, members: u32) -> Arc<dyn GroupMember> {
         let topics = [self.topic().to_string()];
         self.backend.sources().join(group, &topics, member, members).await.expect("joined")
     }
@@ -51,13 +51,13 @@ impl<B: Backend> Given<'_, B> {
         }
     }
 
-    async fn poll(&self, source: &Arc<dyn Source>, limit: u32) -> Vec<Delivery> {
+    async fn poll(&self, source: &Arc<dyn GroupMember>, limit: u32) -> Vec<Delivery> {
         source.poll(limit, self.backend.patience()).await.expect("a poll is answered")
     }
 
     /// Waits until the members have shared the partitions out: where the backend does that itself, it takes a moment, and what is handed
     /// out before comes again.
-    async fn settled(&self, members: &[Arc<dyn Source>]) {
+    async fn settled(&self, members: &[Arc<dyn GroupMember>]) {
         let views = self.backend.topics().list().await.expect("topics are listed");
         let whole = views.iter().find(|view| view.name == *self.topic()).map(|view| view.partitions.len());
         for _ in 0..SETTLING_POLLS {
@@ -76,7 +76,7 @@ impl<B: Backend> Given<'_, B> {
     }
 
     /// Polls until nothing more comes.
-    async fn all(&self, source: &Arc<dyn Source>) -> Vec<Delivery> {
+    async fn all(&self, source: &Arc<dyn GroupMember>) -> Vec<Delivery> {
         let (mut all, mut empty) = (Vec::new(), 0);
         while empty < EMPTY_POLLS {
             let some = self.poll(source, 100).await;

@@ -5,9 +5,12 @@ use domain::OrderId;
 use ports::FailureType;
 use ports::broker::Position;
 use ports::outbox::{
-    Changed, Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, Exclusion, Fate, RowId, Settlement, Verdict,
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, Disposition, Exclusion, FencedOutcome, RowId,
+    Settlement,
 };
-use ports::partitions::{Acquired, Acquisition, Because, Fence, LaneId, OpenBatch, PartitionNo, Token};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, OpenBatch, PartitionNo, ProducerSessionId, Token,
+};
 
 use super::given::{DAY, instance};
 use crate::backend::Backend;
@@ -22,7 +25,7 @@ pub(crate) const ALL: u32 = 512;
 pub(crate) struct Worker<'b, B> {
     backend: &'b B,
     pub(crate) fence: Fence,
-    pub(crate) lane: LaneId,
+    pub(crate) lane: ProducerSessionId,
 }
 
 /// Takes a partition with a long lease and a living heartbeat.
@@ -34,7 +37,7 @@ pub(crate) async fn worker<'b, B: Backend>(backend: &'b B, name: &str, partition
 pub(crate) async fn taken<B: Backend>(backend: &B, name: &str, partition: PartitionNo, ttl: Duration) -> Acquired {
     let owner = instance(name);
     backend.leases().heartbeat(&owner, DEAD_AFTER).await.expect("a heartbeat is heard");
-    let acquisition = backend.leases().acquire(partition, &owner, Because::Vacant, None, ttl).await;
+    let acquisition = backend.leases().acquire(partition, &owner, AcquireReason::Vacant, None, ttl).await;
     match acquisition.expect("an acquisition is answered") {
         Acquisition::Taken(acquired) => acquired,
         held @ Acquisition::Held { .. } => panic!("{name} could not take {partition}: {held:?}"),
@@ -44,12 +47,12 @@ pub(crate) async fn taken<B: Backend>(backend: &B, name: &str, partition: Partit
 impl<'b, B: Backend> Worker<'b, B> {
     /// The worker that holds this lease.
     pub(crate) fn of(backend: &'b B, fence: Fence) -> Self {
-        let lane = LaneId(format!("{}-lane-0", fence.owner).into());
+        let lane = ProducerSessionId(format!("{}-lane-0", fence.owner).into());
         Self { backend, fence, lane }
     }
 
     pub(crate) async fn ask(&mut self, limit: u32, kind: ClaimKind) -> Claimed {
-        let claim = Claim { fence: self.fence.clone(), lane: self.lane.clone(), limit, kind };
+        let claim = Claim { fence: self.fence.clone(), session: self.lane.clone(), limit, kind };
         let claimed = self.backend.outbox().claim(claim).await.expect("a claim is answered");
         if let Claimed::Batch(batch) = &claimed {
             assert!(batch.token > self.fence.counter, "a token is a counter value not used before");
@@ -97,24 +100,24 @@ impl<'b, B: Backend> Worker<'b, B> {
         Position { topic: row.topic.clone(), partition: 3, offset: row.id.unsigned_abs() }
     }
 
-    pub(crate) async fn resolve(&mut self, token: Token, verdict: Verdict) -> u64 {
+    pub(crate) async fn resolve(&mut self, token: Token, verdict: BatchOutcome) -> u64 {
         let changed = self.backend.outbox().resolve(&self.fence, token, verdict).await;
         self.after(changed.expect("a resolution is answered"))
     }
 
-    fn after(&mut self, changed: Changed) -> u64 {
+    fn after(&mut self, changed: FencedOutcome) -> u64 {
         match changed {
-            Changed::Done { counter, rows } => {
+            FencedOutcome::Done { counter, rows } => {
                 assert!(counter >= self.fence.counter, "a counter never falls");
                 self.fence.counter = counter;
                 rows
             }
-            Changed::Stale => panic!("the statement was taken for out of date: {:?}", self.fence),
+            FencedOutcome::Stale => panic!("the statement was taken for out of date: {:?}", self.fence),
         }
     }
 
     /// Takes the partition again, for a reason; says what was left open.
-    pub(crate) async fn again(&mut self, because: Because) -> Option<OpenBatch> {
+    pub(crate) async fn again(&mut self, because: AcquireReason) -> Option<OpenBatch> {
         let Fence { partition, owner, .. } = &self.fence;
         let acquisition = self.backend.leases().acquire(*partition, owner, because, None, LEASE).await;
         match acquisition.expect("an acquisition is answered") {
@@ -128,9 +131,9 @@ impl<'b, B: Backend> Worker<'b, B> {
 
     /// Dies with a claimed batch in hand and comes back: the batch is resolved as such.
     pub(crate) async fn die_with(&mut self, token: Token) {
-        let open = self.again(Because::WorkerDied).await.expect("the batch is still open");
+        let open = self.again(AcquireReason::WorkerDied).await.expect("the batch is still open");
         assert_eq!((open.token, open.died), (token, true));
-        self.resolve(token, Verdict::Died).await;
+        self.resolve(token, BatchOutcome::ClaimerDied).await;
     }
 
     /// Claims and settles until nothing more is due; returns what went, in the order in which it went.
@@ -145,7 +148,7 @@ impl<'b, B: Backend> Worker<'b, B> {
     }
 
     /// Claims everything, excludes every row of `key` at its first and settles the rest.
-    pub(crate) async fn fail_head(&mut self, key: OrderId, fate: Fate) -> RowId {
+    pub(crate) async fn fail_head(&mut self, key: OrderId, fate: Disposition) -> RowId {
         let batch = self.claim(ALL).await;
         let head = batch.rows.iter().find(|row| row.key == key).expect("the key's head is claimed").id;
         self.exclude(batch.token, &[exclusion(head, fate)]).await;
@@ -161,8 +164,8 @@ pub(crate) fn batch(claimed: Claimed) -> ClaimedBatch {
     }
 }
 
-pub(crate) fn exclusion(row: RowId, fate: Fate) -> Exclusion {
-    Exclusion { row, fate, failure_type: FailureType::Validation, reason: "does not fit".into() }
+pub(crate) fn exclusion(row: RowId, fate: Disposition) -> Exclusion {
+    Exclusion { row, disposition: fate, failure_type: FailureType::Validation, reason: "does not fit".into() }
 }
 
 pub(crate) fn keys(rows: &[ClaimedRow]) -> Vec<OrderId> {

@@ -13,10 +13,10 @@ use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
-use ports::rate_limit::RateLimit;
-use ports::redrives::Redrives;
-use ports::source::Sources;
-use ports::topics::Topics;
+use ports::rate_limit::RateLimiter;
+use ports::redrives::RedriveLedger;
+use ports::source::ConsumerGroups;
+use ports::topics::TopicReader;
 use tempfile::TempDir;
 
 struct Store {
@@ -68,7 +68,7 @@ macro_rules! backend {
             fn operators(&self) -> Arc<dyn OutboxOperators> {
                 Arc::new(self.0.store.clone())
             }
-            fn redrives(&self) -> Arc<dyn Redrives> {
+            fn redrives(&self) -> Arc<dyn RedriveLedger> {
                 Arc::new(self.0.store.clone())
             }
             fn leases(&self) -> Arc<dyn PartitionLeases> {
@@ -80,10 +80,10 @@ macro_rules! backend {
             fn broker(&self) -> Arc<dyn Broker> {
                 Arc::new(self.0.store.clone())
             }
-            fn sources(&self) -> Arc<dyn Sources> {
+            fn sources(&self) -> Arc<dyn ConsumerGroups> {
                 Arc::new(self.0.store.clone())
             }
-            fn topics(&self) -> Arc<dyn Topics> {
+            fn topics(&self) -> Arc<dyn TopicReader> {
                 Arc::new(self.0.store.clone())
             }
             fn idempotency(&self) -> Arc<dyn Idempotency> {
@@ -92,7 +92,7 @@ macro_rules! backend {
             fn cache(&self) -> Arc<dyn OrderCache> {
                 Arc::new(self.0.store.clone())
             }
-            fn rate_limit(&self) -> Arc<dyn RateLimit> {
+            fn rate_limit(&self) -> Arc<dyn RateLimiter> {
                 Arc::new(self.0.store.clone())
             }
             fn probes(&self) -> Vec<Arc<dyn Probe>> {

@@ -39,7 +39,7 @@ impl Bench {
 #[tokio::test]
 async fn an_unknown_outcome_may_have_happened_or_not() {
     let bench = bench().await;
-    let lane = bench.broker.open_lane(0).await.expect("opened");
+    let lane = bench.broker.open_session(0).await.expect("opened");
     bench.script.once(Call::Publish, Mishap::UnknownNotDone);
     bench.script.once(Call::Publish, Mishap::UnknownDone);
 
@@ -53,18 +53,18 @@ async fn an_unknown_outcome_may_have_happened_or_not() {
 #[tokio::test]
 async fn a_lost_lane_is_really_lost() {
     let bench = bench().await;
-    let lane = bench.broker.open_lane(0).await.expect("opened");
+    let lane = bench.broker.open_session(0).await.expect("opened");
     bench.script.once(Call::Publish, Mishap::LaneLost);
 
     for token in [1, 2] {
-        assert!(matches!(bench.broker.publish(&lane, bench.batch(token)).await, Published::LaneLost(_)));
+        assert!(matches!(bench.broker.publish(&lane, bench.batch(token)).await, Published::SessionLost(_)));
     }
 }
 
 #[tokio::test]
 async fn a_hung_publish_goes_on_when_released_and_meets_the_fence() {
     let bench = bench().await;
-    let lane = bench.broker.open_lane(0).await.expect("opened");
+    let lane = bench.broker.open_session(0).await.expect("opened");
     bench.script.once(Call::Publish, Mishap::Hang);
     let mut hung = Box::pin(bench.broker.publish(&lane, bench.batch(1)));
     assert!(futures::poll!(&mut hung).is_pending());
@@ -72,14 +72,14 @@ async fn a_hung_publish_goes_on_when_released_and_meets_the_fence() {
     bench.broker.fence(&lane).await.expect("fenced");
     bench.script.release();
 
-    assert!(matches!(hung.await, Published::LaneLost(_)));
+    assert!(matches!(hung.await, Published::SessionLost(_)));
     assert_eq!(bench.watermark().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn slowness_takes_virtual_time() {
     let bench = bench().await;
-    let lane = bench.broker.open_lane(0).await.expect("opened");
+    let lane = bench.broker.open_session(0).await.expect("opened");
     let begun = tokio::time::Instant::now();
     bench.script.once(Call::Publish, Mishap::Slow(Duration::from_secs(60)));
 
@@ -91,7 +91,7 @@ async fn slowness_takes_virtual_time() {
 #[tokio::test]
 async fn picked_records_are_refused_until_calm() {
     let bench = bench().await;
-    let lane = bench.broker.open_lane(0).await.expect("opened");
+    let lane = bench.broker.open_session(0).await.expect("opened");
     bench.script.refuse(|record| &*record.key == "key");
 
     let answer = bench.broker.publish(&lane, bench.batch(1)).await;

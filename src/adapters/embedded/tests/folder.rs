@@ -117,15 +117,15 @@ async fn answered_commits_survive_a_process_that_vanishes() {
 
 #[tokio::test]
 async fn an_operator_looks_and_acts_beside_a_running_service() {
-    use ports::operators::{Audit, Operated, OutboxOperators, RowFilter};
+    use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
     let service = Embedded::open(options(folder.path(), &clock)).unwrap();
     place(&service, 1, 0).await;
 
     let beside = Embedded::open_beside(folder.path(), clock.clone()).unwrap();
     let rows = beside.rows(&RowFilter::default(), 10).await.unwrap();
-    let audit = Audit { who: "ann".into(), why: "looking".into() };
-    assert_eq!(beside.park(rows[0].id, &audit).await.unwrap(), Operated::Done(1));
+    let audit = Audit { operator: "ann".into(), reason: "looking".into() };
+    assert_eq!(beside.park(rows[0].id, &audit).await.unwrap(), OperatorOutcome::Done(1));
 
     let seen = service.row(rows[0].id).await.unwrap().unwrap();
     assert_eq!(seen.status, ports::outbox::RowStatus::Parked);

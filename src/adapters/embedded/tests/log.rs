@@ -6,8 +6,8 @@ use domain::Timestamp;
 use embedded::{Embedded, partition_of};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::PartitionNo;
-use ports::source::{Source, Sources};
-use ports::topics::Topics;
+use ports::source::{ConsumerGroups, GroupMember};
+use ports::topics::TopicReader;
 
 use crate::support::*;
 
@@ -21,7 +21,7 @@ fn record(key: &str, value: &str) -> Record {
     }
 }
 
-async fn join(store: &Embedded, member: u32, members: u32) -> Arc<dyn Source> {
+async fn join(store: &Embedded, member: u32, members: u32) -> Arc<dyn GroupMember> {
     store.join("g", &["t".to_string()], member, members).await.unwrap()
 }
 
@@ -89,26 +89,26 @@ async fn a_new_session_of_a_lane_ends_the_former_one_across_restarts() {
     let store = inline(folder.path(), &clock);
     let batch =
         |token| Batch { partition: PartitionNo(1), token, records: vec![(1, record("k", "v"))], time_left: TTL };
-    let first = store.open_lane(0).await.unwrap();
+    let first = store.open_session(0).await.unwrap();
     assert!(matches!(store.publish(&first, batch(1)).await, Published::Committed(_)));
     drop(store);
 
     let store = inline(folder.path(), &clock);
-    let second = store.open_lane(0).await.unwrap();
+    let second = store.open_session(0).await.unwrap();
     assert_ne!(first, second);
-    assert!(matches!(store.publish(&first, batch(2)).await, Published::LaneLost(_)));
+    assert!(matches!(store.publish(&first, batch(2)).await, Published::SessionLost(_)));
     store.fence(&first).await.unwrap();
     assert!(matches!(store.publish(&second, batch(2)).await, Published::Committed(_)));
     store.fence(&second).await.unwrap();
     store.fence(&second).await.unwrap();
-    assert!(matches!(store.publish(&second, batch(3)).await, Published::LaneLost(_)));
+    assert!(matches!(store.publish(&second, batch(3)).await, Published::SessionLost(_)));
 }
 
 #[tokio::test]
 async fn what_is_late_or_too_large_leaves_nothing_behind() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
     let store = inline(folder.path(), &clock);
-    let lane = store.open_lane(0).await.unwrap();
+    let lane = store.open_session(0).await.unwrap();
     let large = "x".repeat(store.record_bytes_max() + 1);
     let batch = |value: &str, time_left| Batch {
         partition: PartitionNo(0),
@@ -124,7 +124,7 @@ async fn what_is_late_or_too_large_leaves_nothing_behind() {
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 
     assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
-    let ends: u64 = Topics::list(&store).await.unwrap()[0].partitions.iter().map(|(_, end)| end).sum();
+    let ends: u64 = TopicReader::list(&store).await.unwrap()[0].partitions.iter().map(|(_, end)| end).sum();
     assert_eq!(ends, 0);
 }
 
@@ -139,9 +139,9 @@ async fn the_sweep_keeps_what_a_living_group_has_still_to_read() {
 
     assert_eq!(store.sweep_log(1).await.unwrap(), 1);
     assert_eq!(store.sweep_log(100).await.unwrap(), 1);
-    let topics = Topics::list(&store).await.unwrap();
+    let topics = TopicReader::list(&store).await.unwrap();
     assert_eq!(topics[0].partitions[positions[0].partition as usize], (2, 4));
-    let rest = Topics::read(&store, "t", positions[0].partition, 0, 10).await.unwrap();
+    let rest = TopicReader::read(&store, "t", positions[0].partition, 0, 10).await.unwrap();
     assert_eq!(rest[0].position.offset, 2);
-    assert!(Topics::read(&store, "u", 0, 0, 1).await.unwrap_err().to_string().contains("there are: t"));
+    assert!(TopicReader::read(&store, "u", 0, 0, 1).await.unwrap_err().to_string().contains("there are: t"));
 }

@@ -1,6 +1,6 @@
 //! An owner's orders are all there and in order, whether they are filed under the owner yet or not, and after a restart.
 use domain::{Status, Subject};
-use ports::orders::{Filter, From, OrderStore};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::support::{HandClock, change, inline};
 
@@ -23,22 +23,23 @@ async fn an_owners_orders_are_found_before_and_after_they_are_filed() {
     drop(store);
     let store = inline(folder.path(), &clock);
 
-    let filter = Filter { owner: Some(owner(3)), status: None };
+    let filter = OrderFilter { owner: Some(owner(3)), status: None };
     let expected: Vec<_> = (0..ORDERS).rev().filter(|number| number % 7 == 3).map(crate::support::id).collect();
     assert_eq!(store.count(&filter).await.unwrap(), expected.len() as u64);
-    let (mut seen, mut from) = (Vec::new(), From::Offset(0));
+    let (mut seen, mut from) = (Vec::new(), PageStart::Offset(0));
     loop {
         let page = store.list(&filter, from, 250).await.unwrap();
         let Some(last) = page.last() else { break };
-        from = From::After(last.id);
+        from = PageStart::After(last.id);
         seen.extend(page.iter().map(|order| order.id));
     }
     assert_eq!(seen, expected, "newest first, none twice, none missing");
 
-    let pending = Filter { status: Some(Status::Pending), ..filter.clone() };
+    let pending = OrderFilter { status: Some(Status::Pending), ..filter.clone() };
     assert_eq!(store.count(&pending).await.unwrap(), expected.len() as u64);
-    let page: Vec<_> = store.list(&pending, From::Offset(100), 5).await.unwrap().iter().map(|order| order.id).collect();
+    let page: Vec<_> =
+        store.list(&pending, PageStart::Offset(100), 5).await.unwrap().iter().map(|order| order.id).collect();
     assert_eq!(page, expected[100..105]);
-    let shipped = Filter { status: Some(Status::Shipped), ..filter };
+    let shipped = OrderFilter { status: Some(Status::Shipped), ..filter };
     assert_eq!(store.count(&shipped).await.unwrap(), 0);
 }

@@ -2,18 +2,18 @@
 use std::time::Duration;
 
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::outbox::{ClaimKind, Claimed, OutboxStore, RowStatus, Verdict};
-use ports::partitions::Because;
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, OutboxStore, RowStatus};
+use ports::partitions::AcquireReason;
 
 use crate::support::*;
 
 /// The process dies with the open batch in hand; another takes over.
 async fn die(worker: Worker) -> Worker {
     let store = worker.store.clone();
-    let acquired = acquire(&store, Because::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
     assert!(open.died);
-    let changed = store.resolve(&acquired.fence, open.token, Verdict::Died).await.unwrap();
+    let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
     worker
@@ -84,7 +84,7 @@ async fn a_death_without_the_suspect_in_hand_clears_it() {
     }
     assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
 
-    let acquired = acquire(&store, Because::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Vacant).await;
     let mut worker = Worker::of(&store, acquired).await;
 
     clock.advance(Duration::from_secs(10));

@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use ports::FailureType;
 use ports::broker::{Broker, Published};
-use ports::operators::{Operated, OutboxOperators, RowFilter, Whose};
-use ports::outbox::{ClaimKind, Claimed, Exclusion, Fate, OutboxStore, RowStatus, Verdict};
-use ports::partitions::{Because, PartitionLeases, PartitionNo};
+use ports::operators::{OperatorOutcome, OutboxOperators, RowFilter, RowSelector};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, RowStatus};
+use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 
 use crate::support::*;
 
-fn exclusion(row: i64, fate: Fate) -> Exclusion {
-    Exclusion { row, fate, failure_type: FailureType::Timeout, reason: "no answer".into() }
+fn exclusion(row: i64, fate: Disposition) -> Exclusion {
+    Exclusion { row, disposition: fate, failure_type: FailureType::Timeout, reason: "no answer".into() }
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_keys_later_events_wait_for_its_failed_one_and_other_keys_go_on() {
     let mut worker = Worker::start(&store).await;
 
     let mut batch = worker.claim().await;
-    let retry = exclusion(batch.rows[0].id, Fate::Retry(Duration::from_secs(5)));
+    let retry = exclusion(batch.rows[0].id, Disposition::Retry(Duration::from_secs(5)));
     let changed = store.exclude(&worker.fence, batch.token, &[retry]).await.unwrap();
     assert_eq!(worker.done(changed), 2, "the follower goes back with its head");
     batch.rows.retain(|row| row.key == id(2));
@@ -86,13 +86,13 @@ async fn a_crash_between_publish_and_settlement_is_resolved_by_the_watermark() {
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
-    let acquired = acquire(&store, Because::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
     assert_eq!((open.token, open.died), (batch.token, true));
-    store.fence(&open.lane).await.unwrap();
+    store.fence(&open.session).await.unwrap();
     let watermark = store.watermark(PartitionNo(0)).await.unwrap().unwrap();
     assert!(open.token <= watermark && acquired.fence.counter > watermark);
-    let changed = store.resolve(&acquired.fence, open.token, Verdict::Published).await.unwrap();
+    let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::Published).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     assert_eq!(worker.done(changed), 1);
 
@@ -111,16 +111,16 @@ async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
-    let acquired = acquire(&store, Because::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
-    store.fence(&open.lane).await.unwrap();
+    store.fence(&open.session).await.unwrap();
     assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
-    let changed = store.resolve(&acquired.fence, open.token, Verdict::Died).await.unwrap();
+    let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
 
     let late = Worker { lane: former, ..Worker::of(&store, acquire_again(&worker)).await };
-    assert!(matches!(late.publish(&batch).await, Published::LaneLost(_)));
+    assert!(matches!(late.publish(&batch).await, Published::SessionLost(_)));
     let again = worker.claim().await;
     assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
 }
@@ -136,7 +136,7 @@ async fn an_old_fence_changes_nothing() {
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
-    let newer = acquire(&store, Because::Uncertain).await;
+    let newer = acquire(&store, AcquireReason::Uncertain).await;
     assert!(!newer.in_flight.as_ref().unwrap().died);
 
     let settlement = ports::outbox::Settlement {
@@ -145,11 +145,11 @@ async fn an_old_fence_changes_nothing() {
         positions: vec![],
         by_fallback: vec![],
     };
-    assert_eq!(store.settle(settlement).await.unwrap(), ports::outbox::Changed::Stale);
-    let stale = store.resolve(&worker.fence, batch.token, Verdict::Returned).await.unwrap();
-    assert_eq!(stale, ports::outbox::Changed::Stale);
+    assert_eq!(store.settle(settlement).await.unwrap(), ports::outbox::FencedOutcome::Stale);
+    let stale = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
+    assert_eq!(stale, ports::outbox::FencedOutcome::Stale);
 
-    let changed = store.resolve(&newer.fence, batch.token, Verdict::Returned).await.unwrap();
+    let changed = store.resolve(&newer.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
     let mut worker = Worker::of(&store, newer).await;
     worker.done(changed);
     assert_eq!(worker.claim().await.rows[0].attempt, 1, "the attempt was returned");
@@ -171,23 +171,23 @@ async fn a_token_is_published_once() {
 async fn a_parked_key_goes_on_in_order_after_its_redrive() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
     let store = inline(folder.path(), &clock);
-    let audit = ports::operators::Audit { who: "ann".into(), why: "fixed".into() };
+    let audit = ports::operators::Audit { operator: "ann".into(), reason: "fixed".into() };
     place(&store, 1, 0).await;
     place(&store, 1, 1).await;
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
-    let parked = exclusion(batch.rows[0].id, Fate::ParkKey);
+    let parked = exclusion(batch.rows[0].id, Disposition::ParkKey);
     let changed = store.exclude(&worker.fence, batch.token, &[parked]).await.unwrap();
     worker.done(changed);
-    let changed = store.resolve(&worker.fence, batch.token, Verdict::Returned).await.unwrap();
+    let changed = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
     worker.done(changed);
 
     assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
-    let why = store.standing(Whose::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
+    let why = store.standing(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
     assert_eq!((why.row.status, why.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
     let found = store.redrive(&RowFilter::default(), 10, false, &audit).await.unwrap();
-    assert_eq!(found, Operated::Done(1));
-    assert_eq!(store.redrive(&RowFilter::default(), 10, true, &audit).await.unwrap(), Operated::Done(1));
+    assert_eq!(found, OperatorOutcome::Done(1));
+    assert_eq!(store.redrive(&RowFilter::default(), 10, true, &audit).await.unwrap(), OperatorOutcome::Done(1));
     assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Fenced), "an operator raised the counter");
 
     let mut worker = Worker::start(&store).await;
@@ -196,7 +196,7 @@ async fn a_parked_key_goes_on_in_order_after_its_redrive() {
     let published = worker.publish(&head).await;
     worker.settle(&head, published).await;
     assert_eq!(texts(&worker.claim().await), ["1/1"]);
-    let sent = store.standing(Whose::Event(head.rows[0].event_id)).await.unwrap().unwrap();
+    let sent = store.standing(RowSelector::Event(head.rows[0].event_id)).await.unwrap().unwrap();
     assert_eq!((sent.row.status, sent.sent_to.unwrap().topic.as_ref()), (RowStatus::Sent, "order.events"));
 }
 
@@ -204,12 +204,12 @@ async fn a_parked_key_goes_on_in_order_after_its_redrive() {
 async fn an_operator_may_park_a_row_in_the_middle_of_its_line() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
     let store = inline(folder.path(), &clock);
-    let audit = ports::operators::Audit { who: "ann".into(), why: "wait".into() };
+    let audit = ports::operators::Audit { operator: "ann".into(), reason: "wait".into() };
     for version in 0..3 {
         place(&store, 1, version).await;
     }
     let rows = store.rows(&RowFilter::default(), 10).await.unwrap();
-    assert_eq!(store.park(rows[1].id, &audit).await.unwrap(), Operated::Done(1));
+    assert_eq!(store.park(rows[1].id, &audit).await.unwrap(), OperatorOutcome::Done(1));
 
     let mut worker = Worker::start(&store).await;
     assert_eq!(texts(&worker.claim().await), ["1/0"]);

@@ -9,8 +9,10 @@ use embedded::{Embedded, Options, Writing};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::clock::Clock;
 use ports::orders::{Commit, Committed, NewRow, OrderStore};
-use ports::outbox::{Changed, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, Settlement};
-use ports::partitions::{Acquired, Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 
 /// A lease that outlasts every test.
 pub const TTL: Duration = Duration::from_secs(30);
@@ -94,23 +96,23 @@ pub async fn place(store: &Embedded, number: u16, version: u64) {
 pub struct Worker {
     pub store: Embedded,
     pub fence: Fence,
-    pub lane: LaneId,
+    pub lane: ProducerSessionId,
 }
 
 impl Worker {
     pub async fn start(store: &Embedded) -> Self {
-        let acquired = acquire(store, Because::Vacant).await;
+        let acquired = acquire(store, AcquireReason::Vacant).await;
         assert_eq!(acquired.in_flight, None);
         Self::of(store, acquired).await
     }
 
     pub async fn of(store: &Embedded, acquired: Acquired) -> Self {
-        let lane = store.open_lane(0).await.unwrap();
+        let lane = store.open_session(0).await.unwrap();
         Self { store: store.clone(), fence: acquired.fence, lane }
     }
 
     pub async fn ask(&self, limit: u32, kind: ClaimKind) -> Claimed {
-        let claim = Claim { fence: self.fence.clone(), lane: self.lane.clone(), limit, kind };
+        let claim = Claim { fence: self.fence.clone(), session: self.lane.clone(), limit, kind };
         self.store.claim(claim).await.unwrap()
     }
 
@@ -153,14 +155,14 @@ impl Worker {
     }
 
     /// Takes over the counter of a statement that must have changed something.
-    pub fn done(&mut self, changed: Changed) -> u64 {
-        let Changed::Done { counter, rows } = changed else { panic!("stale") };
+    pub fn done(&mut self, changed: FencedOutcome) -> u64 {
+        let FencedOutcome::Done { counter, rows } = changed else { panic!("stale") };
         self.fence.counter = counter;
         rows
     }
 }
 
-pub async fn acquire(store: &Embedded, because: Because) -> Acquired {
+pub async fn acquire(store: &Embedded, because: AcquireReason) -> Acquired {
     let watermark = store.watermark(PartitionNo(0)).await.unwrap();
     match store.acquire(PartitionNo(0), &instance(), because, watermark, TTL).await.unwrap() {
         Acquisition::Taken(acquired) => acquired,

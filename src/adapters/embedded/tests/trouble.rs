@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Subject;
 use embedded::{Embedded, Options};
-use ports::orders::{Committed, Filter, From, Mark, OrderStore};
+use ports::orders::{Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 
 use crate::support::*;
 
@@ -25,8 +25,8 @@ async fn concurrent_commits_are_all_answered_and_one_refusal_takes_no_neighbour(
     }
 
     assert_eq!(done, 180);
-    assert_eq!(store.count(&Filter::default()).await.unwrap(), 180);
-    let orders = OrderStore::list(&store, &Filter::default(), From::Offset(170), 100).await.unwrap();
+    assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 180);
+    let orders = OrderStore::list(&store, &OrderFilter::default(), PageStart::Offset(170), 100).await.unwrap();
     assert_eq!(orders.len(), 10);
 }
 
@@ -34,7 +34,7 @@ async fn concurrent_commits_are_all_answered_and_one_refusal_takes_no_neighbour(
 async fn a_used_key_changes_nothing_and_says_what_it_meant() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
     let store = inline(folder.path(), &clock);
-    let mark = |number| Mark {
+    let mark = |number| IdempotencyMark {
         subject: Subject::new("ann").unwrap(),
         key: "k".into(),
         fingerprint: [number as u8; 32],
@@ -46,9 +46,9 @@ async fn a_used_key_changes_nothing_and_says_what_it_meant() {
 
     let mut second = change(2, 0);
     second.mark = Some(mark(2));
-    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::MarkTaken(mark(1)));
+    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::KeyUsed(mark(1)));
     let mut stale = change(1, 5);
-    stale.mark = Some(Mark { key: "free".into(), ..mark(1) });
+    stale.mark = Some(IdempotencyMark { key: "free".into(), ..mark(1) });
     assert_eq!(OrderStore::commit(&store, stale).await.unwrap(), Committed::Stale { current: 0 });
 
     assert_eq!(store.find(id(2)).await.unwrap(), None);
@@ -56,7 +56,7 @@ async fn a_used_key_changes_nothing_and_says_what_it_meant() {
     let day = std::time::Duration::from_secs(86_400);
     assert_eq!(store.find_mark(&subject, "free", day).await.unwrap(), None, "a stale commit uses no key up");
     assert_eq!(store.find_mark(&subject, "k", day).await.unwrap(), Some(mark(1)));
-    assert_eq!(store.count(&Filter::default()).await.unwrap(), 1);
+    assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,5 +83,5 @@ async fn a_full_queue_refuses_at_once_and_nobody_is_forgotten() {
     }
 
     let refused = refused.load(std::sync::atomic::Ordering::Relaxed) as u64;
-    assert_eq!(store.count(&Filter::default()).await.unwrap() + refused, 500);
+    assert_eq!(store.count(&OrderFilter::default()).await.unwrap() + refused, 500);
 }

@@ -10,7 +10,7 @@ use futures::stream::FuturesUnordered;
 use kafka::{Compression, Guarantee, Kafka, Options};
 use kit::TestClock;
 use ports::broker::{Batch, Broker, Header, Published, Record};
-use ports::partitions::{InstanceId, LaneId, PartitionNo};
+use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId};
 
 const PARTITIONS: u32 = 64;
 const IN_FLIGHT: usize = 16;
@@ -80,7 +80,7 @@ fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
     Batch { partition: PartitionNo(partition), token, records: (0..).zip(records).collect(), time_left: HOUR }
 }
 
-async fn publish(kafka: &Kafka, lane: &LaneId, batch: Batch) -> usize {
+async fn publish(kafka: &Kafka, lane: &ProducerSessionId, batch: Batch) -> usize {
     match kafka.publish(lane, batch).await {
         Published::Committed(positions) => positions.len(),
         other => panic!("{other:?}"),
@@ -90,7 +90,7 @@ async fn publish(kafka: &Kafka, lane: &LaneId, batch: Batch) -> usize {
 async fn latency() {
     let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
     let begun = Instant::now();
-    let lanes = [kafka.open_lane(0).await.expect("opened"), kafka.open_lane(1).await.expect("opened")];
+    let lanes = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
     println!("two lanes opened in {:?}", begun.elapsed());
     for pause in [0, 20] {
         for count in [1, 2] {
@@ -117,7 +117,7 @@ async fn latency() {
 struct Way {
     name: &'static str,
     kafka: Kafka,
-    lanes: [LaneId; 2],
+    lanes: [ProducerSessionId; 2],
     records: Vec<Record>,
     rates: Vec<f64>,
 }
@@ -125,7 +125,7 @@ struct Way {
 impl Way {
     async fn open(name: &'static str, guarantee: Guarantee, compression: Compression, headers: usize) -> Self {
         let kafka = open(guarantee, compression).await;
-        let lanes = [kafka.open_lane(0).await.expect("opened"), kafka.open_lane(1).await.expect("opened")];
+        let lanes = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
         // Made beforehand: what is measured is publishing. Values and headers are shared by clones, as the relay's are.
         let records = (0..ROWS).map(|number| record(&kafka, number, headers)).collect();
         Self { name, kafka, lanes, records, rates: Vec::new() }
@@ -171,7 +171,7 @@ async fn compared() {
 
 async fn recovery() {
     let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
-    let lane = kafka.open_lane(0).await.expect("opened");
+    let lane = kafka.open_session(0).await.expect("opened");
     for partition in 0..PARTITIONS {
         publish(&kafka, &lane, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;
     }
@@ -187,7 +187,7 @@ async fn recovery() {
     println!("64 watermarks one by one: {:?} each", begun.elapsed() / PARTITIONS);
     let mut took = Vec::new();
     for slot in 0..10 {
-        let lane = kafka.open_lane(slot).await.expect("opened");
+        let lane = kafka.open_session(slot).await.expect("opened");
         let begun = Instant::now();
         kafka.fence(&lane).await.expect("fenced");
         took.push(begun.elapsed());

@@ -36,7 +36,7 @@ async fn a_key_stops_at_its_refused_record_and_the_others_go_on() {
 
     let answer = world.publish(&lane, batch.clone()).await;
 
-    let Published::Partly { mut sent, refused } = answer else { panic!("{answer:?}") };
+    let Published::Partial { mut sent, refused } = answer else { panic!("{answer:?}") };
     sent.sort();
     let rows = |at: &[usize]| at.iter().map(|at| batch.records[*at].0).collect::<Vec<_>>();
     assert_eq!(sent.iter().map(|(row, _)| *row).collect::<Vec<_>>(), rows(&[0, 1, 4]));
@@ -61,7 +61,7 @@ async fn an_innocent_record_is_not_refused_with_its_neighbour() {
     for _ in 0..5 {
         match world.publish(&lane, left.clone()).await {
             Published::Committed(_) => break,
-            Published::Partly { sent, refused } => {
+            Published::Partial { sent, refused } => {
                 blamed.extend(refused.iter().map(|(row, _)| *row));
                 let gone = |row: &i64| blamed.contains(row) || sent.iter().any(|(other, _)| other == row);
                 left.records.retain(|(row, _)| !gone(row));
@@ -83,7 +83,7 @@ async fn a_session_that_was_fenced_sends_nothing_more() {
     world.kafka.fence(&lane).await.expect("fenced");
 
     let late = world.publish(&lane, batch(P0, 2, world.records(&[("a", "late")]))).await;
-    assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     assert_eq!(world.values().await, ["1"]);
 }
 
@@ -98,7 +98,7 @@ async fn what_the_other_mode_left_open_is_still_resolved() {
 
     assert_eq!(after.watermark(P0).await, Some(5));
     let late = before.publish(&lane, batch(P1, 6, before.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     let next = after.lane(0).await;
     after.committed(&next, batch(P0, 6, after.records(&[("a", "6")]))).await;
     assert_eq!(after.by_key().await["a"], ["5", "6"]);

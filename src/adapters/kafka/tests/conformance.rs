@@ -8,8 +8,8 @@ use kit::{Backend, TestClock, conformance_suite};
 use ports::Error;
 use ports::broker::Broker;
 use ports::probe::Probe;
-use ports::source::{Source, Sources};
-use ports::topics::Topics;
+use ports::source::{ConsumerGroups, GroupMember};
+use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
 use crate::support::{Sweep, opened, options, servers};
@@ -24,8 +24,14 @@ struct Real {
 struct Apart(Kafka);
 
 #[async_trait]
-impl Sources for Apart {
-    async fn join(&self, group: &str, topics: &[String], member: u32, members: u32) -> Result<Arc<dyn Source>, Error> {
+impl ConsumerGroups for Apart {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
         let group = format!("{}{group}", self.0.options().topic_prefix);
         self.0.join(&group, topics, member, members).await
     }
@@ -73,10 +79,10 @@ macro_rules! backend {
             fn broker(&self) -> Arc<dyn Broker> {
                 Arc::new(self.0.kafka.clone())
             }
-            fn sources(&self) -> Arc<dyn Sources> {
+            fn sources(&self) -> Arc<dyn ConsumerGroups> {
                 Arc::new(Apart(self.0.kafka.clone()))
             }
-            fn topics(&self) -> Arc<dyn Topics> {
+            fn topics(&self) -> Arc<dyn TopicReader> {
                 Arc::new(self.0.kafka.clone())
             }
         }

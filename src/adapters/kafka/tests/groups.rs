@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ports::broker::{Broker, Position};
-use ports::source::{Delivery, Source, Sources};
+use ports::source::{ConsumerGroups, Delivery, GroupMember};
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -14,13 +14,13 @@ use crate::support::{SOON, World, servers};
 
 const PATIENCE: Duration = Duration::from_millis(300);
 
-async fn join(world: &World) -> Arc<dyn Source> {
+async fn join(world: &World) -> Arc<dyn GroupMember> {
     let options = world.kafka.options();
     let group = format!("{}group", options.topic_prefix);
     world.kafka.join(&group, &[options.topic("order.events")], 0, 1).await.expect("joined")
 }
 
-async fn polled(source: &Arc<dyn Source>, at_least: usize) -> Vec<Delivery> {
+async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<Delivery> {
     let (begun, mut all) = (Instant::now(), Vec::new());
     while all.len() < at_least {
         all.extend(source.poll(100, PATIENCE).await.expect("a poll is answered"));
@@ -40,7 +40,7 @@ async fn fill(world: &World, from: usize, count: usize) {
     world.kafka.append(records.collect()).await.expect("appended");
 }
 
-async fn shares(source: &Arc<dyn Source>) -> usize {
+async fn shares(source: &Arc<dyn GroupMember>) -> usize {
     source.lag().await.expect("told").len()
 }
 

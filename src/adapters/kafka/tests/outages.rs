@@ -7,8 +7,8 @@ use kit::TestClock;
 use ports::Error;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
-use ports::source::{Source, Sources};
-use ports::topics::Topics;
+use ports::source::{ConsumerGroups, GroupMember};
+use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
 use crate::support::{P0, SOON, World, batch, opened, options, servers};
@@ -16,10 +16,10 @@ use crate::support::{P0, SOON, World, batch, opened, options, servers};
 /// No call may keep its caller longer than this when no broker is there.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
-async fn opens_again(world: &World) -> ports::partitions::LaneId {
+async fn opens_again(world: &World) -> ports::partitions::ProducerSessionId {
     let begun = Instant::now();
     loop {
-        match world.kafka.open_lane(0).await {
+        match world.kafka.open_session(0).await {
             Ok(lane) => return lane,
             Err(error) => assert!(begun.elapsed() < SOON, "not back: {error}"),
         }
@@ -34,7 +34,7 @@ async fn a_service_starts_without_its_broker_and_makes_the_topics_when_it_comes(
     let world = World::of(Kafka::open(options(&proxy.address, &TestClock::default())).expect("opened"));
     assert!(begun.elapsed() < Duration::from_secs(1), "opening waits for nobody");
 
-    let refused = world.kafka.open_lane(0).await;
+    let refused = world.kafka.open_session(0).await;
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
     assert!(matches!(world.kafka.watermark(P0).await, Err(Error::Unreachable(_))));
     assert!(matches!(world.kafka.append(world.records(&[("a", "1")])).await, Err(Error::Unreachable(_))));
@@ -113,7 +113,7 @@ async fn clients_that_were_told_of_no_brokers_are_replaced() {
             token += 1;
             match world.publish(&lane, batch(P0, token, world.records(&[("a", "2")]))).await {
                 Published::Committed(_) => return Some(()),
-                Published::LaneLost(_) => lane = opens_again(&world).await,
+                Published::SessionLost(_) => lane = opens_again(&world).await,
                 Published::Aborted { refused, .. } if refused.is_empty() => {}
                 other => panic!("nothing of it can have reached anybody: {other:?}"),
             }
@@ -144,7 +144,7 @@ async fn a_session_that_sends_in_vain_makes_room_for_a_new_client() {
             drop(BrokerProbe(world.kafka.clone()).check().await);
             token += 1;
             match world.publish(&lane, batch(P0, token, world.records(&[("a", "in vain")]))).await {
-                Published::LaneLost(_) => Some(()),
+                Published::SessionLost(_) => Some(()),
                 Published::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
                 other => panic!("{guarantee:?}: nothing of it can have reached anybody: {other:?}"),
             }
@@ -172,13 +172,13 @@ async fn soon<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-async fn join(world: &World) -> Arc<dyn Source> {
+async fn join(world: &World) -> Arc<dyn GroupMember> {
     let topic = world.kafka.options().topic("order.events");
     soon("a member joins", async || world.kafka.join("g", std::slice::from_ref(&topic), 0, 1).await.ok()).await
 }
 
 /// The next value that the group gets; whoever meets an error joins anew, as consumers do.
-async fn received(world: &World, member: &mut Arc<dyn Source>) -> String {
+async fn received(world: &World, member: &mut Arc<dyn GroupMember>) -> String {
     soon("a message comes", async || match member.poll(1, Duration::from_millis(500)).await {
         Ok(deliveries) => {
             let delivery = deliveries.first()?;
@@ -208,8 +208,8 @@ async fn an_outage_in_the_middle_of_work_ends_in_one_truth() {
             match world.publish(&lane, batch(P0, token, world.records(&[("k", &value), ("k", &value)]))).await {
                 Published::Committed(_) => truth += 1,
                 Published::Aborted { .. } => break false,
-                Published::Unknown(_) | Published::LaneLost(_) => break true,
-                other @ Published::Partly { .. } => panic!("{other:?}"),
+                Published::Unknown(_) | Published::SessionLost(_) => break true,
+                other @ Published::Partial { .. } => panic!("{other:?}"),
             }
         };
         proxy.mend();

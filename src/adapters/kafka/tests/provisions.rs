@@ -4,7 +4,7 @@ use kit::TestClock;
 use ports::Error;
 use ports::broker::Broker;
 use ports::probe::Probe;
-use ports::topics::Topics;
+use ports::topics::TopicReader;
 
 use crate::support::{World, make_topic, opened, options, servers};
 
@@ -17,7 +17,7 @@ async fn refused(settings: &[(&str, &str)], partitions: i32) -> String {
         Err(Error::Broken(said)) => said,
         other => panic!("it must be refused: {other:?}"),
     };
-    assert!(matches!(kafka.open_lane(0).await, Err(Error::Broken(_))), "nothing is published without a watermark");
+    assert!(matches!(kafka.open_session(0).await, Err(Error::Broken(_))), "nothing is published without a watermark");
     assert!(matches!(BrokerProbe(kafka).check().await, Err(Error::Broken(_))), "health says so too");
     said
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use kafka::{Guarantee, Kafka, Options};
 use kit::{Factory, TestClock};
 use ports::broker::{Batch, Broker, Published, Record};
-use ports::partitions::{InstanceId, LaneId, PartitionNo, Token};
-use ports::topics::Topics;
+use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
+use ports::topics::TopicReader;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -111,19 +111,19 @@ impl World {
         Self::beside(opened(options).await)
     }
 
-    pub async fn lane(&self, slot: u32) -> LaneId {
-        self.kafka.open_lane(slot).await.expect("a lane is opened")
+    pub async fn lane(&self, slot: u32) -> ProducerSessionId {
+        self.kafka.open_session(slot).await.expect("a lane is opened")
     }
 
     pub fn records(&self, keys_and_values: &[(&str, &str)]) -> Vec<Record> {
         keys_and_values.iter().map(|(key, value)| self.make.record(key, value)).collect()
     }
 
-    pub async fn publish(&self, lane: &LaneId, batch: Batch) -> Published {
+    pub async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
         self.kafka.publish(lane, batch).await
     }
 
-    pub async fn committed(&self, lane: &LaneId, batch: Batch) {
+    pub async fn committed(&self, lane: &ProducerSessionId, batch: Batch) {
         let answer = self.publish(lane, batch).await;
         assert!(matches!(answer, Published::Committed(_)), "{answer:?}");
     }

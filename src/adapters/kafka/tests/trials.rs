@@ -35,7 +35,7 @@ async fn a_zombie_whose_lane_another_process_fenced_commits_nothing() {
         zombie.publish(&lane, batch(P1, 3, zombie.records(&[("b", "late")]))).await,
     ];
 
-    assert!(answers.iter().all(|answer| matches!(answer, Published::LaneLost(_))), "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer, Published::SessionLost(_))), "{answers:?}");
     assert_eq!(fellow.values().await, ["1"]);
     assert_eq!((fellow.watermark(P0).await, fellow.watermark(P1).await), (Some(1), None));
     let next = zombie.lane(0).await;
@@ -54,11 +54,11 @@ async fn fencing_a_dead_session_again_leaves_its_successor_alone() {
     world.kafka.fence(&former).await.expect("it is dead already");
     world.committed(&next, batch(P0, 2, world.records(&[("a", "2")]))).await;
     let late = world.publish(&former, batch(P1, 3, world.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
 
     world.kafka.fence(&next).await.expect("a living one is ended");
     let late = world.publish(&next, batch(P1, 4, world.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     assert_eq!(world.values().await, ["1", "2"]);
 }
 
@@ -109,9 +109,9 @@ async fn in_doubt(when: CutAt) -> (Option<u64>, Vec<String>) {
 
     let answer = world.publish(&lane, batch(P0, 2, world.records(&[("a", "2")]))).await;
 
-    assert!(matches!(answer, Published::Unknown(_) | Published::LaneLost(_)), "{answer:?}");
+    assert!(matches!(answer, Published::Unknown(_) | Published::SessionLost(_)), "{answer:?}");
     let late = world.publish(&lane, batch(P1, 3, world.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::LaneLost(_)), "{late:?}");
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     let fellow = world.fellow(Guarantee::ExactlyOnce).await;
     fellow.kafka.fence(&lane).await.expect("fenced");
     (fellow.watermark(P0).await, fellow.values().await)

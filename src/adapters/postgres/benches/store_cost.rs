@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use kit::Factory;
 use ports::orders::OrderStore;
-use ports::outbox::{Changed, Claim, ClaimKind, Claimed, OutboxStore, Settlement};
-use ports::partitions::{Acquisition, Because, InstanceId, LaneId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId};
 use postgres::{Options, Postgres};
 
 const PARTITIONS: u32 = 16;
@@ -66,17 +66,23 @@ async fn relay(store: &Postgres, at_once: usize) -> f64 {
 
 async fn drain(store: &Postgres, owner: &InstanceId, partition: PartitionNo) -> usize {
     let ttl = Duration::from_secs(600);
-    let acquired = store.acquire(partition, owner, Because::Uncertain, None, ttl).await.expect("answered");
+    let acquired = store.acquire(partition, owner, AcquireReason::Uncertain, None, ttl).await.expect("answered");
     let Acquisition::Taken(acquired) = acquired else { panic!("{acquired:?}") };
     let (mut fence, mut gone) = (acquired.fence, 0);
     loop {
-        let claim =
-            Claim { fence: fence.clone(), lane: LaneId("bench".into()), limit: 1_000, kind: ClaimKind::Ordinary };
+        let claim = Claim {
+            fence: fence.clone(),
+            session: ProducerSessionId("bench".into()),
+            limit: 1_000,
+            kind: ClaimKind::Ordinary,
+        };
         let Claimed::Batch(batch) = store.claim(claim).await.expect("answered") else { return gone };
         gone += batch.rows.len();
         let settlement =
             Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() };
-        let Changed::Done { counter, .. } = store.settle(settlement).await.expect("answered") else { panic!("stale") };
+        let FencedOutcome::Done { counter, .. } = store.settle(settlement).await.expect("answered") else {
+            panic!("stale")
+        };
         fence.counter = counter;
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 use kit::Factory;
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, Claimed, OutboxStore};
-use ports::partitions::{Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use postgres::Postgres;
 
 use crate::support::{Database, advance};
@@ -13,7 +15,7 @@ const P0: PartitionNo = PartitionNo(0);
 const DAY: Duration = Duration::from_secs(86_400);
 
 async fn fence(store: &Postgres) -> Fence {
-    match store.acquire(P0, &InstanceId("a".into()), Because::Uncertain, None, DAY * 90).await.unwrap() {
+    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Uncertain, None, DAY * 90).await.unwrap() {
         Acquisition::Taken(acquired) => acquired.fence,
         held => panic!("{held:?}"),
     }
@@ -21,7 +23,8 @@ async fn fence(store: &Postgres) -> Fence {
 
 async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
     store.commit(make.creation("ann", P0)).await.unwrap();
-    let claim = Claim { fence: fence.clone(), lane: LaneId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
+    let claim =
+        Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
     let Claimed::Batch(batch) = store.claim(claim).await.unwrap() else { panic!("a row is due") };
     fence.counter = crate::relay::settle(store, fence, &batch).await;
 }

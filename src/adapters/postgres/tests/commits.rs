@@ -3,7 +3,7 @@ use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
 use ports::Error;
-use ports::orders::{Commit, Committed, Filter, OrderStore};
+use ports::orders::{Commit, Committed, OrderFilter, OrderStore};
 use ports::partitions::PartitionNo;
 
 use crate::support::Database;
@@ -42,7 +42,7 @@ async fn two_instances_that_want_the_same_in_opposite_orders_do_not_stop_each_ot
         24,
         "each mark and each change once"
     );
-    assert_eq!(stores[0].count(&Filter::default()).await.unwrap(), 24);
+    assert_eq!(stores[0].count(&OrderFilter::default()).await.unwrap(), 24);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn one_that_can_never_be_written_fails_alone() {
             _ => assert_eq!(answer.as_ref().unwrap(), &Committed::Done, "commit {number}"),
         }
     }
-    assert_eq!(store.count(&Filter::default()).await.unwrap(), 30);
+    assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 30);
 }
 
 #[tokio::test]

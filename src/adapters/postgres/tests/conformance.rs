@@ -10,7 +10,7 @@ use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::redrives::Redrives;
+use ports::redrives::RedriveLedger;
 use postgres::{Options, Postgres, StoreProbe};
 use tokio_postgres::Client;
 
@@ -26,7 +26,7 @@ impl Store {
     async fn open(pooler: bool) -> Self {
         let database = Database::migrated().await;
         let url = if pooler { pooled(&database.url) } else { database.url.clone() };
-        let options = Options { url, pooler, ..database.options("kit") };
+        let options = Options { url: url.into(), pooler, ..database.options("kit") };
         let store = Postgres::open(options).await.expect("a migrated database can be opened");
         let client = database.client().await;
         Self { store, client, _database: database }
@@ -34,7 +34,7 @@ impl Store {
 
     async fn audits(&self) -> Vec<Audit> {
         let rows = self.client.query("SELECT who, why FROM audit ORDER BY id", &[]).await.expect("audits are read");
-        rows.iter().map(|row| Audit { who: row.get(0), why: row.get(1) }).collect()
+        rows.iter().map(|row| Audit { operator: row.get(0), reason: row.get(1) }).collect()
     }
 }
 
@@ -62,7 +62,7 @@ macro_rules! backend {
             fn operators(&self) -> Arc<dyn OutboxOperators> {
                 Arc::new(self.0.store.clone())
             }
-            fn redrives(&self) -> Arc<dyn Redrives> {
+            fn redrives(&self) -> Arc<dyn RedriveLedger> {
                 Arc::new(self.0.store.clone())
             }
             fn leases(&self) -> Arc<dyn PartitionLeases> {

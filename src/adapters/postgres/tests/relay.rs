@@ -5,8 +5,10 @@ use domain::Status;
 use kit::Factory;
 use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{Changed, Claim, ClaimKind, Claimed, ClaimedBatch, OutboxStore, RowStatus, Settlement};
-use ports::partitions::{Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use postgres::Postgres;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
@@ -65,14 +67,17 @@ impl Trial {
 }
 
 async fn acquire(store: &Postgres, ttl: Duration) -> Fence {
-    match store.acquire(P0, &InstanceId("a".into()), Because::Vacant, None, ttl).await.unwrap() {
+    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Vacant, None, ttl).await.unwrap() {
         Acquisition::Taken(acquired) => acquired.fence,
         held => panic!("{held:?}"),
     }
 }
 
 async fn claim(store: &Postgres, fence: Fence, limit: u32) -> Claimed {
-    store.claim(Claim { fence, lane: LaneId("lane".into()), limit, kind: ClaimKind::Ordinary }).await.unwrap()
+    store
+        .claim(Claim { fence, session: ProducerSessionId("lane".into()), limit, kind: ClaimKind::Ordinary })
+        .await
+        .unwrap()
 }
 
 fn batch(claimed: Claimed) -> ClaimedBatch {
@@ -278,7 +283,7 @@ async fn a_settlement_after_a_take_over_changes_nothing() {
     let late =
         Settlement { fence: trial.fence.clone(), token: open.token, positions: Vec::new(), by_fallback: Vec::new() };
 
-    assert_eq!(trial.store.settle(late).await.unwrap(), Changed::Stale);
+    assert_eq!(trial.store.settle(late).await.unwrap(), FencedOutcome::Stale);
     assert_eq!(trial.statuses().await, [RowStatus::InFlight; 3]);
 }
 
@@ -286,7 +291,7 @@ pub async fn settle(store: &Postgres, fence: &Fence, batch: &ClaimedBatch) -> u6
     let settlement =
         Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() };
     match store.settle(settlement).await.unwrap() {
-        Changed::Done { counter, .. } => counter,
-        Changed::Stale => panic!("the batch is open"),
+        FencedOutcome::Done { counter, .. } => counter,
+        FencedOutcome::Stale => panic!("the batch is open"),
     }
 }

@@ -5,8 +5,10 @@ use domain::Status;
 use kit::Factory;
 use ports::Error;
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{Changed, Claim, ClaimKind, Claimed, OutboxStore, Settlement};
-use ports::partitions::{Acquisition, Because, Fence, InstanceId, LaneId, PartitionLeases, PartitionNo};
+use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
 use ports::probe::Probe;
 use postgres::{OpenError, Options, Postgres, StoreProbe};
 
@@ -25,7 +27,7 @@ struct Bench {
 async fn bench() -> Bench {
     let database = Database::migrated().await;
     let wire = Wire::to(&database.url).await;
-    let options = Options { url: wire.url(&database.url), relays: 1, committers: 1, ..database.options("a") };
+    let options = Options { url: wire.url(&database.url).into(), relays: 1, committers: 1, ..database.options("a") };
     let store = Postgres::open(options).await.unwrap();
     Bench { store, wire, make: Factory::seeded(5, "orders".into()), database }
 }
@@ -34,7 +36,7 @@ impl Bench {
     async fn fence(&self) -> Fence {
         match self
             .store
-            .acquire(P0, &InstanceId("a".into()), Because::Uncertain, None, Duration::from_secs(600))
+            .acquire(P0, &InstanceId("a".into()), AcquireReason::Uncertain, None, Duration::from_secs(600))
             .await
             .unwrap()
         {
@@ -44,7 +46,12 @@ impl Bench {
     }
 
     async fn claim(&self, fence: &Fence, lane: &str) -> Result<Claimed, Error> {
-        let claim = Claim { fence: fence.clone(), lane: LaneId(lane.into()), limit: 10, kind: ClaimKind::Ordinary };
+        let claim = Claim {
+            fence: fence.clone(),
+            session: ProducerSessionId(lane.into()),
+            limit: 10,
+            kind: ClaimKind::Ordinary,
+        };
         self.store.claim(claim).await
     }
 
@@ -142,10 +149,10 @@ async fn a_claim_whose_answer_was_lost_is_unknown_and_stands() {
 
     assert!(matches!(told, Err(Error::Unknown(_))), "{told:?}");
     let acquired =
-        bench.store.acquire(P0, &fence.owner, Because::Uncertain, None, Duration::from_secs(600)).await.unwrap();
+        bench.store.acquire(P0, &fence.owner, AcquireReason::Uncertain, None, Duration::from_secs(600)).await.unwrap();
     let Acquisition::Taken(acquired) = acquired else { panic!("{acquired:?}") };
     let open = acquired.in_flight.expect("the claim was heard");
-    assert_eq!((&*open.lane.0, open.died), ("lost-lane", false));
+    assert_eq!((&*open.session.0, open.died), ("lost-lane", false));
 }
 
 #[tokio::test]
@@ -162,7 +169,7 @@ async fn a_settlement_whose_answer_was_lost_is_repeated() {
     let again = bench.store.settle(settlement).await.unwrap();
 
     assert!(matches!(told, Err(Error::Unknown(_))), "{told:?}");
-    assert_eq!(again, Changed::Done { counter: open.token + 1, rows: 0 });
+    assert_eq!(again, FencedOutcome::Done { counter: open.token + 1, rows: 0 });
     assert_eq!(bench.store.depth().await.unwrap().sent, 1);
 }
 
@@ -243,7 +250,7 @@ async fn after_a_full_disk_the_probe_beats_only_when_room_is_seen() {
 async fn who_opens_is_told_whether_waiting_helps() {
     let database = Database::migrated().await;
     let nowhere = Options { url: "postgres://posthaste:pa55word@127.0.0.1:1/nowhere".into(), ..database.options("a") };
-    let missing = Options { url: crate::support::url("posthaste_never_made"), ..database.options("a") };
+    let missing = Options { url: crate::support::url("posthaste_never_made").into(), ..database.options("a") };
     let changed = Options { partitions: 5, ..database.options("a") };
 
     let away = Postgres::open(nowhere).await.err().unwrap();

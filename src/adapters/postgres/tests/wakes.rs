@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::partitions::PartitionNo;
-use ports::wake::Wakes;
+use ports::wake::WakeChannel;
 use postgres::{Options, Postgres};
 
 use crate::support::{Database, until};
@@ -15,16 +15,16 @@ async fn what_one_tells_the_others_hear_and_it_does_not() {
     // Whoever has just begun to listen may have missed the first hint: it is a hint and nothing more.
     let mut heard = Vec::new();
     until("b to hear of both", async || {
-        a.tell(PartitionNo(1));
-        a.tell(PartitionNo(3));
-        if let Ok(told) = tokio::time::timeout(Duration::from_millis(100), b.told()).await {
+        a.notify(PartitionNo(1));
+        a.notify(PartitionNo(3));
+        if let Ok(told) = tokio::time::timeout(Duration::from_millis(100), b.notified()).await {
             heard.extend(told);
         }
         (heard.contains(&PartitionNo(1)) && heard.contains(&PartitionNo(3))).then_some(())
     })
     .await;
 
-    assert!(tokio::time::timeout(Duration::from_millis(100), a.told()).await.is_err(), "nobody hears himself");
+    assert!(tokio::time::timeout(Duration::from_millis(100), a.notified()).await.is_err(), "nobody hears himself");
 }
 
 #[tokio::test]
@@ -35,8 +35,8 @@ async fn a_listener_that_was_cut_off_listens_again() {
     database.client().await.batch_execute(text).await.unwrap();
 
     until("b to hear again", async || {
-        a.tell(PartitionNo(2));
-        tokio::time::timeout(Duration::from_millis(100), b.told()).await.ok()
+        a.notify(PartitionNo(2));
+        tokio::time::timeout(Duration::from_millis(100), b.notified()).await.ok()
     })
     .await;
 }
@@ -47,7 +47,7 @@ async fn behind_a_pooler_nothing_is_told() {
     let options = |name: &str| Options { pooler: true, ..database.options(name) };
     let (a, b) = (Postgres::open(options("a")).await.unwrap(), Postgres::open(options("b")).await.unwrap());
 
-    a.tell(PartitionNo(1));
+    a.notify(PartitionNo(1));
 
-    assert!(tokio::time::timeout(Duration::from_millis(200), b.told()).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(200), b.notified()).await.is_err());
 }

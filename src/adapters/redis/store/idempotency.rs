@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{OrderId, Subject};
 use ports::Error;
-use ports::idempotency::{Begun, Idempotency};
+use ports::idempotency::{BeginOutcome, Idempotency};
 
 use super::RedisStore;
 
@@ -16,7 +16,7 @@ impl Idempotency for RedisStore {
         key: &str,
         fingerprint: &[u8; 32],
         lock: Duration,
-    ) -> Result<Begun, Error> {
+    ) -> Result<BeginOutcome, Error> {
         self.inner.redis.begin(subject, key, fingerprint, lock).await
     }
 

@@ -5,19 +5,19 @@ use async_trait::async_trait;
 use deadpool_redis::redis::cmd;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, Mark, Marked, Remote};
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 
 use super::words::{Reply, Words, broken};
 use super::{RedisStore, millis};
 
 #[async_trait]
 impl Inbox for RedisStore {
-    async fn commit(&self, group: &str, marks: Vec<Mark>) -> Result<Vec<Marked>, Error> {
+    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         if marks.is_empty() {
             return Ok(Vec::new());
         }
         let mut words = Words::new().text(group);
-        for Mark { event_id, position: at, effects } in &marks {
+        for ProcessedEvent { event_id, position: at, effects } in &marks {
             let place = format!("{}/{}/{}", at.topic, at.partition, at.offset);
             words = words.text(event_id.to_string()).text(place).number(effects.len());
             for Effect::RememberRemote { order_id, region, hlc } in effects {
@@ -25,17 +25,17 @@ impl Inbox for RedisStore {
             }
         }
         let mut told = self.parts("inbox_commit", &self.inner.scripts.inbox, words).await?;
-        let marked = |new| if new { Marked::New } else { Marked::Duplicate };
+        let marked = |new| if new { InboxOutcome::New } else { InboxOutcome::Duplicate };
         (0..told.len()).map(|at| told.flag(at).map(marked)).collect()
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<Remote>, Error> {
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         let Some(text) = self.field("inbox_remote", "remotes", &order_id.to_string()).await? else { return Ok(None) };
         let mut parts = text.splitn(3, ' ');
         let stamp =
             parts.next().and_then(|text| text.parse().ok()).zip(parts.next().and_then(|text| text.parse().ok()));
         let (millis, counter) = stamp.ok_or_else(|| broken("a stamp in no form we know"))?;
-        Ok(Some(Remote { region: RegionId::new(parts.next().unwrap_or_default()), hlc: Hlc { millis, counter } }))
+        Ok(Some(RemoteStamp { region: RegionId::new(parts.next().unwrap_or_default()), hlc: Hlc { millis, counter } }))
     }
 
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {

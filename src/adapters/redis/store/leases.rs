@@ -4,8 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    Acquired, Acquisition, Because, Epoch, Fence, InstanceId, LaneId, Member, OpenBatch, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
 };
 
 use super::words::{Reply, Words, broken};
@@ -13,7 +13,7 @@ use super::{Lost, RedisStore, millis};
 
 #[async_trait]
 impl PartitionLeases for RedisStore {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
         let boot = if self.inner.held.as_deref() == Some(&*instance.0) { self.boot() } else { "" };
         let words = Words::new().text(&instance.0).number(millis(dead_after)).text(boot);
         let mut told = self.parts("heartbeat", &self.inner.scripts.heartbeat, words).await?;
@@ -36,7 +36,7 @@ impl PartitionLeases for RedisStore {
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: Because,
+        because: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
@@ -44,9 +44,9 @@ impl PartitionLeases for RedisStore {
             return Err(Error::Rejected(format!("there is no partition {partition}")));
         }
         let because = match because {
-            Because::Vacant => "vacant",
-            Because::WorkerDied => "worker",
-            Because::Uncertain => "uncertain",
+            AcquireReason::Vacant => "vacant",
+            AcquireReason::WorkerDied => "worker",
+            AcquireReason::Uncertain => "uncertain",
         };
         let watermark = watermark.map_or(String::new(), |token| token.to_string());
         let words = Words::new().number(partition).text(&owner.0).text(because).text(watermark).number(millis(ttl));
@@ -57,7 +57,9 @@ impl PartitionLeases for RedisStore {
         }
         let fence = Fence { partition, owner: owner.clone(), epoch: told.number(1)?, counter: told.number(2)? };
         let in_flight = match told.maybe_number(3)? {
-            Some(token) => Some(OpenBatch { token, lane: LaneId(told.text(4)?.into()), died: told.flag(5)? }),
+            Some(token) => {
+                Some(OpenBatch { token, session: ProducerSessionId(told.text(4)?.into()), died: told.flag(5)? })
+            }
             None => None,
         };
         Ok(Acquisition::Taken(Acquired { fence, in_flight }))
@@ -94,9 +96,9 @@ impl PartitionLeases for RedisStore {
     }
 }
 
-fn member(mut told: Reply) -> Result<Member, Error> {
+fn member(mut told: Reply) -> Result<MemberView, Error> {
     let seen_at = told.time(2)?.ok_or_else(|| broken("a member without a time"))?;
-    Ok(Member { instance: InstanceId(told.text(0)?.into()), alive: told.flag(1)?, seen_at })
+    Ok(MemberView { instance: InstanceId(told.text(0)?.into()), alive: told.flag(1)?, seen_at })
 }
 
 fn view(partition: PartitionNo, mut lease: Reply) -> Result<PartitionView, Error> {

@@ -1,7 +1,7 @@
 //! `OutboxOperators`: looking along the narrowest list, acting in one script.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::{RowId, RowStatus};
 use ports::partitions::InstanceId;
 
@@ -42,10 +42,10 @@ impl OutboxOperators for RedisStore {
         Ok(view.filter(|view| view.id == id))
     }
 
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let words = match whose {
-            Whose::Event(event) => Words::new().text("event").text(event.to_string()),
-            Whose::Key(key) => Words::new().text("key").text(key.to_string()),
+            RowSelector::Event(event) => Words::new().text("event").text(event.to_string()),
+            RowSelector::Key(key) => Words::new().text("key").text(key.to_string()),
         };
         let mut told = self.seen("outbox_standing", &self.inner.scripts.standing, words).await?;
         if told.len() == 0 {
@@ -55,45 +55,51 @@ impl OutboxOperators for RedisStore {
         let head = Reply::of(told.take(1))?;
         let head = if head.len() == 0 { None } else { Some(shown(head)?.view) };
         let owner = told.maybe(2)?.map(|owner| InstanceId(owner.into()));
-        Ok(Some(Standing { row: view, head, owner, epoch: told.number(3)?, deaths, sent_to, by_fallback }))
+        Ok(Some(RowDiagnosis { row: view, head, owner, epoch: told.number(3)?, deaths, sent_to, by_fallback }))
     }
 
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.act_on_one("retry", id, audit).await
     }
 
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.act_on_one("park", id, audit).await
     }
 
-    async fn redrive(&self, filter: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
         let rows = self.rows(&filter, if commit { limit } else { u32::MAX }).await?;
         if !commit {
-            return Ok(Operated::Done(rows.len() as u64));
+            return Ok(OperatorOutcome::Done(rows.len() as u64));
         }
         let mut changed = 0;
         for rows in rows.chunks(PAGE as usize) {
-            let words = Words::new().text("redrive").text(&audit.who).text(&audit.why);
+            let words = Words::new().text("redrive").text(&audit.operator).text(&audit.reason);
             let words = rows.iter().fold(words, |words, row| words.number(row.id));
             changed += self.parts("outbox_redrive", &self.inner.scripts.act, words).await?.number::<u64>(0)?;
         }
-        Ok(Operated::Done(changed))
+        Ok(OperatorOutcome::Done(changed))
     }
 }
 
 impl RedisStore {
-    async fn act_on_one(&self, action: &'static str, id: RowId, audit: &Audit) -> Result<Operated, Error> {
-        let words = Words::new().text(action).text(&audit.who).text(&audit.why).number(id);
+    async fn act_on_one(&self, action: &'static str, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let words = Words::new().text(action).text(&audit.operator).text(&audit.reason).number(id);
         let mut told = self.parts("outbox_act", &self.inner.scripts.act, words).await?;
         if told.number::<u64>(0)? > 0 {
-            return Ok(Operated::Done(1));
+            return Ok(OperatorOutcome::Done(1));
         }
         match told.maybe(1)? {
-            None => Ok(Operated::Missing),
-            Some(status) => {
-                RowStatus::parse(&status).map(Operated::NotNow).ok_or_else(|| broken(format!("a row is {status:?}")))
-            }
+            None => Ok(OperatorOutcome::Missing),
+            Some(status) => RowStatus::parse(&status)
+                .map(OperatorOutcome::WrongStatus)
+                .ok_or_else(|| broken(format!("a row is {status:?}"))),
         }
     }
 }

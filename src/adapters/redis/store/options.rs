@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
-use ports::clock::Dice;
+use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use secrecy::SecretString;
 
@@ -44,14 +44,14 @@ pub struct StoreOptions {
     /// Longest wait for an answer: a claim of a thousand rows takes some milliseconds, a fork of a large server some hundred.
     pub answer_within: Duration,
     /// Draws the boot's and the installation's name.
-    pub dice: Arc<dyn Dice>,
+    pub dice: Arc<dyn Rng>,
     /// Where latencies are counted.
     pub metrics: Option<Arc<telemetry::Metrics>>,
 }
 
 impl StoreOptions {
     /// The defaults, for a service of this name.
-    pub fn new(url: impl Into<SecretString>, instance: InstanceId, dice: Arc<dyn Dice>) -> Self {
+    pub fn new(url: impl Into<SecretString>, instance: InstanceId, dice: Arc<dyn Rng>) -> Self {
         Self {
             url: url.into(),
             instance,

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis::Value;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, Filter, From, Mark, NewRow, OrderStore};
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
 
 use super::words::{Reply, Words, broken};
 use super::{RedisStore, millis, row};
@@ -27,7 +27,7 @@ impl OrderStore for RedisStore {
             "TAKEN" => {
                 let taken = told.text(1)?;
                 let asked = commit.mark.ok_or_else(|| broken("a mark that nobody asked about"))?;
-                Ok(Committed::MarkTaken(read_mark(asked.subject, &asked.key, &taken)?))
+                Ok(Committed::KeyUsed(read_mark(asked.subject, &asked.key, &taken)?))
             }
             other => Err(broken(format!("a commit came to {other}"))),
         }
@@ -39,17 +39,17 @@ impl OrderStore for RedisStore {
         Ok(found.into_iter().find(|order| order.id == id))
     }
 
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let (bound, skip) = match from {
-            From::Offset(skip) => ("+".to_owned(), skip),
-            From::After(id) => (format!("({id}"), 0),
+            PageStart::Offset(skip) => ("+".to_owned(), skip),
+            PageStart::After(id) => (format!("({id}"), 0),
         };
         let skip = skip.min(i64::MAX as u64);
         let words = Words::new().text(list_of(filter)).text(bound).number(skip).number(limit).text("newest");
         self.orders("list", words).await
     }
 
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         let mut count = deadpool_redis::redis::cmd("ZCARD");
         count.arg(format!("{}{}", self.inner.front, list_of(filter)));
         self.look_at("count", count).await
@@ -57,13 +57,13 @@ impl OrderStore for RedisStore {
 
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         let bound = after.map_or("-".to_owned(), |id| format!("({id}"));
-        let list = list_of(&Filter { owner: None, status: Some(status) });
+        let list = list_of(&OrderFilter { owner: None, status: Some(status) });
         let words = Words::new().text(list).text(bound).number(0).number(limit).text("oldest");
         let mut told = self.seen("oldest", &self.inner.scripts.list, words).await?;
         (0..told.len()).map(|at| OrderId::parse(&told.text(at)?).ok_or_else(|| broken("an order's id"))).collect()
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
         let words = Words::new().text("find").text(mark_name(subject, key)).number(millis(keep));
         match self.look("find_mark", &self.inner.scripts.marks, words).await? {
             Value::Nil => Ok(None),
@@ -110,7 +110,7 @@ fn words(commit: &Commit) -> Result<Words, Error> {
 }
 
 /// The narrowest list.
-fn list_of(filter: &Filter) -> String {
+fn list_of(filter: &OrderFilter) -> String {
     match (&filter.owner, filter.status) {
         (None, None) => "orders:all".to_owned(),
         (None, Some(status)) => format!("orders:in:{}", status.as_str()),
@@ -131,10 +131,10 @@ fn mark_name(subject: &Subject, key: &str) -> String {
     format!("{}:{subject}:{key}", subject.len())
 }
 
-fn read_mark(subject: Subject, key: &str, text: &str) -> Result<Mark, Error> {
+fn read_mark(subject: Subject, key: &str, text: &str) -> Result<IdempotencyMark, Error> {
     match mark::read(text) {
-        Some(ports::idempotency::Begun::Completed { order_id, fingerprint: Some(fingerprint) }) => {
-            Ok(Mark { subject, key: key.into(), fingerprint, order_id })
+        Some(ports::idempotency::BeginOutcome::Completed { order_id, fingerprint: Some(fingerprint) }) => {
+            Ok(IdempotencyMark { subject, key: key.into(), fingerprint, order_id })
         }
         _ => Err(broken("a mark in no form we know")),
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    Changed, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Exclusion, Fate, OutboxStore, RowId, Settlement, Verdict,
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore,
+    RowId, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
@@ -25,7 +26,7 @@ pub(super) fn owner(fence: &Fence) -> Words {
 #[async_trait]
 impl OutboxStore for RedisStore {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
-        let Claim { fence, lane, limit, kind } = claim;
+        let Claim { fence, session: lane, limit, kind } = claim;
         let kind = if kind == ClaimKind::Trial { "trial" } else { "ordinary" };
         let words = owner(&fence).number(fence.counter).text(&lane.0).number(limit).text(kind).number(BATCH_BYTES_MAX);
         let mut told = self.parts("claim", &self.inner.scripts.claim, words).await?;
@@ -44,13 +45,13 @@ impl OutboxStore for RedisStore {
         }
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
         let mut words = owner(fence).number(fence.counter).number(token);
-        for Exclusion { row, fate, failure_type, reason } in rows {
+        for Exclusion { row, disposition: fate, failure_type, reason } in rows {
             let (fate, delay) = match fate {
-                Fate::Retry(delay) => ("retry", millis(*delay)),
-                Fate::ParkKey => ("park", 0),
-                Fate::ParkRow => ("alone", 0),
+                Disposition::Retry(delay) => ("retry", millis(*delay)),
+                Disposition::ParkKey => ("park", 0),
+                Disposition::ParkRow => ("alone", 0),
             };
             let reason: String = reason.chars().take(REASON_MAX).collect();
             words = words.number(row).text(fate).number(delay).text(failure_type.as_str()).text(reason);
@@ -58,7 +59,7 @@ impl OutboxStore for RedisStore {
         changed(self.parts("exclude", &self.inner.scripts.exclude, words).await?)
     }
 
-    async fn settle(&self, settlement: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         let Settlement { fence, token, positions, by_fallback } = settlement;
         let (mut by_fallback, mut words) =
             (by_fallback.into_iter().collect::<HashSet<RowId>>(), owner(&fence).number(token));
@@ -72,11 +73,11 @@ impl OutboxStore for RedisStore {
         changed(self.parts("settle", &self.inner.scripts.settle, words).await?)
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
         let verdict = match verdict {
-            Verdict::Published => "published",
-            Verdict::Died => "died",
-            Verdict::Returned => "returned",
+            BatchOutcome::Published => "published",
+            BatchOutcome::ClaimerDied => "died",
+            BatchOutcome::NotSent => "returned",
         };
         let words = owner(fence).number(fence.counter).number(token).text(verdict);
         changed(self.parts("resolve", &self.inner.scripts.resolve, words).await?)
@@ -101,10 +102,10 @@ impl OutboxStore for RedisStore {
     }
 }
 
-fn changed(mut told: Reply) -> Result<Changed, Error> {
+fn changed(mut told: Reply) -> Result<FencedOutcome, Error> {
     match &*told.text(0)? {
-        "DONE" => Ok(Changed::Done { counter: told.number(1)?, rows: told.number(2)? }),
-        "STALE" => Ok(Changed::Stale),
+        "DONE" => Ok(FencedOutcome::Done { counter: told.number(1)?, rows: told.number(2)? }),
+        "STALE" => Ok(FencedOutcome::Stale),
         other => Err(broken(format!("a statement came to {other}"))),
     }
 }

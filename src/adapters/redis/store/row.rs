@@ -6,7 +6,7 @@ use ports::Error;
 use ports::FailureType;
 use ports::broker::Position;
 use ports::operators::RowView;
-use ports::orders::{NewRow, Trace};
+use ports::orders::{NewRow, TraceContext};
 use ports::outbox::{ClaimedRow, RowStatus};
 use ports::partitions::{InstanceId, PartitionNo};
 
@@ -36,7 +36,7 @@ pub(super) fn claimed(mut row: Reply) -> Result<ClaimedRow, Error> {
     let entry = row.text(3)?;
     let (topic, sequence, occurred_at, region, millis, counter, parent, state): Entry =
         serde_json::from_str(&entry).map_err(|error| broken(format!("an entry: {error}")))?;
-    let trace = |parent: String| Trace { parent: parent.into(), state: state.map(Arc::from) };
+    let trace = |parent: String| TraceContext { parent: parent.into(), state: state.map(Arc::from) };
     Ok(ClaimedRow {
         id: row.number(7)?,
         event_id: event_id(&row.text(0)?)?,

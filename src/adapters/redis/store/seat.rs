@@ -71,7 +71,7 @@ impl RedisStore {
     }
 
     async fn try_hold(&self, options: &StoreOptions, former: &str) -> Result<(Seat, Held), Error> {
-        let (high, low) = (options.dice.roll(), options.dice.roll());
+        let (high, low) = (options.dice.next_u64(), options.dice.next_u64());
         let words = Words::new().text(&options.instance.0).text(self.boot()).text(former).number(std::process::id());
         let words = words
             .text(&options.address)

@@ -1,4 +1,4 @@
-//! `Wakes`: instances tell each other over a channel of their Redis. Hints are gathered: the first goes at once, what comes within a few
+//! `WakeChannel`: instances tell each other over a channel of their Redis. Hints are gathered: the first goes at once, what comes within a few
 //! milliseconds goes as one.
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use deadpool_redis::redis::{Client, RedisResult, cmd};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use ports::partitions::{InstanceId, PartitionNo};
-use ports::wake::{Wakes, hint, of_others};
+use ports::wake::{WakeChannel, hint, of_others};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -117,12 +117,12 @@ async fn listen(client: &Client, channel: &str, hear: impl Fn(&str)) -> RedisRes
 }
 
 #[async_trait]
-impl Wakes for RedisStore {
-    fn tell(&self, partition: PartitionNo) {
+impl WakeChannel for RedisStore {
+    fn notify(&self, partition: PartitionNo) {
         self.inner.bell.ours.add([partition.0]);
     }
 
-    async fn told(&self) -> Vec<PartitionNo> {
+    async fn notified(&self) -> Vec<PartitionNo> {
         self.inner.bell.theirs.take().await.into_iter().map(PartitionNo).collect()
     }
 }

@@ -7,7 +7,7 @@ use kit::{Backend, conformance_suite};
 use ports::cache::OrderCache;
 use ports::idempotency::Idempotency;
 use ports::probe::Probe;
-use ports::rate_limit::{Policy, RateLimit};
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use redis::Redis;
 
 use crate::support::{beside, opened, options, prefix, say, url};
@@ -56,13 +56,13 @@ impl Backend for Shared {
     fn cache(&self) -> Arc<dyn OrderCache> {
         Arc::new(self.redis.clone())
     }
-    fn rate_limit(&self) -> Arc<dyn RateLimit> {
+    fn rate_limit(&self) -> Arc<dyn RateLimiter> {
         Arc::new(self.redis.clone())
     }
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
         vec![Arc::new(self.redis.clone())]
     }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &Policy) -> bool {
+    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) -> bool {
         let key = format!("{}rate_limit:config:{tier}:{class}", self.prefix);
         let window = policy.window.as_millis().to_string();
         let () = say(&url(), &["SET", &format!("{key}:capacity"), &policy.capacity.to_string()]).await;

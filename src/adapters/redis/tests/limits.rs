@@ -1,14 +1,14 @@
 //! Token buckets where the script fails, and policies as operators write them.
 use std::time::Duration;
 
-use ports::rate_limit::{Policy, RateLimit};
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use redis::Redis;
 
 use crate::server::Server;
 use crate::support::{opened, options, prefix, say, url};
 
-fn policy() -> Policy {
-    Policy { name: "default".into(), capacity: 8, window: Duration::from_secs(8 * 3_600) }
+fn policy() -> RateLimitPolicy {
+    RateLimitPolicy { name: "default".into(), capacity: 8, window: Duration::from_secs(8 * 3_600) }
 }
 
 async fn passed(redis: &Redis, bucket: &str) -> u32 {

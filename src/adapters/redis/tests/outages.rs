@@ -4,23 +4,23 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::cache::OrderCache;
-use ports::idempotency::{Begun, Idempotency};
+use ports::idempotency::{BeginOutcome, Idempotency};
 use ports::probe::Probe;
-use ports::rate_limit::{Policy, RateLimit};
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use redis::{OpenError, Options, Redis};
 
 use crate::server::{Server, Wire};
 use crate::support::{FINGERPRINT, LOCK, ann, believed, opened, options, orders, prefix, put, say, shown, until, url};
 
-fn policy() -> Policy {
-    Policy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) }
+fn policy() -> RateLimitPolicy {
+    RateLimitPolicy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) }
 }
 
 async fn take(redis: &Redis) -> Result<bool, Error> {
     redis.take("ann", &policy(), 1.0).await.map(|taken| taken.allowed)
 }
 
-async fn begin(redis: &Redis, key: &str) -> Result<Begun, Error> {
+async fn begin(redis: &Redis, key: &str) -> Result<BeginOutcome, Error> {
     redis.begin(&ann(), key, &FINGERPRINT, LOCK).await
 }
 
@@ -113,19 +113,19 @@ async fn keys_that_ended_during_an_outage_are_ended_after_it() {
     let cut = opened(options(&wire.url(), &prefix, "cut")).await;
     let other = opened(options(&server.url(), &prefix, "other")).await;
     for key in ["refused", "made"] {
-        assert_eq!(begin(&cut, key).await.unwrap(), Begun::Ours);
+        assert_eq!(begin(&cut, key).await.unwrap(), BeginOutcome::Acquired);
     }
     let order_id = orders()[0].id;
 
     wire.cut();
     assert!(cut.abandon(&ann(), "refused").await.is_err());
     assert!(cut.complete(&ann(), "made", &FINGERPRINT, order_id, LOCK).await.is_err());
-    assert_eq!(begin(&other, "made").await.unwrap(), Begun::Running);
+    assert_eq!(begin(&other, "made").await.unwrap(), BeginOutcome::InProgress);
     wire.mend();
 
-    let made = Begun::Completed { order_id, fingerprint: Some(FINGERPRINT) };
+    let made = BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) };
     until("the one tells what it made", async || (begin(&other, "made").await.unwrap() == made).then_some(())).await;
-    assert_eq!(begin(&other, "refused").await.unwrap(), Begun::Ours);
+    assert_eq!(begin(&other, "refused").await.unwrap(), BeginOutcome::Acquired);
 }
 
 #[tokio::test]
@@ -134,12 +134,12 @@ async fn a_flush_in_the_middle_only_forgets() {
     let redis = opened(options(&server.url(), &prefix(), "one")).await;
     let [v0, ..] = orders();
     put(&redis, &v0).await;
-    assert_eq!(begin(&redis, "key").await.unwrap(), Begun::Ours);
+    assert_eq!(begin(&redis, "key").await.unwrap(), BeginOutcome::Acquired);
 
     let () = say(&server.url(), &["FLUSHALL"]).await;
     let () = say(&server.url(), &["SCRIPT", "FLUSH"]).await;
 
-    assert_eq!(begin(&redis, "key").await.unwrap(), Begun::Ours);
+    assert_eq!(begin(&redis, "key").await.unwrap(), BeginOutcome::Acquired);
     assert!(take(&redis).await.unwrap());
     assert_eq!(shown(&redis, &v0).await, None);
     believed(&redis).await;

@@ -11,8 +11,8 @@ use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 use ports::probe::Probe;
-use ports::redrives::Redrives;
-use ports::wake::Wakes;
+use ports::redrives::RedriveLedger;
+use ports::wake::WakeChannel;
 use redis::{Durability, RedisStore, StoreOpenError, StoreOptions, StoreProbe};
 
 use crate::server::Server;
@@ -103,7 +103,7 @@ impl Backend for Home {
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(self.store.clone())
     }
-    fn redrives(&self) -> Arc<dyn Redrives> {
+    fn redrives(&self) -> Arc<dyn RedriveLedger> {
         Arc::new(self.store.clone())
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
@@ -124,7 +124,7 @@ impl Backend for Home {
         let text = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
         let audit = |line: &String| {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            Audit { who: text(&line, "who"), why: text(&line, "why") }
+            Audit { operator: text(&line, "who"), reason: text(&line, "why") }
         };
         Some(lines.iter().map(audit).collect())
     }
@@ -220,8 +220,8 @@ async fn a_redis_that_is_not_there_may_come() {
 /// Tells until somebody else heard of it: whoever has just begun to listen may have missed the first hint.
 async fn heard(by: &RedisStore, from: &RedisStore, partition: u32) {
     until("it is heard", async || {
-        from.tell(PartitionNo(partition));
-        let told = tokio::time::timeout(Duration::from_millis(100), by.told()).await;
+        from.notify(PartitionNo(partition));
+        let told = tokio::time::timeout(Duration::from_millis(100), by.notified()).await;
         told.is_ok_and(|told| told.contains(&PartitionNo(partition))).then_some(())
     })
     .await;
@@ -237,7 +237,7 @@ async fn what_one_instance_tells_the_others_hear_and_another_installations_do_no
     heard(&b, &a, 1).await;
     heard(&a, &b, 3).await;
 
-    assert!(tokio::time::timeout(Duration::from_millis(100), other.told()).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(100), other.notified()).await.is_err());
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
         act("redrive", bad).await.problem(400, "BAD_REQUEST");
     }
     let audits = house.rows.audits.lock();
-    let told: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.who, &*audit.why)).collect();
+    let told: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
     assert_eq!(told, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "")]);
 }
 

@@ -263,7 +263,7 @@ async fn a_token_in_the_header_will_do_and_needs_no_mark() {
     let parked = house.ask(form("/console/outbox/3/park", &[("reason", "by curl")]).insert_header(admin())).await;
     assert_eq!((parked.status, parked.header("location")), (303, "/console/outbox/3"));
     let audit = house.rows.audits.lock()[0].clone();
-    assert_eq!((&*audit.who, &*audit.why), ("root", "by curl"));
+    assert_eq!((&*audit.operator, &*audit.reason), ("root", "by curl"));
 
     page(&house.ask(get("/console").insert_header(user("ann"))).await, 403);
     page(&house.ask(get("/console").insert_header(bearer("x"))).await, 401);

@@ -152,7 +152,7 @@ async fn rows_are_filtered_explained_and_acted_on_with_a_reason() {
     page(&browser.send("/console/outbox/1/retry", &[("reason", "x")]).await, 409);
     page(&browser.send("/console/outbox/9/park", &[("reason", "x")]).await, 404);
     let audits = house.rows.audits.lock();
-    let told: Vec<_> = audits.iter().map(|audit| (&*audit.who, &*audit.why)).collect();
+    let told: Vec<_> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
     assert_eq!(told, [("root", "it is back"), ("root", "not yet")]);
 }
 
@@ -173,7 +173,7 @@ async fn parked_rows_are_counted_before_they_are_redriven() {
     }
     let done = browser.act("/console/outbox/redrive", &[("key", KEY), ("matched", "1"), ("reason", "go")]).await;
     assert!(done.contains("1 parked rows are due now."), "{done}");
-    assert_eq!(house.rows.audits.lock().iter().map(|audit| &*audit.why).collect::<Vec<_>>(), ["go"]);
+    assert_eq!(house.rows.audits.lock().iter().map(|audit| &*audit.reason).collect::<Vec<_>>(), ["go"]);
 }
 
 #[actix_web::test]

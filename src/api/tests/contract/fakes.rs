@@ -10,11 +10,11 @@ use ports::Error;
 use ports::broker::Position;
 use ports::cache::OrderCache;
 use ports::clock::Clock;
-use ports::operators::{Audit, Operated, OutboxOperators, RowFilter, RowView, Standing, Whose};
-use ports::orders::{Commit, Committed, Filter, From, Mark, OrderStore};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
 use ports::partitions::*;
-use ports::rate_limit::{Policy, RateLimit, Taken};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 /// A clock that stands where it is put.
 pub struct Watch(pub AtomicI64);
@@ -33,7 +33,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    fn look(&self, filter: &Filter) -> Result<Vec<Order>, Error> {
+    fn look(&self, filter: &OrderFilter) -> Result<Vec<Order>, Error> {
         if *self.away.lock() {
             return Err(Error::Unreachable("secret-host:5432 refused".into()));
         }
@@ -53,23 +53,23 @@ impl OrderStore for Orders {
         unreachable!("commands go through the fake desk")
     }
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
-        Ok(self.look(&Filter::default())?.into_iter().find(|order| order.id == id))
+        Ok(self.look(&OrderFilter::default())?.into_iter().find(|order| order.id == id))
     }
-    async fn list(&self, filter: &Filter, from: From, limit: u32) -> Result<Vec<Order>, Error> {
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let orders = self.look(filter)?.into_iter();
         let limit = limit as usize;
         Ok(match from {
-            From::Offset(skip) => orders.skip(skip as usize).take(limit).collect(),
-            From::After(id) => orders.filter(|order| order.id < id).take(limit).collect(),
+            PageStart::Offset(skip) => orders.skip(skip as usize).take(limit).collect(),
+            PageStart::After(id) => orders.filter(|order| order.id < id).take(limit).collect(),
         })
     }
-    async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         Ok(self.look(filter)?.len() as u64)
     }
     async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
         Ok(Vec::new())
     }
-    async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<Mark>, Error> {
+    async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<IdempotencyMark>, Error> {
         Ok(None)
     }
     async fn sweep_marks(&self, _: Duration, _: u32) -> Result<u64, Error> {
@@ -100,15 +100,15 @@ pub struct Bucket {
 }
 
 #[async_trait]
-impl RateLimit for Bucket {
-    async fn take(&self, bucket: &str, _: &Policy, _: f64) -> Result<Taken, Error> {
+impl RateLimiter for Bucket {
+    async fn take(&self, bucket: &str, _: &RateLimitPolicy, _: f64) -> Result<RateLimitDecision, Error> {
         self.asked.lock().push(bucket.to_owned());
         let mut tokens = self.tokens.lock();
         let allowed = *tokens > 0;
         *tokens = tokens.saturating_sub(1);
-        Ok(Taken { allowed, remaining: *tokens, next_in: Duration::from_millis(500) })
+        Ok(RateLimitDecision { allowed, remaining: *tokens, next_in: Duration::from_millis(500) })
     }
-    async fn policy(&self, _: &str, _: &str) -> Result<Option<Policy>, Error> {
+    async fn policy(&self, _: &str, _: &str) -> Result<Option<RateLimitPolicy>, Error> {
         Ok(None)
     }
 }
@@ -167,13 +167,13 @@ impl OutboxOperators for Rows {
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
         Ok(self.rows.lock().iter().find(|row| row.id == id).cloned())
     }
-    async fn standing(&self, whose: Whose) -> Result<Option<Standing>, Error> {
+    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let rows = self.rows.lock();
         let row = rows.iter().find(|row| match whose {
-            Whose::Key(key) => row.key == key && row.status != RowStatus::Sent,
-            Whose::Event(event) => row.event_id == event,
+            RowSelector::Key(key) => row.key == key && row.status != RowStatus::Sent,
+            RowSelector::Event(event) => row.event_id == event,
         });
-        Ok(row.cloned().map(|row| Standing {
+        Ok(row.cloned().map(|row| RowDiagnosis {
             head: (row.id == 3).then(|| rows[1].clone()),
             owner: Some(InstanceId("one".into())),
             epoch: 4,
@@ -183,30 +183,30 @@ impl OutboxOperators for Rows {
             row,
         }))
     }
-    async fn retry(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.touch(id, RowStatus::Pending, audit)
     }
-    async fn park(&self, id: RowId, audit: &Audit) -> Result<Operated, Error> {
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.touch(id, RowStatus::Parked, audit)
     }
-    async fn redrive(&self, _: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<Operated, Error> {
+    async fn redrive(&self, _: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
         if commit {
             self.audits.lock().push(audit.clone());
         }
-        Ok(Operated::Done(u64::from(limit.min(1))))
+        Ok(OperatorOutcome::Done(u64::from(limit.min(1))))
     }
 }
 
 impl Rows {
-    fn touch(&self, id: RowId, to: RowStatus, audit: &Audit) -> Result<Operated, Error> {
+    fn touch(&self, id: RowId, to: RowStatus, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let mut rows = self.rows.lock();
-        let Some(row) = rows.iter_mut().find(|row| row.id == id) else { return Ok(Operated::Missing) };
+        let Some(row) = rows.iter_mut().find(|row| row.id == id) else { return Ok(OperatorOutcome::Missing) };
         if row.status == RowStatus::Sent {
-            return Ok(Operated::NotNow(row.status));
+            return Ok(OperatorOutcome::WrongStatus(row.status));
         }
         row.status = to;
         self.audits.lock().push(audit.clone());
-        Ok(Operated::Done(1))
+        Ok(OperatorOutcome::Done(1))
     }
 }
 
@@ -218,13 +218,13 @@ impl OutboxStore for Silent {
     async fn claim(&self, _: Claim) -> Result<Claimed, Error> {
         unreachable!()
     }
-    async fn exclude(&self, _: &Fence, _: Token, _: &[Exclusion]) -> Result<Changed, Error> {
+    async fn exclude(&self, _: &Fence, _: Token, _: &[Exclusion]) -> Result<FencedOutcome, Error> {
         unreachable!()
     }
-    async fn settle(&self, _: Settlement) -> Result<Changed, Error> {
+    async fn settle(&self, _: Settlement) -> Result<FencedOutcome, Error> {
         unreachable!()
     }
-    async fn resolve(&self, _: &Fence, _: Token, _: Verdict) -> Result<Changed, Error> {
+    async fn resolve(&self, _: &Fence, _: Token, _: BatchOutcome) -> Result<FencedOutcome, Error> {
         unreachable!()
     }
     async fn depth(&self) -> Result<Depth, Error> {
@@ -237,7 +237,7 @@ impl OutboxStore for Silent {
 
 #[async_trait]
 impl PartitionLeases for Silent {
-    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<Vec<Member>, Error> {
+    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<Vec<MemberView>, Error> {
         unreachable!()
     }
     async fn leave(&self, _: &InstanceId) -> Result<(), Error> {
@@ -247,7 +247,7 @@ impl PartitionLeases for Silent {
         &self,
         _: PartitionNo,
         _: &InstanceId,
-        _: Because,
+        _: AcquireReason,
         _: Option<Token>,
         _: Duration,
     ) -> Result<Acquisition, Error> {

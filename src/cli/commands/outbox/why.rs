@@ -1,7 +1,7 @@
 //! `outbox why`: explains why an event has not been sent, or where it was sent.
 use api::standing_document;
 use app::operate::Operations;
-use app::seen::{RowStatus, Standing, Whose};
+use app::seen::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::config::BrokerKind;
 
@@ -32,10 +32,10 @@ struct SelectorArguments {
 
 impl SelectorArguments {
     /// The selector, and its name for a message that nothing was found.
-    fn selector(&self) -> Result<(Whose, String), Failure> {
+    fn selector(&self) -> Result<(RowSelector, String), Failure> {
         match *self {
-            SelectorArguments { key: Some(key), .. } => Ok((Whose::Key(key), format!("an event of order {key}"))),
-            SelectorArguments { event: Some(event), .. } => Ok((Whose::Event(event), format!("event {event}"))),
+            SelectorArguments { key: Some(key), .. } => Ok((RowSelector::Key(key), format!("an event of order {key}"))),
+            SelectorArguments { event: Some(event), .. } => Ok((RowSelector::Event(event), format!("event {event}"))),
             SelectorArguments { key: None, event: None } => Err(Failure::new("give --key or --event")),
         }
     }
@@ -51,8 +51,8 @@ pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: 
     print(&diagnosis, broker, now)
 }
 
-fn print(diagnosis: &Standing, broker: BrokerKind, now: Timestamp) -> Result<(), Failure> {
-    let Standing { row, head, owner, epoch, deaths, sent_to, .. } = diagnosis;
+fn print(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Result<(), Failure> {
+    let RowDiagnosis { row, head, owner, epoch, deaths, sent_to, .. } = diagnosis;
     print_line(diagnosis.verdict(now))?;
     print_row(row, false)?;
     match (sent_to, head) {

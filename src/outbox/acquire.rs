@@ -1,0 +1,227 @@
+//! Acquiring a partition: whether another instance still holds its lease, and whether the former owner or the claimer died.
+use std::time::Duration;
+
+use crate::ids::{Counter, Epoch, InstanceId, Token};
+use crate::lease::Lease;
+
+/// Why an instance acquires a partition, possibly once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcquireReason {
+    /// It is free, expired, its owner is dead, or an earlier process of this instance held it. The claimer of an open batch has died.
+    Vacant,
+    /// This instance holds it, and its own worker died (a panic, a kill) with the batch in flight.
+    WorkerDied,
+    /// This instance holds it and lives, but does not know what an unanswered statement did, or lost its producer session.
+    Uncertain,
+}
+
+impl AcquireReason {
+    /// Whether the owner in the lease row is dead, by the taker's reason and the owner's heartbeat.
+    pub fn owner_died(self, owner: Option<&str>, taker: &InstanceId, liveness: Liveness) -> bool {
+        match owner {
+            None => false,
+            // A vacant lease under the taker's own name belonged to the process before this one.
+            Some(owner) if owner == &*taker.0 => self != AcquireReason::Uncertain,
+            Some(_) => liveness != Liveness::Alive,
+        }
+    }
+}
+
+/// The state of an instance by its heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// Its heartbeat is younger than its `dead_after`.
+    Alive,
+    /// Its heartbeat is older than its `dead_after`.
+    Dead,
+    /// The store has no heartbeat of it: it never sent one, it left, or the store was reopened since.
+    Unknown,
+}
+
+/// Whether an instance may take a partition, and the new values of the lease row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireDecision {
+    /// Another instance holds the lease.
+    Held {
+        /// The holder of the lease.
+        by: InstanceId,
+        /// Time until the lease expires, unless the holder renews it.
+        remaining: Duration,
+    },
+    /// The instance becomes the owner. An open batch stays in the lease row.
+    Taken {
+        /// The epoch to write.
+        epoch: Epoch,
+        /// The counter to write: above every counter and watermark ever written.
+        counter: Counter,
+        /// Whether the claimer of the open batch died; to be written beside the open batch.
+        claimer_died: bool,
+        /// Whether the deaths of rows outside the open batch are set to zero: the owner died while they were not in flight, so they did
+        /// not cause it.
+        clears_deaths: bool,
+    },
+}
+
+impl Lease {
+    /// Decides an acquisition. `liveness` is the present owner's, `watermark` the broker's for this partition.
+    pub fn acquire(
+        &self,
+        taker: &InstanceId,
+        reason: AcquireReason,
+        liveness: Liveness,
+        watermark: Option<Token>,
+    ) -> AcquireDecision {
+        if let Some(by) = self.owner.as_ref().filter(|_| self.held_against(taker, liveness)) {
+            return AcquireDecision::Held { by: by.clone(), remaining: self.remaining };
+        }
+        let owner_died = self.owner_died(reason, taker, liveness);
+        AcquireDecision::Taken {
+            epoch: self.epoch + 1,
+            counter: self.counter.max(watermark.unwrap_or(0)) + 1,
+            claimer_died: self.claimer_died(owner_died),
+            clears_deaths: reason == AcquireReason::Vacant && owner_died,
+        }
+    }
+
+    /// Whether another instance holds the lease, so that `taker` may not acquire it: it has not expired and its owner is not known dead.
+    pub fn held_against(&self, taker: &InstanceId, liveness: Liveness) -> bool {
+        let other = self.owner.as_ref().is_some_and(|owner| owner != taker);
+        other && !self.remaining.is_zero() && liveness != Liveness::Dead
+    }
+
+    /// Whether the owner in the lease row is dead, by the taker's reason and the owner's heartbeat.
+    pub fn owner_died(&self, reason: AcquireReason, taker: &InstanceId, liveness: Liveness) -> bool {
+        reason.owner_died(self.owner.as_ref().map(|owner| &*owner.0), taker, liveness)
+    }
+
+    /// Whether the claimer of the open batch died while it was in flight. The first acquisition after the claim judges it by
+    /// `owner_died`; later ones read the judgement that the first one recorded, because the owner is no longer the claimer.
+    pub fn claimer_died(&self, owner_died: bool) -> bool {
+        self.in_flight
+            .as_ref()
+            .is_some_and(|open| if open.epoch == self.epoch { owner_died } else { open.claimer_died })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ProducerSessionId;
+    use crate::lease::OpenClaim;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn id(name: &str) -> InstanceId {
+        InstanceId(name.into())
+    }
+
+    fn claim(epoch: Epoch, claimer_died: bool) -> OpenClaim {
+        OpenClaim { token: 7, session: ProducerSessionId("session".into()), epoch, claimer_died, trial: false }
+    }
+
+    /// Epoch 2, counter 9, batch 7 open since epoch 2, batch 5 closed last.
+    fn lease(owner: &str) -> Lease {
+        Lease {
+            owner: Some(id(owner)),
+            epoch: 2,
+            counter: 9,
+            remaining: SECOND,
+            in_flight: Some(claim(2, false)),
+            closed: Some(5),
+        }
+    }
+
+    #[test]
+    fn owner_death_depends_on_the_reason_and_on_the_heartbeat() {
+        let cases = [
+            ("me", AcquireReason::Vacant, Liveness::Alive, true),
+            ("me", AcquireReason::WorkerDied, Liveness::Alive, true),
+            ("me", AcquireReason::Uncertain, Liveness::Alive, false),
+            ("me", AcquireReason::Uncertain, Liveness::Dead, false),
+            ("me", AcquireReason::Uncertain, Liveness::Unknown, false),
+            ("other", AcquireReason::Vacant, Liveness::Alive, false),
+            ("other", AcquireReason::Vacant, Liveness::Dead, true),
+            ("other", AcquireReason::Vacant, Liveness::Unknown, true),
+            ("other", AcquireReason::WorkerDied, Liveness::Alive, false),
+            ("other", AcquireReason::Uncertain, Liveness::Dead, true),
+        ];
+
+        for (owner, reason, liveness, died) in cases {
+            assert_eq!(lease(owner).owner_died(reason, &id("me"), liveness), died, "{owner} {reason:?} {liveness:?}");
+        }
+        let free = Lease { owner: None, ..lease("me") };
+        assert!(!free.owner_died(AcquireReason::Vacant, &id("me"), Liveness::Unknown));
+    }
+
+    #[test]
+    fn first_acquisition_judges_the_claimer_and_later_ones_read_its_judgement() {
+        let cases = [
+            (Some(claim(2, false)), true, true),
+            (Some(claim(2, true)), false, false),
+            // The taker after the claimer died, not the claimer.
+            (Some(claim(1, false)), true, false),
+            (Some(claim(1, true)), false, true),
+            (None, true, false),
+        ];
+
+        for (in_flight, owner_died, died) in cases {
+            let lease = Lease { in_flight, ..lease("me") };
+            assert_eq!(lease.claimer_died(owner_died), died, "{lease:?}");
+        }
+    }
+
+    #[test]
+    fn living_owner_holds_its_lease_until_it_expires() {
+        let cases = [
+            ("other", SECOND, Liveness::Alive, true),
+            ("other", SECOND, Liveness::Unknown, true),
+            ("other", SECOND, Liveness::Dead, false),
+            ("other", Duration::ZERO, Liveness::Alive, false),
+            ("me", SECOND, Liveness::Alive, false),
+        ];
+
+        for (owner, remaining, liveness, held) in cases {
+            let lease = Lease { remaining, ..lease(owner) };
+            assert_eq!(lease.held_against(&id("me"), liveness), held, "{owner} {remaining:?} {liveness:?}");
+        }
+        assert!(!Lease { owner: None, ..lease("other") }.held_against(&id("me"), Liveness::Unknown));
+    }
+
+    #[test]
+    fn acquisition_raises_epoch_and_counter_above_the_watermark() {
+        let me = id("me");
+        let taken = |counter, claimer_died, clears_deaths| AcquireDecision::Taken {
+            epoch: 3,
+            counter,
+            claimer_died,
+            clears_deaths,
+        };
+        let cases = [
+            ("me", AcquireReason::Vacant, Liveness::Alive, None, taken(10, true, true)),
+            ("me", AcquireReason::WorkerDied, Liveness::Alive, Some(4), taken(10, true, false)),
+            ("me", AcquireReason::Uncertain, Liveness::Alive, Some(20), taken(21, false, false)),
+            ("other", AcquireReason::Vacant, Liveness::Dead, Some(9), taken(10, true, true)),
+            (
+                "other",
+                AcquireReason::Vacant,
+                Liveness::Alive,
+                None,
+                AcquireDecision::Held { by: id("other"), remaining: SECOND },
+            ),
+        ];
+
+        for (owner, reason, liveness, watermark, decision) in cases {
+            assert_eq!(lease(owner).acquire(&me, reason, liveness, watermark), decision, "{owner} {reason:?}");
+        }
+    }
+
+    #[test]
+    fn expired_lease_of_a_living_owner_is_taken_without_a_death() {
+        let expired = Lease { remaining: Duration::ZERO, ..lease("other") };
+
+        let decision = expired.acquire(&id("me"), AcquireReason::Vacant, Liveness::Alive, None);
+
+        let expected = AcquireDecision::Taken { epoch: 3, counter: 10, claimer_died: false, clears_deaths: false };
+        assert_eq!(decision, expected);
+    }
+}

@@ -1,0 +1,209 @@
+//! The lease of a partition: which instance may change its rows, and what a statement with a given fence may do.
+//!
+//! A store reads the lease row, measures `remaining` by its own clock and asks. Statements of a store that compare the lease in SQL or
+//! Lua instead of loading it must come to the same result.
+use std::time::Duration;
+
+use crate::ids::{Counter, Epoch, Fence, InstanceId, ProducerSessionId, Token};
+
+/// The lease row of a partition at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The instance that acquired it last; `None` after a release.
+    pub owner: Option<InstanceId>,
+    /// The number of its latest acquisition.
+    pub epoch: Epoch,
+    /// The counter after the latest statement that changed rows.
+    pub counter: Counter,
+    /// Time until it expires, by the store's clock; zero once it has expired.
+    pub remaining: Duration,
+    /// The claimed batch whose outcome is not recorded yet.
+    pub in_flight: Option<OpenClaim>,
+    /// The batch that was closed last.
+    pub closed: Option<Token>,
+}
+
+/// The claimed batch that a lease row names. It stays there until it is settled or resolved, across acquisitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenClaim {
+    /// The name of the batch.
+    pub token: Token,
+    /// The producer session that may have published it.
+    pub session: ProducerSessionId,
+    /// The acquisition under which it was claimed.
+    pub epoch: Epoch,
+    /// Whether the claimer died, as the first acquisition after the claim recorded it; meaningless before that.
+    pub claimer_died: bool,
+    /// Whether the batch is a trial: one suspect, as the only work of its process.
+    pub trial: bool,
+}
+
+/// The result of a fenced statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FencedOutcome {
+    /// The statement took effect, now or when it was sent before.
+    Done {
+        /// The counter that the next statement must name.
+        counter: Counter,
+        /// Rows that this statement changed.
+        rows: u64,
+    },
+    /// The fence was out of date; nothing was changed.
+    Stale,
+}
+
+/// The result of giving a partition back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The partition is free at once.
+    Done,
+    /// Refused because a batch is in flight: settle or resolve it first.
+    InFlight,
+    /// The caller no longer held the partition.
+    NotOurs,
+}
+
+impl Lease {
+    /// Whether the fence names the owner and epoch of this lease. The counter and the time of expiry are not compared.
+    pub fn is_held_by(&self, fence: &Fence) -> bool {
+        self.is_of(&fence.owner, fence.epoch)
+    }
+
+    /// Whether a claim under this fence may take rows: owner, epoch and counter agree, no batch is open, the lease has not expired.
+    pub fn may_claim(&self, fence: &Fence) -> bool {
+        self.is_held_by(fence) && self.counter == fence.counter && self.in_flight.is_none() && !self.remaining.is_zero()
+    }
+
+    /// The open batch, if it has this token and the fence's owner and epoch hold the lease. For settling: the counter is not compared,
+    /// because the token alone names a batch that the broker has acknowledged.
+    pub fn open_batch(&self, fence: &Fence, token: Token) -> Option<&OpenClaim> {
+        self.in_flight.as_ref().filter(|open| self.is_held_by(fence) && open.token == token)
+    }
+
+    /// The open batch as in [`Lease::open_batch`], if the fence also names the present counter. For excluding and resolving, which rely
+    /// on everything the caller knows about the rows.
+    pub fn open_batch_at_counter(&self, fence: &Fence, token: Token) -> Option<&OpenClaim> {
+        self.open_batch(fence, token).filter(|_| self.counter == fence.counter)
+    }
+
+    /// The outcome of settling or resolving a batch that is not open under this lease. A repetition of the close that came last is done,
+    /// with no rows and the present counter, so that a caller may repeat it after a lost reply.
+    pub fn repeated_close(&self, fence: &Fence, token: Token) -> FencedOutcome {
+        if self.is_held_by(fence) && self.in_flight.is_none() && self.closed == Some(token) {
+            return FencedOutcome::Done { counter: self.counter, rows: 0 };
+        }
+        FencedOutcome::Stale
+    }
+
+    /// Whether the owner may give the partition back. Expiry is not compared: an expired lease that no other instance took is released.
+    pub fn release(&self, owner: &InstanceId, epoch: Epoch) -> Release {
+        match &self.in_flight {
+            _ if !self.is_of(owner, epoch) => Release::NotOurs,
+            Some(_) => Release::InFlight,
+            None => Release::Done,
+        }
+    }
+
+    fn is_of(&self, owner: &InstanceId, epoch: Epoch) -> bool {
+        self.owner.as_ref() == Some(owner) && self.epoch == epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::PartitionNo;
+
+    fn id(name: &str) -> InstanceId {
+        InstanceId(name.into())
+    }
+
+    fn claim(epoch: Epoch, claimer_died: bool) -> OpenClaim {
+        OpenClaim { token: 7, session: ProducerSessionId("session".into()), epoch, claimer_died, trial: false }
+    }
+
+    /// Epoch 2, counter 9, batch 7 open since epoch 2, batch 5 closed last.
+    fn lease(owner: &str) -> Lease {
+        Lease {
+            owner: Some(id(owner)),
+            epoch: 2,
+            counter: 9,
+            remaining: Duration::from_secs(1),
+            in_flight: Some(claim(2, false)),
+            closed: Some(5),
+        }
+    }
+
+    fn fence(owner: &str, epoch: Epoch, counter: Counter) -> Fence {
+        Fence { partition: PartitionNo(0), owner: id(owner), epoch, counter }
+    }
+
+    #[test]
+    fn claim_needs_the_exact_fence_no_open_batch_and_time_left() {
+        let free = Lease { in_flight: None, ..lease("me") };
+        let cases = [
+            (free.clone(), fence("me", 2, 9), true),
+            (free.clone(), fence("other", 2, 9), false),
+            (free.clone(), fence("me", 1, 9), false),
+            (free.clone(), fence("me", 2, 8), false),
+            (Lease { remaining: Duration::ZERO, ..free.clone() }, fence("me", 2, 9), false),
+            (Lease { owner: None, ..free }, fence("me", 2, 9), false),
+            (lease("me"), fence("me", 2, 9), false),
+        ];
+
+        for (lease, fence, allowed) in cases {
+            assert_eq!(lease.may_claim(&fence), allowed, "{lease:?} {fence:?}");
+        }
+    }
+
+    #[test]
+    fn open_batch_compares_the_counter_only_where_its_name_says_so() {
+        let cases = [
+            (fence("me", 2, 9), 7, true, true),
+            (fence("me", 2, 8), 7, true, false),
+            (fence("me", 2, 9), 6, false, false),
+            (fence("me", 1, 9), 7, false, false),
+            (fence("other", 2, 9), 7, false, false),
+        ];
+
+        for (fence, token, open, at_counter) in cases {
+            let lease = Lease { remaining: Duration::ZERO, ..lease("me") };
+            let seen =
+                (lease.open_batch(&fence, token).is_some(), lease.open_batch_at_counter(&fence, token).is_some());
+            assert_eq!(seen, (open, at_counter), "{fence:?} {token}");
+        }
+    }
+
+    #[test]
+    fn repeated_close_is_done_only_for_the_batch_closed_last() {
+        let closed = Lease { in_flight: None, ..lease("me") };
+        let done = FencedOutcome::Done { counter: 9, rows: 0 };
+        let cases = [
+            (closed.clone(), fence("me", 2, 1), 5, done),
+            (closed.clone(), fence("me", 2, 9), 7, FencedOutcome::Stale),
+            (closed.clone(), fence("me", 1, 9), 5, FencedOutcome::Stale),
+            (closed, fence("other", 2, 9), 5, FencedOutcome::Stale),
+            (lease("me"), fence("me", 2, 9), 5, FencedOutcome::Stale),
+        ];
+
+        for (lease, fence, token, outcome) in cases {
+            assert_eq!(lease.repeated_close(&fence, token), outcome, "{fence:?} {token}");
+        }
+    }
+
+    #[test]
+    fn release_is_refused_while_a_batch_is_in_flight() {
+        let free = Lease { in_flight: None, remaining: Duration::ZERO, ..lease("me") };
+        let cases = [
+            (free.clone(), "me", 2, Release::Done),
+            (free.clone(), "me", 1, Release::NotOurs),
+            (free, "other", 2, Release::NotOurs),
+            (lease("me"), "me", 2, Release::InFlight),
+            (lease("me"), "other", 2, Release::NotOurs),
+        ];
+
+        for (lease, owner, epoch, release) in cases {
+            assert_eq!(lease.release(&id(owner), epoch), release, "{owner} {epoch}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The rules of the outbox as pure functions: a row's life, a lease's validity, batch sizes, retries, topic names, the partition hash.
+//!
+//! A store loads a lease and its rows, asks a function of this crate and applies the result. No store restates a rule. The crate knows
+//! no order, no client and no runtime; time is handed in as a [`std::time::Duration`] and a row's key is a type parameter.
+#![warn(missing_docs)]
+
+pub mod acquire;
+pub mod cases;
+pub mod failure;
+pub mod ids;
+pub mod lease;
+pub mod limits;
+pub mod partition;
+mod rows;
+pub mod scripts;
+pub mod topics;
+
+pub use acquire::{AcquireDecision, AcquireReason, Liveness};
+pub use failure::{FailureType, Fault, truncate_reason};
+pub use ids::{Counter, Epoch, Fence, InstanceId, PartitionNo, ProducerSessionId, RowId, Token};
+pub use lease::{FencedOutcome, Lease, OpenClaim, Release};
+pub use rows::exclusion::{Disposition, Exclusion};
+pub use rows::operator::OperatorAction;
+pub use rows::resolution::BatchOutcome;
+pub use rows::retry::{RetryDecision, RetryPolicy};
+pub use rows::row::{OutboxRow, RowChange};
+pub use rows::status::{RowState, RowStatus};
+pub use rows::{claim, exclusion, operator, resolution, retry, row, status};

@@ -1,0 +1,26 @@
+//! Limits that every store keeps to, each with its value and the reason for it.
+use std::time::Duration;
+
+/// Most payload bytes of a batch: 16 MiB, so that a thousand large orders do not fill the memory. One row is always taken, however
+/// large it is, and the row that crosses the limit is the last one.
+pub const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Divisor of the batch size for each death: a batch of 1,000 rows shrinks to 125, 15 and 1, so three deaths isolate a poison row.
+pub const CLAIM_SHRINK: u32 = 8;
+
+/// Deaths that make a row a suspect, which is claimed only as the single row of a trial. With [`CLAIM_SHRINK`] a row has by then been
+/// claimed in small batches only.
+pub const SUSPECT_DEATHS: u32 = 3;
+
+/// Deaths in trials after which a row is parked as poison. Two, because one death may be a coincidence.
+pub const TRIAL_DEATHS_MAX: u32 = 2;
+
+/// Time between two trials of a row, the first one included: 10 s, so that a service killed at random does not die in both.
+pub const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Most characters of a stored failure reason: 256, so that a broker's long error text does not fill tables and headers.
+pub const REASON_CHARS_MAX: usize = 256;
+
+/// A member's heartbeat row is deleted after this many times its own `dead_after`: 1,000, so that operators still see an instance long
+/// after it died, and renamed instances do not accumulate.
+pub const MEMBER_RETENTION_FACTOR: u32 = 1_000;

@@ -1,0 +1,161 @@
+//! Resolving an open batch whose outcome was not recorded: published, lost with its claimer, or not sent.
+use std::time::Duration;
+
+use crate::failure::FailureType;
+use crate::ids::Token;
+use crate::limits::{TRIAL_DEATHS_MAX, TRIAL_INTERVAL};
+use crate::rows::claim::is_suspect;
+use crate::rows::row::{OutboxRow, RowChange};
+use crate::rows::status::RowState;
+
+/// The outcome of an open batch, established after its producer session was fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchOutcome {
+    /// The watermark has reached its token: it was published. Its rows are archived as SENT.
+    Published,
+    /// It was not published, and its claimer died while the batch was in flight: each row keeps the attempt and has one death more. A row
+    /// that died in two trials is parked.
+    ClaimerDied,
+    /// It was not published, and its claimer lived (aborted, fenced, given back): rows are due again and the attempt is given back.
+    NotSent,
+}
+
+impl BatchOutcome {
+    /// The outcome of batch `token` by the broker's watermark. Read the watermark after the batch's producer session was fenced: only then
+    /// can the batch no longer commit.
+    pub fn of_watermark(watermark: Option<Token>, token: Token, claimer_died: bool) -> Self {
+        match (watermark.is_some_and(|watermark| watermark >= token), claimer_died) {
+            (true, _) => BatchOutcome::Published,
+            (false, true) => BatchOutcome::ClaimerDied,
+            (false, false) => BatchOutcome::NotSent,
+        }
+    }
+
+    /// The change of one row of the batch; `trial` says whether the batch was a trial. `None` means that the row is archived as SENT.
+    pub fn row_change<K: Clone>(self, row: &OutboxRow<K>, trial: bool) -> Option<RowChange<K>> {
+        match self {
+            BatchOutcome::Published => None,
+            BatchOutcome::ClaimerDied => Some(claimer_died(row, trial)),
+            BatchOutcome::NotSent => Some(not_sent(row)),
+        }
+    }
+}
+
+/// The failure reason of a row that is parked as poison; `%d` stands for its deaths in trials.
+pub const POISON_REASON: &str = "poison: its claimer died in %d trials in which it was the only work";
+
+/// The failure reason of a row that is parked as poison after so many deaths in trials.
+pub fn poison_reason(trial_deaths: u32) -> String {
+    POISON_REASON.replace("%d", &trial_deaths.to_string())
+}
+
+fn not_sent<K: Clone>(row: &OutboxRow<K>) -> RowChange<K> {
+    RowChange { attempts: row.attempts.saturating_sub(1), ..row.with_state(state_before_claim(row)) }
+}
+
+fn claimer_died<K: Clone>(row: &OutboxRow<K>, trial: bool) -> RowChange<K> {
+    let deaths = row.deaths.saturating_add(1);
+    let trial_deaths = row.trial_deaths.saturating_add(u32::from(trial));
+    let poison = trial && trial_deaths >= TRIAL_DEATHS_MAX;
+    let state = if poison {
+        RowState::Parked { blocks_key: true }
+    } else if is_suspect(deaths) {
+        RowState::Failed { due_in: TRIAL_INTERVAL }
+    } else {
+        state_before_claim(row)
+    };
+    RowChange {
+        deaths,
+        trial_deaths,
+        failure_type: poison.then_some(FailureType::System),
+        reason: poison.then(|| poison_reason(trial_deaths)),
+        ..row.with_state(state)
+    }
+}
+
+/// A row that blocks its key was due when it was claimed, and keeps its block.
+fn state_before_claim<K>(row: &OutboxRow<K>) -> RowState {
+    if row.blocks_key { RowState::Failed { due_in: Duration::ZERO } } else { RowState::Pending }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUE_NOW: RowState = RowState::Failed { due_in: Duration::ZERO };
+    const NEXT_TRIAL: RowState = RowState::Failed { due_in: Duration::from_secs(10) };
+    const POISON: RowState = RowState::Parked { blocks_key: true };
+
+    fn row(deaths: u32, trial_deaths: u32, blocks_key: bool) -> OutboxRow<()> {
+        OutboxRow { id: 1, key: (), attempts: 4, deaths, trial_deaths, blocks_key }
+    }
+
+    #[test]
+    fn watermark_at_or_above_the_token_proves_publication() {
+        let cases = [
+            (Some(7), true, BatchOutcome::Published),
+            (Some(8), false, BatchOutcome::Published),
+            (Some(6), true, BatchOutcome::ClaimerDied),
+            (Some(6), false, BatchOutcome::NotSent),
+            (None, true, BatchOutcome::ClaimerDied),
+            (None, false, BatchOutcome::NotSent),
+        ];
+
+        for (watermark, claimer_died, outcome) in cases {
+            assert_eq!(BatchOutcome::of_watermark(watermark, 7, claimer_died), outcome, "{watermark:?}");
+        }
+    }
+
+    #[test]
+    fn row_that_was_not_sent_returns_to_its_state_before_the_claim() {
+        for (row, state) in
+            [(row(0, 0, false), RowState::Pending), (row(2, 0, true), DUE_NOW), (row(3, 1, true), DUE_NOW)]
+        {
+            for trial in [false, true] {
+                let change = BatchOutcome::NotSent.row_change(&row, trial).expect("a change");
+                assert_eq!(change, RowChange { attempts: 3, ..row.with_state(state) });
+            }
+        }
+        let never_tried = OutboxRow { attempts: 0, ..row(0, 0, false) };
+        assert_eq!(BatchOutcome::NotSent.row_change(&never_tried, false).map(|change| change.attempts), Some(0));
+    }
+
+    #[test]
+    fn deaths_lead_to_a_trial_and_two_trial_deaths_to_parking() {
+        let cases = [
+            (row(0, 0, false), false, RowState::Pending, (1, 0)),
+            (row(0, 0, true), false, DUE_NOW, (1, 0)),
+            (row(1, 0, true), false, DUE_NOW, (2, 0)),
+            (row(2, 0, false), false, NEXT_TRIAL, (3, 0)),
+            (row(3, 0, true), true, NEXT_TRIAL, (4, 1)),
+            (row(0, 0, true), true, DUE_NOW, (1, 1)),
+            (row(4, 1, true), true, POISON, (5, 2)),
+            (row(4, 2, true), true, POISON, (5, 3)),
+            (row(4, 2, true), false, NEXT_TRIAL, (5, 2)),
+            (row(u32::MAX, 0, true), false, NEXT_TRIAL, (u32::MAX, 0)),
+        ];
+
+        for (row, trial, state, (deaths, trial_deaths)) in cases {
+            let change = BatchOutcome::ClaimerDied.row_change(&row, trial).expect("a change");
+            assert_eq!((change.state, change.deaths, change.trial_deaths), (state, deaths, trial_deaths), "{row:?}");
+            assert_eq!(change.attempts, 4, "the attempt counts");
+            assert_eq!(change.awaits_trial(), state == NEXT_TRIAL);
+        }
+    }
+
+    #[test]
+    fn only_a_row_parked_as_poison_has_a_new_failure() {
+        let parked = BatchOutcome::ClaimerDied.row_change(&row(4, 1, true), true).expect("a change");
+        assert_eq!(parked.failure_type, Some(FailureType::System));
+        let reason = "poison: its claimer died in 2 trials in which it was the only work";
+        assert_eq!(parked.reason.as_deref(), Some(reason));
+
+        let returned = BatchOutcome::ClaimerDied.row_change(&row(2, 0, true), false).expect("a change");
+        assert_eq!((returned.failure_type, returned.reason), (None, None));
+    }
+
+    #[test]
+    fn rows_of_a_published_batch_are_archived() {
+        assert_eq!(BatchOutcome::Published.row_change(&row(1, 0, true), false), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The delay before the next attempt: min(max, base · 2^(n−1)) · factor ÷ max(0.2, throttling), ± jitter, capped at max.
+use std::time::Duration;
+
+use crate::failure::Fault;
+
+/// How often and when a failed row is tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Most attempts; the first one counts.
+    pub attempts_max: u32,
+    /// Delay after the first failure.
+    pub base: Duration,
+    /// Longest delay, jitter and throttling included.
+    pub max: Duration,
+    /// Share by which a delay varies, either way, so that a thousand rows do not become due at once.
+    pub jitter: f64,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { attempts_max: 12, base: Duration::from_secs(1), max: Duration::from_secs(300), jitter: 0.2 }
+    }
+}
+
+/// What follows a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryDecision {
+    /// Try again after this delay.
+    RetryIn(Duration),
+    /// No attempt is left, or no further attempt can succeed.
+    GiveUp,
+}
+
+/// Throttling below this value lengthens delays no further.
+const THROTTLING_MIN: f64 = 0.2;
+/// Semi-transient failures pass more slowly, so their delays are longer.
+const SEMI_TRANSIENT_FACTOR: f64 = 1.75;
+
+impl RetryPolicy {
+    /// Decides after attempt number `attempt` (from 1). `throttling` in 0.0..=1.0 divides the delay: 1.0 under normal load, less under
+    /// backpressure. `chance` is a random number in 0.0..1.0.
+    pub fn decide(&self, attempt: u32, fault: Fault, throttling: f64, chance: f64) -> RetryDecision {
+        let factor = match fault {
+            Fault::Permanent => return RetryDecision::GiveUp,
+            Fault::Transient => 1.0,
+            Fault::SemiTransient => SEMI_TRANSIENT_FACTOR,
+        };
+        if attempt >= self.attempts_max {
+            return RetryDecision::GiveUp;
+        }
+        let doubled = self.base.as_secs_f64() * 2_f64.powi(attempt.saturating_sub(1).min(62) as i32);
+        let delay = doubled.min(self.max.as_secs_f64()) * factor / throttling.max(THROTTLING_MIN);
+        let jitter = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * chance - 1.0);
+        RetryDecision::RetryIn(Duration::from_secs_f64((delay * jitter).clamp(0.0, self.max.as_secs_f64())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delay_ms(attempt: u32, fault: Fault, throttling: f64, chance: f64) -> Option<u64> {
+        match RetryPolicy::default().decide(attempt, fault, throttling, chance) {
+            RetryDecision::RetryIn(delay) => Some(delay.as_millis() as u64),
+            RetryDecision::GiveUp => None,
+        }
+    }
+
+    #[test]
+    fn delays_double_and_are_capped() {
+        let delays: Vec<_> = (1..=12).map(|attempt| delay_ms(attempt, Fault::Transient, 1.0, 0.5)).collect();
+        let seconds = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300];
+        assert_eq!(delays[..11], seconds.map(|seconds| Some(seconds * 1_000)));
+        assert_eq!(delays[11], None, "the twelfth attempt was the last");
+    }
+
+    #[test]
+    fn fault_throttling_and_jitter_lengthen_delays() {
+        let cases = [
+            (Fault::SemiTransient, 1.0, 0.5, Some(3_500)),
+            (Fault::Transient, 0.5, 0.5, Some(4_000)),
+            (Fault::Transient, 0.0, 0.5, Some(10_000)),
+            (Fault::Transient, 1.0, 0.0, Some(1_600)),
+            (Fault::Transient, 1.0, 1.0, Some(2_400)),
+            (Fault::Permanent, 1.0, 0.5, None),
+        ];
+        for (fault, throttling, chance, expected) in cases {
+            assert_eq!(delay_ms(2, fault, throttling, chance), expected, "{fault:?} {throttling} {chance}");
+        }
+    }
+
+    #[test]
+    fn no_delay_exceeds_the_longest() {
+        assert_eq!(delay_ms(10, Fault::SemiTransient, 0.2, 1.0), Some(300_000));
+    }
+}
