@@ -142,7 +142,7 @@ fn all_mistakes_are_reported_together_each_with_its_remedy() {
         "must be one of embedded, postgres, redis",
         "backpressure.lag = \"600s,120s\" (from POSTHASTE__BACKPRESSURE__LAG): must be two values above 0",
         "outbox.poison.NO_SUCH: no such event type; there are ORDER_CREATED",
-        "outbox.poison.ORDER_CREATED = \"skip\" (from POSTHASTE__OUTBOX__POISON__ORDER_CREATED): must be one of block-key, skip-row",
+        "outbox.poison.ORDER_CREATED = \"skip\" (from POSTHASTE__OUTBOX__POISON__ORDER_CREATED): must be block-key or skip-row",
         "outbox.retention = \"1 week\" (from POSTHASTE__OUTBOX__RETENTION): must be a duration such as 250ms",
         "orders.shards = \"many\" (from POSTHASTE__ORDERS__SHARDS): must be a whole number from 1 to 1024",
         "events.schema_ids = \"17\" (from POSTHASTE__EVENTS__SCHEMA_IDS): must be 1:ID,2:ID",
