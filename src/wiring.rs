@@ -111,17 +111,15 @@ impl Rng for ThreadDice {
 
 pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let auth = verifier(config)?;
-    let proxies = api::Proxies::parse(&config.http_trusted_proxies)
-        .map_err(|error| StartError::Config(format!("http.trusted_proxies: {error}")))?;
     // A port of our own choice names the instance, so it must be known before the store is locked under that name.
     let mut listeners = None;
-    if config.http_listen.port() == 0 {
+    if config.http.listen.port() == 0 {
         listeners = Some(opening::listen(config)?);
     }
-    let port = listeners.as_ref().map_or(Ok(config.http_listen.port()), |bound| {
+    let port = listeners.as_ref().map_or(Ok(config.http.listen.port()), |bound| {
         bound.public.local_addr().map(|address| address.port()).map_err(StartError::Listen)
     })?;
-    let instance = InstanceId(config.instance(port).into());
+    let instance = InstanceId(config.instance_name(port).into());
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door { listeners, told: false };
@@ -133,7 +131,7 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let broker = broker::open(config, &instance, &clock, &held).await?;
     let cache = cache::open(config, &instance, &clock, &dice, &metrics, &mut held)?;
     let backends = Backends { store: ports, store_probe: probe, broker, cache, wakes, held };
-    Ok(assemble(config, backends, Common { instance, metrics, clock, dice }, auth, proxies, listeners))
+    Ok(assemble(config, backends, Common { instance, metrics, clock, dice }, auth, listeners))
 }
 
 /// What many parts share.
@@ -149,12 +147,11 @@ fn assemble(
     backends: Backends,
     common: Common,
     auth: api::auth::Verifier,
-    proxies: api::Proxies,
     listeners: api::Listeners,
 ) -> Wired {
     let Common { instance, metrics, clock, dice } = common;
     let (gate, vitals) = (Arc::new(Gate::default()), Vitals::default());
-    let gates = |name: &str| config.failover_gates.iter().any(|gate| gate == name);
+    let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
     let Backends { store, broker, cache, wakes, held, .. } = backends;
     let desk = Arc::new(Desk {
@@ -187,7 +184,7 @@ fn assemble(
         vitals: vitals.clone(),
         metrics: Arc::clone(&metrics),
     };
-    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders_list_max_rows);
+    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders.list_max_rows);
     let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), vitals.clone());
     let http = HttpParts {
         queries: Arc::new(queries),
@@ -196,13 +193,13 @@ fn assemble(
         admission: Arc::new(Admission::new(cache.limits, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,
-        options: options::http(config, &instance, proxies),
+        options: options::http(config, &instance),
     };
     Wired { world, actors: options::actors(config, instance, lanes), http, listeners, held, vitals }
 }
 
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
-    let Some(key) = &config.auth_key else {
+    let Some(source) = config.auth.source() else {
         return Err(StartError::Config(
             "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
              POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
@@ -211,10 +208,10 @@ fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
         ));
     };
     let options = api::auth::Options {
-        source: key.source(),
-        issuer: config.auth_issuer.clone(),
-        audience: config.auth_audience.clone(),
-        leeway: config.auth_leeway,
+        source,
+        issuer: config.auth.issuer.clone(),
+        audience: config.auth.audience.clone(),
+        leeway: config.auth.leeway,
     };
     api::auth::Verifier::new(options).map_err(|error| StartError::Config(format!("auth: {error}")))
 }

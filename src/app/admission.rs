@@ -6,6 +6,7 @@ use std::time::Duration;
 use ports::Error;
 use ports::clock::Clock;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use serde::Deserialize;
 
 use crate::gate::Gate;
 
@@ -15,7 +16,8 @@ const POLICY_FRESH: Duration = Duration::from_secs(10);
 const POLICIES_MAX: usize = 1_024;
 
 /// Rate limits as configured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Options {
     /// Whether there are any.
     pub enabled: bool,

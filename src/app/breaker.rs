@@ -1,8 +1,11 @@
 //! A circuit breaker as data: five failures in a row open it, after twenty seconds one probe may pass, its outcome decides.
 use std::time::Duration;
 
+use serde::Deserialize;
+
 /// When it opens and for how long.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Options {
     /// Failures in a row that open it.
     pub failures: u32,

@@ -2,11 +2,13 @@
 use std::collections::HashMap;
 
 use ports::Fault;
+use serde::Deserialize;
 
 use crate::policy::retry;
 
 /// What a permanently failed event does to its key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Poison {
     /// Later events of the key wait for a human.
     #[default]
@@ -16,7 +18,8 @@ pub enum Poison {
 }
 
 /// Where an event goes that its primary handler will never take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Fallback {
     /// Nowhere.
     #[default]

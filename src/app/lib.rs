@@ -15,6 +15,7 @@ pub mod operate;
 pub mod policy;
 pub mod queries;
 pub mod relay;
+pub mod units;
 pub mod vitals;
 
 /// What rooms that may not see the ports need to name.

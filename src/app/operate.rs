@@ -1,6 +1,5 @@
 //! What operators ask: rows, why one waits, partitions, health. The one door for HTTP, console and command line.
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::Timestamp;
 use ports::clock::Clock;
@@ -131,42 +130,5 @@ fn not_now(status: RowStatus) -> &'static str {
         RowStatus::Parked => "it is parked already",
         RowStatus::InFlight => "it is under way: ask again in a moment",
         RowStatus::Failed | RowStatus::Sent => "only what has not left can be touched",
-    }
-}
-
-/// An age as operators write it: `250ms`, `5s`, `2m`, `1h`, `7d`, or a bare `0`.
-pub fn age(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let at = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(at);
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    // A century is as good as for ever, and fits into every store's intervals.
-    let limit = 36_525 * 86_400_000;
-    number.parse::<u64>().ok()?.checked_mul(millis).map(|millis| Duration::from_millis(millis.min(limit)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_are_written_as_durations_are_in_the_configuration() {
-        let ms = |millis| Some(Duration::from_millis(millis));
-        assert_eq!(age("0"), ms(0));
-        assert_eq!(age("250ms"), ms(250));
-        assert_eq!(age("5s"), ms(5_000));
-        assert_eq!(age("1h"), ms(3_600_000));
-        for bad in ["", "5", "s", "-5s", "1.5s", "5 s", "1y", "99999999999999999999s"] {
-            assert_eq!(age(bad), None, "{bad}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! `bench`: the service as a process of its own on throwaway data beside the configured ones, the load on the same machine. Prints its
 //! settings, rates, latency percentiles, and counts duplicates, order violations and missing events while it measures.
 mod check;
+mod client;
 mod create;
 mod figures;
 mod ground;
@@ -17,11 +18,13 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use posthaste::Config;
-use posthaste::config::{BrokerKind, StoreKind};
+use posthaste::config::{BrokerKind, CacheKind, DeliveryKind, StoreKind};
 use serde_json::{Map, Value, json};
 
-use super::values::a_second_or_more;
-use super::{Failure, block_on, line};
+use super::failure::Failure;
+use super::output::print_line as line;
+use super::runtime::block_on;
+use super::value_parsers::a_second_or_more;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -59,7 +62,7 @@ struct Bench<'a> {
 }
 
 pub(crate) fn bench(file: Option<&Path>, config: Config, arguments: &Arguments) -> Result<u8, Failure> {
-    if config.broker_kind == BrokerKind::None {
+    if config.broker.kind == BrokerKind::None {
         return Err(Failure::new("there is nothing to measure without a broker: set broker.kind"));
     }
     let bench = Bench { file, config, arguments };
@@ -85,19 +88,20 @@ impl Bench<'_> {
         let (config, arguments) = (&self.config, self.arguments);
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
         let build = if cfg!(debug_assertions) { "debug build: figures mean nothing" } else { "release build" };
-        let store = match config.store_kind {
+        let store = match config.store.kind {
             StoreKind::Embedded => "embedded",
             StoreKind::Postgres => "postgres",
             StoreKind::Redis => "redis",
         };
-        let broker = match config.broker_kind {
+        let broker = match config.broker.kind {
             BrokerKind::Embedded => "embedded",
             BrokerKind::Kafka => "kafka",
             BrokerKind::None => "none",
         };
         // The embedded broker knows nothing less.
-        let exactly_once = config.broker_exactly_once || config.broker_kind == BrokerKind::Embedded;
-        let server: Map<String, Value> = match config.store_kind {
+        let exactly_once =
+            config.broker.delivery == DeliveryKind::ExactlyOnce || config.broker.kind == BrokerKind::Embedded;
+        let server: Map<String, Value> = match config.store.kind {
             StoreKind::Embedded => [("synchronous".to_owned(), json!("full"))].into_iter().collect(),
             StoreKind::Postgres | StoreKind::Redis => {
                 let told = posthaste::server_settings(config).await?;
@@ -109,9 +113,9 @@ impl Bench<'_> {
             &json!({
                 "build": build, "cores": cores, "store": store, "broker": broker, "store_says": server,
                 "delivery": if exactly_once { "exactly-once" } else { "at-least-once" },
-                "cache": if config.cache_redis { "redis" } else { "memory" },
-                "batch": config.outbox_batch, "batches_in_flight": config.outbox_max_in_flight, "outbox_partitions": config.outbox_partitions,
-                "topic_partitions": config.broker_topic_partitions, "lanes": config.broker_lanes,
+                "cache": if config.cache.kind == CacheKind::Redis { "redis" } else { "memory" },
+                "batch": config.outbox.publisher.batch, "batches_in_flight": config.outbox.publisher.max_in_flight, "outbox_partitions": config.outbox.partitions,
+                "topic_partitions": config.broker.topic_partitions, "lanes": config.broker.lanes,
                 "clients": arguments.clients, "seconds": arguments.time.as_secs_f64(), "rounds": arguments.rounds,
                 "events": arguments.events, "keys": arguments.keys, "rate_limit": "off", "log": "start and stop, no request lines",
                 "load": "beside the service on the same cores",

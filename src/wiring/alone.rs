@@ -38,7 +38,7 @@ fn told(error: Error) -> StartError {
 /// # Errors
 /// The store cannot be opened, or a statement fails.
 pub async fn statements_alone(config: &Config) -> Result<f64, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => embedded_alone(config).await,
         StoreKind::Postgres | StoreKind::Redis => store_alone(config).await,
     }
@@ -50,13 +50,13 @@ async fn store_alone(config: &Config) -> Result<f64, StartError> {
         ports,
         instance: InstanceId("bench-alone".into()),
         next: AtomicU32::new(0),
-        partitions: config.outbox_partitions,
-        batch: config.outbox_batch,
+        partitions: config.outbox.partitions,
+        batch: config.outbox.publisher.batch,
         topic: config.topic().into(),
     });
     let begun = Instant::now();
     let mut hands = JoinSet::new();
-    for _ in 0..config.outbox_max_in_flight {
+    for _ in 0..config.outbox.publisher.max_in_flight {
         hands.spawn(Arc::clone(&relay).work());
     }
     let mut moved = 0;
@@ -140,13 +140,13 @@ async fn settle(
 }
 
 async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
-    let store = Embedded::open_beside(&config.store_path, Arc::new(SystemClock::new()))
+    let store = Embedded::open_beside(&config.store.path, Arc::new(SystemClock::new()))
         .map_err(|error| StartError::Store(error.to_string()))?;
     let source = store.join("alone", &[config.topic()], 0, 1).await.map_err(told)?;
     let begun = Instant::now();
     let mut moved = 0;
     for number in 0..store.partitions() {
-        moved += publish_all(&store, PartitionNo(number), config.outbox_batch).await.map_err(told)?;
+        moved += publish_all(&store, PartitionNo(number), config.outbox.publisher.batch).await.map_err(told)?;
     }
     let mut consumed = 0;
     while consumed < moved {

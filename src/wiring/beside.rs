@@ -52,7 +52,7 @@ impl Log {
 pub async fn beside(config: &Config) -> Result<Beside, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let Store { ports, installation, log } = store(config, &clock).await?;
-    let log = match config.broker_kind {
+    let log = match config.broker.kind {
         BrokerKind::Embedded => log,
         BrokerKind::None => None,
         BrokerKind::Kafka => Some(kafka_log(config, &installation)?),
@@ -67,9 +67,9 @@ pub async fn beside(config: &Config) -> Result<Beside, StartError> {
 }
 
 async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => {
-            let store = Embedded::open_beside(&config.store_path, Arc::clone(clock))
+            let store = Embedded::open_beside(&config.store.path, Arc::clone(clock))
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
             Ok(Store { ports: StorePorts::of(&store), installation, log: Some(Log::of(store)) })

@@ -9,7 +9,7 @@ use telemetry::Metrics;
 
 use super::StartError;
 use super::backends::{CachePorts, Held, StoreHeld};
-use crate::config::Config;
+use crate::config::{CacheKind, Config};
 
 /// How long an order read a moment ago is believed over a store that others write too.
 const SHARED_TTL: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) fn open(
     metrics: &Arc<Metrics>,
     held: &mut Held,
 ) -> Result<CachePorts, StartError> {
-    if config.cache_redis {
+    if config.cache.kind == CacheKind::Redis {
         return redis(config, instance, dice, metrics, held);
     }
     let alone = matches!(held.store, StoreHeld::Embedded(_));

@@ -46,7 +46,7 @@ pub enum Schema {
 /// # Errors
 /// The store cannot be reached, or is not one of ours.
 pub async fn migrations(config: &Config) -> Result<Schema, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => file(config),
         StoreKind::Postgres => steps(config, false).await,
         StoreKind::Redis => Ok(Schema::Keys { installed: installed(config).await?, made: false }),
@@ -59,7 +59,7 @@ pub async fn migrations(config: &Config) -> Result<Schema, StartError> {
 /// # Errors
 /// As [`migrations`]. A step that fails leaves nothing of itself behind.
 pub async fn migrate(config: &Config) -> Result<Schema, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => file(config),
         StoreKind::Postgres => steps(config, true).await,
         StoreKind::Redis => {
@@ -78,15 +78,15 @@ pub async fn migrate(config: &Config) -> Result<Schema, StartError> {
 /// # Errors
 /// The broker cannot be reached, or may not be given topics; the store cannot be asked for the installation's name.
 pub async fn provide_topics(config: &Config) -> Result<Vec<String>, StartError> {
-    match config.broker_kind {
-        BrokerKind::Kafka if config.broker_create_topics => topics(config).await,
+    match config.broker.kind {
+        BrokerKind::Kafka if config.broker.create_topics => topics(config).await,
         BrokerKind::Kafka | BrokerKind::Embedded | BrokerKind::None => Ok(Vec::new()),
     }
 }
 
 fn file(config: &Config) -> Result<Schema, StartError> {
-    let schema = Embedded::schema(&config.store_path).map_err(|error| StartError::Store(error.to_string()));
-    schema.map(|(found, known)| Schema::File { folder: config.store_path.clone(), found, known })
+    let schema = Embedded::schema(&config.store.path).map_err(|error| StartError::Store(error.to_string()));
+    schema.map(|(found, known)| Schema::File { folder: config.store.path.clone(), found, known })
 }
 
 #[cfg(feature = "postgres")]

@@ -65,7 +65,7 @@ impl Patience {
 impl Opening<'_> {
     /// Opens the configured store, once.
     pub(super) async fn open(&self) -> Result<Opened, NotOpen> {
-        match self.config.store_kind {
+        match self.config.store.kind {
             StoreKind::Embedded => self.embedded(),
             #[cfg(feature = "postgres")]
             StoreKind::Postgres => self.postgres().await,
@@ -80,11 +80,11 @@ impl Opening<'_> {
 
     fn embedded(&self) -> Result<Opened, NotOpen> {
         let config = self.config;
-        let mut options = embedded::Options::new(&config.store_path, self.instance.clone(), Arc::clone(self.clock));
-        options.address = config.http_listen.to_string();
-        options.partitions = config.outbox_partitions;
-        options.topic_partitions = config.broker_topic_partitions;
-        options.log_retention = config.broker_retention;
+        let mut options = embedded::Options::new(&config.store.path, self.instance.clone(), Arc::clone(self.clock));
+        options.address = config.http.listen.to_string();
+        options.partitions = config.outbox.partitions;
+        options.topic_partitions = config.broker.topic_partitions;
+        options.log_retention = config.broker.retention;
         options.metrics = Some(Arc::clone(self.metrics));
         let store = Embedded::open(options).map_err(|error| {
             let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());

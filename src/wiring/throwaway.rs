@@ -22,20 +22,16 @@ impl Throwaway {
     pub async fn make(configured: &Config) -> Result<Self, StartError> {
         let folder = tempfile::tempdir().map_err(|error| StartError::Store(error.to_string()))?;
         let name = format!("bench_{:08x}", rand::random::<u32>());
-        let config = Config {
-            store_path: folder.path().to_owned(),
-            store_migrate: true,
-            // Behind the configured prefix: rights are often given by it.
-            broker_topic_prefix: format!("{}posthaste-{name}.", configured.broker_topic_prefix),
-            broker_create_topics: true,
-            auth_issuer: None,
-            auth_audience: None,
-            ..configured.clone()
-        };
+        let mut config = configured.clone();
+        (config.store.path, config.store.migrate) = (folder.path().to_owned(), true);
+        // Behind the configured prefix: rights are often given by it.
+        config.broker.topic_prefix = format!("{}posthaste-{name}.", configured.broker.topic_prefix);
+        config.broker.create_topics = true;
+        (config.auth.issuer, config.auth.audience) = (None, None);
         let mut made = Self { config, _folder: folder, database: None };
-        if configured.store_kind == StoreKind::Postgres {
+        if configured.store.kind == StoreKind::Postgres {
             let name = format!("posthaste_{name}");
-            made.config.store_url = create_database(configured, &name).await?;
+            made.config.store.url = create_database(configured, &name).await?.into();
             made.database = Some((configured.clone(), name));
         }
         match super::fill::open(&made.config, "bench").await {
@@ -54,7 +50,7 @@ impl Throwaway {
     /// # Errors
     /// A backend cannot be reached or refuses.
     pub async fn remove(self) -> Result<(), StartError> {
-        let topics = match self.config.broker_kind {
+        let topics = match self.config.broker.kind {
             BrokerKind::Kafka => delete_topics(&self.config).await,
             BrokerKind::Embedded | BrokerKind::None => Ok(()),
         };
@@ -71,7 +67,7 @@ impl Throwaway {
 /// It cannot be reached.
 #[cfg(feature = "postgres")]
 pub async fn server_settings(config: &Config) -> Result<Vec<(&'static str, String)>, StartError> {
-    if config.store_kind != StoreKind::Postgres {
+    if config.store.kind != StoreKind::Postgres {
         return Ok(Vec::new());
     }
     postgres::throwaway::settings(&options(config)).await.map_err(super::store::of_postgres)
@@ -83,7 +79,7 @@ pub async fn server_settings(config: &Config) -> Result<Vec<(&'static str, Strin
 /// Its URL cannot be used.
 #[cfg(feature = "postgres")]
 pub fn server_environment(config: &Config) -> Result<Option<Vec<(&'static str, String)>>, StartError> {
-    if config.store_kind != StoreKind::Postgres {
+    if config.store.kind != StoreKind::Postgres {
         return Ok(None);
     }
     postgres::throwaway::environment(&options(config)).map(Some).map_err(super::store::of_postgres)
@@ -113,7 +109,7 @@ async fn delete_topics(config: &Config) -> Result<(), StartError> {
     let clock: std::sync::Arc<dyn ports::clock::Clock> = std::sync::Arc::new(SystemClock::new());
     let options = super::options::kafka(config, &instance, &"bench".into(), &clock);
     let deleted = kafka::throwaway::delete_topics(&options).await;
-    let prefix = &config.broker_topic_prefix;
+    let prefix = &config.broker.topic_prefix;
     deleted.map_err(|error| StartError::Broker(format!("topics that begin with {prefix} stay: {error}")))
 }
 

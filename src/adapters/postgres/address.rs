@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use secrecy::ExposeSecret;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -34,7 +35,7 @@ impl Address {
     /// # Errors
     /// [`OpenError::Url`] in words of our own: the parser's might quote the password.
     pub(crate) fn of(options: &Options) -> Result<Self, OpenError> {
-        let (text, mode, roots) = without_verification(options.url.trim());
+        let (text, mode, roots) = without_verification(options.url.expose_secret().trim());
         let mut config: Config = text.parse().map_err(|_| refused("it cannot be read"))?;
         let place = place(&config)?;
         let verified = match mode.as_deref() {

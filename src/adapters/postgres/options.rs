@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::partitions::InstanceId;
+use secrecy::SecretString;
 
 /// How the store is opened.
 #[derive(Clone)]
 pub struct Options {
     /// `postgres://user:password@host:port/database?sslmode=…` or libpq's `key=value` form. Never logged, never part of an error.
-    pub url: String,
+    pub url: SecretString,
     /// The name of this service; a second living one of the same name is refused.
     pub instance: InstanceId,
     /// Where this service listens, told to whoever finds the name held. May be told later: [`crate::Postgres::announce`].
@@ -73,7 +74,7 @@ pub struct Options {
 
 impl Options {
     /// The defaults, for a service of this name on this database.
-    pub fn new(url: impl Into<String>, instance: InstanceId) -> Self {
+    pub fn new(url: impl Into<SecretString>, instance: InstanceId) -> Self {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         Self {
             url: url.into(),

@@ -1,6 +1,7 @@
 //! A database of its own beside the configured one, for measuring: made, described, and dropped with all that is in it.
 use std::sync::Arc;
 
+use secrecy::ExposeSecret;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -20,7 +21,7 @@ pub async fn create_database(options: &Options, name: &str) -> Result<String, Op
     let (line, place) = line(options).await?;
     let made = line.client.batch_execute(&format!("CREATE DATABASE {}", quoted(name))).await;
     made.map_err(|error| OpenError::of(&place, &error))?;
-    Ok(beside(&options.url, name))
+    Ok(beside(options.url.expose_secret(), name))
 }
 
 /// Drops it, whoever still uses it. Harmless where it is gone already.

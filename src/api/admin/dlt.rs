@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, LETTERS_MAX, Place};
-use app::operate::age;
 use app::seen::{Audit, FailureType};
+use app::units::duration;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -193,7 +193,7 @@ pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Pro
 
 /// How long ago it happened at least.
 pub(crate) fn older_than(query: &Query<'_>) -> Result<Option<Duration>, Problem> {
-    asked(query, "olderThan", age, BAD_AGE)
+    asked(query, "olderThan", |text| duration(text).ok(), BAD_AGE)
 }
 
 const BAD_PLACE: &str = "must be `next` of an answer, or a partition and an offset such as 3/17";

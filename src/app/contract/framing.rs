@@ -2,6 +2,8 @@
 //! look a schema up expect it. No JSON begins with a zero byte, so whoever reads needs not be told.
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::{LATEST, READABLE_MIN, Versioned, read};
 
 /// The format's first byte.
@@ -11,7 +13,8 @@ pub const FRAME_BYTES: usize = 5;
 const VERSIONS: usize = (LATEST - READABLE_MIN + 1) as usize;
 
 /// The ids that a registry gave the schemas of all versions that may still wait in an outbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct SchemaIds([u32; VERSIONS]);
 
 impl SchemaIds {
@@ -45,6 +48,14 @@ impl SchemaIds {
             Some(id) => [&[MAGIC], id.to_be_bytes().as_slice(), value].concat().into(),
             None => Arc::clone(value),
         }
+    }
+}
+
+impl TryFrom<String> for SchemaIds {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
     }
 }
 

@@ -2,6 +2,8 @@
 //! sample (limits first, retries second, rejection last); down one level after ten calm seconds.
 use std::time::Duration;
 
+use serde::Deserialize;
+
 /// How hard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
@@ -113,7 +115,8 @@ pub struct Inputs {
 }
 
 /// From where on it counts as ELEVATED and as CRITICAL.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Thresholds {
     /// Consumer lag.
     pub lag: (Duration, Duration),

@@ -2,9 +2,11 @@
 use std::time::Duration;
 
 use ports::Fault;
+use serde::Deserialize;
 
 /// How patient the outbox is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Options {
     /// Most attempts; the first counts.
     pub attempts_max: u32,

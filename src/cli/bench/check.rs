@@ -5,7 +5,7 @@ use ports::source::Delivery;
 use posthaste::Config;
 use serde_json::{Value, json};
 
-use super::super::Failure;
+use super::super::failure::Failure;
 
 /// What was counted.
 #[derive(Default)]

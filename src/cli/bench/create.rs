@@ -2,11 +2,10 @@
 //! pgbench with the same statement.
 use std::time::Duration;
 
-use posthaste::Config;
 use posthaste::config::{BrokerKind, StoreKind};
 use serde_json::json;
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use super::Bench;
 use super::figures::{median, percentiles, ratio, rounded};
 use super::ground::on_ground;
@@ -17,9 +16,10 @@ use super::process::Running;
 /// Answers the highest rate.
 pub(super) async fn create(bench: &Bench<'_>) -> Result<f64, Failure> {
     // pgbench has a database of its own and needs no topics.
-    let beside = Config { broker_kind: BrokerKind::None, ..bench.config.clone() };
+    let mut beside = bench.config.clone();
+    beside.broker.kind = BrokerKind::None;
     Box::pin(on_ground(&bench.config, async |ground| {
-        if bench.config.store_kind != StoreKind::Postgres {
+        if bench.config.store.kind != StoreKind::Postgres {
             return Box::pin(rounds(bench, ground, None)).await;
         }
         Box::pin(on_ground(&beside, async |beside| Box::pin(rounds(bench, ground, Some(beside))).await)).await

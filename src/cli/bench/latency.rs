@@ -2,7 +2,7 @@
 use posthaste::{Config, Throwaway};
 use serde_json::json;
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use super::Bench;
 use super::figures::percentiles;
 use super::ground::on_ground;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use posthaste::Config;
 use serde_json::Value;
 
-use super::super::Failure;
-use super::super::client::Client;
-use super::super::token::{Claims, DEVELOPMENT_SECRET, mint};
+use super::super::commands::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+use super::super::failure::Failure;
+use super::client::Client;
 use super::figures;
 
 /// For so long a load is new to the service.
@@ -93,7 +93,7 @@ impl Load {
         });
         let clients: Vec<_> = (0..self.clients)
             .map(|number| {
-                let claims = Claims {
+                let claims = TokenClaims {
                     sub: format!("bench-{number}"),
                     roles: vec![if matches!(self.ask, Ask::Create) { "USER" } else { "ADMIN" }.into()],
                     tier: None,

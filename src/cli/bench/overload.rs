@@ -2,7 +2,7 @@
 //! wait, what it costs in memory, and whether it is as quick as before once they have gone.
 use serde_json::{Value, json};
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use super::Bench;
 use super::ground::on_ground;
 use super::load::{Ask, Load, Outcome};

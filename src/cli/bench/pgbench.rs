@@ -5,7 +5,7 @@ use std::time::Duration;
 use posthaste::Throwaway;
 use tokio::process::Command;
 
-use super::super::Failure;
+use super::super::failure::Failure;
 
 const SCRIPT: &str = include_str!("../../../benches/create_order.sql");
 
@@ -16,7 +16,7 @@ pub(super) async fn orders_per_second(
     time: Duration,
 ) -> Result<Option<f64>, Failure> {
     let Some(variables) = posthaste::server_environment(&ground.config)? else { return Ok(None) };
-    let script = ground.config.store_path.join("create_order.sql");
+    let script = ground.config.store.path.join("create_order.sql");
     std::fs::write(&script, SCRIPT)?;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(clients);
     let run = Command::new("pgbench")

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use posthaste::config::StoreKind;
 use posthaste::{Config, Throwaway};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::super::Failure;
-use super::super::client::Client;
-use super::super::token::{Claims, DEVELOPMENT_SECRET, mint};
+use super::super::commands::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+use super::super::failure::Failure;
 use super::Bench;
 use super::check::{self, Checked};
+use super::client::Client;
 use super::scrape::{self, Buckets};
 
 /// Longest to wait for events to be drained.
@@ -130,8 +131,8 @@ impl Running {
 /// the development secret, however the configured service verifies them.
 fn set(command: &mut Command, config: &Config) {
     command
-        .env("POSTHASTE__STORE__PATH", &config.store_path)
-        .env("POSTHASTE__BROKER__TOPIC_PREFIX", &config.broker_topic_prefix)
+        .env("POSTHASTE__STORE__PATH", &config.store.path)
+        .env("POSTHASTE__BROKER__TOPIC_PREFIX", &config.broker.topic_prefix)
         .env("POSTHASTE__BROKER__CREATE_TOPICS", "true")
         .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
         .env("POSTHASTE__HTTP__ADMIN_LISTEN", "")
@@ -144,12 +145,12 @@ fn set(command: &mut Command, config: &Config) {
     for key in ["PUBLIC_KEY_FILE", "JWKS_URL", "ISSUER", "AUDIENCE"] {
         command.env(format!("POSTHASTE__AUTH__{key}"), "");
     }
-    if config.store_kind != StoreKind::Embedded {
-        command.env("POSTHASTE__STORE__URL", &config.store_url).env_remove("POSTHASTE__STORE__URL_FILE");
+    if config.store.kind != StoreKind::Embedded {
+        command.env("POSTHASTE__STORE__URL", config.store.url.expose_secret()).env_remove("POSTHASTE__STORE__URL_FILE");
     }
 }
 
 fn admin(config: &Config) -> Result<String, Failure> {
     let ttl = Duration::from_secs(3_600);
-    mint(config, DEVELOPMENT_SECRET, &Claims { sub: "bench".into(), roles: vec!["ADMIN".into()], tier: None, ttl })
+    mint(config, DEVELOPMENT_SECRET, &TokenClaims { sub: "bench".into(), roles: vec!["ADMIN".into()], tier: None, ttl })
 }

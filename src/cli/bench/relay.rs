@@ -5,7 +5,7 @@ use posthaste::config::{BrokerKind, StoreKind};
 use posthaste::{Config, Throwaway};
 use serde_json::json;
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use super::Bench;
 use super::check::Checked;
 use super::figures::{median, ratio, rounded};
@@ -40,12 +40,13 @@ pub(super) async fn relay(bench: &Bench<'_>) -> Result<(), Failure> {
 
 /// The embedded broker and its consumers write to the store's own file, so they belong to what is measured; Kafka's do not.
 fn includes_consumer(config: &Config) -> bool {
-    config.broker_kind == BrokerKind::Embedded
+    config.broker.kind == BrokerKind::Embedded
 }
 
 fn without_kafka(config: &Config) -> Config {
-    let broker_kind = if config.store_kind == StoreKind::Embedded { BrokerKind::Embedded } else { BrokerKind::None };
-    Config { broker_kind, ..config.clone() }
+    let mut config = config.clone();
+    config.broker.kind = if config.store.kind == StoreKind::Embedded { BrokerKind::Embedded } else { BrokerKind::None };
+    config
 }
 
 struct Drained {

@@ -26,7 +26,7 @@ impl Store {
     async fn open(pooler: bool) -> Self {
         let database = Database::migrated().await;
         let url = if pooler { pooled(&database.url) } else { database.url.clone() };
-        let options = Options { url, pooler, ..database.options("kit") };
+        let options = Options { url: url.into(), pooler, ..database.options("kit") };
         let store = Postgres::open(options).await.expect("a migrated database can be opened");
         let client = database.client().await;
         Self { store, client, _database: database }

@@ -97,8 +97,11 @@ async fn a_holder_behind_a_pooler_that_woke_up_too_late_is_told() {
 async fn a_holder_whose_connection_broke_takes_its_name_again() {
     let database = Database::migrated().await;
     let wire = Wire::to(&database.url).await;
-    let options =
-        Options { url: wire.url(&database.url), beat_every: Duration::from_millis(100), ..database.options("here") };
+    let options = Options {
+        url: wire.url(&database.url).into(),
+        beat_every: Duration::from_millis(100),
+        ..database.options("here")
+    };
     let first = Postgres::open(options).await.unwrap();
     let client = database.client().await;
     let backend = async || client.query_one("SELECT backend FROM instance", &[]).await.unwrap().get::<_, i32>(0);

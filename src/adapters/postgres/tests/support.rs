@@ -100,7 +100,7 @@ impl Database {
 
     /// Options for a service on it.
     pub fn options(&self, instance: &str) -> Options {
-        let options = Options::new(&self.url, InstanceId(instance.into()));
+        let options = Options::new(self.url.as_str(), InstanceId(instance.into()));
         Options { partitions: PARTITIONS, pool: 6, committers: 2, relays: 2, ..options }
     }
 

@@ -8,6 +8,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
+use secrecy::ExposeSecret;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,7 +58,7 @@ impl Front {
     /// The database behind it, trusted so far.
     fn options(&self, database: &Database, mode: &str) -> Options {
         let url = format!("postgres://posthaste@localhost:{}/{}?sslmode={mode}", self.port, database.name);
-        Options { url, ..database.options("one") }
+        Options { url: url.into(), ..database.options("one") }
     }
 }
 
@@ -120,7 +121,7 @@ async fn a_server_is_who_it_says_where_that_is_asked_for() {
 async fn a_server_without_encryption_is_refused_where_it_is_asked_for() {
     let database = Database::migrated().await;
     let mut options = database.options("one");
-    options.url = format!("{}?sslmode=require", options.url);
+    options.url = format!("{}?sslmode=require", options.url.expose_secret()).into();
 
     let refused = refusal(options).await;
 

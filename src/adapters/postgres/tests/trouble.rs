@@ -27,7 +27,7 @@ struct Bench {
 async fn bench() -> Bench {
     let database = Database::migrated().await;
     let wire = Wire::to(&database.url).await;
-    let options = Options { url: wire.url(&database.url), relays: 1, committers: 1, ..database.options("a") };
+    let options = Options { url: wire.url(&database.url).into(), relays: 1, committers: 1, ..database.options("a") };
     let store = Postgres::open(options).await.unwrap();
     Bench { store, wire, make: Factory::seeded(5, "orders".into()), database }
 }
@@ -250,7 +250,7 @@ async fn after_a_full_disk_the_probe_beats_only_when_room_is_seen() {
 async fn who_opens_is_told_whether_waiting_helps() {
     let database = Database::migrated().await;
     let nowhere = Options { url: "postgres://posthaste:pa55word@127.0.0.1:1/nowhere".into(), ..database.options("a") };
-    let missing = Options { url: crate::support::url("posthaste_never_made"), ..database.options("a") };
+    let missing = Options { url: crate::support::url("posthaste_never_made").into(), ..database.options("a") };
     let changed = Options { partitions: 5, ..database.options("a") };
 
     let away = Postgres::open(nowhere).await.err().unwrap();

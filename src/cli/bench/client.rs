@@ -1,18 +1,14 @@
 //! A small HTTP/1.1 client for our own service: keep-alive, JSON. The bench drives 64 of these beside the service on the same two
 //! cores, so every microsecond it takes is one that the service does not get; a general client would cost more than what it measures.
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Failure;
+use super::super::failure::Failure;
 
 /// Largest answer that is read.
 const ANSWER_MAX: usize = 64 << 20;
-/// How long somebody at a terminal waits for a whole answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One kept-alive connection.
 pub(crate) struct Client {
@@ -26,33 +22,6 @@ pub(crate) struct Client {
 pub(crate) struct Answer {
     pub status: u16,
     pub body: Vec<u8>,
-}
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
-    }
-
-    /// The answer, if it is a success.
-    pub(crate) fn ok(self) -> Result<Self, Failure> {
-        if (200..300).contains(&self.status) {
-            return Ok(self);
-        }
-        let body = self.json();
-        let message = body["message"].as_str().or(body["detail"].as_str()).unwrap_or("no reason given");
-        Err(Failure::new(format!("the service answered {}: {message}", self.status)))
-    }
-}
-
-/// One question on a connection of its own, which may stand on a machine that is gone or be no service of ours: the whole of it has a limit.
-pub(crate) async fn once(address: SocketAddr, method: &str, path: &str, token: &str) -> Result<Answer, Failure> {
-    let asked = async { Client::connect(address).await?.send(method, path, token, None).await };
-    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
-        Err(Failure::new(format!(
-            "{address} did not answer {method} {path} within {} s: is it the admin port of a service that runs?",
-            PATIENCE.as_secs()
-        )))
-    })
 }
 
 impl Client {
@@ -162,20 +131,4 @@ fn understand(head: &[u8]) -> Result<(u16, Option<usize>), Failure> {
         }
     }
     Ok((status, length))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn who_never_answers_is_not_waited_for() {
-        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = silent.local_addr().expect("bound");
-
-        let asked = once(address, "GET", "/admin/actors", "token").await;
-
-        let told = asked.err().expect("nobody answers").message;
-        assert!(told.contains("did not answer GET /admin/actors within 10 s"), "{told}");
-    }
 }

@@ -1,4 +1,4 @@
-//! `topic`: the broker's topics, also beside a running service.
+//! `topic`: lists and reads the broker's topics, also while the service runs.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,32 +10,34 @@ use ports::topics::{TopicReader, TopicView};
 use posthaste::Config;
 use serde_json::json;
 
-use super::{Failure, block_on, line};
+use super::super::failure::Failure;
+use super::super::output::print_line;
+use super::super::runtime::block_on;
 
-/// Records read at once.
+/// Records of one read.
 const PAGE: u32 = 500;
-/// How often a follower looks for more.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Pause between two reads of `--follow` when there was nothing new.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Every topic with the offsets it keeps. On Kafka the marker that ends a transaction takes one, too: there are fewer records.
+    /// List every topic with the number of offsets it keeps. On Kafka there are fewer records: each transaction's end marker takes an offset.
     List {
-        /// One JSON object a line.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },
     /// Print a topic's records, oldest first within each partition.
     Tail {
-        /// Its name.
+        /// The topic's name, prefix included.
         topic: String,
-        /// From the first record that is still kept; otherwise from the end.
+        /// Start at the first record that is still kept; by default at the end.
         #[arg(long)]
         from_beginning: bool,
-        /// Stay and print what comes, also when the service restarts.
+        /// Keep running and print new records, also when the service restarts.
         #[arg(long)]
         follow: bool,
-        /// One JSON object a line.
+        /// Print one JSON object a line.
         #[arg(long)]
         json: bool,
     },
@@ -43,8 +45,8 @@ pub(crate) enum Verb {
 
 pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
     block_on(async {
-        let none = || Failure::new("broker.kind = \"none\": there are no topics to look into");
-        let topics = posthaste::beside(config).await?.topics.ok_or_else(none)?;
+        let no_broker = || Failure::new("broker.kind = \"none\": there are no topics");
+        let topics = posthaste::beside(config).await?.topics.ok_or_else(no_broker)?;
         match verb {
             Verb::List { json } => list(&*topics, json).await,
             Verb::Tail { topic, from_beginning, follow, json } => {
@@ -62,9 +64,9 @@ async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
     for TopicView { name, partitions } in views(topics).await? {
         let offsets: u64 = partitions.iter().map(|(first, next)| next - first).sum();
         if json {
-            line(&json!({"topic": name, "partitions": partitions.len(), "offsets": offsets}).to_string())?;
+            print_line(&json!({"topic": name, "partitions": partitions.len(), "offsets": offsets}).to_string())?;
         } else {
-            line(&format!("{name}  {} partitions  {offsets} offsets", partitions.len()))?;
+            print_line(&format!("{name}  {} partitions  {offsets} offsets", partitions.len()))?;
         }
     }
     Ok(0)
@@ -78,14 +80,14 @@ async fn tail(topics: &dyn TopicReader, name: &str, beginning: bool, follow: boo
         return Err(Failure::new(format!("there is no topic {name}; there are: {names}")));
     };
     let start = |(first, next): &(u64, u64)| if beginning { *first } else { *next };
-    let mut places: BTreeMap<u32, u64> = (0..).zip(view.partitions.iter().map(start)).collect();
+    let mut next_offsets: BTreeMap<u32, u64> = (0..).zip(view.partitions.iter().map(start)).collect();
     loop {
-        let printed = print_new(topics, name, &mut places, json).await?;
+        let printed = print_new(topics, name, &mut next_offsets, json).await?;
         if printed == 0 {
             if !follow {
                 return Ok(0);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -93,16 +95,16 @@ async fn tail(topics: &dyn TopicReader, name: &str, beginning: bool, follow: boo
 async fn print_new(
     topics: &dyn TopicReader,
     name: &str,
-    places: &mut BTreeMap<u32, u64>,
+    next_offsets: &mut BTreeMap<u32, u64>,
     json: bool,
 ) -> Result<usize, Failure> {
     let mut printed = 0;
-    for (partition, place) in places.iter_mut() {
+    for (partition, next_offset) in next_offsets.iter_mut() {
         loop {
-            let page = topics.read(name, *partition, *place, PAGE).await.map_err(Failure::new)?;
+            let page = topics.read(name, *partition, *next_offset, PAGE).await.map_err(Failure::new)?;
             for delivery in &page {
-                *place = delivery.position.offset + 1;
-                line(&if json { record_document(delivery).to_string() } else { as_text(delivery) })?;
+                *next_offset = delivery.position.offset + 1;
+                print_line(&if json { record_document(delivery).to_string() } else { as_text(delivery) })?;
             }
             printed += page.len();
             if page.len() < PAGE as usize {

@@ -1,71 +1,73 @@
-//! `token`: tokens for trying things, signed with the configured secret or, with a warning, the development one.
-use std::time::{SystemTime, UNIX_EPOCH};
+//! `token`: mints tokens with the configured secret or, with a warning, the development one.
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use api::auth::Source;
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use posthaste::Config;
-use posthaste::config::AuthKey;
+use secrecy::ExposeSecret;
 use serde_json::json;
 
-use super::values::a_second_or_more;
-use super::{Failure, line};
+use super::super::failure::Failure;
+use super::super::output::print_line;
+use super::super::value_parsers::a_second_or_more;
 
-/// What `--dev` and `demo` sign with. Known to everyone who reads this: good for nothing else.
+/// `serve --dev` and `demo` sign with this. It is public, so it protects nothing.
 pub(crate) const DEVELOPMENT_SECRET: &str = "posthaste-development-secret-known-to-everyone";
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Print a token.
     Mint {
-        /// Who it is for.
+        /// The subject: the caller that the token identifies.
         #[arg(long, default_value = "demo", value_parser = NonEmptyStringValueParser::new())]
         sub: String,
-        /// A role; may be given again.
+        /// A role; may be given several times.
         #[arg(long, default_value = "USER", value_parser = ["USER", "ADMIN"])]
         role: Vec<String>,
-        /// Tier for rate limits.
+        /// The tier whose rate limit applies.
         #[arg(long)]
         tier: Option<String>,
-        /// How long it is good, such as 1h; at least a second.
+        /// Time until the token expires, such as 1h; at least a second.
         #[arg(long, default_value = "1h", value_parser = a_second_or_more)]
-        ttl: std::time::Duration,
+        ttl: Duration,
     },
 }
 
 pub(crate) fn token(config: &Config, verb: Verb) -> Result<u8, Failure> {
     let Verb::Mint { sub, role, tier, ttl } = verb;
-    let secret = match &config.auth_key {
-        Some(AuthKey::Secret(secret)) => secret.clone(),
-        Some(AuthKey::PublicKeyFile(_) | AuthKey::JwksUrl(_)) => {
+    let claims = TokenClaims { sub, roles: role, tier, ttl };
+    let token = match config.auth.source() {
+        Some(Source::Secret(secret)) => mint(config, secret.expose_secret(), &claims)?,
+        Some(Source::PublicKeyFile(_) | Source::JwksUrl(_)) => {
             return Err(Failure::new(
-                "tokens are verified with a public key here: whoever holds the private one mints them",
+                "this service verifies tokens with a public key: mint them where the private key is kept",
             ));
         }
         None => {
             eprintln!("posthaste: warning: no auth.hs256_secret is set; signing with the development secret");
-            DEVELOPMENT_SECRET.to_owned()
+            mint(config, DEVELOPMENT_SECRET, &claims)?
         }
     };
-    let claims = Claims { sub, roles: role, tier, ttl };
-    line(&mint(config, &secret, &claims)?)?;
+    print_line(&token)?;
     Ok(0)
 }
 
-/// What a token says.
-pub(crate) struct Claims {
+/// The claims of a token beside issuer and audience, which the configuration decides.
+pub(crate) struct TokenClaims {
     pub sub: String,
     pub roles: Vec<String>,
     pub tier: Option<String>,
-    pub ttl: std::time::Duration,
+    pub ttl: Duration,
 }
 
-/// A token that this configuration accepts.
-pub(crate) fn mint(config: &Config, secret: &str, claims: &Claims) -> Result<String, Failure> {
+/// A token that a service with this configuration and this secret accepts.
+pub(crate) fn mint(config: &Config, secret: &str, claims: &TokenClaims) -> Result<String, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(Failure::new)?;
     let mut body =
         json!({"sub": claims.sub, "roles": claims.roles, "exp": (now + claims.ttl).as_secs(), "iat": now.as_secs()});
-    let optional = [("tier", &claims.tier), ("iss", &config.auth_issuer), ("aud", &config.auth_audience)];
+    let optional = [("tier", &claims.tier), ("iss", &config.auth.issuer), ("aud", &config.auth.audience)];
     for (name, value) in optional {
         if let Some(value) = value {
             body[name] = json!(value);

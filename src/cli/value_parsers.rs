@@ -1,8 +1,8 @@
-//! Values of arguments: what is refused is refused with the values that there are.
+//! Parsers of argument values; each error names the accepted values.
 use std::time::Duration;
 
-use app::operate::age;
 use app::seen::{FailureType, RowId, RowStatus};
+use app::units;
 use domain::{EventId, EventType, OrderId};
 
 pub(super) fn status(text: &str) -> Result<RowStatus, String> {
@@ -31,14 +31,10 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
     EventId::parse(text).ok_or_else(|| "an event id is a hyphenated UUID".to_owned())
 }
 
-pub(super) fn older_than(text: &str) -> Result<Duration, String> {
-    age(text).ok_or_else(|| "a duration such as 250ms, 5s, 1h or 7d".to_owned())
-}
-
-/// A duration in which something can happen.
+/// A duration that is long enough to measure or to use a token in.
 pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
-    let span = posthaste::config::parse_duration(text)?;
-    if span < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(span) }
+    let duration = units::duration(text)?;
+    if duration < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(duration) }
 }
 
 #[cfg(test)]
@@ -46,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_is_told_what_there_is() {
+    fn refused_values_are_answered_with_the_accepted_ones() {
         assert_eq!(event_type("ORDER_CREATED").as_deref(), Ok("ORDER_CREATED"));
         let refused = event_type("ORDER_CREATE").expect_err("there is no such type");
         assert!(EventType::ALL.iter().all(|kind| refused.contains(kind.as_str())), "{refused}");

@@ -1,10 +1,11 @@
-//! Rows and partitions as operators read them.
+//! Prints rows and partitions.
 use api::{partition_document, row_document};
 use app::contract::rfc3339;
 use app::operate::Operations;
 use app::seen::{RowFilter, RowId, RowView};
 
-use super::super::{Failure, line};
+use super::super::super::failure::Failure;
+use super::super::super::output::print_line;
 
 pub(super) async fn list(
     operations: &Operations,
@@ -28,19 +29,19 @@ pub(super) async fn list(
     Ok(())
 }
 
-/// A row that must be there.
-pub(super) async fn row(operations: &Operations, id: RowId) -> Result<RowView, Failure> {
-    operations.row(id).await.map_err(|error| Failure::about(error, format!("row {id}")))
+/// The row with this id; a failure that names it if there is none.
+pub(super) async fn find_row(operations: &Operations, id: RowId) -> Result<RowView, Failure> {
+    operations.row(id).await.map_err(|error| Failure::querying(error, format!("row {id}")))
 }
 
 pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
     if json {
-        return line(&row_document(row).to_string());
+        return print_line(&row_document(row).to_string());
     }
     let due = row.next_attempt_at.map(|at| format!(", due {}", rfc3339(at))).unwrap_or_default();
-    let why = row.last_failure_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    line(&format!(
-        "{:>8} {:<9} {} {} partition {} attempts {}{due}{why}",
+    let reason = row.last_failure_reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    print_line(&format!(
+        "{:>8} {:<9} {} {} partition {} attempts {}{due}{reason}",
         row.id,
         row.status.as_str(),
         row.kind,
@@ -53,10 +54,10 @@ pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
 pub(super) async fn partitions(operations: &Operations, json: bool) -> Result<(), Failure> {
     for view in operations.partitions().await? {
         if json {
-            line(&partition_document(view).to_string())?;
+            print_line(&partition_document(view).to_string())?;
         } else {
-            let owner = view.owner.as_ref().map_or("nobody".to_owned(), ToString::to_string);
-            line(&format!(
+            let owner = view.owner.as_ref().map_or("unowned".to_owned(), ToString::to_string);
+            print_line(&format!(
                 "{:>4} {owner} epoch {} counter {} depth {}",
                 view.partition, view.epoch, view.counter, view.depth
             ))?;
