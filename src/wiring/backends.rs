@@ -149,7 +149,7 @@ impl Held {
             StoreHeld::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
             StoreHeld::Postgres(store) => {
-                let postgres::Lost { instance, by } = store.lost().await;
+                let postgres::NameLost { instance, by } = store.lost().await;
                 format!("the name {instance} has been taken by {by}")
             }
             #[cfg(feature = "redis")]

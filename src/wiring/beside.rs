@@ -76,7 +76,7 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
         #[cfg(feature = "postgres")]
         StoreKind::Postgres => {
             let options = super::options::postgres_beside(config);
-            let store = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres)?;
+            let store = postgres::Postgres::open_for_operator(options).await.map_err(super::store::of_postgres)?;
             Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), log: None })
         }
         #[cfg(not(feature = "postgres"))]

@@ -105,10 +105,10 @@ pub(super) fn postgres(
     options.migrate = config.store_migrate;
     options.pool = config.store_pool;
     options.pooler = config.store_pooler;
-    options.wakes = config.store_notify && !config.store_pooler;
+    options.notify = config.store_notify && !config.store_pooler;
     options.root_certificates = config.store_ca_file.clone();
     options.dead_after = config.partitions_dead_after;
-    options.beat_every = config.partitions_heartbeat;
+    options.heartbeat_interval = config.partitions_heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
@@ -165,7 +165,7 @@ pub(super) fn redis_store(
     let mut options = redis::StoreOptions::new(&config.store_url, instance.clone(), dice);
     options.address = config.http_listen.to_string();
     options.partitions = config.outbox_partitions;
-    options.wakes = config.store_notify;
+    options.notify = config.store_notify;
     options.durability = if config.store_durability_warn { redis::Durability::Warn } else { redis::Durability::Refuse };
     options.dead_after = config.partitions_dead_after;
     options.heartbeat = config.partitions_heartbeat;

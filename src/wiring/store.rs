@@ -100,15 +100,15 @@ impl Opening<'_> {
 
     #[cfg(feature = "postgres")]
     async fn postgres(&self) -> Result<Opened, NotOpen> {
-        use postgres::{OpenError, Postgres, StoreProbe};
+        use postgres::{Postgres, PostgresOpenError, PostgresProbe};
         let options = super::options::postgres(self.config, self.instance, self.metrics);
         let store = Postgres::open(options).await.map_err(|error| {
-            let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
+            let patience = Patience::of(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
             NotOpen { error: of_postgres(error), patience }
         })?;
         Ok(Opened {
             ports: StorePorts::of(&store),
-            probe: Arc::new(StoreProbe(store.clone())),
+            probe: Arc::new(PostgresProbe(store.clone())),
             wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Postgres(store.clone()), store.installation()),
         })
@@ -147,6 +147,6 @@ pub(super) fn not_built(key: &str, value: &str) -> StartError {
 
 /// Whether the configuration is to blame, or the store.
 #[cfg(feature = "postgres")]
-pub(super) fn of_postgres(error: postgres::OpenError) -> StartError {
+pub(super) fn of_postgres(error: postgres::PostgresOpenError) -> StartError {
     if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
 }
