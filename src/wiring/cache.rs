@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use embedded::{Memory, MemoryOptions};
+use memory::Memory;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
@@ -27,7 +27,7 @@ pub(super) fn open(
         return redis(config, instance, dice, metrics, held);
     }
     let alone = matches!(held.store, StoreHeld::Embedded(_));
-    let mut options = MemoryOptions::default();
+    let mut options = memory::Options::default();
     if !alone {
         options.order_ttl = options.order_ttl.min(SHARED_TTL);
     }

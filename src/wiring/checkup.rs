@@ -76,13 +76,13 @@ fn room(config: &Config) -> Option<Checked> {
 #[cfg(feature = "postgres")]
 async fn database(config: &Config) -> Vec<Checked> {
     let options = super::options::postgres_beside(config);
-    let opened = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres);
+    let opened = postgres::Postgres::open_for_operator(options).await.map_err(super::store::of_postgres);
     let store = match opened {
         Ok(store) => store,
         Err(error) => return vec![Checked::bad("database", error)],
     };
     let ours = memory::SystemClock::new().now();
-    let told = match store.checkup().await {
+    let told = match store.server_report().await {
         Ok(told) => told,
         Err(error) => return vec![Checked::bad("database", error)],
     };

@@ -105,10 +105,10 @@ pub(super) fn postgres(
     options.migrate = config.store.migrate;
     options.pool = config.store.pool;
     options.pooler = config.store.pooler;
-    options.wakes = config.store.notify && !config.store.pooler;
+    options.notify = config.store.notify && !config.store.pooler;
     options.root_certificates = config.store.ca_file.clone();
     options.dead_after = config.partitions.dead_after;
-    options.beat_every = config.partitions.heartbeat;
+    options.heartbeat_interval = config.partitions.heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }

@@ -2,7 +2,9 @@
 use std::sync::Arc;
 
 use embedded::{Embedded, OpenError, StoreProbe};
+use memory::Memory;
 use ports::clock::Clock;
+use ports::idempotency::Idempotency;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
 use ports::wake::WakeChannel;
@@ -26,6 +28,11 @@ pub(super) struct Opened {
     pub probe: Arc<dyn Probe>,
     pub wakes: Option<Arc<dyn WakeChannel>>,
     pub held: Held,
+}
+
+/// Idempotency keys of the one process that uses an embedded store.
+pub(super) fn in_memory(clock: &Arc<dyn Clock>) -> Arc<dyn Idempotency> {
+    Arc::new(Memory::new(&memory::Options::default(), Arc::clone(clock)))
 }
 
 /// A store that could not be opened.
@@ -91,7 +98,7 @@ impl Opening<'_> {
             NotOpen { error: StartError::Store(error.to_string()), patience }
         })?;
         Ok(Opened {
-            ports: StorePorts::of(&store),
+            ports: StorePorts::of(&store, in_memory(self.clock)),
             probe: Arc::new(StoreProbe(store.clone())),
             wakes: None,
             held: Held::new(StoreHeld::Embedded(store.clone()), store.installation()),
@@ -100,15 +107,15 @@ impl Opening<'_> {
 
     #[cfg(feature = "postgres")]
     async fn postgres(&self) -> Result<Opened, NotOpen> {
-        use postgres::{OpenError, Postgres, StoreProbe};
+        use postgres::{Postgres, PostgresOpenError, PostgresProbe};
         let options = super::options::postgres(self.config, self.instance, self.metrics);
         let store = Postgres::open(options).await.map_err(|error| {
-            let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
+            let patience = Patience::of(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
             NotOpen { error: of_postgres(error), patience }
         })?;
         Ok(Opened {
-            ports: StorePorts::of(&store),
-            probe: Arc::new(StoreProbe(store.clone())),
+            ports: StorePorts::of(&store, Arc::new(store.clone())),
+            probe: Arc::new(PostgresProbe(store.clone())),
             wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Postgres(store.clone()), store.installation()),
         })
@@ -125,7 +132,7 @@ impl Opening<'_> {
             NotOpen { error: of_redis(error), patience }
         })?;
         Ok(Opened {
-            ports: StorePorts::of(&store),
+            ports: StorePorts::of(&store, Arc::new(store.clone())),
             probe: Arc::new(StoreProbe(store.clone())),
             wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Redis(store.clone()), store.installation()),
@@ -147,6 +154,6 @@ pub(super) fn not_built(key: &str, value: &str) -> StartError {
 
 /// Whether the configuration is to blame, or the store.
 #[cfg(feature = "postgres")]
-pub(super) fn of_postgres(error: postgres::OpenError) -> StartError {
+pub(super) fn of_postgres(error: postgres::PostgresOpenError) -> StartError {
     if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
 }
