@@ -5,10 +5,10 @@ use std::sync::Arc;
 use actix::prelude::*;
 use app::commands::change_order::{self, change_order};
 use app::commands::create_order::{self, create_order};
-use app::commands::{Desk, Reach};
+use app::commands::{CommandContext, CommitProgress};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::{Job, Slot};
@@ -25,7 +25,7 @@ pub struct Create {
     /// What is asked.
     pub command: CreateOrder,
     /// Tells the asker whether the store was reached, should this actor die.
-    pub reach: Reach,
+    pub reach: CommitProgress,
 }
 
 /// Change an order.
@@ -35,29 +35,35 @@ pub struct Change {
     /// What is asked.
     pub command: ChangeOrder,
     /// As in [`Create`].
-    pub reach: Reach,
+    pub reach: CommitProgress,
 }
 
 /// One shard.
 pub struct OrderAggregate {
-    desk: Arc<Desk>,
+    desk: Arc<CommandContext>,
     nudge: Nudge,
     direct: Option<Direct>,
     metrics: Arc<Metrics>,
-    vitals: Vitals,
+    vitals: HealthBoard,
     turns: HashMap<OrderId, Arc<Mutex<()>>>,
 }
 
 impl OrderAggregate {
     /// A shard with nothing in hand. `direct` publishes where there is no outbox.
-    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>, metrics: Arc<Metrics>, vitals: Vitals) -> Self {
+    pub fn new(
+        desk: Arc<CommandContext>,
+        nudge: Nudge,
+        direct: Option<Direct>,
+        metrics: Arc<Metrics>,
+        vitals: HealthBoard,
+    ) -> Self {
         Self { desk, nudge, direct, metrics, vitals, turns: HashMap::new() }
     }
 
     /// Readiness turns red with the first write that finds no room, and not with the next round of probes.
     fn heed<T>(&self, outcome: &Result<T, CommandError>) {
         match outcome {
-            Err(CommandError::NoRoom(why)) => self.vitals.paint(|picture| picture.no_room = Some(why.clone())),
+            Err(CommandError::NoRoom(why)) => self.vitals.update(|snapshot| snapshot.no_room = Some(why.clone())),
             Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
             _ => {}
         }
@@ -122,11 +128,11 @@ impl Handler<Job<Change>> for OrderAggregate {
 impl OrderAggregate {
     fn created(
         &mut self,
-        outcome: Result<create_order::Outcome, CommandError>,
+        outcome: Result<create_order::CreateOutcome, CommandError>,
         _slot: Slot,
     ) -> Result<Created, CommandError> {
         self.heed(&outcome);
-        let create_order::Outcome { created, rows } = outcome?;
+        let create_order::CreateOutcome { created, rows } = outcome?;
         self.announce(rows);
         Ok(created)
     }
@@ -134,12 +140,12 @@ impl OrderAggregate {
     fn changed(
         &mut self,
         id: OrderId,
-        outcome: Result<change_order::Outcome, CommandError>,
+        outcome: Result<change_order::ChangeOutcome, CommandError>,
         _slot: Slot,
     ) -> Result<Arc<Order>, CommandError> {
         self.forget_turn(id);
         self.heed(&outcome);
-        let change_order::Outcome { order, rows } = outcome?;
+        let change_order::ChangeOutcome { order, rows } = outcome?;
         self.announce(rows);
         Ok(order)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use app::commands::Reach;
+use app::commands::CommitProgress;
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use domain::{Order, OrderId};
@@ -31,7 +31,7 @@ impl Shards {
     /// Places an order. The new order is known to nobody yet, so any shard may do it: they take turns.
     pub async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
-        let reach = Reach::default();
+        let reach = CommitProgress::default();
         let key = command.intent.as_ref().map(|intent| (command.subject.clone(), Arc::clone(&intent.key)));
         let asked = shard.try_ask(Create { command, reach: reach.clone() }, self.deadline).await;
         if let (Err(AskError::Closed), Some((subject, key))) = (&asked, key)
@@ -47,7 +47,7 @@ impl Shards {
     /// Changes an order, in the shard that serialises its commands.
     pub async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
         let shard = &self.shards[self.home(command.id)];
-        let reach = Reach::default();
+        let reach = CommitProgress::default();
         let asked = shard.try_ask(Change { command, reach: reach.clone() }, self.deadline).await;
         asked.unwrap_or_else(|lost| Err(silence(lost, &reach)))
     }
@@ -60,7 +60,7 @@ impl Shards {
 }
 
 /// What it means that no answer came: nothing happened, unless the store had been reached.
-fn silence(lost: AskError, reach: &Reach) -> CommandError {
+fn silence(lost: AskError, reach: &CommitProgress) -> CommandError {
     match lost {
         AskError::Overloaded => CommandError::Busy,
         _ if reach.reached() => {

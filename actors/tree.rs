@@ -251,7 +251,7 @@ fn consumers(
         handlers: world.handlers.clone(),
         region: options.relay.region.clone(),
         group: options.group.clone(),
-        topics: app::intake::topics_of(&options.topic),
+        topics: outbox::topics::consumed_topics(&options.topic),
         members: options.consumers,
         batch: options.consumer_batch,
         clock: Arc::clone(&world.clock),

@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use app::chain::{Fallback, Poison};
 use app::contract::framing::SchemaIds;
-use app::policy::backpressure::Thresholds;
+use app::policy::backpressure::PressureThresholds;
+use app::relay::chain::{Fallback, Poison};
 
 pub use layers::Environment;
 pub use print::{masked, schema};
@@ -92,7 +92,7 @@ pub struct Config {
     pub broker_tls: bool,
     pub broker_ca_file: Option<PathBuf>,
     pub broker_sasl: Option<Sasl>,
-    pub broker_breaker: app::breaker::Options,
+    pub broker_breaker: app::policy::breaker::Options,
     pub events_schema_version: u32,
     /// What a schema registry calls each version; none: values carry no frame.
     pub events_schema_ids: Option<SchemaIds>,
@@ -119,7 +119,7 @@ pub struct Config {
     pub outbox_retention: Duration,
     pub outbox_batch: u32,
     pub outbox_max_in_flight: usize,
-    pub outbox_retry: app::policy::retry::Options,
+    pub outbox_retry: outbox::RetryPolicy,
     pub outbox_poison: HashMap<String, Poison>,
     pub outbox_fallback: HashMap<String, Fallback>,
     pub inbox_retention: Duration,
@@ -128,7 +128,7 @@ pub struct Config {
     pub failover_probe_interval: Duration,
     pub failover_probe_timeout: Duration,
     pub failover_gates: Vec<String>,
-    pub backpressure: Thresholds,
+    pub backpressure: PressureThresholds,
     pub health_unsent_age_max: Option<Duration>,
     pub promotion_interval: Duration,
     pub promotion_batch: u32,
@@ -136,7 +136,7 @@ pub struct Config {
     pub orders_shards: u32,
     pub orders_mailbox: usize,
     pub consumer_count: u32,
-    pub rate_limit: app::admission::Options,
+    pub rate_limit: app::admission::rate_limit::Options,
     pub startup_deadline: Duration,
     pub shutdown_deadline: Duration,
     pub fault_injection_enabled: bool,

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use actors::Cast;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
     Beside, Checked, Migration, Schema, StartError, Throwaway, beside, checkup, fill, migrate, migrations,
@@ -22,7 +22,7 @@ pub struct Service {
     cast: Cast,
     http: api::Service,
     held: wiring::Held,
-    vitals: Vitals,
+    vitals: HealthBoard,
     deadline: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Service {
     }
 
     /// What the service knows about its health.
-    pub fn vitals(&self) -> &Vitals {
+    pub fn vitals(&self) -> &HealthBoard {
         &self.vitals
     }
 
@@ -85,7 +85,7 @@ impl Service {
     /// the store closed.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
-        self.vitals.paint(|picture| picture.draining = true);
+        self.vitals.update(|snapshot| snapshot.draining = true);
         tracing::info!(event = "stopping", "finishing what is in hand");
         self.http.stop(self.deadline / 2).await;
         let left_for_actors = self.deadline.saturating_sub(begun.elapsed());

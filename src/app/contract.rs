@@ -1,4 +1,4 @@
-//! Event schemas: (type, version) → codec. What was released is read for ever; the newest is written by default.
+//! OrderEvent schemas: (type, version) → codec. What was released is read for ever; the newest is written by default.
 //! Compatibility is BACKWARD_TRANSITIVE: every reader reads everything from [`READABLE_MIN`] on, and ignores members it does not know.
 pub mod framing;
 mod schema;
@@ -7,7 +7,7 @@ pub mod v2;
 
 use std::borrow::Cow;
 
-use domain::{Event, EventId, EventType, OrderId, Status, Timestamp};
+use domain::{EventId, EventType, OrderEvent, OrderId, Status, Timestamp};
 use serde::Deserialize;
 
 pub use schema::schema;
@@ -33,7 +33,7 @@ pub enum ContractError {
 
 /// A consumed event: what every version says, and what later ones add.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Incoming {
+pub struct DecodedEvent {
     /// Version it was written in.
     pub schema_version: u32,
     /// Its name.
@@ -45,12 +45,12 @@ pub struct Incoming {
     /// When.
     pub occurred_at: Timestamp,
     /// The order afterwards; from version 2 on.
-    pub after: Option<After>,
+    pub after: Option<OrderAfterEvent>,
 }
 
 /// The order as it stood right after the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct After {
+pub struct OrderAfterEvent {
     /// Its state.
     pub status: Status,
     /// Its version.
@@ -58,7 +58,7 @@ pub struct After {
 }
 
 /// The value of an event in a released schema.
-pub fn encode(event: &Event, version: u32) -> Vec<u8> {
+pub fn encode(event: &OrderEvent, version: u32) -> Vec<u8> {
     match version {
         1 => v1::encode(event),
         _ => v2::encode(event),
@@ -74,8 +74,8 @@ struct Versioned {
 /// Reads a value of any readable version, framed or not.
 ///
 /// # Errors
-/// Names what is wrong; such a message goes straight to the dead letters.
-pub fn decode(value: &[u8]) -> Result<Incoming, ContractError> {
+/// IdentityFields what is wrong; such a message goes straight to the dead letters.
+pub fn decode(value: &[u8]) -> Result<DecodedEvent, ContractError> {
     let (_, value) = framing::unframed(value);
     // Nearly all are of the latest version: the others are read twice, to be told by their version what is wrong with them.
     if let Ok(incoming) = v2::decode(value)
@@ -93,7 +93,7 @@ pub fn decode(value: &[u8]) -> Result<Incoming, ContractError> {
 
 /// Of whom a value tells, whatever its version says more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct EventIdentity {
     /// The event.
     pub event_id: EventId,
     /// What happened.
@@ -104,7 +104,7 @@ pub struct Named {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Names<'a> {
+struct IdentityFields<'a> {
     schema_version: u32,
     #[serde(borrow)]
     event_id: Cow<'a, str>,
@@ -118,12 +118,12 @@ struct Names<'a> {
 ///
 /// # Errors
 /// The same as [`decode`], as far as it is read.
-pub fn named(value: &[u8]) -> Result<Named, ContractError> {
-    let names: Names<'_> = read(value)?;
+pub fn event_identity(value: &[u8]) -> Result<EventIdentity, ContractError> {
+    let names: IdentityFields<'_> = read(value)?;
     if !(READABLE_MIN..=LATEST).contains(&names.schema_version) {
         return Err(ContractError::Version(names.schema_version));
     }
-    Ok(Named {
+    Ok(EventIdentity {
         event_id: member("eventId", EventId::parse(&names.event_id))?,
         kind: member("eventType", EventType::parse(&names.event_type))?,
         order_id: member("orderId", OrderId::parse(&names.order_id))?,
@@ -160,10 +160,10 @@ mod tests {
 
     use super::*;
 
-    fn event() -> Event {
+    fn event() -> OrderEvent {
         let now = Timestamp::from_millis(1_763_000_000_123);
         let price = Money::parse("2.50").expect("a price");
-        let (_, event) = Order::place(Placement {
+        let (_, event) = Order::place(NewOrder {
             id: OrderId::at(now, [1; 10]),
             event_id: EventId::at(now, [2; 10]),
             owner: Subject::new("ann").expect("a name"),
@@ -206,8 +206,8 @@ mod tests {
             assert_eq!(incoming.kind, EventType::OrderCreated);
             assert_eq!(incoming.occurred_at, event().occurred_at);
             assert_eq!(incoming.after.is_some(), version >= 2);
-            let Incoming { event_id, kind, order_id, .. } = incoming;
-            assert_eq!(named(released.as_bytes()), Ok(Named { event_id, kind, order_id }));
+            let DecodedEvent { event_id, kind, order_id, .. } = incoming;
+            assert_eq!(event_identity(released.as_bytes()), Ok(EventIdentity { event_id, kind, order_id }));
         }
     }
 

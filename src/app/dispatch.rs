@@ -59,7 +59,7 @@ pub struct CreateOrder {
 
 /// What the client last saw, as far as it says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expect {
+pub struct ChangePreconditions {
     /// `If-Match`, judged first.
     pub if_match: Option<IfMatch>,
     /// `version` of the body.
@@ -85,7 +85,7 @@ pub struct ChangeOrder {
     /// As seen by whom.
     pub viewer: Viewer,
     /// Only if it is still as the client saw it.
-    pub expect: Expect,
+    pub preconditions: ChangePreconditions,
     /// The request's trace context.
     pub trace: Option<TraceContext>,
 }
@@ -124,7 +124,7 @@ pub struct ActorView {
 
 /// A fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// Panic at once.
     Panic,
     /// Exit normally; the supervisor decides.
@@ -180,8 +180,8 @@ pub trait Dispatch: Send + Sync {
     /// Does harm, for tests and drills.
     ///
     /// # Errors
-    /// Fault injection is off, or nobody has this path.
-    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError>;
+    /// InjectedFault injection is off, or nobody has this path.
+    fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError>;
 
     /// Whether faults may be injected at all.
     fn faults_enabled(&self) -> bool;

@@ -1,12 +1,12 @@
 //! How a command or a query ends when it does not succeed. `api/error.rs` alone turns these into statuses.
-use crate::gate::Closed;
+use crate::admission::gate::GateClosed;
 
 /// Why a command changed nothing, or may have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// Writes are held back right now; nothing was changed.
     #[error("writes are held back: {0}")]
-    Gated(Closed),
+    Gated(GateClosed),
     /// The idempotency key is in use by a request that still runs.
     #[error("a request with this idempotency key is still running")]
     KeyRunning,

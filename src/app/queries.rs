@@ -8,9 +8,9 @@ use ports::cache::OrderCache;
 use ports::clock::Clock;
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
-use crate::breaker::{self, Breaker, Pass};
 use crate::dispatch::Viewer;
 use crate::error::QueryError;
+use crate::policy::breaker::{self, BreakerPermit, CircuitBreaker};
 
 /// Largest page.
 pub const PAGE_MAX: u32 = 500;
@@ -20,7 +20,7 @@ const CACHE_BREAKER: breaker::Options = breaker::Options { failures: 5, open: Du
 
 /// What the cache did, for the metrics that `api` keeps.
 #[derive(Default)]
-pub struct CacheTally {
+pub struct CacheCounters {
     /// Found.
     pub hits: AtomicU64,
     /// Not found.
@@ -36,10 +36,10 @@ pub struct Queries {
     orders: Arc<dyn OrderStore>,
     cache: Arc<dyn OrderCache>,
     clock: Arc<dyn Clock>,
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<CircuitBreaker>,
     list_max_rows: u32,
     /// What the cache did so far.
-    pub tally: CacheTally,
+    pub cache_counters: CacheCounters,
 }
 
 /// A call to the cache that the breaker let through. One that is dropped without an answer says nothing: the next call asks again.
@@ -65,14 +65,14 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.answered {
             let now = self.queries.now();
-            self.queries.breaker().undecided(now);
+            self.queries.breaker().probe_without_result(now);
         }
     }
 }
 
 /// A numbered page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbered {
+pub struct NumberedPage {
     /// Newest first.
     pub orders: Vec<Order>,
     /// Which page, from 0.
@@ -85,7 +85,7 @@ pub struct Numbered {
 
 /// A keyset page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keyset {
+pub struct KeysetPage {
     /// Newest first.
     pub orders: Vec<Order>,
     /// Most orders of a page.
@@ -104,11 +104,11 @@ impl Queries {
         clock: Arc<dyn Clock>,
         list_max_rows: u32,
     ) -> Self {
-        let breaker = Mutex::new(Breaker::new(CACHE_BREAKER));
-        Self { orders, cache, clock, breaker, list_max_rows, tally: CacheTally::default() }
+        let breaker = Mutex::new(CircuitBreaker::new(CACHE_BREAKER));
+        Self { orders, cache, clock, breaker, list_max_rows, cache_counters: CacheCounters::default() }
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,8 +120,8 @@ impl Queries {
     fn ask_cache(&self) -> Option<Asked<'_>> {
         let now = self.now();
         match self.breaker().pass(now) {
-            Pass::Free | Pass::Probe => Some(Asked { queries: self, answered: false }),
-            Pass::Wait(_) => None,
+            BreakerPermit::Free | BreakerPermit::Probe => Some(Asked { queries: self, answered: false }),
+            BreakerPermit::Wait(_) => None,
         }
     }
 
@@ -139,16 +139,16 @@ impl Queries {
 
     async fn cached(&self, id: OrderId) -> Option<Arc<Order>> {
         let Some(asked) = self.ask_cache() else {
-            self.tally.degraded.fetch_add(1, Relaxed);
+            self.cache_counters.degraded.fetch_add(1, Relaxed);
             return None;
         };
         let found = self.cache.get(id).await;
         asked.answered(found.is_ok());
         let counter = match &found {
-            Ok(Some(_)) => &self.tally.hits,
-            Ok(None) => &self.tally.misses,
+            Ok(Some(_)) => &self.cache_counters.hits,
+            Ok(None) => &self.cache_counters.misses,
             // A cache that fails costs time, not answers.
-            Err(_) => &self.tally.errors,
+            Err(_) => &self.cache_counters.errors,
         };
         counter.fetch_add(1, Relaxed);
         found.ok().flatten()
@@ -160,7 +160,7 @@ impl Queries {
             let put = self.cache.put(Arc::clone(&order)).await;
             asked.answered(put.is_ok());
             if put.is_err() {
-                self.tally.errors.fetch_add(1, Relaxed);
+                self.cache_counters.errors.fetch_add(1, Relaxed);
             }
         }
         Ok(order)
@@ -178,14 +178,14 @@ impl Queries {
         status: Option<Status>,
         page: u64,
         size: u32,
-    ) -> Result<Numbered, QueryError> {
+    ) -> Result<NumberedPage, QueryError> {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
         let total = self.orders.count(&filter).await?;
         let offset = page.saturating_mul(u64::from(size));
         let orders =
             if offset < total { self.orders.list(&filter, PageStart::Offset(offset), size).await? } else { Vec::new() };
-        Ok(Numbered { orders, page, size, total })
+        Ok(NumberedPage { orders, page, size, total })
     }
 
     /// The page after an id; `None` is the first.
@@ -195,7 +195,7 @@ impl Queries {
         status: Option<Status>,
         after: Option<OrderId>,
         size: u32,
-    ) -> Result<Keyset, QueryError> {
+    ) -> Result<KeysetPage, QueryError> {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
         let from = after.map_or(PageStart::Offset(0), PageStart::After);
@@ -205,7 +205,7 @@ impl Queries {
         let more = orders.len() > size as usize;
         orders.truncate(size as usize);
         let next = if more { orders.last().map(|order| order.id) } else { None };
-        Ok(Keyset { orders, size, total, next })
+        Ok(KeysetPage { orders, size, total, next })
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
     use std::sync::atomic::{AtomicI64, AtomicUsize};
 
     use async_trait::async_trait;
-    use domain::{Item, Items, Money, Placement, RegionId, Subject, Timestamp};
+    use domain::{Item, Items, Money, NewOrder, RegionId, Subject, Timestamp};
     use futures::FutureExt;
     use ports::Error;
     use ports::orders::{Commit, Committed, IdempotencyMark};
@@ -283,7 +283,7 @@ mod tests {
 
     fn order() -> Order {
         let item = Item::new("tea", 1, Money::parse("1").expect("a number")).expect("an item");
-        let (order, _) = Order::place(Placement {
+        let (order, _) = Order::place(NewOrder {
             id: OrderId::from_bytes([1; 16]),
             event_id: domain::EventId::from_bytes([2; 16]),
             owner: Subject::new("ann").expect("a name"),
@@ -306,7 +306,7 @@ mod tests {
 
         (0..20).for_each(|_| drop(read()));
         assert_eq!(cache.0.load(Relaxed), 5, "five failures open the breaker");
-        assert_eq!(queries.tally.degraded.load(Relaxed), 17, "reads past the cache are counted");
+        assert_eq!(queries.cache_counters.degraded.load(Relaxed), 17, "reads past the cache are counted");
         clock.0.store(30_000, Relaxed);
         (0..20).for_each(|_| drop(read()));
         assert_eq!(cache.0.load(Relaxed), 6, "one probe, and it fails");

@@ -1,7 +1,7 @@
 //! `demo`: the newcomer's first minute. Starts embedded, places orders, shows each hop with its time, then stays up.
 use std::time::{Duration, Instant};
 
-use app::dispatch::{Fault, InjectError};
+use app::dispatch::{InjectError, InjectedFault};
 use posthaste::config::{AuthKey, BrokerKind, StoreKind};
 use posthaste::{Config, Schema, Service};
 use serde_json::Value;
@@ -192,7 +192,7 @@ async fn until(
 async fn kill_one(config: &Config, service: &Service, client: &mut Client, admin: &str) -> Result<(), Failure> {
     let path = &victim(config);
     let died = Instant::now();
-    let injected: Result<(), InjectError> = service.cast().dispatch().inject(path, Fault::Panic, "demo");
+    let injected: Result<(), InjectError> = service.cast().dispatch().inject(path, InjectedFault::Panic, "demo");
     injected.map_err(Failure::new)?;
     let back = |tree: &Value| {
         let mut actors = tree["actors"].as_array().into_iter().flatten();

@@ -1,8 +1,10 @@
 //! `dlt`: look into the dead letters and send them back, also beside a running service.
 use api::letter_document;
 use app::contract::rfc3339;
-use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
-use app::seen::{Audit, FailureType};
+use app::operators::dead_letters::{
+    DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport,
+};
+use app::port_types::{Audit, FailureType};
 use clap::Subcommand;
 use posthaste::Config;
 use serde_json::json;
@@ -34,7 +36,7 @@ pub(crate) enum Verb {
     Show {
         /// Its place, as `list` tells it: PARTITION/OFFSET.
         #[arg(value_parser = place)]
-        place: Place,
+        place: DeadLetterPosition,
         /// As a JSON object.
         #[arg(long)]
         json: bool,
@@ -43,7 +45,7 @@ pub(crate) enum Verb {
     Redrive {
         /// Only the letter at this place: PARTITION/OFFSET.
         #[arg(value_parser = place, conflicts_with_all = ["key", "kind", "failure", "older_than", "after", "limit"])]
-        place: Option<Place>,
+        place: Option<DeadLetterPosition>,
         #[command(flatten)]
         which: Which,
         /// Most letters.
@@ -70,7 +72,7 @@ pub(crate) struct Which {
     older_than: Option<std::time::Duration>,
     /// Only behind this place: PARTITION/OFFSET.
     #[arg(long, value_parser = cursor)]
-    after: Option<Cursor>,
+    after: Option<DeadLetterCursor>,
 }
 
 impl Which {
@@ -80,12 +82,12 @@ impl Which {
     }
 }
 
-fn place(text: &str) -> Result<Place, String> {
-    Place::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
+fn place(text: &str) -> Result<DeadLetterPosition, String> {
+    DeadLetterPosition::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
 }
 
-fn cursor(text: &str) -> Result<Cursor, String> {
-    Cursor::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
+fn cursor(text: &str) -> Result<DeadLetterCursor, String> {
+    DeadLetterCursor::parse(text).ok_or_else(|| "a place is a partition and an offset, such as 3/17".to_owned())
 }
 
 pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
@@ -115,10 +117,10 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
     let mut left = limit;
     while left > 0 {
         let page = letters.list(&filter, left).await?;
-        for letter in &page.letters {
+        for letter in &page.dead_letters {
             line(&if json { letter_document(letter).to_string() } else { in_a_line(letter) })?;
         }
-        left = left.saturating_sub(page.letters.len() as u32);
+        left = left.saturating_sub(page.dead_letters.len() as u32);
         match page.next {
             Some(next) => filter.after = Some(next),
             None => break,
@@ -128,11 +130,11 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
 }
 
 fn in_a_line(letter: &DeadLetter) -> String {
-    let DeadLetter { delivery, redriven } = letter;
+    let DeadLetter { delivery, redrive: redriven } = letter;
     let place = format!("{}/{}", delivery.position.partition, delivery.position.offset);
     let failure = letter.failure_type().map_or("-", FailureType::as_str);
     let back = redriven.as_ref().map_or(String::new(), |note| {
-        let went = if note.arrived { "went back" } else { "on its way back" };
+        let went = if note.confirmed { "went back" } else { "on its way back" };
         format!(" ({went}, {} at {})", note.audit.operator, rfc3339(note.at))
     });
     format!(
@@ -158,7 +160,7 @@ struct Task {
     audit: Audit,
 }
 
-async fn redrive_one(letters: &DeadLetters, place: Place, task: &Task) -> Result<(), Failure> {
+async fn redrive_one(letters: &DeadLetters, place: DeadLetterPosition, task: &Task) -> Result<(), Failure> {
     let told = |error| Failure::about(error, format!("dead letter {place}"));
     let mut letter = letters.redrive_one(place, false, &task.audit).await.map_err(told)?;
     if !task.dry_run {
@@ -194,8 +196,8 @@ async fn step_by_step(
     task: &Task,
     limit: u32,
     commit: bool,
-) -> Result<Sent, Failure> {
-    let (mut filter, mut all) = (filter.clone(), Sent::default());
+) -> Result<ReplayReport, Failure> {
+    let (mut filter, mut all) = (filter.clone(), ReplayReport::default());
     loop {
         let left = limit.saturating_sub(u32::try_from(all.matched).unwrap_or(u32::MAX));
         if left == 0 {

@@ -1,8 +1,8 @@
 //! Values of arguments: what is refused is refused with the values that there are.
 use std::time::Duration;
 
-use app::operate::age;
-use app::seen::{FailureType, RowId, RowStatus};
+use app::operators::outbox::parse_age;
+use app::port_types::{FailureType, RowId, RowStatus};
 use domain::{EventId, EventType, OrderId};
 
 pub(super) fn status(text: &str) -> Result<RowStatus, String> {
@@ -32,7 +32,7 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
 }
 
 pub(super) fn older_than(text: &str) -> Result<Duration, String> {
-    age(text).ok_or_else(|| "a duration such as 250ms, 5s, 1h or 7d".to_owned())
+    parse_age(text).ok_or_else(|| "a duration such as 250ms, 5s, 1h or 7d".to_owned())
 }
 
 /// A duration in which something can happen.

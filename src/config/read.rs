@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use app::chain::{Fallback, Poison};
 use app::contract::framing::SchemaIds;
-use app::policy::backpressure::Thresholds;
+use app::policy::backpressure::PressureThresholds;
+use app::relay::chain::{Fallback, Poison};
 use domain::EventType;
 
 use super::layers::{Setting, Settings};
@@ -228,7 +228,7 @@ impl Reader {
             broker_tls: self.flag("broker.tls"),
             broker_ca_file: self.optional("broker.ca_file").map(Into::into),
             broker_sasl: self.sasl(),
-            broker_breaker: app::breaker::Options {
+            broker_breaker: app::policy::breaker::Options {
                 failures: self.count("broker.breaker.failures", 1, 1_000_000),
                 open: self.positive("broker.breaker.open", milli),
             },
@@ -261,7 +261,7 @@ impl Reader {
             outbox_retention: self.duration("outbox.retention"),
             outbox_batch: self.count("outbox.publisher.batch", 1, 100_000),
             outbox_max_in_flight: self.count("outbox.publisher.max_in_flight", 1, 4_096),
-            outbox_retry: app::policy::retry::Options {
+            outbox_retry: outbox::RetryPolicy {
                 attempts_max: self.count("outbox.retry.attempts_max", 1, 1_000_000),
                 base: self.positive("outbox.retry.base", milli),
                 max: self.positive("outbox.retry.max", milli),
@@ -277,7 +277,7 @@ impl Reader {
             failover_probe_interval: self.positive("failover.probe_interval", milli),
             failover_probe_timeout: self.positive("failover.probe_timeout", milli),
             failover_gates: self.gates(),
-            backpressure: Thresholds {
+            backpressure: PressureThresholds {
                 lag: self.pair("backpressure.lag", second, value::duration),
                 backlog: self.pair("backpressure.backlog", 0, |text| {
                     text.parse().map_err(|_| "two whole numbers separated by a comma".to_owned())
@@ -291,7 +291,7 @@ impl Reader {
             orders_shards: self.count("orders.shards", 1, 1_024),
             orders_mailbox: self.count("orders.mailbox", 1, 1_000_000),
             consumer_count: self.count("consumer.count", 0, 256),
-            rate_limit: app::admission::Options {
+            rate_limit: app::admission::rate_limit::Options {
                 enabled: self.flag("rate_limit.enabled"),
                 capacity: self.count("rate_limit.capacity", 1, 1_000_000_000),
                 window: self.positive("rate_limit.window", milli),

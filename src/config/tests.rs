@@ -23,10 +23,10 @@ fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
 fn the_defaults_are_the_rooms_own() {
     let config = Config::defaults();
 
-    assert_eq!(config.broker_breaker, app::breaker::Options::default());
-    assert_eq!(config.outbox_retry, app::policy::retry::Options::default());
-    assert_eq!(config.backpressure, Thresholds::default());
-    let rate = app::admission::Options::default();
+    assert_eq!(config.broker_breaker, app::policy::breaker::Options::default());
+    assert_eq!(config.outbox_retry, outbox::RetryPolicy::default());
+    assert_eq!(config.backpressure, PressureThresholds::default());
+    let rate = app::admission::rate_limit::Options::default();
     assert_eq!(
         (config.rate_limit.enabled, config.rate_limit.capacity, config.rate_limit.window),
         (rate.enabled, rate.capacity, rate.window)

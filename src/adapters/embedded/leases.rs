@@ -143,8 +143,11 @@ fn acquire(
         "UPDATE outbox_lease SET owner = ?2, epoch = ?3, counter = ?4, expires_at = ?5, died = ?6 WHERE partition = ?1",
     )?;
     take.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, now.saturating_add(ttl), died])?;
-    let in_flight =
-        lease.in_flight.map(|open| OpenBatch { token: open.token, session: ProducerSessionId(open.lane.into()), died });
+    let in_flight = lease.in_flight.map(|open| OpenBatch {
+        token: open.token,
+        session: ProducerSessionId(open.lane.into()),
+        claimer_died: died,
+    });
     Ok(Acquisition::Taken(Acquired { fence: Fence { partition, owner, epoch, counter }, in_flight }))
 }
 

@@ -19,8 +19,8 @@ impl OutboxOperators for Embedded {
         self.read("outbox_row", move |sql| row_view::find(sql, id)).await
     }
 
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        self.read("outbox_standing", move |sql| standing::standing(sql, whose)).await
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        self.read("outbox_standing", move |sql| standing::standing(sql, selector)).await
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {

@@ -75,7 +75,7 @@ pub(crate) fn read(row: &Row<'_>) -> Answer<Order> {
 
 fn lines(items: &Items) -> Answer<String> {
     let lines: Vec<(&str, u32, String)> =
-        items.lines().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
+        items.as_slice().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
     serde_json::to_string(&lines).map_err(|error| Trouble::Said(ports::Error::Rejected(error.to_string())))
 }
 

@@ -183,8 +183,11 @@ async fn take(transaction: Transaction, taking: &Taking, lease: Lease, heart: Li
     ];
     transaction.query(TAKE, &values).await?;
     transaction.commit().await?;
-    let in_flight =
-        lease.in_flight.map(|open| OpenBatch { token: open.token, session: ProducerSessionId(open.lane.into()), died });
+    let in_flight = lease.in_flight.map(|open| OpenBatch {
+        token: open.token,
+        session: ProducerSessionId(open.lane.into()),
+        claimer_died: died,
+    });
     let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
     Ok(Acquisition::Taken(Acquired { fence, in_flight }))
 }

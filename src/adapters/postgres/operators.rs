@@ -22,9 +22,9 @@ impl OutboxOperators for Postgres {
         self.run("outbox_row", async move { row_view::find(&core.others().await?, id).await }).await
     }
 
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let core = self.core();
-        self.run("outbox_standing", async move { standing::standing(&core.others().await?, whose).await }).await
+        self.run("outbox_standing", async move { standing::standing(&core.others().await?, selector).await }).await
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {

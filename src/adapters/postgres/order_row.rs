@@ -30,7 +30,7 @@ pub(crate) fn read(row: &Row) -> Answer<Order> {
 /// The lines of an order as JSON.
 pub(crate) fn lines(items: &Items) -> Answer<String> {
     let lines: Vec<(&str, u32, String)> =
-        items.lines().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
+        items.as_slice().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
     serde_json::to_string(&lines).map_err(|error| Trouble::Said(Error::Rejected(error.to_string())))
 }
 

@@ -101,7 +101,7 @@ fn name(row: &Row) -> Answer<Name> {
 
 fn redriven(row: &Row) -> Answer<RedriveRecord> {
     let audit = Audit { operator: get(row, 4)?, reason: get(row, 5)? };
-    Ok(RedriveRecord { audit, at: get_time(row, 6)?, arrived: get(row, 7)? })
+    Ok(RedriveRecord { audit, at: get_time(row, 6)?, confirmed: get(row, 7)? })
 }
 
 /// Letters, one array for each column.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use ports::wake::{WakeChannel, hint, of_others};
+use ports::wake::{WakeChannel, format_hint, parse_hint};
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
@@ -89,7 +89,7 @@ async fn ring(core: Arc<Core>, ours: Arc<Gathered>) {
     loop {
         let partitions: Vec<u32> = ours.take().await.into_iter().collect();
         for part in partitions.chunks(PARTITIONS_MAX) {
-            let text = hint(&core.options.instance, part);
+            let text = format_hint(&core.options.instance, part);
             let values: [Value<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
             let told = async { core.relay().await?.once("SELECT pg_notify($1, $2)", &values).await };
             // A hint and nothing more: the others' polls find what it would have told.
@@ -104,7 +104,7 @@ async fn listen(dial: Dial, core: Arc<Core>, theirs: Arc<Gathered>) {
     let mut pause = PAUSES.0;
     loop {
         let (heard, me, partitions) = (Arc::clone(&theirs), core.options.instance.clone(), core.partitions);
-        let hear = move |told: tokio_postgres::Notification| heard.add(of_others(told.payload(), &me, partitions));
+        let hear = move |told: tokio_postgres::Notification| heard.add(parse_hint(told.payload(), &me, partitions));
         if let Ok(mut line) = dial.listening("wakes", hear).await
             && line.client.batch_execute(&command).await.is_ok()
         {

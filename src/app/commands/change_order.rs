@@ -1,17 +1,17 @@
 //! Moves an order on, or withdraws it: gate → find → who sees it → versions → the domain's word → one commit.
 use std::sync::Arc;
 
-use domain::{Change, Order};
+use domain::{ChangeContext, Order};
 use ports::orders::{Commit, Committed, NewRow};
 
-use super::{Desk, Reach};
-use crate::dispatch::{ChangeOrder, Expect, IfMatch};
+use super::context::{CommandContext, CommitProgress};
+use crate::dispatch::{ChangeOrder, ChangePreconditions, IfMatch};
 use crate::error::CommandError;
 use crate::policy::conflict;
 
 /// The changed order, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ChangeOutcome {
     /// The order as it is now.
     pub order: Arc<Order>,
     /// The rows that were committed.
@@ -25,19 +25,23 @@ const RACES_MAX: u32 = 3;
 ///
 /// # Errors
 /// As [`CommandError`] says; every one but `Unknown` means that nothing changed.
-pub async fn change_order(desk: &Desk, command: &ChangeOrder, reach: &Reach) -> Result<Outcome, CommandError> {
+pub async fn change_order(
+    desk: &CommandContext,
+    command: &ChangeOrder,
+    reach: &CommitProgress,
+) -> Result<ChangeOutcome, CommandError> {
     desk.gate.pass().map_err(CommandError::Gated)?;
     let mut races = 0;
     loop {
         let current = desk.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
         let current = current.ok_or(CommandError::NotFound)?;
-        judge(&command.expect, current.version)?;
+        judge(&command.preconditions, current.version)?;
         let (order, rows) = decide(desk, command, &current)?;
         match commit(desk, &current, &order, &rows, reach).await? {
             Committed::Done => {
                 let order = Arc::new(order);
                 desk.show(&order).await;
-                return Ok(Outcome { order, rows });
+                return Ok(ChangeOutcome { order, rows });
             }
             Committed::Missing => return Err(CommandError::NotFound),
             Committed::KeyUsed(_) => return Err(CommandError::Unknown("a change has no mark".into())),
@@ -50,7 +54,7 @@ pub async fn change_order(desk: &Desk, command: &ChangeOrder, reach: &Reach) -> 
 }
 
 /// `If-Match` is judged before the body's version.
-fn judge(expect: &Expect, current: u64) -> Result<(), CommandError> {
+fn judge(expect: &ChangePreconditions, current: u64) -> Result<(), CommandError> {
     if let Some(IfMatch::OneOf(versions)) = &expect.if_match
         && !versions.contains(&current)
     {
@@ -64,22 +68,22 @@ fn judge(expect: &Expect, current: u64) -> Result<(), CommandError> {
     }
 }
 
-fn decide(desk: &Desk, command: &ChangeOrder, current: &Order) -> Result<(Order, Vec<NewRow>), CommandError> {
+fn decide(desk: &CommandContext, command: &ChangeOrder, current: &Order) -> Result<(Order, Vec<NewRow>), CommandError> {
     let now = desk.clock.now();
-    let change = Change { event_id: desk.event_id(now), region: desk.options.region.clone(), now };
+    let change = ChangeContext { event_id: desk.event_id(now), region: desk.options.region.clone(), now };
     let changed = current.change_status(command.to, change);
     let (order, event) = changed.map_err(|refusal| CommandError::Conflict(refusal.to_string()))?;
-    conflict::permit(current, &order, now).map_err(CommandError::RegionConflict)?;
+    conflict::check_change(current, &order, now).map_err(CommandError::RegionConflict)?;
     let row = desk.options.row(&event, command.trace.clone());
     Ok((order, vec![row]))
 }
 
 async fn commit(
-    desk: &Desk,
+    desk: &CommandContext,
     current: &Order,
     order: &Order,
     rows: &[NewRow],
-    reach: &Reach,
+    reach: &CommitProgress,
 ) -> Result<Committed, CommandError> {
     let events = if desk.options.outbox { rows.to_vec() } else { Vec::new() };
     let commit = Commit { order: order.clone(), expected: Some(current.version), events, mark: None };

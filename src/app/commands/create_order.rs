@@ -1,18 +1,18 @@
 //! Places an order: gate → key → Order::place → one commit of order, event and mark → key completed.
 use std::sync::Arc;
 
-use domain::{Items, Order, Placement, Subject};
+use domain::{Items, NewOrder, Order, Subject};
 use ports::idempotency::BeginOutcome;
 use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use sha2::{Digest, Sha256};
 
-use super::{Desk, Reach};
+use super::context::{CommandContext, CommitProgress};
 use crate::dispatch::{CreateOrder, Created, KeyedIntent};
 use crate::error::CommandError;
 
 /// What became of it, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CreateOutcome {
     /// The answer.
     pub created: Created,
     /// The rows that were committed; empty for a replay.
@@ -22,7 +22,7 @@ pub struct Outcome {
 /// SHA-256 of what is asked for, as parsed: the order of members and unknown members do not count.
 pub fn fingerprint(items: &Items) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for line in items.lines() {
+    for line in items.as_slice() {
         hash.update((line.name().len() as u64).to_be_bytes());
         hash.update(line.name());
         hash.update(line.quantity().to_be_bytes());
@@ -36,7 +36,11 @@ pub fn fingerprint(items: &Items) -> [u8; 32] {
 ///
 /// # Errors
 /// As [`CommandError`] says; every one but `Unknown` means that nothing changed and that the key is not used up.
-pub async fn create_order(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outcome, CommandError> {
+pub async fn create_order(
+    desk: &CommandContext,
+    command: CreateOrder,
+    reach: &CommitProgress,
+) -> Result<CreateOutcome, CommandError> {
     desk.gate.pass().map_err(CommandError::Gated)?;
     let Some(intent) = command.intent.clone() else {
         return place(desk, command, reach).await;
@@ -49,11 +53,11 @@ pub async fn create_order(desk: &Desk, command: CreateOrder, reach: &Reach) -> R
 
 /// Takes the key, or answers with what it made before. The quick line may be away: then the durable mark decides alone.
 async fn begin(
-    desk: &Desk,
+    desk: &CommandContext,
     command: &CreateOrder,
     intent: &KeyedIntent,
-    reach: &Reach,
-) -> Result<Option<Outcome>, CommandError> {
+    reach: &CommitProgress,
+) -> Result<Option<CreateOutcome>, CommandError> {
     let begun = desk.idempotency.begin(&command.subject, &intent.key, &intent.fingerprint, desk.options.key_lock).await;
     match begun {
         // Whoever took it may have died after its commit: then the mark knows the answer.
@@ -80,7 +84,11 @@ async fn begin(
 }
 
 /// What the durable mark says that the key made.
-async fn durable(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Result<Option<Outcome>, CommandError> {
+async fn durable(
+    desk: &CommandContext,
+    command: &CreateOrder,
+    intent: &KeyedIntent,
+) -> Result<Option<CreateOutcome>, CommandError> {
     match desk.orders.find_mark(&command.subject, &intent.key, desk.options.key_keep).await? {
         None => Ok(None),
         Some(mark) => replay_of(desk, &mark, intent).await.map(Some),
@@ -88,11 +96,11 @@ async fn durable(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Re
 }
 
 async fn place_keyed(
-    desk: &Desk,
+    desk: &CommandContext,
     command: CreateOrder,
     intent: KeyedIntent,
-    reach: &Reach,
-) -> Result<Outcome, CommandError> {
+    reach: &CommitProgress,
+) -> Result<CreateOutcome, CommandError> {
     let subject = command.subject.clone();
     let outcome = place(desk, command, reach).await;
     // An unknown outcome keeps the key locked: the client that repeats it finds the durable mark, or a free key after the lock.
@@ -103,7 +111,7 @@ async fn place_keyed(
 }
 
 /// Completes the key with what it made, or gives it back. A quick line that fails here only forgets; the mark remembers.
-async fn free(desk: &Desk, subject: &Subject, intent: &KeyedIntent, made: Option<&Outcome>) {
+async fn free(desk: &CommandContext, subject: &Subject, intent: &KeyedIntent, made: Option<&CreateOutcome>) {
     let _ = match made {
         Some(made) => {
             let id = made.created.order.id;
@@ -114,9 +122,13 @@ async fn free(desk: &Desk, subject: &Subject, intent: &KeyedIntent, made: Option
     };
 }
 
-async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outcome, CommandError> {
+async fn place(
+    desk: &CommandContext,
+    command: CreateOrder,
+    reach: &CommitProgress,
+) -> Result<CreateOutcome, CommandError> {
     let now = desk.clock.now();
-    let (order, event) = Order::place(Placement {
+    let (order, event) = Order::place(NewOrder {
         id: desk.order_id(now),
         event_id: desk.event_id(now),
         owner: command.subject.clone(),
@@ -138,7 +150,7 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
         Ok(Committed::Done) => {
             let order = Arc::new(order);
             desk.show(&order).await;
-            Ok(Outcome { created: Created { order, replayed: false }, rows })
+            Ok(CreateOutcome { created: Created { order, replayed: false }, rows })
         }
         Ok(Committed::KeyUsed(mark)) => {
             reach.clear();
@@ -158,7 +170,11 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
     }
 }
 
-async fn replay_of(desk: &Desk, mark: &IdempotencyMark, intent: &KeyedIntent) -> Result<Outcome, CommandError> {
+async fn replay_of(
+    desk: &CommandContext,
+    mark: &IdempotencyMark,
+    intent: &KeyedIntent,
+) -> Result<CreateOutcome, CommandError> {
     if mark.fingerprint != intent.fingerprint {
         return Err(CommandError::KeyReused);
     }
@@ -168,6 +184,6 @@ async fn replay_of(desk: &Desk, mark: &IdempotencyMark, intent: &KeyedIntent) ->
         .ok_or_else(|| CommandError::Unavailable(format!("order {} of this key cannot be read", mark.order_id)))
 }
 
-fn replay(order: Order) -> Outcome {
-    Outcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
+fn replay(order: Order) -> CreateOutcome {
+    CreateOutcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
 }

@@ -1,8 +1,8 @@
 //! Schema version 1, for every type: that something happened. Released; never changes.
-use domain::{Event, EventId, EventType, OrderId};
+use domain::{EventId, EventType, OrderEvent, OrderId};
 use serde::{Deserialize, Serialize};
 
-use super::{ContractError, Incoming, member, parse_rfc3339, read, rfc3339};
+use super::{ContractError, DecodedEvent, member, parse_rfc3339, read, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -14,7 +14,7 @@ struct Value {
     occurred_at: String,
 }
 
-pub(super) fn encode(event: &Event) -> Vec<u8> {
+pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
     let value = Value {
         schema_version: 1,
         event_id: event.id.to_string(),
@@ -25,9 +25,9 @@ pub(super) fn encode(event: &Event) -> Vec<u8> {
     serde_json::to_vec(&value).expect("strings and numbers always serialise")
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
     let value: Value = read(bytes)?;
-    Ok(Incoming {
+    Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
         kind: member("eventType", EventType::parse(&value.event_type))?,

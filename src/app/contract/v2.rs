@@ -1,10 +1,10 @@
 //! Schema version 2, for every type: what happened, with the order as it stood right after. Released; never changes.
 use std::borrow::Cow;
 
-use domain::{Event, EventId, EventType, OrderId, Status};
+use domain::{EventId, EventType, OrderEvent, OrderId, Status};
 use serde::{Deserialize, Serialize};
 
-use super::{After, ContractError, Incoming, member, parse_rfc3339, read, rfc3339};
+use super::{ContractError, DecodedEvent, OrderAfterEvent, member, parse_rfc3339, read, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,7 +37,7 @@ struct Line<'a> {
     price: Cow<'a, str>,
 }
 
-pub(super) fn encode(event: &Event) -> Vec<u8> {
+pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
     let value = Value {
         schema_version: 2,
         event_id: event.id.to_string().into(),
@@ -49,7 +49,7 @@ pub(super) fn encode(event: &Event) -> Vec<u8> {
         total: event.items.total().to_string().into(),
         items: event
             .items
-            .lines()
+            .as_slice()
             .iter()
             .map(|line| Line {
                 product_name: line.name().into(),
@@ -61,14 +61,17 @@ pub(super) fn encode(event: &Event) -> Vec<u8> {
     serde_json::to_vec(&value).expect("strings and numbers always serialise")
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
     let value: Value<'_> = read(bytes)?;
-    Ok(Incoming {
+    Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
         kind: member("eventType", EventType::parse(&value.event_type))?,
         order_id: member("orderId", OrderId::parse(&value.order_id))?,
         occurred_at: member("occurredAt", parse_rfc3339(&value.occurred_at))?,
-        after: Some(After { status: member("status", Status::parse(&value.status))?, version: value.version }),
+        after: Some(OrderAfterEvent {
+            status: member("status", Status::parse(&value.status))?,
+            version: value.version,
+        }),
     })
 }

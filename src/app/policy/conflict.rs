@@ -8,7 +8,7 @@ pub const DRIFT_MAX: Duration = Duration::from_secs(60);
 
 /// An update's standing: the stamp and who made it. Ordered by stamp, then by name, so every region sees the same winner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stand {
+pub struct VersionStamp {
     /// The stamp.
     pub hlc: Hlc,
     /// Who made it.
@@ -17,7 +17,7 @@ pub struct Stand {
 
 /// What to do with an incoming update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum ConflictDecision {
     /// It wins, or nothing stood there.
     Apply,
     /// What stands is newer: acknowledge, change nothing.
@@ -27,12 +27,12 @@ pub enum Ruling {
 }
 
 /// `shouldApplyIncomingUpdate` of the seeds' RegionalConsistencyManager.
-pub fn ruling(current: Option<&Stand>, incoming: &Stand, now: Timestamp) -> Ruling {
+pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, now: Timestamp) -> ConflictDecision {
     let horizon = now.after(DRIFT_MAX).millis();
     match current {
-        _ if incoming.hlc.millis > horizon => Ruling::TooFarAhead,
-        Some(current) if incoming < current => Ruling::Stale,
-        _ => Ruling::Apply,
+        _ if incoming.hlc.millis > horizon => ConflictDecision::TooFarAhead,
+        Some(current) if incoming < current => ConflictDecision::Stale,
+        _ => ConflictDecision::Apply,
     }
 }
 
@@ -42,14 +42,14 @@ pub fn ruling(current: Option<&Stand>, incoming: &Stand, now: Timestamp) -> Ruli
 ///
 /// # Errors
 /// Why not, and what to do.
-pub fn permit(current: &Order, changed: &Order, now: Timestamp) -> Result<(), String> {
+pub fn check_change(current: &Order, changed: &Order, now: Timestamp) -> Result<(), String> {
     if current.region == changed.region {
         return Ok(());
     }
-    let stand = |order: &Order| Stand { hlc: order.hlc, region: order.region.clone() };
-    match ruling(Some(&stand(current)), &stand(changed), now) {
-        Ruling::Apply => Ok(()),
-        Ruling::Stale | Ruling::TooFarAhead => Err(format!(
+    let stand = |order: &Order| VersionStamp { hlc: order.hlc, region: order.region.clone() };
+    match decide(Some(&stand(current)), &stand(changed), now) {
+        ConflictDecision::Apply => Ok(()),
+        ConflictDecision::Stale | ConflictDecision::TooFarAhead => Err(format!(
             "region {} changed the order with a clock that is more than {} s ahead of ours; set the clocks, or try again later",
             current.region.as_str(),
             DRIFT_MAX.as_secs()
@@ -61,13 +61,13 @@ pub fn permit(current: &Order, changed: &Order, now: Timestamp) -> Result<(), St
 mod tests {
     use std::cmp::Ordering;
 
-    use domain::{Change, EventId, Item, Items, Money, OrderId, Placement, Subject};
+    use domain::{ChangeContext, EventId, Item, Items, Money, NewOrder, OrderId, Subject};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn stand(millis: i64, counter: u32, region: &str) -> Stand {
-        Stand { hlc: Hlc { millis, counter }, region: RegionId::new(region) }
+    fn stand(millis: i64, counter: u32, region: &str) -> VersionStamp {
+        VersionStamp { hlc: Hlc { millis, counter }, region: RegionId::new(region) }
     }
 
     #[test]
@@ -75,24 +75,24 @@ mod tests {
         let now = Timestamp::from_millis(1_000);
         let current = stand(10, 1, "b");
         let cases = [
-            (stand(11, 0, "a"), Ruling::Apply),
-            (stand(10, 2, "a"), Ruling::Apply),
-            (stand(10, 1, "b"), Ruling::Apply),
-            (stand(10, 1, "c"), Ruling::Apply),
-            (stand(10, 1, "a"), Ruling::Stale),
-            (stand(10, 0, "z"), Ruling::Stale),
-            (stand(9, 9, "z"), Ruling::Stale),
-            (stand(61_001, 0, "z"), Ruling::TooFarAhead),
-            (stand(61_000, 0, "z"), Ruling::Apply),
+            (stand(11, 0, "a"), ConflictDecision::Apply),
+            (stand(10, 2, "a"), ConflictDecision::Apply),
+            (stand(10, 1, "b"), ConflictDecision::Apply),
+            (stand(10, 1, "c"), ConflictDecision::Apply),
+            (stand(10, 1, "a"), ConflictDecision::Stale),
+            (stand(10, 0, "z"), ConflictDecision::Stale),
+            (stand(9, 9, "z"), ConflictDecision::Stale),
+            (stand(61_001, 0, "z"), ConflictDecision::TooFarAhead),
+            (stand(61_000, 0, "z"), ConflictDecision::Apply),
         ];
         for (incoming, expected) in cases {
-            assert_eq!(ruling(Some(&current), &incoming, now), expected, "{incoming:?}");
+            assert_eq!(decide(Some(&current), &incoming, now), expected, "{incoming:?}");
         }
-        assert_eq!(ruling(None, &stand(1, 0, "a"), now), Ruling::Apply);
+        assert_eq!(decide(None, &stand(1, 0, "a"), now), ConflictDecision::Apply);
     }
 
     /// An update of one order: who says so, and what.
-    fn updates() -> impl Strategy<Value = Vec<(Stand, u32)>> {
+    fn updates() -> impl Strategy<Value = Vec<(VersionStamp, u32)>> {
         let update = (0_i64..70_000, 0_u32..3, prop::sample::select(vec!["eu", "us"]));
         // One region stamps no two changes alike.
         prop::collection::btree_set(update, 1..24).prop_map(|stamps| {
@@ -101,15 +101,18 @@ mod tests {
         })
     }
 
-    fn by_stand(one: &(Stand, u32), other: &(Stand, u32)) -> Ordering {
+    fn by_stand(one: &(VersionStamp, u32), other: &(VersionStamp, u32)) -> Ordering {
         one.0.cmp(&other.0)
     }
 
-    fn fold<'a>(updates: impl IntoIterator<Item = &'a (Stand, u32)>, now: Timestamp) -> Option<(Stand, u32)> {
-        updates.into_iter().fold(None, |current: Option<(Stand, u32)>, update| {
-            match ruling(current.as_ref().map(|(stand, _)| stand), &update.0, now) {
-                Ruling::Apply => Some(update.clone()),
-                Ruling::Stale | Ruling::TooFarAhead => current,
+    fn fold<'a>(
+        updates: impl IntoIterator<Item = &'a (VersionStamp, u32)>,
+        now: Timestamp,
+    ) -> Option<(VersionStamp, u32)> {
+        updates.into_iter().fold(None, |current: Option<(VersionStamp, u32)>, update| {
+            match decide(current.as_ref().map(|(stand, _)| stand), &update.0, now) {
+                ConflictDecision::Apply => Some(update.clone()),
+                ConflictDecision::Stale | ConflictDecision::TooFarAhead => current,
             }
         })
     }
@@ -139,8 +142,8 @@ mod tests {
         ) {
             let now = Timestamp::from_millis(70_000);
             // A region's own changes stand in its store, each above the last; those of the other one it hears of, in whatever order.
-            let view = |own: &str, heard: &[(Stand, u32)]| {
-                let of = |mine: bool| move |update: &&(Stand, u32)| (update.0.region.as_str() == own) == mine;
+            let view = |own: &str, heard: &[(VersionStamp, u32)]| {
+                let of = |mine: bool| move |update: &&(VersionStamp, u32)| (update.0.region.as_str() == own) == mine;
                 let other = fold(heard.iter().filter(of(false)), now);
                 all.iter().filter(of(true)).cloned().chain(other).max_by(by_stand)
             };
@@ -151,7 +154,7 @@ mod tests {
     #[test]
     fn a_command_follows_another_regions_change_unless_its_clock_is_not_believed() {
         let order = |region: &str, millis| {
-            let placement = Placement {
+            let placement = NewOrder {
                 id: OrderId::from_bytes([1; 16]),
                 event_id: EventId::from_bytes([2; 16]),
                 owner: Subject::new("ann").unwrap(),
@@ -162,8 +165,8 @@ mod tests {
             Order::place(placement).0
         };
         let now = Timestamp::from_millis(1_000);
-        let change = Change { event_id: EventId::from_bytes([3; 16]), region: RegionId::new("eu"), now };
-        let follows = |current: Order| permit(&current, &current.cancel(change.clone()).unwrap().0, now);
+        let change = ChangeContext { event_id: EventId::from_bytes([3; 16]), region: RegionId::new("eu"), now };
+        let follows = |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, now);
 
         assert_eq!(follows(order("us", 500)), Ok(()));
         assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead, and believed: ours is stamped above it");

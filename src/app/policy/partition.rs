@@ -3,11 +3,6 @@ use std::collections::BTreeSet;
 
 use ports::partitions::PartitionNo;
 
-/// The key's share: murmur2 as Kafka's Java clients compute it, modulo the number of partitions.
-pub fn of_key(key: &str, partitions: u32) -> PartitionNo {
-    PartitionNo((murmur2(key.as_bytes()) & 0x7fff_ffff) % partitions.max(1))
-}
-
 /// ⌈P / members⌉: the share beyond which an instance gives partitions back.
 pub fn fair_share(partitions: u32, members: usize) -> usize {
     (partitions as usize).div_ceil(members.max(1))
@@ -39,47 +34,9 @@ pub fn balance(
     Balance { take: free.take(share - held.len()).collect(), give: Vec::new() }
 }
 
-/// MurmurHash2 with the seed and the tail of org.apache.kafka.common.utils.Utils.murmur2.
-fn murmur2(data: &[u8]) -> u32 {
-    const M: u32 = 0x5bd1_e995;
-    let mut hash = 0x9747_b28c_u32 ^ data.len() as u32;
-    let mut words = data.chunks_exact(4);
-    for word in &mut words {
-        let mut k = u32::from_le_bytes([word[0], word[1], word[2], word[3]]).wrapping_mul(M);
-        k = (k ^ (k >> 24)).wrapping_mul(M);
-        hash = hash.wrapping_mul(M) ^ k;
-    }
-    let tail = words.remainder();
-    if !tail.is_empty() {
-        for (at, byte) in tail.iter().enumerate() {
-            hash ^= u32::from(*byte) << (8 * at);
-        }
-        hash = hash.wrapping_mul(M);
-    }
-    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
-    hash ^ (hash >> 15)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_are_kafkas() {
-        // The vectors of Kafka's own UtilsTest.
-        let vectors: [(&str, i32); 7] = [
-            ("21", -973932308),
-            ("foobar", -790332482),
-            ("a-little-bit-long-string", -985981536),
-            ("a-little-bit-longer-string", -1486304829),
-            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-            ("abc", 479470107),
-            ("", 275646681),
-        ];
-        for (text, expected) in vectors {
-            assert_eq!(murmur2(text.as_bytes()) as i32, expected, "{text}");
-        }
-    }
 
     fn set(range: std::ops::Range<u32>) -> BTreeSet<PartitionNo> {
         range.map(PartitionNo).collect()

@@ -1,8 +1,8 @@
 //! Rows and partitions as operators read them.
 use api::{partition_document, row_document};
 use app::contract::rfc3339;
-use app::operate::Operations;
-use app::seen::{RowFilter, RowId, RowView};
+use app::operators::outbox::Operations;
+use app::port_types::{RowFilter, RowId, RowView};
 
 use super::super::{Failure, line};
 

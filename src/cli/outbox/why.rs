@@ -1,7 +1,7 @@
 //! `outbox why`: why an event has not left, or where it went.
 use api::standing_document;
-use app::operate::Operations;
-use app::seen::{RowDiagnosis, RowSelector, RowStatus};
+use app::operators::outbox::Operations;
+use app::port_types::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::config::BrokerKind;
 
@@ -42,7 +42,7 @@ impl Asked {
 
 pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: &Arguments) -> Result<(), Failure> {
     let (whose, named) = arguments.whose.whose()?;
-    let standing = operations.why(whose).await.map_err(|error| Failure::about(error, named))?;
+    let standing = operations.diagnose(whose).await.map_err(|error| Failure::about(error, named))?;
     let now = operations.now();
     if arguments.json {
         return line(&standing_document(&standing, now).to_string());

@@ -152,7 +152,7 @@ async fn a_claim_whose_answer_was_lost_is_unknown_and_stands() {
         bench.store.acquire(P0, &fence.owner, AcquireReason::Uncertain, None, Duration::from_secs(600)).await.unwrap();
     let Acquisition::Taken(acquired) = acquired else { panic!("{acquired:?}") };
     let open = acquired.in_flight.expect("the claim was heard");
-    assert_eq!((&*open.session.0, open.died), ("lost-lane", false));
+    assert_eq!((&*open.session.0, open.claimer_died), ("lost-lane", false));
 }
 
 #[tokio::test]

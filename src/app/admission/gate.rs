@@ -2,7 +2,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use crate::policy::backpressure::Stage;
+use crate::policy::backpressure::PressureStage;
 
 /// The bits that hold the stage of pressure.
 const STAGE: u8 = 0b011;
@@ -10,18 +10,18 @@ const PASSIVE: u8 = 0b100;
 
 /// Why writes are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum GateClosed {
     /// Pressure is CRITICAL.
     Pressure,
     /// The region is PASSIVE.
     Passive,
 }
 
-impl fmt::Display for Closed {
+impl fmt::Display for GateClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Closed::Pressure => "the service is under critical pressure",
-            Closed::Passive => "the region is passive",
+            GateClosed::Pressure => "the service is under critical pressure",
+            GateClosed::Passive => "the region is passive",
         })
     }
 }
@@ -38,24 +38,24 @@ impl Gate {
     ///
     /// # Errors
     /// Says who holds it back; a passive region is named first, because there waiting does not help.
-    pub fn pass(&self) -> Result<(), Closed> {
+    pub fn pass(&self) -> Result<(), GateClosed> {
         let state = self.state.load(Relaxed);
         if state & PASSIVE != 0 {
-            Err(Closed::Passive)
-        } else if stage(state) == Stage::Rejection {
-            Err(Closed::Pressure)
+            Err(GateClosed::Passive)
+        } else if stage(state) == PressureStage::Rejection {
+            Err(GateClosed::Pressure)
         } else {
             Ok(())
         }
     }
 
     /// What is done under pressure right now.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> PressureStage {
         stage(self.state.load(Relaxed))
     }
 
     /// The BackpressureManager's word.
-    pub fn set_stage(&self, stage: Stage) {
+    pub fn set_stage(&self, stage: PressureStage) {
         self.change(|state| state & !STAGE | stage as u8);
     }
 
@@ -75,12 +75,12 @@ impl Gate {
     }
 }
 
-fn stage(state: u8) -> Stage {
+fn stage(state: u8) -> PressureStage {
     match state & STAGE {
-        0 => Stage::Calm,
-        1 => Stage::Limits,
-        2 => Stage::Retries,
-        _ => Stage::Rejection,
+        0 => PressureStage::Calm,
+        1 => PressureStage::Limits,
+        2 => PressureStage::Retries,
+        _ => PressureStage::Rejection,
     }
 }
 
@@ -93,16 +93,16 @@ mod tests {
         let gate = Gate::default();
         assert_eq!(gate.pass(), Ok(()));
 
-        gate.set_stage(Stage::Rejection);
+        gate.set_stage(PressureStage::Rejection);
         gate.set_passive(true);
-        assert_eq!(gate.pass(), Err(Closed::Passive));
+        assert_eq!(gate.pass(), Err(GateClosed::Passive));
 
         gate.set_passive(false);
-        assert_eq!(gate.pass(), Err(Closed::Pressure));
+        assert_eq!(gate.pass(), Err(GateClosed::Pressure));
 
         gate.set_passive(true);
-        gate.set_stage(Stage::Calm);
-        assert_eq!(gate.pass(), Err(Closed::Passive));
+        gate.set_stage(PressureStage::Calm);
+        assert_eq!(gate.pass(), Err(GateClosed::Passive));
         gate.set_passive(false);
         assert_eq!(gate.pass(), Ok(()));
     }
@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn only_the_last_stage_of_pressure_shuts_it() {
         let gate = Gate::default();
-        for stage in [Stage::Calm, Stage::Limits, Stage::Retries, Stage::Rejection] {
+        for stage in [PressureStage::Calm, PressureStage::Limits, PressureStage::Retries, PressureStage::Rejection] {
             gate.set_stage(stage);
             assert_eq!(gate.stage(), stage);
-            assert_eq!(gate.pass().is_err(), stage == Stage::Rejection, "{stage:?}");
+            assert_eq!(gate.pass().is_err(), stage == PressureStage::Rejection, "{stage:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use domain::EventType;
 use ports::inbox::Effect;
 
-use crate::contract::Incoming;
+use crate::contract::DecodedEvent;
 
 /// Why a handler did not take an event. Retry topics, then the dead letters, take care of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +25,7 @@ pub trait EventHandler: Send + Sync {
     ///
     /// # Errors
     /// The event cannot be taken now, or never.
-    fn handle(&self, event: &Incoming) -> Result<Vec<Effect>, HandlerFault>;
+    fn handle(&self, event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault>;
 }
 
 /// Records that the event was seen, which `processed_events` does by itself: the order's life is not changed by consuming
@@ -37,7 +37,7 @@ impl EventHandler for Record {
         false
     }
 
-    fn handle(&self, _event: &Incoming) -> Result<Vec<Effect>, HandlerFault> {
+    fn handle(&self, _event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault> {
         Ok(Vec::new())
     }
 }

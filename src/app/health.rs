@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::outbox::Depth;
 
-use crate::policy::backpressure::{Inputs, Stage};
+use crate::policy::backpressure::{PressureInputs, PressureStage};
 
 /// One dependency's last probes.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Component {
 
 /// The whole picture.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Picture {
+pub struct HealthSnapshot {
     /// Start-up is over: the tree runs, the partitions are taken.
     pub started: bool,
     /// A stop was asked for.
@@ -37,9 +37,9 @@ pub struct Picture {
     /// next probe that finds room.
     pub no_room: Option<String>,
     /// Pressure: its level, its factors, and what is done about it.
-    pub stage: Stage,
+    pub stage: PressureStage,
     /// What it was judged by.
-    pub inputs: Inputs,
+    pub inputs: PressureInputs,
     /// The outbox, as last measured.
     pub depth: Depth,
     /// When that was.
@@ -54,16 +54,16 @@ pub struct Picture {
 
 /// The picture, shared. Writers replace fields under a short lock; readers take an `Arc` of the whole.
 #[derive(Clone, Default)]
-pub struct Vitals(Arc<RwLock<Arc<Picture>>>);
+pub struct HealthBoard(Arc<RwLock<Arc<HealthSnapshot>>>);
 
-impl Vitals {
+impl HealthBoard {
     /// The picture as last painted.
-    pub fn read(&self) -> Arc<Picture> {
+    pub fn read(&self) -> Arc<HealthSnapshot> {
         Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// Changes some of it.
-    pub fn paint(&self, change: impl FnOnce(&mut Picture)) {
+    pub fn update(&self, change: impl FnOnce(&mut HealthSnapshot)) {
         let mut slot = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         change(Arc::make_mut(&mut slot));
     }

@@ -21,7 +21,7 @@ const QUICK_OF: u32 = 4;
 
 /// How many have room, whatever the times say.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct ConcurrencyLimits {
     /// So many may come at once before anything is known of them.
     burst: u32,
     /// Always allowed: as many as make full use of the store; a slow one does not answer fewer any sooner.
@@ -34,7 +34,7 @@ pub struct Room {
     usual: Duration,
 }
 
-impl Room {
+impl ConcurrencyLimits {
     /// Commits share their price: 128 fill them on a slow disk, 32 are worth one. A burst waits a fortieth of a second at ten thousand a
     /// second; a few commits of a usual disk are no queue.
     pub const CHANGES: Self = Self { burst: 256, floor: 128, crowd_floor: 32, wait_max: ms(15), usual: ms(5) };
@@ -50,8 +50,8 @@ const fn ms(millis: u64) -> Duration {
 
 /// The bound, and what is known of the while that runs. Times are since the service's start.
 #[derive(Clone, Debug)]
-pub struct Shedding {
-    room: Room,
+pub struct AdaptiveLimit {
+    room: ConcurrencyLimits,
     limit: u32,
     in_flight: u32,
     /// What one takes while nobody is refused.
@@ -70,15 +70,15 @@ struct Seen {
     refused: u32,
 }
 
-impl Shedding {
+impl AdaptiveLimit {
     /// Nothing is known yet.
-    pub fn new(room: Room) -> Self {
+    pub fn new(room: ConcurrencyLimits) -> Self {
         let (since, seen) = (Duration::ZERO, Seen::default());
         Self { room, limit: room.burst, in_flight: 0, usual: room.usual, crowded: false, since, seen }
     }
 
-    /// Lets one in, or not. Whoever was let in must [`leave`](Self::leave).
-    pub fn enter(&mut self) -> bool {
+    /// Lets one in, or not. Whoever was let in must [`release`](Self::release).
+    pub fn try_acquire(&mut self) -> bool {
         let enters = self.in_flight < self.limit;
         self.in_flight += u32::from(enters);
         self.seen.refused += u32::from(!enters);
@@ -86,7 +86,7 @@ impl Shedding {
     }
 
     /// One is done. `took` where it went all the way to the store: what was refused on its way says nothing about the queue.
-    pub fn leave(&mut self, now: Duration, took: Option<Duration>) {
+    pub fn release(&mut self, now: Duration, took: Option<Duration>) {
         self.in_flight -= 1;
         let Some(took) = took else { return };
         self.seen.answers += 1;
@@ -141,11 +141,11 @@ impl Shedding {
 mod tests {
     use super::*;
 
-    const ROOM: Room = Room::CHANGES;
+    const ROOM: ConcurrencyLimits = ConcurrencyLimits::CHANGES;
 
     /// A store that answers so many in each millisecond, in the order in which they came, and clients who ask again at once, or half a
     /// second to one and a half after they were refused. The longest wait is that of the last half second.
-    fn serve(shedding: &mut Shedding, clients: u32, per_ms: u32, time: Duration) -> (u32, Duration) {
+    fn serve(shedding: &mut AdaptiveLimit, clients: u32, per_ms: u32, time: Duration) -> (u32, Duration) {
         let (mut queue, mut longest) = (std::collections::VecDeque::new(), Duration::ZERO);
         let (begun, mut refused) = (shedding.since, 0);
         let millis = time.as_millis() as usize;
@@ -154,7 +154,7 @@ mod tests {
         for at in 0..millis {
             let now = begun + ms(at as u64);
             for _ in 0..asking[at] {
-                if shedding.enter() {
+                if shedding.try_acquire() {
                     queue.push_back(now);
                 } else {
                     refused += 1;
@@ -164,17 +164,17 @@ mod tests {
             let now = now + ms(1);
             for came in queue.drain(..queue.len().min(per_ms as usize)) {
                 longest = if at + 500 > millis { longest.max(now - came) } else { Duration::ZERO };
-                shedding.leave(now, Some(now - came));
+                shedding.release(now, Some(now - came));
                 asking[at + 1] += 1;
             }
         }
-        queue.iter().for_each(|_| shedding.leave(begun + time, None));
+        queue.iter().for_each(|_| shedding.release(begun + time, None));
         (shedding.limit(), longest)
     }
 
     #[test]
     fn past_its_capacity_those_who_are_let_in_wait_no_longer_than_meant() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
 
         let (limit, longest) = serve(&mut shedding, 900, 40, ms(5_000));
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn before_a_crowd_those_who_are_let_in_wait_hardly_longer_than_usual() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
         let (_, usual) = serve(&mut shedding, 320, 40, ms(10_000));
         assert_eq!(usual, ms(8));
 
@@ -198,16 +198,16 @@ mod tests {
 
     #[test]
     fn nobody_is_refused_below_capacity_and_a_burst_passes() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
 
         assert_eq!(serve(&mut shedding, 140, 10, ms(5_000)).0, ROOM.burst);
-        let burst = (0..5_000).filter(|_| shedding.enter()).count();
+        let burst = (0..5_000).filter(|_| shedding.try_acquire()).count();
         assert_eq!(burst, ROOM.burst as usize);
     }
 
     #[test]
     fn it_is_as_wide_as_what_is_made_use_of() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
 
         let (limit, _) = serve(&mut shedding, 2_000, 400, ms(5_000));
 
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn it_opens_again_by_itself_and_never_shuts_altogether() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
         let (limit, _) = serve(&mut shedding, 5_000, 1, ms(3_000));
         assert_eq!(limit, ROOM.crowd_floor, "a store that hardly answers, and a crowd");
         let (limit, _) = serve(&mut shedding, 140, 1, ms(3_000));
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn a_store_that_is_slow_for_everybody_is_not_asked_less() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
         for n in 1..2_000 {
-            assert!(shedding.enter());
-            shedding.leave(ms(100) * n, Some(ms(100)));
+            assert!(shedding.try_acquire());
+            shedding.release(ms(100) * n, Some(ms(100)));
         }
         assert!(shedding.meant() >= ms(190), "{:?}", shedding.meant());
         assert_eq!(shedding.limit(), ROOM.burst);
@@ -240,10 +240,10 @@ mod tests {
 
     #[test]
     fn what_never_reached_the_store_counts_for_nothing() {
-        let mut shedding = Shedding::new(ROOM);
+        let mut shedding = AdaptiveLimit::new(ROOM);
         for n in 0..1_000 {
-            assert!(shedding.enter());
-            shedding.leave(ms(n), None);
+            assert!(shedding.try_acquire());
+            shedding.release(ms(n), None);
         }
         assert_eq!((shedding.in_flight, shedding.seen.answers), (0, 0));
     }

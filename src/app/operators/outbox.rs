@@ -9,7 +9,7 @@ use ports::outbox::{Depth, OutboxStore, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 
 use crate::error::QueryError;
-use crate::vitals::{Picture, Vitals};
+use crate::health::{HealthBoard, HealthSnapshot};
 
 /// Most rows of one answer.
 pub const ROWS_MAX: u32 = 500;
@@ -20,12 +20,12 @@ pub struct Operations {
     operators: Arc<dyn OutboxOperators>,
     leases: Arc<dyn PartitionLeases>,
     clock: Arc<dyn Clock>,
-    vitals: Vitals,
+    vitals: HealthBoard,
 }
 
-/// Rows and where the next page begins.
+/// RowPage and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rows {
+pub struct RowPage {
     /// In id order.
     pub rows: Vec<RowView>,
     /// `after` of the next page, if there is one.
@@ -39,7 +39,7 @@ impl Operations {
         operators: Arc<dyn OutboxOperators>,
         leases: Arc<dyn PartitionLeases>,
         clock: Arc<dyn Clock>,
-        vitals: Vitals,
+        vitals: HealthBoard,
     ) -> Self {
         Self { outbox, operators, leases, clock, vitals }
     }
@@ -50,18 +50,18 @@ impl Operations {
     }
 
     /// The health picture, without a wait.
-    pub fn picture(&self) -> Arc<Picture> {
+    pub fn health(&self) -> Arc<HealthSnapshot> {
         self.vitals.read()
     }
 
     /// A page of rows; `limit` is clamped to 1…[`ROWS_MAX`].
-    pub async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Rows, QueryError> {
+    pub async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<RowPage, QueryError> {
         let limit = limit.clamp(1, ROWS_MAX);
         let mut rows = self.operators.rows(filter, limit + 1).await?;
         let more = rows.len() > limit as usize;
         rows.truncate(limit as usize);
         let next = if more { rows.last().map(|row| row.id) } else { None };
-        Ok(Rows { rows, next })
+        Ok(RowPage { rows, next })
     }
 
     /// One row.
@@ -70,8 +70,8 @@ impl Operations {
     }
 
     /// Why an event stands where it stands.
-    pub async fn why(&self, whose: RowSelector) -> Result<RowDiagnosis, QueryError> {
-        self.operators.standing(whose).await?.ok_or(QueryError::NotFound)
+    pub async fn diagnose(&self, selector: RowSelector) -> Result<RowDiagnosis, QueryError> {
+        self.operators.diagnose(selector).await?.ok_or(QueryError::NotFound)
     }
 
     /// Makes a waiting or parked row due now.
@@ -135,7 +135,7 @@ fn not_now(status: RowStatus) -> &'static str {
 }
 
 /// An age as operators write it: `250ms`, `5s`, `2m`, `1h`, `7d`, or a bare `0`.
-pub fn age(text: &str) -> Option<Duration> {
+pub fn parse_age(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -161,12 +161,12 @@ mod tests {
     #[test]
     fn ages_are_written_as_durations_are_in_the_configuration() {
         let ms = |millis| Some(Duration::from_millis(millis));
-        assert_eq!(age("0"), ms(0));
-        assert_eq!(age("250ms"), ms(250));
-        assert_eq!(age("5s"), ms(5_000));
-        assert_eq!(age("1h"), ms(3_600_000));
+        assert_eq!(parse_age("0"), ms(0));
+        assert_eq!(parse_age("250ms"), ms(250));
+        assert_eq!(parse_age("5s"), ms(5_000));
+        assert_eq!(parse_age("1h"), ms(3_600_000));
         for bad in ["", "5", "s", "-5s", "1.5s", "5 s", "1y", "99999999999999999999s"] {
-            assert_eq!(age(bad), None, "{bad}");
+            assert_eq!(parse_age(bad), None, "{bad}");
         }
     }
 }

@@ -28,19 +28,19 @@ pub struct Options {
 
 impl Options {
     /// What the records of this service have in common.
-    pub fn envelope(&self) -> Envelope {
-        Envelope::new(&self.region, self.schemas)
+    pub fn envelope(&self) -> RecordEnvelope {
+        RecordEnvelope::new(&self.region, self.schemas)
     }
 }
 
 /// What all records of a service have in common.
 #[derive(Clone, Debug)]
-pub struct Envelope {
+pub struct RecordEnvelope {
     source: Arc<[u8]>,
     schemas: Option<SchemaIds>,
 }
 
-impl Envelope {
+impl RecordEnvelope {
     /// CloudEvents name the region as their source.
     pub fn new(region: &RegionId, schemas: Option<SchemaIds>) -> Self {
         Self { source: format!("/posthaste/{}", region.as_str()).as_bytes().into(), schemas }
@@ -49,16 +49,16 @@ impl Envelope {
 
 /// A claimed batch, sorted into what goes and what cannot.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct BatchPlan {
     /// Records in id order, which is each key's order.
     pub send: Vec<(RowId, Record)>,
     /// Rows that can never go as they are: excluded before anything is sent.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRow>,
 }
 
 /// A row that does not go, and why.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct RefusedRow {
     /// Which.
     pub row: RowId,
     /// How it failed.
@@ -71,9 +71,9 @@ pub struct Refused {
     pub in_fallback: bool,
 }
 
-impl Refused {
+impl RefusedRow {
     /// A row refused by a port.
-    pub fn by(row: RowId, error: &Error) -> Self {
+    pub fn from_error(row: RowId, error: &Error) -> Self {
         Self {
             row,
             fault: error.fault(),
@@ -85,14 +85,14 @@ impl Refused {
 }
 
 /// Sorts a batch. `record_bytes_max` is the broker's.
-pub fn plan(rows: &[ClaimedRow], envelope: &Envelope, record_bytes_max: usize) -> Plan {
+pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: usize) -> BatchPlan {
     let value_bytes_max = record_bytes_max.saturating_sub(envelope.schemas.map_or(0, |_| FRAME_BYTES));
-    let mut plan = Plan { send: Vec::with_capacity(rows.len()), ..Plan::default() };
+    let mut plan = BatchPlan { send: Vec::with_capacity(rows.len()), ..BatchPlan::default() };
     let mut alike = Alike::new(envelope);
     for row in rows {
         match sendable(row, value_bytes_max) {
             Ok(payload) => plan.send.push((row.id, alike.record(row, payload))),
-            Err(reason) => plan.refused.push(Refused {
+            Err(reason) => plan.refused.push(RefusedRow {
                 row: row.id,
                 fault: Fault::Permanent,
                 failure_type: FailureType::Validation,
@@ -109,7 +109,7 @@ fn sendable(row: &ClaimedRow, value_bytes_max: usize) -> Result<&Arc<[u8]>, Stri
     if payload.len() > value_bytes_max {
         return Err(format!("its value has {} bytes, the broker takes {value_bytes_max}", payload.len()));
     }
-    let event = contract::named(payload).map_err(|error| error.to_string())?;
+    let event = contract::event_identity(payload).map_err(|error| error.to_string())?;
     if event.event_id != row.event_id || event.order_id != row.key || event.kind.as_str() != &*row.kind {
         return Err("its value tells of another event than its row".to_owned());
     }
@@ -154,18 +154,18 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
 });
 
 /// The record of a row: CloudEvents in binary mode, Debezium's `id`, the trace, and what proves order and loss.
-pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &Envelope) -> Record {
+pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &RecordEnvelope) -> Record {
     Alike::new(envelope).record(row, payload)
 }
 
 /// Values that neighbours mostly share.
 struct Alike<'a> {
-    envelope: &'a Envelope,
+    envelope: &'a RecordEnvelope,
     region: Arc<[u8]>,
 }
 
 impl<'a> Alike<'a> {
-    fn new(envelope: &'a Envelope) -> Self {
+    fn new(envelope: &'a RecordEnvelope) -> Self {
         Self { envelope, region: [].into() }
     }
 
@@ -219,34 +219,17 @@ fn written(value: impl std::fmt::Display) -> Arc<[u8]> {
 }
 
 /// The record of a row that goes to its fallback: the dead letters of its topic, with the failure in headers.
-pub fn fallback_record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &Envelope, refused: &Refused) -> Record {
+pub fn fallback_record(
+    row: &ClaimedRow,
+    payload: &Arc<[u8]>,
+    envelope: &RecordEnvelope,
+    refused: &RefusedRow,
+) -> Record {
     let primary = record(row, payload, envelope);
     let mut headers = primary.headers;
     let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
     put("kafka_original-topic", primary.topic.as_bytes());
-    put("kafka_exception-message", cut(&refused.reason).as_bytes());
+    put("kafka_exception-message", outbox::truncate_reason(&refused.reason).as_bytes());
     put("x-failure-type", refused.failure_type.as_str().as_bytes());
-    Record { topic: format!("{}-dlt", primary.topic).into(), headers, ..primary }
-}
-
-/// Longest reason that is kept.
-const REASON_MAX: usize = 256;
-
-/// A reason, cut at 256 characters at a character's boundary.
-pub fn cut(reason: &str) -> &str {
-    match reason.char_indices().nth(REASON_MAX) {
-        Some((end, _)) => &reason[..end],
-        None => reason,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_cut_between_characters() {
-        assert_eq!(cut("short"), "short");
-        assert_eq!(cut(&"漢".repeat(300)).chars().count(), 256);
-    }
+    Record { topic: outbox::topics::dead_letter_topic(&primary.topic).into(), headers, ..primary }
 }

@@ -7,7 +7,7 @@ use ports::Error;
 use ports::clock::Clock;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 
-use crate::gate::Gate;
+use crate::admission::gate::Gate;
 
 /// How long a policy read from the backend is believed.
 const POLICY_FRESH: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ impl Default for Options {
 
 /// A request at the door.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit<'a> {
+pub struct RateLimitRequest<'a> {
     /// `sub` of the token, if there is one.
     pub subject: Option<&'a str>,
     /// Tier of the token; `default` where it has none.
@@ -49,7 +49,7 @@ pub struct Visit<'a> {
 
 /// What was decided, with what the headers say about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Admitted {
+pub struct AdmissionDecision {
     /// Whether the request may pass.
     pub allowed: bool,
     /// Name of the policy.
@@ -85,7 +85,7 @@ impl Admission {
     ///
     /// # Errors
     /// The backend failed. The request passes then, and whoever asked counts it: an open limit must not go unseen.
-    pub async fn admit(&self, visit: Visit<'_>) -> Result<Option<Admitted>, Error> {
+    pub async fn admit(&self, visit: RateLimitRequest<'_>) -> Result<Option<AdmissionDecision>, Error> {
         if !self.options.enabled {
             return Ok(None);
         }
@@ -95,7 +95,7 @@ impl Admission {
         let throttle = self.gate.stage().limit_factor();
         let taken = self.limit.take(&bucket, &policy, throttle).await?;
         let capacity = ((f64::from(policy.capacity) * throttle).floor() as u32).max(1);
-        Ok(Some(Admitted {
+        Ok(Some(AdmissionDecision {
             allowed: taken.allowed,
             policy: policy.name,
             capacity,

@@ -8,7 +8,7 @@ use ports::broker::{Header, Record};
 use ports::redrives::{DeadLetterId, RedriveRecord};
 use ports::source::Delivery;
 
-use super::place::Cursor;
+use super::position::DeadLetterCursor;
 
 /// What the way into the dead letters wrote; a record that goes back begins its journey anew.
 const JOURNEY: [&str; 9] = [
@@ -29,12 +29,12 @@ pub struct DeadLetter {
     /// The record and its place among the dead letters.
     pub delivery: Delivery,
     /// Who sent it back, if anybody did.
-    pub redriven: Option<RedriveRecord>,
+    pub redrive: Option<RedriveRecord>,
 }
 
 /// Where a letter stood before it failed: as much of it as its headers tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct DeadLetterOrigin {
     /// Which topic.
     pub topic: String,
     /// Which of its partitions.
@@ -77,12 +77,12 @@ impl DeadLetter {
     }
 
     /// Where it stood before it failed.
-    pub fn origin(&self) -> Option<Origin> {
+    pub fn origin(&self) -> Option<DeadLetterOrigin> {
         let topic = self.text("kafka_original-topic")?.to_owned();
         let record = &self.delivery.record;
         let long = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
         let partition = || record.header("kafka_original-partition")?.try_into().ok().map(i32::from_be_bytes);
-        Some(Origin {
+        Some(DeadLetterOrigin {
             topic,
             partition: partition(),
             offset: long("kafka_original-offset"),
@@ -91,8 +91,8 @@ impl DeadLetter {
     }
 
     /// Whether it stands in its topic again.
-    pub fn went_back(&self) -> bool {
-        self.redriven.as_ref().is_some_and(|redriven| redriven.arrived)
+    pub fn is_redriven(&self) -> bool {
+        self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
     }
 
     /// Its name in the store's memory.
@@ -132,10 +132,10 @@ pub struct DeadLetterFilter {
     pub failure_type: Option<FailureType>,
     /// Set aside at least so long ago.
     pub older_than: Option<Duration>,
-    /// Sent back or not.
+    /// ReplayReport back or not.
     pub redriven: Option<bool>,
     /// Strictly behind this.
-    pub after: Option<Cursor>,
+    pub after: Option<DeadLetterCursor>,
 }
 
 impl DeadLetterFilter {
@@ -146,6 +146,6 @@ impl DeadLetterFilter {
             && kind.as_ref().is_none_or(|kind| Some(&**kind) == letter.kind())
             && failure_type.is_none_or(|failure| Some(failure) == letter.failure_type())
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
-            && redriven.is_none_or(|redriven| redriven == letter.went_back())
+            && redriven.is_none_or(|redriven| redriven == letter.is_redriven())
     }
 }

@@ -18,14 +18,14 @@ impl Default for Options {
 
 /// The breaker. `now` is any clock that does not go back.
 #[derive(Clone, Debug)]
-pub struct Breaker {
+pub struct CircuitBreaker {
     options: Options,
-    state: State,
+    state: BreakerState,
 }
 
 /// What it lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     /// Everything.
     Closed {
         /// Failures in a row so far.
@@ -42,7 +42,7 @@ pub enum State {
 
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum BreakerPermit {
     /// Go.
     Free,
     /// Go alone: you are the probe.
@@ -51,80 +51,80 @@ pub enum Pass {
     Wait(Duration),
 }
 
-impl Breaker {
+impl CircuitBreaker {
     /// A closed breaker.
     pub fn new(options: Options) -> Self {
-        Self { options, state: State::Closed { failures: 0 } }
+        Self { options, state: BreakerState::Closed { failures: 0 } }
     }
 
     /// Asks to pass.
-    pub fn pass(&mut self, now: Duration) -> Pass {
+    pub fn pass(&mut self, now: Duration) -> BreakerPermit {
         match self.state {
-            State::Closed { .. } => Pass::Free,
-            State::Open { until } if now >= until => {
-                self.state = State::HalfOpen;
-                Pass::Probe
+            BreakerState::Closed { .. } => BreakerPermit::Free,
+            BreakerState::Open { until } if now >= until => {
+                self.state = BreakerState::HalfOpen;
+                BreakerPermit::Probe
             }
-            State::Open { until } => Pass::Wait(until - now),
-            State::HalfOpen => Pass::Wait(self.options.open),
+            BreakerState::Open { until } => BreakerPermit::Wait(until - now),
+            BreakerState::HalfOpen => BreakerPermit::Wait(self.options.open),
         }
     }
 
     /// A send succeeded. Returns whether this closed the breaker.
     pub fn succeeded(&mut self) -> bool {
-        let was = std::mem::replace(&mut self.state, State::Closed { failures: 0 });
-        !matches!(was, State::Closed { .. })
+        let was = std::mem::replace(&mut self.state, BreakerState::Closed { failures: 0 });
+        !matches!(was, BreakerState::Closed { .. })
     }
 
     /// A send failed for a reason that is the broker's, not the record's. Returns whether this opened the breaker.
     pub fn failed(&mut self, now: Duration) -> bool {
         let failures = match self.state {
-            State::Closed { failures } => failures + 1,
-            State::HalfOpen => self.options.failures,
-            State::Open { .. } => return false,
+            BreakerState::Closed { failures } => failures + 1,
+            BreakerState::HalfOpen => self.options.failures,
+            BreakerState::Open { .. } => return false,
         };
         if failures < self.options.failures {
-            self.state = State::Closed { failures };
+            self.state = BreakerState::Closed { failures };
             return false;
         }
-        self.state = State::Open { until: now + self.options.open };
+        self.state = BreakerState::Open { until: now + self.options.open };
         true
     }
 
     /// A probe came back without an answer about the broker: the next caller probes again.
-    pub fn undecided(&mut self, now: Duration) {
-        if self.state == State::HalfOpen {
-            self.state = State::Open { until: now };
+    pub fn probe_without_result(&mut self, now: Duration) {
+        if self.state == BreakerState::HalfOpen {
+            self.state = BreakerState::Open { until: now };
         }
     }
 
     /// The broker was seen to come back: whoever comes next probes, however long the breaker was to stay open.
-    pub fn hasten(&mut self, now: Duration) {
-        if let State::Open { until } = &mut self.state {
+    pub fn allow_probe_now(&mut self, now: Duration) {
+        if let BreakerState::Open { until } = &mut self.state {
             *until = now.min(*until);
         }
     }
 
     /// The state, for people.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> BreakerState {
         self.state
     }
 
     /// `closed`, `half-open` or `open`.
     pub fn name(&self) -> &'static str {
         match self.state {
-            State::Closed { .. } => "closed",
-            State::HalfOpen => "half-open",
-            State::Open { .. } => "open",
+            BreakerState::Closed { .. } => "closed",
+            BreakerState::HalfOpen => "half-open",
+            BreakerState::Open { .. } => "open",
         }
     }
 
     /// 0 closed, 1 half open, 2 open: the gauge.
     pub fn number(&self) -> i64 {
         match self.state {
-            State::Closed { .. } => 0,
-            State::HalfOpen => 1,
-            State::Open { .. } => 2,
+            BreakerState::Closed { .. } => 0,
+            BreakerState::HalfOpen => 1,
+            BreakerState::Open { .. } => 2,
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn five_failures_in_a_row_open_it_and_a_success_between_them_does_not() {
-        let mut breaker = Breaker::new(Options::default());
+        let mut breaker = CircuitBreaker::new(Options::default());
         for _ in 0..4 {
             assert!(!breaker.failed(s(0)));
         }
@@ -148,43 +148,43 @@ mod tests {
             assert!(!breaker.failed(s(0)));
         }
         assert!(breaker.failed(s(1)));
-        assert_eq!(breaker.pass(s(2)), Pass::Wait(s(19)));
+        assert_eq!(breaker.pass(s(2)), BreakerPermit::Wait(s(19)));
     }
 
     #[test]
     fn one_probe_passes_and_its_outcome_decides() {
-        let mut breaker = Breaker::new(Options { failures: 1, open: s(20) });
+        let mut breaker = CircuitBreaker::new(Options { failures: 1, open: s(20) });
         breaker.failed(s(0));
 
-        assert_eq!(breaker.pass(s(20)), Pass::Probe);
-        assert!(matches!(breaker.pass(s(20)), Pass::Wait(_)), "only one");
+        assert_eq!(breaker.pass(s(20)), BreakerPermit::Probe);
+        assert!(matches!(breaker.pass(s(20)), BreakerPermit::Wait(_)), "only one");
         assert!(breaker.failed(s(21)));
-        assert_eq!(breaker.pass(s(40)), Pass::Wait(s(1)));
-        assert_eq!(breaker.pass(s(41)), Pass::Probe);
+        assert_eq!(breaker.pass(s(40)), BreakerPermit::Wait(s(1)));
+        assert_eq!(breaker.pass(s(41)), BreakerPermit::Probe);
         assert!(breaker.succeeded());
-        assert_eq!(breaker.pass(s(41)), Pass::Free);
+        assert_eq!(breaker.pass(s(41)), BreakerPermit::Free);
     }
 
     #[test]
     fn a_probe_that_says_nothing_is_followed_by_another() {
-        let mut breaker = Breaker::new(Options { failures: 1, open: s(20) });
+        let mut breaker = CircuitBreaker::new(Options { failures: 1, open: s(20) });
         breaker.failed(s(0));
         breaker.pass(s(20));
-        breaker.undecided(s(21));
-        assert_eq!(breaker.pass(s(21)), Pass::Probe);
+        breaker.probe_without_result(s(21));
+        assert_eq!(breaker.pass(s(21)), BreakerPermit::Probe);
     }
 
     #[test]
     fn a_broker_that_came_back_is_probed_at_once() {
-        let mut breaker = Breaker::new(Options::default());
+        let mut breaker = CircuitBreaker::new(Options::default());
         for _ in 0..5 {
             breaker.failed(s(0));
         }
-        assert_eq!(breaker.pass(s(1)), Pass::Wait(s(19)));
+        assert_eq!(breaker.pass(s(1)), BreakerPermit::Wait(s(19)));
 
-        breaker.hasten(s(2));
-        assert_eq!(breaker.pass(s(2)), Pass::Probe);
+        breaker.allow_probe_now(s(2));
+        assert_eq!(breaker.pass(s(2)), BreakerPermit::Probe);
         breaker.failed(s(3));
-        assert_eq!(breaker.pass(s(4)), Pass::Wait(s(19)), "a probe that fails opens it for its whole time");
+        assert_eq!(breaker.pass(s(4)), BreakerPermit::Wait(s(19)), "a probe that fails opens it for its whole time");
     }
 }

@@ -3,15 +3,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use domain::{Event, EventId, Order, OrderId, RegionId};
+use domain::{EventId, Order, OrderEvent, OrderId, RegionId};
 use ports::cache::OrderCache;
 use ports::clock::{Clock, Rng};
 use ports::idempotency::Idempotency;
 use ports::orders::{NewRow, OrderStore, TraceContext};
 
+use crate::admission::gate::Gate;
 use crate::contract;
-use crate::gate::Gate;
-use crate::policy::partition;
 
 /// How commands are carried out.
 #[derive(Clone, Debug)]
@@ -48,13 +47,13 @@ impl Default for Options {
 
 impl Options {
     /// The outbox row that tells of an event.
-    pub fn row(&self, event: &Event, trace: Option<TraceContext>) -> NewRow {
+    pub fn row(&self, event: &OrderEvent, trace: Option<TraceContext>) -> NewRow {
         NewRow {
             event_id: event.id,
             key: event.order_id,
             kind: event.kind,
             topic: Arc::clone(&self.topic),
-            partition: partition::of_key(&event.order_id.to_string(), self.partitions),
+            partition: outbox::partition::of_key(&event.order_id.to_string(), self.partitions),
             payload: contract::encode(event, self.schema_version).into(),
             sequence: event.sequence,
             occurred_at: event.occurred_at,
@@ -66,7 +65,7 @@ impl Options {
 }
 
 /// The desk. Shared by all commands; holds no fact of its own.
-pub struct Desk {
+pub struct CommandContext {
     /// Orders, their events and marks.
     pub orders: Arc<dyn OrderStore>,
     /// The quick line of idempotency.
@@ -86,7 +85,7 @@ pub struct Desk {
 /// How far a command got, told to whoever waits for it: past the store only the store knows the outcome, and a key that it took must not
 /// stay locked when it dies before.
 #[derive(Clone, Debug, Default)]
-pub struct Reach(Arc<Marks>);
+pub struct CommitProgress(Arc<Marks>);
 
 #[derive(Debug, Default)]
 struct Marks {
@@ -94,7 +93,7 @@ struct Marks {
     key: AtomicBool,
 }
 
-impl Reach {
+impl CommitProgress {
     /// The store is about to be asked for a change.
     pub fn mark(&self) {
         self.0.store.store(true, SeqCst);
@@ -121,7 +120,7 @@ impl Reach {
     }
 }
 
-impl Desk {
+impl CommandContext {
     pub(super) fn order_id(&self, now: domain::Timestamp) -> OrderId {
         OrderId::at(now, self.dice.entropy())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::source::Delivery;
 
-use super::place::{Cursor, Place};
+use super::position::{DeadLetterCursor, DeadLetterPosition};
 
 /// Longest that one call looks, well within a request's time. A broker shows some ten thousand letters a second.
 const LOOKS_FOR: Duration = Duration::from_secs(4);
@@ -13,7 +13,7 @@ const LOOKS_FOR: Duration = Duration::from_secs(4);
 /// What is left to look through.
 pub(super) struct Walk {
     spans: VecDeque<Span>,
-    last: Option<Place>,
+    last: Option<DeadLetterPosition>,
     /// When the walk began that this call goes on with.
     begun: Option<Timestamp>,
     now: Timestamp,
@@ -27,7 +27,7 @@ struct Span {
 
 impl Walk {
     /// From behind a cursor to where each partition ends now, given its first offset and its end.
-    pub(super) fn behind(cursor: Option<Cursor>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
+    pub(super) fn behind(cursor: Option<DeadLetterCursor>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
         let after = cursor.map(|cursor| cursor.after);
         let span = |(partition, (first, end)): (u32, (u64, u64))| {
             let from = match after {
@@ -55,7 +55,7 @@ impl Walk {
         if span.partition != at.partition || at.offset >= span.end {
             return false;
         }
-        self.last = Some(Place { partition: at.partition, offset: at.offset });
+        self.last = Some(DeadLetterPosition { partition: at.partition, offset: at.offset });
         span.from = at.offset + 1;
         if span.from >= span.end {
             self.spans.pop_front();
@@ -76,9 +76,9 @@ impl Walk {
     }
 
     /// Where another call goes on, if anything is left.
-    pub(super) fn next(&self) -> Option<Cursor> {
+    pub(super) fn next(&self) -> Option<DeadLetterCursor> {
         let after = self.last.filter(|_| !self.spans.is_empty())?;
-        Some(Cursor { after, begun: self.begun.or(Some(self.now)) })
+        Some(DeadLetterCursor { after, begun: self.begun.or(Some(self.now)) })
     }
 }
 
@@ -99,8 +99,8 @@ mod tests {
         Delivery { position: Position { topic, partition, offset }, record }
     }
 
-    fn cursor(text: &str) -> Option<Cursor> {
-        Cursor::parse(text)
+    fn cursor(text: &str) -> Option<DeadLetterCursor> {
+        DeadLetterCursor::parse(text)
     }
 
     #[test]
