@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 use app::commands::change_order::{self, change_order};
 use app::commands::create_order::{self, create_order};
-use app::commands::{CommandContext, CommitProgress};
+use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use app::health::HealthBoard;
@@ -24,8 +24,10 @@ use crate::nudge::Nudge;
 pub struct Create {
     /// What is asked.
     pub command: CreateOrder,
-    /// Tells the asker whether the store was reached, should this actor die.
-    pub reach: CommitProgress,
+    /// Guard of the command's idempotency key, shared with the caller.
+    pub key: Option<IdempotencyGuard>,
+    /// Shows the caller whether the store was called, should this actor die.
+    pub progress: CommitProgress,
 }
 
 /// Change an order.
@@ -35,7 +37,7 @@ pub struct Change {
     /// What is asked.
     pub command: ChangeOrder,
     /// As in [`Create`].
-    pub reach: CommitProgress,
+    pub progress: CommitProgress,
 }
 
 /// One shard.
@@ -102,9 +104,9 @@ impl Handler<Job<Create>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
 
     fn handle(&mut self, job: Job<Create>, ctx: &mut Self::Context) -> Self::Result {
-        let (Create { command, reach }, slot) = job.open(ctx);
+        let (Create { command, key, progress }, slot) = job.open(ctx);
         let desk = Arc::clone(&self.desk);
-        let work = async move { create_order(&desk, command, &reach).await };
+        let work = async move { create_order(&desk, command, key, &progress).await };
         Box::pin(work.into_actor(self).map(move |outcome, this, _| this.created(outcome, slot)))
     }
 }
@@ -113,13 +115,13 @@ impl Handler<Job<Change>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Arc<Order>, CommandError>>;
 
     fn handle(&mut self, job: Job<Change>, ctx: &mut Self::Context) -> Self::Result {
-        let (Change { command, reach }, slot) = job.open(ctx);
+        let (Change { command, progress }, slot) = job.open(ctx);
         let (desk, id) = (Arc::clone(&self.desk), command.id);
         let turn = self.turn(id);
         let work = async move {
             // A fair queue: commands of one order run in the order in which they came.
             let _turn = turn.lock_owned().await;
-            change_order(&desk, &command, &reach).await
+            change_order(&desk, &command, &progress).await
         };
         Box::pin(work.into_actor(self).map(move |outcome, this, _| this.changed(id, outcome, slot)))
     }

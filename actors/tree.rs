@@ -301,5 +301,5 @@ fn shards(
         spec = spec.child(shard.arbiter(threads.orders()));
         inboxes.push(inbox);
     }
-    (Shards::new(inboxes, Arc::clone(&world.desk.idempotency), options.request_timeout), spec)
+    (Shards::new(inboxes, Arc::clone(&world.desk), options.request_timeout), spec)
 }

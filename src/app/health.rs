@@ -1,4 +1,4 @@
-//! What the service knows about its own health: written by the managers each round, read by health checks without a wait.
+//! The service's own health: the managers update it each round, and health checks read it without waiting.
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -7,62 +7,62 @@ use ports::outbox::Depth;
 
 use crate::policy::backpressure::{PressureInputs, PressureStage};
 
-/// One dependency's last probes.
+/// Health of one dependency, from its last probes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
-    /// `db`, `broker`, `redis`.
+    /// `db`, `broker` or `redis`.
     pub name: &'static str,
-    /// Whether it counts as up: its failures have not reached the threshold.
+    /// Whether its consecutive failures are below the threshold.
     pub up: bool,
-    /// Whether it gates the region.
+    /// Whether its failure makes the region passive.
     pub gates: bool,
-    /// How long its last answer took.
+    /// Time that its last successful probe took.
     pub latency: Duration,
-    /// Why it last failed.
+    /// Error of the last probe, if it failed.
     pub detail: Option<String>,
 }
 
-/// The whole picture.
+/// The health of the service at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HealthSnapshot {
-    /// Start-up is over: the tree runs, the partitions are taken.
+    /// Whether start-up is complete: the actor tree runs and partitions are acquired.
     pub started: bool,
-    /// A stop was asked for.
+    /// Whether a shutdown has begun.
     pub draining: bool,
-    /// The region takes no writes.
+    /// Whether the region is PASSIVE and rejects writes.
     pub passive: bool,
-    /// Dependencies, as configured.
+    /// Configured dependencies and their health.
     pub components: Vec<Component>,
-    /// Why the store takes no writes although it answers: a full disk, a quota. Seen by the first write that meets it, gone with the
-    /// next probe that finds room.
+    /// Error of a store that responds but has no free space (a full disk, a quota). The first write that fails sets it, the next successful
+    /// probe clears it.
     pub no_room: Option<String>,
-    /// Pressure: its level, its factors, and what is done about it.
+    /// Present stage of the measures against pressure.
     pub stage: PressureStage,
-    /// What it was judged by.
+    /// Measurements of which the stage was derived.
     pub inputs: PressureInputs,
-    /// The outbox, as last measured.
+    /// Outbox depth at the last measurement.
     pub depth: Depth,
-    /// When that was.
+    /// Time of that measurement.
     pub measured_at: Option<Timestamp>,
-    /// Partitions this instance holds.
+    /// Number of partitions whose lease this instance holds.
     pub partitions_owned: usize,
-    /// `closed`, `half-open`, `open`.
+    /// State of the broker's circuit breaker: `closed`, `half-open` or `open`.
     pub breaker: &'static str,
-    /// Whether a broker is configured at all.
+    /// Whether a broker is configured.
     pub broker_configured: bool,
 }
 
-/// The picture, shared. Writers replace fields under a short lock; readers take an `Arc` of the whole.
+/// The shared health snapshot. Writers replace fields under a short lock; readers get an `Arc` of the whole.
 #[derive(Clone, Default)]
 pub struct HealthBoard(Arc<RwLock<Arc<HealthSnapshot>>>);
 
 impl HealthBoard {
-    /// The picture as last painted.
+    /// The latest snapshot, without waiting for writers.
     pub fn read(&self) -> Arc<HealthSnapshot> {
         Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// Changes some of it.
+    /// Changes fields of the snapshot.
     pub fn update(&self, change: impl FnOnce(&mut HealthSnapshot)) {
         let mut slot = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         change(Arc::make_mut(&mut slot));

@@ -17,9 +17,11 @@ pub mod commands {
     pub mod change_order;
     mod context;
     pub mod create_order;
+    mod idempotency_key;
     pub mod promote_pending;
 
     pub use context::{CommandContext, CommitProgress, Options};
+    pub use idempotency_key::IdempotencyGuard;
 }
 
 pub mod consume {
@@ -49,7 +51,7 @@ pub mod relay {
     pub mod chain;
     mod records;
 
-    pub use records::*;
+    pub use records::{BatchPlan, Options, RecordEnvelope, RefusedRow, fallback_record, plan, record};
 }
 
 /// Types of the ports for crates that may not depend on `ports` themselves.

@@ -71,7 +71,7 @@ pub enum RowSelector {
 /// Why a row is in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowDiagnosis {
-    /// The selected row.
+    /// Row that the selector matched.
     pub row: RowView,
     /// Earlier row of the same key that blocks it.
     pub head: Option<RowView>,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use crate::broker::{Position, Record};
 use crate::error::Error;
 
-/// One delivered message.
+/// A message as a group member receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Topic position of the message.

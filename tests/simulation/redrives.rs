@@ -67,7 +67,7 @@ async fn a_letter_is_taken_once_its_handler_is_mended_and_goes_back_once() {
     let sent = redrive(&doors, 1_000).await.expect("sent back");
     life.consumed(SOON).await;
 
-    assert_eq!((sent.redrive, scribe.taken(id)), (1, vec![0]));
+    assert_eq!((sent.redriven, scribe.taken(id)), (1, vec![0]));
     assert_eq!(life.metrics.kafka_consumer_processed_count.get(), 1);
     assert_eq!(redrive(&doors, 1_000).await.expect("nothing to do"), ReplayReport::default());
     let log = life.log(TOPIC).await;

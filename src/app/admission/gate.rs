@@ -1,17 +1,17 @@
-//! May we write now? Region mode and pressure, published by their keepers, read by everyone with one atomic load.
+//! The write gate: region mode and pressure stage, set by their actors and read by commands with one atomic load.
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::policy::backpressure::PressureStage;
 
-/// The bits that hold the stage of pressure.
+/// Bits that hold the pressure stage.
 const STAGE: u8 = 0b011;
 const PASSIVE: u8 = 0b100;
 
 /// Why writes are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateClosed {
-    /// Pressure is CRITICAL.
+    /// The pressure level is CRITICAL.
     Pressure,
     /// The region is PASSIVE.
     Passive,
@@ -26,18 +26,18 @@ impl fmt::Display for GateClosed {
     }
 }
 
-/// The gate before every write, and what is done under pressure before it must close: one byte, so that nobody reads half a change.
-/// Relaxed loads suffice: nothing else is ordered by them, and a reader may be one sample behind.
+/// Gate before every write, with the pressure stage. One byte, so that a reader never sees a partial change.
+/// Relaxed loads suffice: they order no other memory, and a reader may be one sample behind.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: AtomicU8,
 }
 
 impl Gate {
-    /// Whether a write may go on.
+    /// Checks whether writes are allowed.
     ///
     /// # Errors
-    /// Says who holds it back; a passive region is named first, because there waiting does not help.
+    /// Why writes are held back. A passive region is reported before pressure, because there a retry does not help.
     pub fn pass(&self) -> Result<(), GateClosed> {
         let state = self.state.load(Relaxed);
         if state & PASSIVE != 0 {
@@ -49,17 +49,17 @@ impl Gate {
         }
     }
 
-    /// What is done under pressure right now.
+    /// The present pressure stage.
     pub fn stage(&self) -> PressureStage {
         stage(self.state.load(Relaxed))
     }
 
-    /// The BackpressureManager's word.
+    /// Sets the pressure stage. Only the BackpressureManager calls it.
     pub fn set_stage(&self, stage: PressureStage) {
         self.change(|state| state & !STAGE | stage as u8);
     }
 
-    /// The FailoverManager's word.
+    /// Sets the region mode. Only the FailoverManager calls it.
     pub fn set_passive(&self, passive: bool) {
         self.change(|state| if passive { state | PASSIVE } else { state & !PASSIVE });
     }
@@ -70,7 +70,7 @@ impl Gate {
     }
 
     fn change(&self, change: impl Fn(u8) -> u8) {
-        // Each keeper writes its own bits and keeps the other's; this never fails.
+        // The closure always returns Some, so the update cannot fail. It keeps the bits of the other writer.
         let _ = self.state.fetch_update(Relaxed, Relaxed, |state| Some(change(state)));
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_keeper_opens_only_what_it_shut() {
+    fn each_writer_changes_only_its_own_condition() {
         let gate = Gate::default();
         assert_eq!(gate.pass(), Ok(()));
 
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_stage_of_pressure_shuts_it() {
+    fn only_the_last_pressure_stage_rejects_writes() {
         let gate = Gate::default();
         for stage in [PressureStage::Calm, PressureStage::Limits, PressureStage::Retries, PressureStage::Rejection] {
             gate.set_stage(stage);

@@ -1,4 +1,4 @@
-//! Who may ask how often: token buckets per subject, method, route and address, narrowed by pressure, open when the backend fails.
+//! Rate limits: a token bucket per subject or address, method and route. Pressure tightens them; requests pass when the backend fails.
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,99 +9,100 @@ use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 
 use crate::admission::gate::Gate;
 
-/// How long a policy read from the backend is believed.
+/// How long a policy is cached before the backend is read again.
 const POLICY_FRESH: Duration = Duration::from_secs(10);
-/// Most remembered policies; beyond it the memory starts anew. Tiers and classes are few.
+/// Limit of cached policies; the cache is cleared when it is full. Tiers and classes are few.
 const POLICIES_MAX: usize = 1_024;
 
-/// Rate limits as configured.
+/// The default rate limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Whether there are any.
+    /// Whether requests are limited at all.
     pub enabled: bool,
-    /// Requests per window.
+    /// Number of requests per window.
     pub capacity: u32,
-    /// The window.
+    /// Length of the window.
     pub window: Duration,
 }
 
 impl Default for Options {
-    /// The seeds' service: 120 requests a minute.
+    /// 120 requests a minute, as in the services that this one replaces.
     fn default() -> Self {
         Self { enabled: true, capacity: 120, window: Duration::from_secs(60) }
     }
 }
 
-/// A request at the door.
+/// The properties of a request that select its policy and bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimitRequest<'a> {
-    /// `sub` of the token, if there is one.
+    /// `sub` claim of the token; `None` for anonymous requests.
     pub subject: Option<&'a str>,
-    /// Tier of the token; `default` where it has none.
+    /// Tier claim of the token; `default` where it has none.
     pub tier: &'a str,
-    /// HTTP method.
+    /// HTTP method in upper case.
     pub method: &'a str,
     /// Route template, never the raw path.
     pub route: &'a str,
-    /// Client's address.
+    /// Address of the client.
     pub ip: &'a str,
 }
 
-/// What was decided, with what the headers say about it.
+/// Decision on a request, with the values of its rate limit headers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionDecision {
-    /// Whether the request may pass.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Name of the policy.
+    /// Name of the policy that applied.
     pub policy: Arc<str>,
-    /// Requests per window, after throttling.
+    /// Number of requests per window, after throttling.
     pub capacity: u32,
-    /// The window.
+    /// Length of the window.
     pub window: Duration,
-    /// Whole tokens left.
+    /// Number of whole tokens left.
     pub remaining: u32,
-    /// Until the next token.
+    /// Time until the next token.
     pub next_in: Duration,
 }
 
-/// The doorkeeper.
+/// Applies rate limits to requests.
 pub struct Admission {
-    limit: Arc<dyn RateLimiter>,
+    limiter: Arc<dyn RateLimiter>,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
     options: Options,
     fallback: RateLimitPolicy,
+    /// Policies by tier and class, with the time in milliseconds at which they were read.
     policies: Mutex<HashMap<String, (i64, RateLimitPolicy)>>,
 }
 
 impl Admission {
-    /// A doorkeeper over this backend.
-    pub fn new(limit: Arc<dyn RateLimiter>, gate: Arc<Gate>, clock: Arc<dyn Clock>, options: Options) -> Self {
+    /// Limits requests with this backend; `gate` supplies the throttling factor.
+    pub fn new(limiter: Arc<dyn RateLimiter>, gate: Arc<Gate>, clock: Arc<dyn Clock>, options: Options) -> Self {
         let fallback = RateLimitPolicy { name: "default".into(), capacity: options.capacity, window: options.window };
-        Self { limit, gate, clock, options, fallback, policies: Mutex::default() }
+        Self { limiter, gate, clock, options, fallback, policies: Mutex::default() }
     }
 
-    /// Takes a token for this visit. `None`: no limit applies.
+    /// Takes a token for a request. `None` when rate limits are disabled.
     ///
     /// # Errors
-    /// The backend failed. The request passes then, and whoever asked counts it: an open limit must not go unseen.
-    pub async fn admit(&self, visit: RateLimitRequest<'_>) -> Result<Option<AdmissionDecision>, Error> {
+    /// The backend failed. The caller lets the request pass and counts it, so that operators see that no limit applied.
+    pub async fn admit(&self, request: RateLimitRequest<'_>) -> Result<Option<AdmissionDecision>, Error> {
         if !self.options.enabled {
             return Ok(None);
         }
-        let policy = self.policy(visit.tier, class(visit.method)).await;
-        let who = visit.subject.unwrap_or(visit.ip);
-        let bucket = format!("{who}\n{}\n{}\n{}", visit.method, visit.route, visit.ip);
+        let policy = self.policy(request.tier, class(request.method)).await;
+        let client = request.subject.unwrap_or(request.ip);
+        let bucket = format!("{client}\n{}\n{}\n{}", request.method, request.route, request.ip);
         let throttle = self.gate.stage().limit_factor();
-        let taken = self.limit.take(&bucket, &policy, throttle).await?;
+        let decision = self.limiter.take(&bucket, &policy, throttle).await?;
         let capacity = ((f64::from(policy.capacity) * throttle).floor() as u32).max(1);
         Ok(Some(AdmissionDecision {
-            allowed: taken.allowed,
+            allowed: decision.allowed,
             policy: policy.name,
             capacity,
             window: policy.window,
-            remaining: taken.remaining,
-            next_in: taken.next_in,
+            remaining: decision.remaining,
+            next_in: decision.next_in,
         }))
     }
 
@@ -113,12 +114,12 @@ impl Admission {
         {
             return policy.clone();
         }
-        let asked = self.limit.policy(tier, class).await;
+        let loaded = self.limiter.policy(tier, class).await;
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
-        let policy = match (asked, policies.get(&name)) {
+        let policy = match (loaded, policies.get(&name)) {
             (Ok(Some(policy)), _) => policy,
-            // A backend that cannot be asked changes nobody's policy.
-            (Err(_), Some((_, known))) => known.clone(),
+            // While the backend fails, the cached policy stays in force.
+            (Err(_), Some((_, cached))) => cached.clone(),
             (Ok(None), _) | (Err(_), None) => self.fallback.clone(),
         };
         if policies.len() >= POLICIES_MAX {

@@ -1,4 +1,4 @@
-//! What every command needs on its desk: the ports, the gate and the service's own name.
+//! What every command needs: the ports, the write gate and the command options.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::contract;
 /// How commands are carried out.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The region that stamps every change.
+    /// Region that stamps every change.
     pub region: RegionId,
-    /// Shares of keys, fixed at installation.
+    /// Number of outbox partitions, fixed at installation.
     pub partitions: u32,
-    /// Where events go.
+    /// Full name of the event topic.
     pub topic: Arc<str>,
     /// Version of the event schema that is written.
     pub schema_version: u32,
-    /// How long a key may be in use before it is free again without an answer.
+    /// How long a running create locks its idempotency key.
     pub key_lock: Duration,
-    /// How long a used key is remembered.
+    /// How long a used idempotency key is kept.
     pub key_keep: Duration,
-    /// Whether events go through the outbox; `false` publishes directly, fire and forget.
+    /// Whether events go through the outbox; `false` publishes them directly, without a guarantee.
     pub outbox: bool,
 }
 
@@ -46,7 +46,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The outbox row that tells of an event.
+    /// Builds the outbox row of an event.
     pub fn row(&self, event: &OrderEvent, trace: Option<TraceContext>) -> NewRow {
         NewRow {
             event_id: event.id,
@@ -64,59 +64,43 @@ impl Options {
     }
 }
 
-/// The desk. Shared by all commands; holds no fact of its own.
+/// Ports and options shared by all commands. It has no state of its own.
 pub struct CommandContext {
-    /// Orders, their events and marks.
+    /// Orders, their events and idempotency marks.
     pub orders: Arc<dyn OrderStore>,
-    /// The quick line of idempotency.
+    /// Fast store of idempotency keys.
     pub idempotency: Arc<dyn Idempotency>,
-    /// Told of every change.
+    /// Cache that receives every changed order.
     pub cache: Arc<dyn OrderCache>,
-    /// Stamps.
+    /// Source of the times in orders and ids.
     pub clock: Arc<dyn Clock>,
-    /// Ids.
+    /// Source of the random bits in ids.
     pub dice: Arc<dyn Rng>,
-    /// May we write?
+    /// Gate that every command checks first.
     pub gate: Arc<Gate>,
-    /// How.
+    /// How commands are carried out.
     pub options: Options,
 }
 
-/// How far a command got, told to whoever waits for it: past the store only the store knows the outcome, and a key that it took must not
-/// stay locked when it dies before.
+/// Whether a command has called the store. The caller of an actor keeps a clone: when the actor dies, the outcome is unknown only if the
+/// store was called.
 #[derive(Clone, Debug, Default)]
-pub struct CommitProgress(Arc<Marks>);
-
-#[derive(Debug, Default)]
-struct Marks {
-    store: AtomicBool,
-    key: AtomicBool,
-}
+pub struct CommitProgress(Arc<AtomicBool>);
 
 impl CommitProgress {
-    /// The store is about to be asked for a change.
-    pub fn mark(&self) {
-        self.0.store.store(true, SeqCst);
+    /// Records that the store is about to be called.
+    pub(super) fn begin_commit(&self) {
+        self.0.store(true, SeqCst);
     }
 
-    /// The store said that nothing changed, or is not asked any more.
-    pub fn clear(&self) {
-        self.0.store.store(false, SeqCst);
+    /// Records that the store reported that nothing was changed.
+    pub(super) fn nothing_changed(&self) {
+        self.0.store(false, SeqCst);
     }
 
     /// Whether the store may have changed something.
-    pub fn reached(&self) -> bool {
-        self.0.store.load(SeqCst)
-    }
-
-    /// The idempotency key is ours.
-    pub fn take_key(&self) {
-        self.0.key.store(true, SeqCst);
-    }
-
-    /// Whether it took the key.
-    pub fn has_key(&self) -> bool {
-        self.0.key.load(SeqCst)
+    pub fn may_have_committed(&self) -> bool {
+        self.0.load(SeqCst)
     }
 }
 
@@ -129,10 +113,10 @@ impl CommandContext {
         EventId::at(now, self.dice.entropy())
     }
 
-    /// After an answered change every reader of this instance sees it: the cache is told before the answer goes out.
-    pub(super) async fn show(&self, order: &Arc<Order>) {
+    /// Updates the cache before the command returns, so that every later read of this instance sees the change.
+    pub(super) async fn update_cache(&self, order: &Arc<Order>) {
         if self.cache.put(Arc::clone(order)).await.is_err() {
-            // A cache that did not hear of it must not show the old one; if it cannot do that either, its own expiry does.
+            // The cache may still hold the old version. If the eviction fails as well, the entry's time to live ends it.
             let _ = self.cache.evict(order.id).await;
         }
     }

@@ -1,4 +1,4 @@
-//! One consumed message: decode → region rule → handler → what to remember, where to send it instead, or why it is dead.
+//! One consumed message as data: decode, apply the region rule, call the handler, decide between processing, retry and dead letter.
 use std::sync::Arc;
 
 use domain::{Hlc, RegionId, Timestamp};
@@ -12,68 +12,68 @@ use crate::consume::handlers::Handlers;
 use crate::contract::{self, DecodedEvent};
 use crate::policy::conflict::{self, ConflictDecision, VersionStamp};
 
-/// A message, understood.
+/// A message with its decoded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedMessage {
-    /// What it says.
+    /// The event in the value.
     pub event: DecodedEvent,
-    /// Who says it, with which stamp.
-    pub stand: VersionStamp,
-    /// Attempts before this one.
+    /// Region and stamp of the event.
+    pub stamp: VersionStamp,
+    /// Number of attempts before this one.
     pub attempts_made: u32,
 }
 
-/// What to do with a message.
+/// Decision on a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IntakeStep {
-    /// Remember it, with its effects.
+    /// Record the event in the inbox, with its effects.
     Process {
         /// The event and the effects that commit with it.
         event: ProcessedEvent,
-        /// Whether the region rule found it stale: remembered, without effects.
+        /// Whether the region rule rejected it; it is then recorded without effects.
         stale: bool,
     },
-    /// Send it to retry topic `stage` (from 0).
+    /// Send the message to a retry topic.
     Retry {
-        /// Which.
+        /// Number of the retry topic, from 0.
         stage: u32,
-        /// Why.
+        /// Failure that is written into the headers.
         failure: IntakeFailure,
     },
-    /// Send it to the dead letters.
+    /// Send the message to the dead-letter topic.
     DeadLetter(IntakeFailure),
 }
 
-/// Why a message was not taken.
+/// Why a message was not processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntakeFailure {
-    /// Where the failure came from.
+    /// Class of the failure.
     pub failure_type: FailureType,
-    /// What kind of error, as other consumers of this topic name it.
+    /// Class name of the error, in the form of the Java consumers of this topic.
     pub class: &'static str,
-    /// Why.
+    /// Message for operators, stored in a header.
     pub reason: String,
 }
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// It can never be understood: it goes straight to the dead letters.
+/// The message cannot be decoded, now or later: it goes to the dead-letter topic without a retry.
 pub fn decode(delivery: &Delivery) -> Result<DecodedMessage, IntakeFailure> {
     let record = &delivery.record;
     let event = contract::decode(&record.value).map_err(|error| undecodable(error.to_string()))?;
-    let named = record.text("ce_id").filter(|id| *id != event.event_id.to_string());
-    if let Some(other) = named {
-        return Err(undecodable(format!("ce_id is {other}, the value names {}", event.event_id)));
+    let other_id = record.text("ce_id").filter(|id| *id != event.event_id.to_string());
+    if let Some(other) = other_id {
+        return Err(undecodable(format!("ce_id is {other}, the value has {}", event.event_id)));
     }
     let version = event.after.as_ref().map_or(0, |after| after.version);
     let fallback = Hlc { millis: event.occurred_at.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) };
-    let stand = VersionStamp {
+    let stamp = VersionStamp {
         hlc: record.text("x-hlc").and_then(Hlc::parse).unwrap_or(fallback),
         region: RegionId::new(record.text("x-region").unwrap_or("")),
     };
     let attempts_made = record.text("retry_topic-attempts").and_then(|text| text.parse().ok()).unwrap_or(0);
-    Ok(DecodedMessage { event, stand, attempts_made })
+    Ok(DecodedMessage { event, stamp, attempts_made })
 }
 
 fn undecodable(reason: String) -> IntakeFailure {
@@ -84,29 +84,29 @@ fn undecodable(reason: String) -> IntakeFailure {
     }
 }
 
-/// Whether the region rule must be asked: our own events are history to us, not news.
-pub fn is_remote(understood: &DecodedMessage, ours: &RegionId) -> bool {
-    understood.stand.region != *ours && !understood.stand.region.as_str().is_empty()
+/// Whether the region rule applies: the event comes from another region.
+pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
+    message.stamp.region != *local && !message.stamp.region.as_str().is_empty()
 }
 
-/// Decides. `standing` is what last won for this order from another region, for remote events only.
+/// Decides what to do with a message. `remote` is `Some` for events of another region, with the stamp that last won for the order.
 pub fn decide(
     handlers: &Handlers,
     delivery: &Delivery,
-    understood: &DecodedMessage,
+    message: &DecodedMessage,
     remote: Option<Option<VersionStamp>>,
     now: Timestamp,
 ) -> IntakeStep {
-    let event = &understood.event;
+    let event = &message.event;
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
-    let ruled = remote.as_ref().map(|standing| conflict::decide(standing.as_ref(), &understood.stand, now));
-    if matches!(ruled, Some(ConflictDecision::Stale | ConflictDecision::TooFarAhead)) {
+    let decision = remote.as_ref().map(|last| conflict::decide(last.as_ref(), &message.stamp, now));
+    if matches!(decision, Some(ConflictDecision::Stale | ConflictDecision::TooFarAhead)) {
         return IntakeStep::Process { event: processed(Vec::new()), stale: true };
     }
     match handlers.of(event.kind).handle(event) {
         Ok(mut effects) => {
             if remote.is_some() {
-                let VersionStamp { hlc, region } = understood.stand.clone();
+                let VersionStamp { hlc, region } = message.stamp.clone();
                 effects.push(Effect::RememberRemote { order_id: event.order_id, region, hlc });
             }
             IntakeStep::Process { event: processed(effects), stale: false }
@@ -117,7 +117,7 @@ pub fn decide(
                 class: "posthaste.HandlerFault",
                 reason: fault.reason,
             };
-            let stage = understood.attempts_made;
+            let stage = message.attempts_made;
             if fault.retryable && (stage as usize) < RETRY_DELAYS.len() {
                 IntakeStep::Retry { stage, failure }
             } else {
@@ -127,8 +127,8 @@ pub fn decide(
     }
 }
 
-/// The record that carries a message to a retry topic or to the dead letters, with Spring Kafka's headers: the first journey's
-/// place stays, attempts grow, the last error is told.
+/// The record that carries a message to a retry topic or the dead-letter topic, with Spring Kafka's headers: the original position stays,
+/// the number of attempts and the last failure are rewritten.
 pub fn forward_record(
     delivery: &Delivery,
     target: String,

@@ -1,12 +1,13 @@
-//! Schema version 1, for every type: that something happened. Released; never changes.
+//! Schema version 1: the event alone. Released; never changes.
 use domain::{EventId, EventType, OrderEvent, OrderId};
 use serde::{Deserialize, Serialize};
 
-use super::{ContractError, DecodedEvent, member, parse_rfc3339, read, rfc3339};
+use super::event::{ContractError, DecodedEvent, member, read};
+use super::time::{parse_rfc3339, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Value {
+struct EventValueV1 {
     schema_version: u32,
     event_id: String,
     event_type: String,
@@ -15,7 +16,7 @@ struct Value {
 }
 
 pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
-    let value = Value {
+    let value = EventValueV1 {
         schema_version: 1,
         event_id: event.id.to_string(),
         event_type: event.kind.as_str().to_owned(),
@@ -26,7 +27,7 @@ pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
-    let value: Value = read(bytes)?;
+    let value: EventValueV1 = read(bytes)?;
     Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,

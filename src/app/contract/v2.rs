@@ -1,14 +1,15 @@
-//! Schema version 2, for every type: what happened, with the order as it stood right after. Released; never changes.
+//! Schema version 2: the event with the order's state after it. Released; never changes.
 use std::borrow::Cow;
 
 use domain::{EventId, EventType, OrderEvent, OrderId, Status};
 use serde::{Deserialize, Serialize};
 
-use super::{ContractError, DecodedEvent, OrderAfterEvent, member, parse_rfc3339, read, rfc3339};
+use super::event::{ContractError, DecodedEvent, OrderAfterEvent, member, read};
+use super::time::{parse_rfc3339, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Value<'a> {
+struct EventValueV2<'a> {
     schema_version: u32,
     #[serde(borrow)]
     event_id: Cow<'a, str>,
@@ -24,12 +25,12 @@ struct Value<'a> {
     #[serde(borrow)]
     total: Cow<'a, str>,
     #[serde(borrow)]
-    items: Vec<Line<'a>>,
+    items: Vec<ItemValueV2<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct ItemValueV2<'a> {
     #[serde(borrow)]
     product_name: Cow<'a, str>,
     quantity: u32,
@@ -38,7 +39,7 @@ struct Line<'a> {
 }
 
 pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
-    let value = Value {
+    let value = EventValueV2 {
         schema_version: 2,
         event_id: event.id.to_string().into(),
         event_type: event.kind.as_str().into(),
@@ -51,10 +52,10 @@ pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
             .items
             .as_slice()
             .iter()
-            .map(|line| Line {
-                product_name: line.name().into(),
-                quantity: line.quantity(),
-                price: line.price().to_string().into(),
+            .map(|item| ItemValueV2 {
+                product_name: item.name().into(),
+                quantity: item.quantity(),
+                price: item.price().to_string().into(),
             })
             .collect(),
     };
@@ -62,7 +63,7 @@ pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
-    let value: Value<'_> = read(bytes)?;
+    let value: EventValueV2<'_> = read(bytes)?;
     Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,

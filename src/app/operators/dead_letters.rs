@@ -1,8 +1,8 @@
-//! What operators ask of the dead letters: look, and send back. The one door for HTTP and command line.
+//! Operator actions on dead letters, shared by HTTP, console and command line: list, find, redrive (replay to the event topic).
 //!
-//! A letter stays where it is when it is sent back; the store remembers that it was, so it goes once however often and by however many
-//! it is asked for. Memory and broker share no transaction: who dies between the two leaves letters in hand, which may be taken up after
-//! [`RESERVATION_TIMEOUT`] and may then arrive twice, under one event id.
+//! A replayed dead letter stays in its topic; the ledger in the store records the replay, so that it happens once, however often it is
+//! requested. Ledger and broker share no transaction: an instance that dies between them leaves a reservation, which expires after
+//! [`RESERVATION_TIMEOUT`]. The record may then be appended twice, with the same event id.
 mod dead_letter;
 mod position;
 mod scan;
@@ -22,47 +22,47 @@ pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
 
 use crate::error::QueryError;
-use scan::Walk;
+use scan::Scan;
 
-/// Most letters of one page.
+/// Limit of dead letters on a page.
 pub const DEAD_LETTERS_MAX: u32 = 500;
-/// Most bytes of values of one page; one letter always comes.
-const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// A letter in hand is free again after this: longer than any append that still may succeed.
+/// Limit of value bytes on a page; a page has at least one dead letter whatever its size.
+const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Time after which an unconfirmed reservation expires; longer than any append that may still succeed.
 pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The operators' door to the dead letters.
+/// Lists and replays the dead letters of one topic.
 pub struct DeadLetters {
     topic: Arc<str>,
-    dead: Arc<str>,
+    dead_letter_topic: Arc<str>,
     topics: Arc<dyn TopicReader>,
     broker: Arc<dyn Broker>,
     redrives: Arc<dyn RedriveLedger>,
     clock: Arc<dyn Clock>,
 }
 
-/// Letters, by place.
+/// A page of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterPage {
-    /// In the order of partition and offset.
+    /// Dead letters by partition and offset.
     pub dead_letters: Vec<DeadLetter>,
-    /// Behind which place to go on, where there may be more.
+    /// Cursor of the next page, if there may be more.
     pub next: Option<DeadLetterCursor>,
 }
 
-/// What a redrive did, or would do.
+/// Result of a redrive, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// Letters that the filter lets through and that did not go back before.
+    /// Number of dead letters that match the filter and were not replayed before.
     pub matched: u64,
-    /// Those that went back now.
+    /// Number of dead letters that were replayed now.
     pub redriven: u64,
-    /// Behind which place to go on, where there may be more.
+    /// Cursor from which to continue, if there may be more.
     pub next: Option<DeadLetterCursor>,
 }
 
 impl DeadLetters {
-    /// The dead letters of `topic`.
+    /// Operator actions on the dead letters of `topic`.
     pub fn new(
         topic: &str,
         topics: Arc<dyn TopicReader>,
@@ -72,7 +72,7 @@ impl DeadLetters {
     ) -> Self {
         Self {
             topic: topic.into(),
-            dead: outbox::topics::dead_letter_topic(topic).into(),
+            dead_letter_topic: outbox::topics::dead_letter_topic(topic).into(),
             topics,
             broker,
             redrives,
@@ -80,50 +80,53 @@ impl DeadLetters {
         }
     }
 
-    /// Letters behind `filter.after`; `limit` is clamped to 1…[`DEAD_LETTERS_MAX`]. A page may be short, or empty, and yet have a next one.
+    /// Lists dead letters after `filter.after`; `limit` is clamped to 1…[`DEAD_LETTERS_MAX`]. A short or empty page may have a next one.
     pub async fn list(&self, filter: &DeadLetterFilter, limit: u32) -> Result<DeadLetterPage, QueryError> {
-        let mut walk = self.walk(filter.after).await?;
-        let letters = self.search(filter, limit.clamp(1, DEAD_LETTERS_MAX), &mut walk).await?;
-        Ok(DeadLetterPage { dead_letters: letters, next: walk.next() })
+        let mut scan = self.scan(filter.after).await?;
+        let dead_letters = self.search(filter, limit.clamp(1, DEAD_LETTERS_MAX), &mut scan).await?;
+        Ok(DeadLetterPage { dead_letters, next: scan.next() })
     }
 
-    /// The letter at a place.
-    pub async fn find(&self, place: DeadLetterPosition) -> Result<DeadLetter, QueryError> {
-        let found = match self.topics.read(&self.dead, place.partition, place.offset, 1).await {
-            // No such topic, or no such partition of it.
+    /// Reads the dead letter at a position.
+    pub async fn find(&self, position: DeadLetterPosition) -> Result<DeadLetter, QueryError> {
+        let found = match self.topics.read(&self.dead_letter_topic, position.partition, position.offset, 1).await {
+            // The topic or its partition does not exist.
             Err(Error::Rejected(_)) => Vec::new(),
             found => found?,
         };
-        let there = found.into_iter().filter(|delivery| delivery.position.offset == place.offset);
-        self.with_memory(there.collect()).await?.pop().ok_or(QueryError::NotFound)
+        let at_offset = found.into_iter().filter(|delivery| delivery.position.offset == position.offset);
+        self.with_redrives(at_offset.collect()).await?.pop().ok_or(QueryError::NotFound)
     }
 
-    /// Sends one letter back. A conflict, when it went back before or is in another's hand.
+    /// Replays one dead letter; without `commit` only checks that it can be.
+    ///
+    /// # Errors
+    /// [`QueryError::Conflict`] when it was replayed before, or is reserved by another replay.
     pub async fn redrive_one(
         &self,
-        place: DeadLetterPosition,
+        position: DeadLetterPosition,
         commit: bool,
         audit: &Audit,
     ) -> Result<DeadLetter, QueryError> {
-        let letter = self.find(place).await?;
-        if letter.is_redriven() {
-            return Err(QueryError::Conflict("this letter was sent back before".into()));
+        let dead_letter = self.find(position).await?;
+        if dead_letter.is_redriven() {
+            return Err(QueryError::Conflict("this dead letter was replayed before".into()));
         }
         if !commit {
-            return Ok(letter);
+            return Ok(dead_letter);
         }
-        if self.send_back(std::slice::from_ref(&letter), audit).await? == 0 {
+        if self.replay(std::slice::from_ref(&dead_letter), audit).await? == 0 {
             return Err(QueryError::Conflict(format!(
-                "somebody else is sending this letter back, or died doing so; it can be taken up after {} s",
+                "another replay of this dead letter is running or was interrupted; try again after {} s",
                 RESERVATION_TIMEOUT.as_secs()
             )));
         }
-        // The letter stands where it stood; only what is remembered of it has changed.
-        self.with_memory(vec![letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
+        // The record is unchanged; only its entry in the ledger is new.
+        self.with_redrives(vec![dead_letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
     }
 
-    /// How many letters match, and with `commit` sends the first `limit` of them back to their topic, each key's in their order.
-    /// Repeating it sends only what did not go yet.
+    /// Counts the dead letters that match; with `commit`, replays the first `limit` of them, each key's in order. A repeated call replays
+    /// only those that were not replayed yet.
     pub async fn redrive(
         &self,
         filter: &DeadLetterFilter,
@@ -132,82 +135,87 @@ impl DeadLetters {
         audit: &Audit,
     ) -> Result<ReplayReport, QueryError> {
         let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
-        let (mut sent, mut walk) = (ReplayReport::default(), self.walk(filter.after).await?);
+        let (mut report, mut scan) = (ReplayReport::default(), self.scan(filter.after).await?);
         loop {
-            let left = u64::from(limit).saturating_sub(sent.matched);
-            if left == 0 || walk.is_over(self.clock.now()) {
-                return Ok(ReplayReport { next: walk.next(), ..sent });
+            let left = u64::from(limit).saturating_sub(report.matched);
+            if left == 0 || scan.is_over(self.clock.now()) {
+                return Ok(ReplayReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
-            let letters = self.search(&filter, page, &mut walk).await?;
-            sent.matched += letters.len() as u64;
-            if commit && !letters.is_empty() {
-                sent.redriven += self.send_back(&letters, audit).await?;
+            let dead_letters = self.search(&filter, page, &mut scan).await?;
+            report.matched += dead_letters.len() as u64;
+            if commit && !dead_letters.is_empty() {
+                report.redriven += self.replay(&dead_letters, audit).await?;
             }
         }
     }
 
-    /// Those of the letters that are nobody else's go back, all or none of them; says how many that were.
-    async fn send_back(&self, letters: &[DeadLetter], audit: &Audit) -> Result<u64, QueryError> {
-        let names: Vec<DeadLetterId> = letters.iter().map(DeadLetter::name).collect();
-        let ours = self.redrives.reserve(&names, RESERVATION_TIMEOUT, audit).await?;
-        let (names, records) = self.ours(letters, &ours, &audit.operator);
-        if names.is_empty() {
+    /// Replays the dead letters that can be reserved, all of them or none; returns their number.
+    async fn replay(&self, dead_letters: &[DeadLetter], audit: &Audit) -> Result<u64, QueryError> {
+        let ids: Vec<DeadLetterId> = dead_letters.iter().map(DeadLetter::id).collect();
+        let reserved = self.redrives.reserve(&ids, RESERVATION_TIMEOUT, audit).await?;
+        let (ids, records) = self.replay_records(dead_letters, &reserved, &audit.operator);
+        if ids.is_empty() {
             return Ok(0);
         }
         match self.broker.append(records).await {
             Ok(_) => {
-                self.redrives.confirm(&names).await?;
-                Ok(names.len() as u64)
+                self.redrives.confirm(&ids).await?;
+                Ok(ids.len() as u64)
             }
-            // They may stand there: whoever takes them up later decides.
-            Err(Error::Unknown(said)) => Err(QueryError::Unknown(said)),
+            // The records may have been appended, so the reservations stay until they expire.
+            Err(Error::Unknown(detail)) => Err(QueryError::Unknown(detail)),
             Err(error) => {
-                self.redrives.release(&names).await?;
+                self.redrives.release(&ids).await?;
                 Err(error.into())
             }
         }
     }
 
-    fn ours(&self, letters: &[DeadLetter], ours: &[bool], who: &str) -> (Vec<DeadLetterId>, Vec<Record>) {
+    fn replay_records(
+        &self,
+        dead_letters: &[DeadLetter],
+        reserved: &[bool],
+        operator: &str,
+    ) -> (Vec<DeadLetterId>, Vec<Record>) {
         let now = self.clock.now();
-        let ours = letters.iter().zip(ours).filter(|(_, ours)| **ours);
-        ours.map(|(letter, _)| (letter.name(), letter.back(&self.topic, who, now))).unzip()
+        let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
+        reserved.map(|(letter, _)| (letter.id(), letter.replay_record(&self.topic, operator, now))).unzip()
     }
 
-    /// The next letters that the filter lets through: so many, or as many as one page may hold, or as a call may look through.
+    /// Collects matching dead letters until `limit`, the byte limit of a page, the time limit of a call, or the end.
     async fn search(
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        walk: &mut Walk,
+        scan: &mut Scan,
     ) -> Result<Vec<DeadLetter>, QueryError> {
         let (now, mut found, mut bytes) = (self.clock.now(), Vec::new(), 0);
-        while let Some((partition, from)) = walk.here(self.clock.now()) {
-            let page = self.topics.read(&self.dead, partition, from, DEAD_LETTERS_MAX).await?;
-            for letter in self.with_memory(page).await? {
-                if walk.takes(&letter.delivery) && filter.lets(&letter, now) {
-                    bytes += letter.delivery.record.value.len();
-                    found.push(letter);
+        while let Some((partition, from)) = scan.position(self.clock.now()) {
+            let page = self.topics.read(&self.dead_letter_topic, partition, from, DEAD_LETTERS_MAX).await?;
+            for dead_letter in self.with_redrives(page).await? {
+                if scan.advance(&dead_letter.delivery) && filter.matches(&dead_letter, now) {
+                    bytes += dead_letter.delivery.record.value.len();
+                    found.push(dead_letter);
                 }
-                if found.len() >= limit as usize || bytes >= BYTES_MAX {
+                if found.len() >= limit as usize || bytes >= PAGE_BYTES_MAX {
                     return Ok(found);
                 }
             }
-            walk.skip_if_still_at(partition, from);
+            scan.skip_partition_if_still_at(partition, from);
         }
         Ok(found)
     }
 
-    async fn walk(&self, after: Option<DeadLetterCursor>) -> Result<Walk, QueryError> {
+    async fn scan(&self, after: Option<DeadLetterCursor>) -> Result<Scan, QueryError> {
         let topics = self.topics.list().await?;
-        let dead = topics.into_iter().find(|topic| *topic.name == *self.dead);
-        Ok(Walk::behind(after, dead.map(|topic| topic.partitions).unwrap_or_default(), self.clock.now()))
+        let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
+        Ok(Scan::after(after, topic.map(|topic| topic.partitions).unwrap_or_default(), self.clock.now()))
     }
 
-    async fn with_memory(&self, page: Vec<Delivery>) -> Result<Vec<DeadLetter>, QueryError> {
-        let names: Vec<DeadLetterId> = page.iter().map(dead_letter::name).collect();
-        let known = self.redrives.find(&names).await?;
-        Ok(page.into_iter().zip(known).map(|(delivery, redrive)| DeadLetter { delivery, redrive }).collect())
+    async fn with_redrives(&self, page: Vec<Delivery>) -> Result<Vec<DeadLetter>, QueryError> {
+        let ids: Vec<DeadLetterId> = page.iter().map(dead_letter::id).collect();
+        let redrives = self.redrives.find(&ids).await?;
+        Ok(page.into_iter().zip(redrives).map(|(delivery, redrive)| DeadLetter { delivery, redrive }).collect())
     }
 }

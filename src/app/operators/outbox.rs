@@ -1,4 +1,4 @@
-//! What operators ask: rows, why one waits, partitions, health. The one door for HTTP, console and command line.
+//! Operator actions on the outbox, shared by HTTP, console and command line: rows, diagnosis, retry, park, redrive, partitions, health.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,50 +11,50 @@ use ports::partitions::{PartitionLeases, PartitionView};
 use crate::error::QueryError;
 use crate::health::{HealthBoard, HealthSnapshot};
 
-/// Most rows of one answer.
+/// Limit of rows on a page.
 pub const ROWS_MAX: u32 = 500;
 
-/// The operators' door.
+/// Outbox actions and views for operators.
 pub struct Operations {
     outbox: Arc<dyn OutboxStore>,
     operators: Arc<dyn OutboxOperators>,
     leases: Arc<dyn PartitionLeases>,
     clock: Arc<dyn Clock>,
-    vitals: HealthBoard,
+    health: HealthBoard,
 }
 
-/// RowPage and where the next page begins.
+/// A page of outbox rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowPage {
-    /// In id order.
+    /// Rows in id order.
     pub rows: Vec<RowView>,
-    /// `after` of the next page, if there is one.
+    /// Id after which the next page begins, if there is one.
     pub next: Option<RowId>,
 }
 
 impl Operations {
-    /// Operations over these ports.
+    /// Creates the operator actions of one store.
     pub fn new(
         outbox: Arc<dyn OutboxStore>,
         operators: Arc<dyn OutboxOperators>,
         leases: Arc<dyn PartitionLeases>,
         clock: Arc<dyn Clock>,
-        vitals: HealthBoard,
+        health: HealthBoard,
     ) -> Self {
-        Self { outbox, operators, leases, clock, vitals }
+        Self { outbox, operators, leases, clock, health }
     }
 
-    /// Now, for rooms that may not see the ports.
+    /// The present time, for crates that may not depend on `ports`.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// The health picture, without a wait.
+    /// The health snapshot, without waiting.
     pub fn health(&self) -> Arc<HealthSnapshot> {
-        self.vitals.read()
+        self.health.read()
     }
 
-    /// A page of rows; `limit` is clamped to 1…[`ROWS_MAX`].
+    /// Lists a page of rows; `limit` is clamped to 1…[`ROWS_MAX`].
     pub async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<RowPage, QueryError> {
         let limit = limit.clamp(1, ROWS_MAX);
         let mut rows = self.operators.rows(filter, limit + 1).await?;
@@ -64,83 +64,83 @@ impl Operations {
         Ok(RowPage { rows, next })
     }
 
-    /// One row.
+    /// Reads one row by its id.
     pub async fn row(&self, id: RowId) -> Result<RowView, QueryError> {
         self.operators.row(id).await?.ok_or(QueryError::NotFound)
     }
 
-    /// Why an event stands where it stands.
+    /// Explains why a row is in its present state.
     pub async fn diagnose(&self, selector: RowSelector) -> Result<RowDiagnosis, QueryError> {
         self.operators.diagnose(selector).await?.ok_or(QueryError::NotFound)
     }
 
-    /// Makes a waiting or parked row due now.
-    pub async fn retry(&self, id: RowId, who: &str, why: &str) -> Result<(), QueryError> {
-        let audit = audit(who, why);
-        settled(self.operators.retry(id, &audit).await?).map(|_| ())
+    /// Makes a FAILED or PARKED row due now.
+    pub async fn retry(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.retry(id, &audit).await?).map(|_| ())
     }
 
-    /// Parks a row.
-    pub async fn park(&self, id: RowId, who: &str, why: &str) -> Result<(), QueryError> {
-        let audit = audit(who, why);
-        settled(self.operators.park(id, &audit).await?).map(|_| ())
+    /// Parks a PENDING or FAILED row.
+    pub async fn park(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.park(id, &audit).await?).map(|_| ())
     }
 
-    /// How many parked rows match, and with `commit` sends them on their way.
+    /// Counts the parked rows that match; with `commit`, makes the first `limit` of them due and returns their number.
     pub async fn redrive(
         &self,
         filter: &RowFilter,
         limit: u32,
         commit: bool,
-        who: &str,
-        why: &str,
+        operator: &str,
+        reason: &str,
     ) -> Result<u64, QueryError> {
-        let audit = audit(who, why);
-        settled(self.operators.redrive(filter, limit, commit, &audit).await?)
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.redrive(filter, limit, commit, &audit).await?)
     }
 
-    /// Every partition.
+    /// Lists every partition with its lease and depth.
     pub async fn partitions(&self) -> Result<Vec<PartitionView>, QueryError> {
         Ok(self.leases.overview().await?)
     }
 
-    /// How much waits, asked of the store now.
+    /// Counts rows by status, from the store.
     pub async fn depth(&self) -> Result<Depth, QueryError> {
         Ok(self.outbox.depth().await?)
     }
 }
 
-fn audit(who: &str, why: &str) -> Audit {
-    Audit { operator: who.to_owned(), reason: why.to_owned() }
+fn audit(operator: &str, reason: &str) -> Audit {
+    Audit { operator: operator.to_owned(), reason: reason.to_owned() }
 }
 
-fn settled(operated: OperatorOutcome) -> Result<u64, QueryError> {
-    match operated {
+fn changed_rows(outcome: OperatorOutcome) -> Result<u64, QueryError> {
+    match outcome {
         OperatorOutcome::Done(rows) => Ok(rows),
         OperatorOutcome::Missing => Err(QueryError::NotFound),
         OperatorOutcome::WrongStatus(status) => {
-            Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), not_now(status))))
+            Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), why_not(status))))
         }
     }
 }
 
-/// Why a row cannot be touched.
-fn not_now(status: RowStatus) -> &'static str {
+/// Why an action does not apply to a row with this status.
+fn why_not(status: RowStatus) -> &'static str {
     match status {
-        RowStatus::Pending => "it is due already, and goes as soon as the events of its order before it have gone",
-        RowStatus::Parked => "it is parked already",
-        RowStatus::InFlight => "it is under way: ask again in a moment",
-        RowStatus::Failed | RowStatus::Sent => "only what has not left can be touched",
+        RowStatus::Pending => "it is already due, and is published after the earlier events of its order",
+        RowStatus::Parked => "it is already parked",
+        RowStatus::InFlight => "it is being published: try again in a moment",
+        RowStatus::Failed | RowStatus::Sent => "only unsent rows can be changed",
     }
 }
 
-/// An age as operators write it: `250ms`, `5s`, `2m`, `1h`, `7d`, or a bare `0`.
+/// Parses an age such as `250ms`, `5s`, `2m`, `1h`, `7d` or `0`. Ages over a century become a century.
 pub fn parse_age(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
-    let at = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(at);
+    let unit_start = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(unit_start);
     let millis: u64 = match unit {
         "ms" => 1,
         "s" => 1_000,
@@ -149,7 +149,7 @@ pub fn parse_age(text: &str) -> Option<Duration> {
         "d" => 86_400_000,
         _ => return None,
     };
-    // A century is as good as for ever, and fits into every store's intervals.
+    // A century fits into the interval types of every store.
     let limit = 36_525 * 86_400_000;
     number.parse::<u64>().ok()?.checked_mul(millis).map(|millis| Duration::from_millis(millis.min(limit)))
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_written_as_durations_are_in_the_configuration() {
+    fn ages_have_the_form_of_durations_in_the_configuration() {
         let ms = |millis| Some(Duration::from_millis(millis));
         assert_eq!(parse_age("0"), ms(0));
         assert_eq!(parse_age("250ms"), ms(250));

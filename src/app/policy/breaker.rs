@@ -1,12 +1,12 @@
-//! A circuit breaker as data: five failures in a row open it, after twenty seconds one probe may pass, its outcome decides.
+//! A circuit breaker as data: consecutive failures open it, after a delay one probe is allowed, and the probe's result decides.
 use std::time::Duration;
 
-/// When it opens and for how long.
+/// When the breaker opens and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Failures in a row that open it.
+    /// Number of consecutive failures that open it.
     pub failures: u32,
-    /// How long it stays open before one probe may pass.
+    /// How long it stays open before one probe is allowed.
     pub open: Duration,
 }
 
@@ -16,48 +16,48 @@ impl Default for Options {
     }
 }
 
-/// The breaker. `now` is any clock that does not go back.
+/// A circuit breaker. `now` is any clock that does not go back.
 #[derive(Clone, Debug)]
 pub struct CircuitBreaker {
     options: Options,
     state: BreakerState,
 }
 
-/// What it lets through.
+/// State of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everything.
+    /// Every call is allowed.
     Closed {
-        /// Failures in a row so far.
+        /// Number of consecutive failures so far.
         failures: u32,
     },
-    /// Nothing, until then.
+    /// No call is allowed.
     Open {
-        /// When a probe may pass.
+        /// Time from which a probe is allowed.
         until: Duration,
     },
-    /// One probe is on its way.
+    /// One probe is running.
     HalfOpen,
 }
 
-/// What a caller may do.
+/// What the breaker allows a caller to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerPermit {
-    /// Go.
+    /// Make the call without restriction.
     Free,
-    /// Go alone: you are the probe.
+    /// Make the call as the only probe.
     Probe,
-    /// Wait so long.
+    /// Wait this long before asking again.
     Wait(Duration),
 }
 
 impl CircuitBreaker {
-    /// A closed breaker.
+    /// Creates a closed breaker.
     pub fn new(options: Options) -> Self {
         Self { options, state: BreakerState::Closed { failures: 0 } }
     }
 
-    /// Asks to pass.
+    /// Asks whether a call is allowed now.
     pub fn pass(&mut self, now: Duration) -> BreakerPermit {
         match self.state {
             BreakerState::Closed { .. } => BreakerPermit::Free,
@@ -70,13 +70,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// A send succeeded. Returns whether this closed the breaker.
+    /// Records a successful call. Returns whether it closed the breaker.
     pub fn succeeded(&mut self) -> bool {
-        let was = std::mem::replace(&mut self.state, BreakerState::Closed { failures: 0 });
-        !matches!(was, BreakerState::Closed { .. })
+        let before = std::mem::replace(&mut self.state, BreakerState::Closed { failures: 0 });
+        !matches!(before, BreakerState::Closed { .. })
     }
 
-    /// A send failed for a reason that is the broker's, not the record's. Returns whether this opened the breaker.
+    /// Records a failure of the dependency itself, not of one record. Returns whether it opened the breaker.
     pub fn failed(&mut self, now: Duration) -> bool {
         let failures = match self.state {
             BreakerState::Closed { failures } => failures + 1,
@@ -91,26 +91,26 @@ impl CircuitBreaker {
         true
     }
 
-    /// A probe came back without an answer about the broker: the next caller probes again.
+    /// Records a probe whose result shows nothing about the dependency: the next caller probes again.
     pub fn probe_without_result(&mut self, now: Duration) {
         if self.state == BreakerState::HalfOpen {
             self.state = BreakerState::Open { until: now };
         }
     }
 
-    /// The broker was seen to come back: whoever comes next probes, however long the breaker was to stay open.
+    /// Allows a probe at once, because the dependency was seen to respond again.
     pub fn allow_probe_now(&mut self, now: Duration) {
         if let BreakerState::Open { until } = &mut self.state {
             *until = now.min(*until);
         }
     }
 
-    /// The state, for people.
+    /// The present state, for views.
     pub fn state(&self) -> BreakerState {
         self.state
     }
 
-    /// `closed`, `half-open` or `open`.
+    /// The state's name: `closed`, `half-open` or `open`.
     pub fn name(&self) -> &'static str {
         match self.state {
             BreakerState::Closed { .. } => "closed",
@@ -119,7 +119,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// 0 closed, 1 half open, 2 open: the gauge.
+    /// The state as a gauge value: 0 closed, 1 half open, 2 open.
     pub fn number(&self) -> i64 {
         match self.state {
             BreakerState::Closed { .. } => 0,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn five_failures_in_a_row_open_it_and_a_success_between_them_does_not() {
+    fn five_consecutive_failures_open_the_breaker_and_a_success_restarts_the_count() {
         let mut breaker = CircuitBreaker::new(Options::default());
         for _ in 0..4 {
             assert!(!breaker.failed(s(0)));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_passes_and_its_outcome_decides() {
+    fn one_probe_is_allowed_and_its_result_decides() {
         let mut breaker = CircuitBreaker::new(Options { failures: 1, open: s(20) });
         breaker.failed(s(0));
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_says_nothing_is_followed_by_another() {
+    fn probe_without_a_result_is_followed_by_another() {
         let mut breaker = CircuitBreaker::new(Options { failures: 1, open: s(20) });
         breaker.failed(s(0));
         breaker.pass(s(20));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_came_back_is_probed_at_once() {
+    fn dependency_that_responds_again_is_probed_at_once() {
         let mut breaker = CircuitBreaker::new(Options::default());
         for _ in 0..5 {
             breaker.failed(s(0));
@@ -185,6 +185,6 @@ mod tests {
         breaker.allow_probe_now(s(2));
         assert_eq!(breaker.pass(s(2)), BreakerPermit::Probe);
         breaker.failed(s(3));
-        assert_eq!(breaker.pass(s(4)), BreakerPermit::Wait(s(19)), "a probe that fails opens it for its whole time");
+        assert_eq!(breaker.pass(s(4)), BreakerPermit::Wait(s(19)), "a failed probe opens it for the whole delay");
     }
 }

@@ -1,14 +1,14 @@
-//! Is this region fit for writes? Rounds of probes move it to PASSIVE and back; one flapping dependency does not make it flap.
+//! Region mode: rounds of probes move the region to PASSIVE and back. A flapping dependency does not make the mode flap.
 use std::collections::BTreeMap;
 
-/// How patient we are.
+/// Numbers of consecutive results that change a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailoverThresholds {
-    /// Failures in a row after which a dependency counts as down.
+    /// Consecutive failures after which a dependency counts as down.
     pub dependency: u32,
-    /// Unhealthy rounds in a row after which the region goes PASSIVE.
+    /// Consecutive unhealthy rounds after which the region becomes PASSIVE.
     pub unhealthy: u32,
-    /// Healthy rounds in a row after which it is ACTIVE again.
+    /// Consecutive healthy rounds after which it becomes ACTIVE again.
     pub healthy: u32,
 }
 
@@ -18,26 +18,26 @@ impl Default for FailoverThresholds {
     }
 }
 
-/// Takes writes, or not.
+/// Whether the region accepts writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegionMode {
-    /// Takes writes.
+    /// The region accepts writes.
     #[default]
     Active,
-    /// Takes none, so that load balancers go elsewhere.
+    /// The region rejects writes, so that load balancers choose another region.
     Passive,
 }
 
-/// What a round came to.
+/// Result of one round of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeRound {
-    /// A dependency that gates has reached its threshold: one of the rounds that lead to PASSIVE.
+    /// Whether a gating dependency is down; such rounds lead to PASSIVE.
     pub unhealthy: bool,
-    /// The new mode, where it changed.
+    /// The new mode, if this round changed it.
     pub new_mode: Option<RegionMode>,
 }
 
-/// The region's mode with its memory.
+/// The region's mode with the counts that lead to a change.
 #[derive(Clone, Debug, Default)]
 pub struct RegionHealth {
     mode: RegionMode,
@@ -46,36 +46,36 @@ pub struct RegionHealth {
 }
 
 impl RegionHealth {
-    /// A region that is passive already: its keeper was restarted and finds the gate shut.
+    /// Starts in PASSIVE mode, for a manager that was restarted while the gate was passive.
     pub fn passive() -> Self {
         Self { mode: RegionMode::Passive, ..Self::default() }
     }
 
-    /// The mode as of the last round.
+    /// The mode after the last round.
     pub fn mode(&self) -> RegionMode {
         self.mode
     }
 
-    /// Whether a dependency's failures have not reached the threshold.
+    /// Whether a dependency's consecutive failures are below the threshold.
     pub fn is_up(&self, name: &str, thresholds: &FailoverThresholds) -> bool {
         self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
     }
 
-    /// Takes a round of probes in (name, whether it answered, whether it gates).
+    /// Applies a round of probes: (name, whether it responded, whether it gates the region).
     pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &FailoverThresholds) -> ProbeRound {
-        for (name, answered, _) in probes {
+        for (name, responded, _) in probes {
             let failures = self.failures.entry(name).or_default();
-            *failures = if *answered { 0 } else { failures.saturating_add(1) };
+            *failures = if *responded { 0 } else { failures.saturating_add(1) };
         }
-        // A dependency that is still below its own threshold makes the round neither healthy nor unhealthy, so that one that flaps moves
-        // nothing in either mode.
+        // A failed dependency below its own threshold makes the round neither healthy nor unhealthy, so that a flapping one changes neither
+        // mode.
         let unhealthy = probes.iter().any(|(name, _, gates)| *gates && !self.is_up(name, thresholds));
-        let all_answered = probes.iter().all(|(_, answered, gates)| *answered || !gates);
-        let towards = match self.mode {
+        let all_responded = probes.iter().all(|(_, responded, gates)| *responded || !gates);
+        let counts = match self.mode {
             RegionMode::Active => unhealthy,
-            RegionMode::Passive => all_answered,
+            RegionMode::Passive => all_responded,
         };
-        self.streak = if towards { self.streak + 1 } else { 0 };
+        self.streak = if counts { self.streak + 1 } else { 0 };
         let needed = match self.mode {
             RegionMode::Active => thresholds.unhealthy,
             RegionMode::Passive => thresholds.healthy,
@@ -100,29 +100,29 @@ mod tests {
         let mut region = RegionHealth::default();
         rounds
             .iter()
-            .map(|answered| {
-                region.round(&[("db", *answered, true)], &FailoverThresholds::default());
+            .map(|responded| {
+                region.round(&[("db", *responded, true)], &FailoverThresholds::default());
                 region.mode()
             })
             .collect()
     }
 
     #[test]
-    fn three_unhealthy_rounds_after_the_dependencys_own_patience_make_it_passive() {
+    fn three_unhealthy_rounds_after_the_dependency_threshold_make_the_region_passive() {
         use RegionMode::*;
         assert_eq!(run(&[false, false, false, false]), [Active, Active, Active, Passive]);
         assert_eq!(run(&[false, false, true, false, false]), [Active; 5]);
     }
 
     #[test]
-    fn two_healthy_rounds_make_it_active_again() {
+    fn two_healthy_rounds_make_the_region_active_again() {
         use RegionMode::*;
         let modes = run(&[false, false, false, false, true, false, true, true]);
         assert_eq!(modes[3..], [Passive, Passive, Passive, Passive, Active]);
     }
 
     #[test]
-    fn dependencies_that_flap_make_no_round_unhealthy_and_open_no_passive_region() {
+    fn flapping_dependencies_change_neither_mode() {
         let (mut active, mut passive) = (RegionHealth::default(), RegionHealth::passive());
         for round in 0..20 {
             let (db, redis) = (round % 2 == 0, round % 3 != 0);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_does_not_gate_changes_nothing_but_its_own_state() {
+    fn dependency_that_does_not_gate_changes_only_its_own_state() {
         let mut region = RegionHealth::default();
         for _ in 0..10 {
             let round = region.round(&[("db", true, true), ("broker", false, false)], &FailoverThresholds::default());

@@ -1,24 +1,24 @@
-//! Which share a key belongs to, and how many shares an instance should hold.
+//! How many partitions an instance should hold. The partition of a key is a rule of crate `outbox`.
 use std::collections::BTreeSet;
 
 use ports::partitions::PartitionNo;
 
-/// ⌈P / members⌉: the share beyond which an instance gives partitions back.
+/// ⌈P / members⌉: an instance releases the partitions it holds beyond this number.
 pub fn fair_share(partitions: u32, members: usize) -> usize {
     (partitions as usize).div_ceil(members.max(1))
 }
 
-/// What an instance should do about its partitions now.
+/// The partitions that an instance should acquire and release now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Free ones to take: nobody alive holds them.
+    /// Partitions to acquire: no living instance holds them.
     pub take: Vec<PartitionNo>,
-    /// Surplus to drain and give back.
+    /// Surplus partitions to drain and release.
     pub give: Vec<PartitionNo>,
 }
 
-/// Takes free partitions up to the fair share, gives back what is beyond it. Surplus is only given while somebody is there to take it.
-/// `held` are this instance's; `owned_by_living` tells who else's stay untouched.
+/// Acquires free partitions up to the fair share, or releases those beyond it. `held` are this instance's partitions;
+/// `owned_by_living` are those of living instances, which are not acquired.
 pub fn balance(
     partitions: u32,
     members: usize,
@@ -43,22 +43,22 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_instance_takes_everything() {
+    fn single_instance_acquires_every_partition() {
         assert_eq!(balance(64, 1, &set(0..0), &set(0..0)).take.len(), 64);
     }
 
     #[test]
-    fn surplus_is_given_and_what_is_free_is_taken_at_once() {
+    fn surplus_is_released_and_free_partitions_are_acquired_at_once() {
         let surplus = balance(64, 2, &set(0..64), &set(0..0));
         assert_eq!(surplus.give.len(), 32);
         let late = balance(64, 2, &set(0..0), &set(0..40));
-        assert_eq!(late.take.len(), 24, "what is there, without waiting for the whole share");
+        assert_eq!(late.take.len(), 24, "free partitions are acquired without waiting for the whole share");
         let settled = balance(64, 2, &set(0..32), &set(32..64));
         assert_eq!(settled, Balance::default());
     }
 
     #[test]
-    fn shares_add_up_to_all_partitions() {
+    fn fair_shares_cover_all_partitions() {
         for members in 1..10 {
             assert!(fair_share(64, members) * members >= 64);
         }

@@ -1,66 +1,66 @@
-//! The processing chain: primary handler → retry → fallback → permanent failure, decided per event type.
+//! What happens to a row that was not published: retry, then its type's fallback, then parking. Decided per event type.
 use std::collections::HashMap;
 
 use ports::Fault;
 
 use outbox::{RetryDecision, RetryPolicy};
 
-/// What a permanently failed event does to its key.
+/// What a parked row does to its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Poison {
-    /// Later events of the key wait for a human.
+    /// Later rows of the key wait until an operator acts.
     #[default]
     BlockKey,
-    /// They go on.
+    /// Later rows of the key are published.
     SkipRow,
 }
 
-/// Where an event goes that its primary handler will never take.
+/// Where an event goes when its topic will not accept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nowhere.
+    /// The row is parked.
     #[default]
     None,
-    /// To `<topic>-dlt`, with the failure in headers.
+    /// The record is sent to `<topic>-dlt`, with the failure in headers.
     DeadLetter,
 }
 
-/// The rules of every type; a type without its own has the defaults.
+/// The rules of every event type; a type without an entry has the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct ChainRules {
-    /// How often and when to retry.
+    /// Number of attempts and their delays.
     pub retry: RetryPolicy,
-    /// Per type name.
+    /// Effect of a parked row, by event type.
     pub poison: HashMap<String, Poison>,
-    /// Per type name.
+    /// Fallback, by event type.
     pub fallback: HashMap<String, Fallback>,
 }
 
-/// What becomes of a row that did not go.
+/// Next step for a row that was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainStep {
-    /// FAILED; due again after this.
+    /// The row becomes FAILED and is due again after this delay.
     Retry(std::time::Duration),
-    /// Hand it to its fallback.
+    /// The record is sent to its fallback.
     Fallback,
-    /// PARKED.
+    /// The row becomes PARKED.
     Park(Poison),
 }
 
-/// One failure as the chain sees it.
+/// One failed attempt to publish a row.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishFailure<'a> {
-    /// The event's type.
+    /// Event type of the row.
     pub kind: &'a str,
-    /// Which attempt failed, from 1.
+    /// Number of the failed attempt, from 1.
     pub attempt: u32,
-    /// How.
+    /// Fault class of the failure.
     pub fault: Fault,
-    /// Whether it was the fallback that failed.
+    /// Whether the fallback failed, not the row's own topic.
     pub in_fallback: bool,
 }
 
-/// The next processor of the chain. `throttle` and `chance` as for [`retry::verdict`].
+/// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`].
 pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, chance: f64) -> ChainStep {
     let decision = rules.retry.decide(failure.attempt, failure.fault, throttle, chance);
     if let RetryDecision::RetryIn(delay) = decision {
@@ -77,7 +77,7 @@ pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64,
 mod tests {
     use super::*;
 
-    /// The seed's examples allow three retries: four attempts.
+    /// Four attempts: three retries.
     fn rules(fallback: Fallback) -> ChainRules {
         ChainRules {
             retry: RetryPolicy { attempts_max: 4, ..RetryPolicy::default() },
@@ -99,25 +99,25 @@ mod tests {
     }
 
     #[test]
-    fn scenario_1_retries_are_used_up_and_the_fallback_takes_it() {
+    fn fallback_follows_after_the_last_retry() {
         let steps = steps(&rules(Fallback::DeadLetter), Fault::Transient);
         assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Fallback]);
     }
 
     #[test]
-    fn scenario_2_what_no_retry_mends_goes_to_the_fallback_at_once() {
+    fn permanent_failure_goes_to_the_fallback_at_once() {
         let steps = steps(&rules(Fallback::DeadLetter), Fault::Permanent);
         assert_eq!(steps[0], ChainStep::Fallback);
     }
 
     #[test]
-    fn scenario_3_without_a_fallback_it_fails_for_good() {
+    fn row_without_a_fallback_is_parked_after_the_last_retry() {
         let steps = steps(&rules(Fallback::None), Fault::Transient);
         assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Park(Poison::BlockKey)]);
     }
 
     #[test]
-    fn a_fallback_that_fails_for_good_parks_and_the_type_says_how() {
+    fn permanent_failure_of_the_fallback_parks_the_row_by_its_types_rule() {
         let mut rules = rules(Fallback::DeadLetter);
         rules.poison.insert("ORDER_CREATED".to_owned(), Poison::SkipRow);
         let failure = PublishFailure { kind: "ORDER_CREATED", attempt: 1, fault: Fault::Permanent, in_fallback: true };

@@ -1,4 +1,4 @@
-//! One dead letter: what its headers tell of its journey, and the record that goes back.
+//! One dead letter: its headers as values, its filter, and the record that replays it.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use ports::source::Delivery;
 
 use super::position::DeadLetterCursor;
 
-/// What the way into the dead letters wrote; a record that goes back begins its journey anew.
-const JOURNEY: [&str; 9] = [
+/// Headers that retries and dead-lettering add. A replayed record has none of them, so that its attempts count from zero.
+const FAILURE_HEADERS: [&str; 9] = [
     "kafka_original-topic",
     "kafka_original-partition",
     "kafka_original-offset",
@@ -23,89 +23,89 @@ const JOURNEY: [&str; 9] = [
     "x-detour-round",
 ];
 
-/// A dead letter, and what became of it.
+/// A dead letter with the record of its replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The record and its place among the dead letters.
+    /// The record and its position in the dead-letter topic.
     pub delivery: Delivery,
-    /// Who sent it back, if anybody did.
+    /// Its entry in the redrive ledger, if it was reserved.
     pub redrive: Option<RedriveRecord>,
 }
 
-/// Where a letter stood before it failed: as much of it as its headers tell.
+/// Position of a record before it failed, as far as its headers have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterOrigin {
-    /// Which topic.
+    /// Full name of the topic.
     pub topic: String,
-    /// Which of its partitions.
+    /// Partition of the topic.
     pub partition: Option<i32>,
-    /// Which place.
+    /// Offset in the partition.
     pub offset: Option<i64>,
-    /// The record's time there.
+    /// Timestamp of the record there.
     pub timestamp: Option<Timestamp>,
 }
 
 impl DeadLetter {
-    /// Its event's type.
+    /// Event type, from its headers.
     pub fn kind(&self) -> Option<&str> {
         self.text("ce_type")
     }
 
-    /// Its event's name.
+    /// Event id, from its headers.
     pub fn event_id(&self) -> Option<&str> {
         self.text("ce_id")
     }
 
-    /// Where its last failure came from.
+    /// Class of its last failure.
     pub fn failure_type(&self) -> Option<FailureType> {
         self.text("x-failure-type").and_then(FailureType::parse)
     }
 
-    /// What kind of error set it aside, as other consumers of this topic name it.
+    /// Class name of the error, in the form of the Java consumers of this topic.
     pub fn exception(&self) -> Option<&str> {
         self.text("kafka_exception-fqcn")
     }
 
-    /// Why it was set aside.
+    /// Message of its last failure.
     pub fn reason(&self) -> Option<&str> {
         self.text("kafka_exception-message")
     }
 
-    /// Attempts before it was set aside.
+    /// Number of attempts before it was dead-lettered.
     pub fn attempts(&self) -> Option<u32> {
         self.text("retry_topic-attempts")?.parse().ok()
     }
 
-    /// Where it stood before it failed.
+    /// Position of the record before its first failure.
     pub fn origin(&self) -> Option<DeadLetterOrigin> {
         let topic = self.text("kafka_original-topic")?.to_owned();
         let record = &self.delivery.record;
-        let long = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
+        let number = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
         let partition = || record.header("kafka_original-partition")?.try_into().ok().map(i32::from_be_bytes);
         Some(DeadLetterOrigin {
             topic,
             partition: partition(),
-            offset: long("kafka_original-offset"),
-            timestamp: long("kafka_original-timestamp").map(Timestamp::from_millis),
+            offset: number("kafka_original-offset"),
+            timestamp: number("kafka_original-timestamp").map(Timestamp::from_millis),
         })
     }
 
-    /// Whether it stands in its topic again.
+    /// Whether it was replayed to its topic.
     pub fn is_redriven(&self) -> bool {
         self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
     }
 
-    /// Its name in the store's memory.
-    pub(super) fn name(&self) -> DeadLetterId {
-        name(&self.delivery)
+    /// Its id in the redrive ledger.
+    pub(super) fn id(&self) -> DeadLetterId {
+        id(&self.delivery)
     }
 
-    /// The record that goes back: the event as it was, without its journey, and who sent it.
-    pub(super) fn back(&self, topic: &Arc<str>, who: &str, now: Timestamp) -> Record {
+    /// The record that replays it: the original event without failure headers, and the operator.
+    pub(super) fn replay_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.delivery.record;
-        let ours = |(name, _): &&Header| !JOURNEY.contains(&&**name) && &**name != REDRIVEN_BY;
-        let mut headers: Vec<Header> = headers.iter().filter(ours).cloned().collect();
-        headers.push((REDRIVEN_BY.into(), who.as_bytes().into()));
+        let kept = |(name, _): &&Header| !FAILURE_HEADERS.contains(&&**name) && &**name != REDRIVEN_BY;
+        let mut headers: Vec<Header> = headers.iter().filter(kept).cloned().collect();
+        headers.push((REDRIVEN_BY.into(), operator.as_bytes().into()));
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
     }
 
@@ -114,38 +114,38 @@ impl DeadLetter {
     }
 }
 
-/// Names whoever sent a record back.
+/// Header with the operator that replayed a record.
 const REDRIVEN_BY: &str = "x-redriven-by";
 
-pub(super) fn name(delivery: &Delivery) -> DeadLetterId {
+pub(super) fn id(delivery: &Delivery) -> DeadLetterId {
     DeadLetterId { position: delivery.position.clone(), timestamp: delivery.record.timestamp }
 }
 
-/// Which letters are meant.
+/// Conditions that listed dead letters meet; `None` matches every one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
-    /// Of this key.
+    /// Record key of the dead letter.
     pub key: Option<String>,
-    /// Of this event type.
+    /// Event type by its name.
     pub kind: Option<String>,
-    /// Failed this way.
+    /// Class of the last failure.
     pub failure_type: Option<FailureType>,
-    /// Set aside at least so long ago.
+    /// Dead-lettered at least this long ago.
     pub older_than: Option<Duration>,
-    /// ReplayReport back or not.
+    /// Whether it was replayed.
     pub redriven: Option<bool>,
-    /// Strictly behind this.
+    /// Position after which the page begins.
     pub after: Option<DeadLetterCursor>,
 }
 
 impl DeadLetterFilter {
-    pub(super) fn lets(&self, letter: &DeadLetter, now: Timestamp) -> bool {
+    pub(super) fn matches(&self, dead_letter: &DeadLetter, now: Timestamp) -> bool {
         let Self { key, kind, failure_type, older_than, redriven, after: _ } = self;
-        let record = &letter.delivery.record;
+        let record = &dead_letter.delivery.record;
         key.as_ref().is_none_or(|key| **key == *record.key)
-            && kind.as_ref().is_none_or(|kind| Some(&**kind) == letter.kind())
-            && failure_type.is_none_or(|failure| Some(failure) == letter.failure_type())
+            && kind.as_ref().is_none_or(|kind| Some(&**kind) == dead_letter.kind())
+            && failure_type.is_none_or(|failure| Some(failure) == dead_letter.failure_type())
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
-            && redriven.is_none_or(|redriven| redriven == letter.is_redriven())
+            && redriven.is_none_or(|redriven| redriven == dead_letter.is_redriven())
     }
 }

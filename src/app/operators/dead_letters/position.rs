@@ -1,46 +1,46 @@
-//! Where a letter stands, and where a walk through the letters goes on.
+//! Position of a dead letter, and the cursor from which a scan continues.
 use std::fmt;
 
 use domain::Timestamp;
 
-/// A place among the dead letters, written `3/17`.
+/// Position in the dead-letter topic, written `3/17`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeadLetterPosition {
-    /// Which partition.
+    /// Partition of the topic.
     pub partition: u32,
-    /// Which offset in it.
+    /// Offset in the partition.
     pub offset: u64,
 }
 
 impl DeadLetterPosition {
-    /// Reads `3/17`.
+    /// Parses the form `3/17`.
     pub fn parse(text: &str) -> Option<Self> {
         let (partition, offset) = text.split_once('/')?;
         Some(Self { partition: number(partition)?, offset: number(offset)? })
     }
 }
 
-/// Behind which place to go on, and when the walk began, written `3/17@1763808278501`. Letters that were set aside later are not of this
-/// walk: whoever sends letters back that die again at once would never come to an end.
+/// Position after which a scan continues and the time at which it began, written `3/17@1763808278501`. Dead letters that were added later
+/// are not part of the scan: a redrive of records that fail again at once would never end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetterCursor {
-    /// Strictly behind this place.
+    /// The scan continues after this position.
     pub after: DeadLetterPosition,
-    /// When the walk began; unknown in a cursor made by hand, such as `3/17`.
+    /// Time at which the scan began; `None` in a cursor without it, such as `3/17`.
     pub begun: Option<Timestamp>,
 }
 
 impl DeadLetterCursor {
-    /// Reads `3/17@1763808278501` or `3/17`.
+    /// Parses the form `3/17@1763808278501` or `3/17`.
     pub fn parse(text: &str) -> Option<Self> {
-        let Some((place, begun)) = text.split_once('@') else {
+        let Some((position, begun)) = text.split_once('@') else {
             return DeadLetterPosition::parse(text).map(|after| Self { after, begun: None });
         };
-        Some(Self { after: DeadLetterPosition::parse(place)?, begun: Some(Timestamp::from_millis(number(begun)?)) })
+        Some(Self { after: DeadLetterPosition::parse(position)?, begun: Some(Timestamp::from_millis(number(begun)?)) })
     }
 }
 
-/// Digits and nothing else.
+/// Parses a number of digits only, without a sign.
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -63,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_cursors_are_written_as_they_are_read() {
+    fn positions_and_cursors_have_the_text_they_are_parsed_from() {
         for text in ["3/17", "0/18446744073709551615", "3/17@1763808278501"] {
             assert_eq!(DeadLetterCursor::parse(text).map(|cursor| cursor.to_string()).as_deref(), Some(text));
         }
         for bad in ["", "3", "/", "3/", "/17", "+3/17", "3/-17", "3/17@", "3/17@x", "3/17@-1", "x/17", "3/17/1"] {
             assert_eq!(DeadLetterCursor::parse(bad), None, "{bad}");
         }
-        assert_eq!(DeadLetterPosition::parse("3/17@5"), None, "a place is no cursor");
+        assert_eq!(DeadLetterPosition::parse("3/17@5"), None, "a position has no time");
     }
 }
