@@ -8,14 +8,14 @@ use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use domain::{Order, OrderId};
-use supervision::{AskError, Inbox};
+use supervision::{AskError, Mailbox};
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
 
 /// All shards of this instance.
 #[derive(Clone)]
 pub struct Shards {
-    shards: Arc<[Inbox<OrderAggregate>]>,
+    shards: Arc<[Mailbox<OrderAggregate>]>,
     next: Arc<AtomicUsize>,
     context: Arc<CommandContext>,
     deadline: Duration,
@@ -23,7 +23,7 @@ pub struct Shards {
 
 impl Shards {
     /// These shards; a command is given up after `deadline`.
-    pub fn new(shards: Vec<Inbox<OrderAggregate>>, context: Arc<CommandContext>, deadline: Duration) -> Self {
+    pub fn new(shards: Vec<Mailbox<OrderAggregate>>, context: Arc<CommandContext>, deadline: Duration) -> Self {
         Self { shards: shards.into(), next: Arc::default(), context, deadline }
     }
 
