@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use actors::Cast;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
     Beside, Checked, Migration, Schema, StartError, Throwaway, beside, checkup, fill, migrate, migrations,
@@ -22,7 +22,7 @@ pub struct Service {
     cast: Cast,
     http: api::Service,
     held: wiring::Held,
-    vitals: Vitals,
+    vitals: HealthBoard,
     deadline: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Service {
     }
 
     /// The health of the service, updated by its actors.
-    pub fn vitals(&self) -> &Vitals {
+    pub fn vitals(&self) -> &HealthBoard {
         &self.vitals
     }
 
@@ -86,7 +86,7 @@ impl Service {
     /// closed. Takes at most `shutdown.deadline`.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
-        self.vitals.paint(|picture| picture.draining = true);
+        self.vitals.update(|picture| picture.draining = true);
         tracing::info!(event = "stopping", "stopping: finishing requests and batches in flight");
         self.http.stop(self.deadline / 2).await;
         let left_for_actors = self.deadline.saturating_sub(begun.elapsed());

@@ -19,14 +19,15 @@ mod throwaway;
 use std::sync::Arc;
 
 use actors::Pinning;
-use app::admission::Admission;
-use app::commands::Desk;
-use app::dead_letters::DeadLetters;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::operate::Operations;
+use app::admission::gate::Gate;
+use app::admission::rate_limit::Admission;
+use app::commands::CommandContext;
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
+use app::operators::dead_letters::DeadLetters;
+use app::operators::outbox::Operations;
 use app::queries::Queries;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
@@ -79,7 +80,7 @@ pub(crate) struct Wired {
     pub http: HttpParts,
     pub listeners: api::Listeners,
     pub held: Held,
-    pub vitals: Vitals,
+    pub vitals: HealthBoard,
 }
 
 /// What HTTP needs, but for the actors' door.
@@ -150,11 +151,11 @@ fn assemble(
     listeners: api::Listeners,
 ) -> Wired {
     let Common { instance, metrics, clock, dice } = common;
-    let (gate, vitals) = (Arc::new(Gate::default()), Vitals::default());
+    let (gate, vitals) = (Arc::new(Gate::default()), HealthBoard::default());
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
     let Backends { store, broker, cache, wakes, held, .. } = backends;
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
         cache: Arc::clone(&cache.cache),

@@ -1,7 +1,7 @@
 //! Parsers of argument values; each error names the accepted values.
 use std::time::Duration;
 
-use app::seen::{FailureType, RowId, RowStatus};
+use app::port_types::{FailureType, RowId, RowStatus};
 use app::units;
 use domain::{EventId, EventType, OrderId};
 

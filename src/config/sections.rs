@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use api::Proxies;
 use api::auth::Source;
-use app::chain::{Fallback, Poison};
+use app::relay::chain::{Fallback, Poison};
 use app::contract::framing::SchemaIds;
-use app::policy::backpressure::Thresholds;
+use app::policy::backpressure::PressureThresholds;
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de};
 
@@ -29,12 +29,12 @@ pub struct Config {
     pub inbox: InboxSettings,
     pub partitions: PartitionSettings,
     pub failover: FailoverSettings,
-    pub backpressure: Thresholds,
+    pub backpressure: PressureThresholds,
     pub health: HealthSettings,
     pub promotion: PromotionSettings,
     pub orders: OrderSettings,
     pub consumer: ConsumerSettings,
-    pub rate_limit: app::admission::Options,
+    pub rate_limit: app::admission::rate_limit::Options,
     pub startup: StartupSettings,
     pub shutdown: ShutdownSettings,
     pub fault_injection: FaultInjectionSettings,
@@ -116,7 +116,7 @@ pub struct BrokerSettings {
     pub tls: bool,
     pub ca_file: Option<PathBuf>,
     pub sasl: SaslSettings,
-    pub breaker: app::breaker::Options,
+    pub breaker: app::policy::breaker::Options,
 }
 
 /// Credentials for Kafka; without a mechanism none are sent.
@@ -209,7 +209,7 @@ pub struct OutboxSettings {
     pub poll_interval: Duration,
     pub retention: Duration,
     pub publisher: PublisherSettings,
-    pub retry: app::policy::retry::Options,
+    pub retry: outbox::RetryPolicy,
     pub poison: HashMap<String, Poison>,
     pub fallback: HashMap<String, Fallback>,
 }

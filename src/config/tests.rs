@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use actors::Pinning;
-use app::chain::{Fallback, Poison};
-use app::policy::backpressure::Thresholds;
+use app::relay::chain::{Fallback, Poison};
+use app::policy::backpressure::PressureThresholds;
 use secrecy::ExposeSecret;
 
 use super::rules::RULES;
@@ -30,10 +30,10 @@ fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
 fn defaults_equal_those_of_each_crates_options() {
     let config = Config::defaults();
 
-    assert_eq!(config.broker.breaker, app::breaker::Options::default());
-    assert_eq!(config.outbox.retry, app::policy::retry::Options::default());
+    assert_eq!(config.broker.breaker, app::policy::breaker::Options::default());
+    assert_eq!(config.outbox.retry, outbox::RetryPolicy::default());
     assert_eq!(config.backpressure, Thresholds::default());
-    assert_eq!(config.rate_limit, app::admission::Options::default());
+    assert_eq!(config.rate_limit, app::admission::rate_limit::Options::default());
     let actors = actors::Options::default();
     assert_eq!(config.outbox.partitions, actors.partitions);
     assert_eq!(config.outbox.publisher.max_in_flight, actors.max_in_flight);

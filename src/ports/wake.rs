@@ -1,4 +1,4 @@
-//! Telling other instances that a partition has work, or is free to take. A hint and nothing more: the poll finds what a hint missed.
+//! Wake-ups between instances: a partition has due rows, or has no owner. Wake-ups may be lost; polling finds the same work later.
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -62,31 +62,31 @@ impl CoalescedSet {
     }
 }
 
-/// What an instance tells the others, as text: its name, and numbers of partitions.
-pub fn hint(instance: &InstanceId, partitions: &[u32]) -> String {
+/// Formats a wake-up: the sender's name, a space, and partition numbers.
+pub fn format_hint(instance: &InstanceId, partitions: &[u32]) -> String {
     let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
     format!("{instance} {}", numbers.join(","))
 }
 
-/// The partitions that somebody else's hint names. An instance's name may hold spaces; numbers and commas do not.
-pub fn of_others(hint: &str, me: &InstanceId, partitions: u32) -> Vec<u32> {
+/// Parses a wake-up of another instance; malformed texts and those of this instance give no partitions. The sender's name may hold spaces.
+pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<u32> {
     match hint.rsplit_once(' ') {
-        Some((instance, numbers)) if instance != &*me.0 => {
+        Some((sender, numbers)) if sender != &*this.0 => {
             numbers.split(',').filter_map(|number| number.parse().ok()).filter(|number| *number < partitions).collect()
         }
         _ => Vec::new(),
     }
 }
 
-/// A way to wake the instances that share a store.
+/// Sends wake-ups to the other instances of a store and receives theirs.
 #[async_trait]
 pub trait WakeChannel: Send + Sync {
-    /// Tells the others that this partition has rows to send, or is free to take. Never waits and never fails; hints that come close
-    /// together travel as one.
+    /// Wakes the other instances for a partition that has due rows or no owner. Never waits and never fails; wake-ups in quick succession
+    /// are sent as one message.
     fn notify(&self, partition: PartitionNo);
 
-    /// Waits for what the others told; never empty. A connection lost meanwhile is made anew inside, and what was told until then is
-    /// lost. Cancel-safe.
+    /// Waits for wake-ups of other instances and returns at least one partition. The channel reconnects by itself; wake-ups sent while it
+    /// is disconnected are lost. Cancel-safe.
     async fn notified(&self) -> Vec<PartitionNo>;
 }
 
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_others_tell_is_heard_and_rubbish_is_not() {
-        let me = InstanceId("me".into());
-        let heard = |hint: &str| of_others(hint, &me, 64);
-        assert_eq!(heard("you 1,2,63"), [1, 2, 63]);
-        assert_eq!(heard("my host:80 5"), [5]);
-        assert_eq!(heard(&hint(&InstanceId("my host:80".into()), &[5, 7])), [5, 7]);
-        for deaf in ["me 1,2", "", "1,2", "you x,99,-1"] {
-            assert_eq!(heard(deaf), Vec::<u32>::new(), "{deaf}");
+    fn only_well_formed_wake_ups_of_other_instances_are_parsed() {
+        let this = InstanceId("me".into());
+        let parsed = |hint: &str| parse_hint(hint, &this, 64);
+        assert_eq!(parsed("you 1,2,63"), [1, 2, 63]);
+        assert_eq!(parsed("my host:80 5"), [5]);
+        assert_eq!(parsed(&format_hint(&InstanceId("my host:80".into()), &[5, 7])), [5, 7]);
+        for ignored in ["me 1,2", "", "1,2", "you x,99,-1"] {
+            assert_eq!(parsed(ignored), Vec::<u32>::new(), "{ignored}");
         }
     }
 }

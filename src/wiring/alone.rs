@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use app::intake;
-use app::relay::{Envelope, plan};
+use app::consume::intake;
+use app::relay::{RecordEnvelope, plan};
 use domain::RegionId;
 use embedded::Embedded;
 use memory::SystemClock;
@@ -151,7 +151,7 @@ async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
     let mut consumed = 0;
     while consumed < moved {
         let deliveries = source.poll(TURN, Duration::ZERO).await.map_err(told)?;
-        let understood = deliveries.iter().filter_map(|delivery| Some((delivery, intake::understand(delivery).ok()?)));
+        let understood = deliveries.iter().filter_map(|delivery| Some((delivery, intake::decode(delivery).ok()?)));
         let marks = understood.map(|(delivery, understood)| ProcessedEvent {
             event_id: understood.event.event_id,
             position: delivery.position.clone(),
@@ -171,7 +171,7 @@ async fn embedded_alone(config: &Config) -> Result<f64, StartError> {
 async fn publish_all(store: &Embedded, partition: PartitionNo, limit: u32) -> Result<u64, Error> {
     let instance = InstanceId("alone".into());
     let lane = store.open_session(partition.0).await?;
-    let envelope = Envelope::new(&RegionId::new("local"), None);
+    let envelope = RecordEnvelope::new(&RegionId::new("local"), None);
     let Some(mut fence) = acquire(store, &instance, partition).await? else { return Ok(0) };
     let mut moved = 0;
     loop {

@@ -1,9 +1,9 @@
 //! The configured store and broker, opened beside running services: for looking, and for operators' statements.
 use std::sync::Arc;
 
-use app::dead_letters::DeadLetters;
-use app::operate::Operations;
-use app::vitals::Vitals;
+use app::operators::dead_letters::DeadLetters;
+use app::operators::outbox::Operations;
+use app::health::HealthBoard;
 use embedded::Embedded;
 use memory::SystemClock;
 use ports::broker::Broker;
@@ -62,7 +62,7 @@ pub async fn beside(config: &Config) -> Result<Beside, StartError> {
     let letters =
         |Log { topics, broker }| DeadLetters::new(&config.topic(), topics, broker, redrives, Arc::clone(&clock));
     let dead_letters = log.map(letters);
-    let operations = Operations::new(outbox, operators, leases, clock, Vitals::default());
+    let operations = Operations::new(outbox, operators, leases, clock, HealthBoard::default());
     Ok(Beside { operations, topics, dead_letters })
 }
 

@@ -75,7 +75,7 @@ async fn create_topics(config: &Config, store: &embedded::Embedded) {
     if !config.broker.create_topics {
         return;
     }
-    let names = app::intake::all_topics(&config.topic());
+    let names = outbox::topics::all_topics(&config.topic());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if let Err(error) = store.create_topics(&names).await {
         tracing::warn!(event = "topics_not_created", error = %error, "topics are made when they are first used");

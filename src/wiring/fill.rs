@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::{commands, contract};
-use domain::{Change, Event, EventId, Item, Items, Money, Order, OrderId, Placement, Status, Subject};
+use domain::{Change, Event, EventId, Item, Items, Money, Order, OrderId, NewOrder, Status, Subject};
 use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::orders::{Commit, Committed, OrderStore};
@@ -75,19 +75,19 @@ struct Press {
 
 impl Press {
     /// The next state of an order, and what tells of it.
-    fn next(&self, before: Option<Order>) -> Result<(Order, Event), StartError> {
+    fn next(&self, before: Option<Order>) -> Result<(Order, OrderEvent), StartError> {
         let illegal = |what: &dyn std::fmt::Display| StartError::Store(format!("the bench's own order: {what}"));
         let (now, event_id) = (self.clock.now(), EventId::at(self.clock.now(), ThreadDice.entropy()));
         if let Some(order) = before {
             // The life of an order has few steps, and the store does not judge them: back to its beginning before each.
             let order = Order { status: Status::Pending, ..order };
-            let change = Change { event_id, region: self.desk.region.clone(), now };
+            let change = ChangeContext { event_id, region: self.desk.region.clone(), now };
             return order.change_status(Status::Processing, change).map_err(|refusal| illegal(&refusal));
         }
         let order = |name: &str| {
             let price = Money::parse("2.50").map_err(|error| illegal(&error))?;
             let item = Item::new(name, 2, price).map_err(|error| illegal(&error))?;
-            Ok(Order::place(Placement {
+            Ok(Order::place(NewOrder {
                 id: OrderId::at(now, ThreadDice.entropy()),
                 event_id,
                 owner: Subject::new("bench").ok_or_else(|| illegal(&"no owner"))?,

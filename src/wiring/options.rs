@@ -60,7 +60,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
     actors::Options {
         instance,
         relay,
-        rules: app::chain::Rules {
+        rules: app::relay::chain::ChainRules {
             retry: config.outbox.retry.clone(),
             poison: config.outbox.poison.clone(),
             fallback: config.outbox.fallback.clone(),

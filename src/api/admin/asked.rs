@@ -1,7 +1,7 @@
 //! What every redrive is asked, of parked rows and of dead letters alike.
 use std::time::Duration;
 
-use app::seen::FailureType;
+use app::port_types::FailureType;
 use app::units::duration;
 
 use super::outbox::reason_of;

@@ -91,7 +91,7 @@ async fn newest(config: &Config, rows: u64) -> Result<Vec<f64>, Failure> {
     let mut after = None;
     let mut ages = std::collections::VecDeque::new();
     loop {
-        let filter = app::seen::RowFilter { after, ..Default::default() };
+        let filter = app::port_types::RowFilter { after, ..Default::default() };
         let page = operations.rows(&filter, 1_000).await?;
         let sent = page.rows.iter().filter_map(|row| Some(row.sent_at?.since(row.created_at).as_millis() as f64));
         ages.extend(sent);

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use api::letter_document;
 use app::contract::rfc3339;
-use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
-use app::seen::{Audit, FailureType};
+use app::operators::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
+use app::port_types::{Audit, FailureType};
 use app::units::duration;
 use clap::Subcommand;
 use posthaste::Config;

@@ -115,7 +115,7 @@ async fn topics(config: &Config, beside: &Beside) -> Finding {
         Err(error) => return failed("topics", error),
     };
     let latency = begun.elapsed();
-    let missing = app::intake::all_topics(&config.topic());
+    let missing = outbox::topics::all_topics(&config.topic());
     let missing: Vec<&str> =
         missing.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
     let required = config.broker.create_topics;

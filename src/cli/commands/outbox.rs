@@ -3,8 +3,8 @@ mod actions;
 mod rows;
 mod why;
 
-use app::operate::Operations;
-use app::seen::{RowFilter, RowId, RowStatus};
+use app::operators::outbox::Operations;
+use app::port_types::{RowFilter, RowId, RowStatus};
 use clap::Subcommand;
 use domain::OrderId;
 use posthaste::Config;

@@ -145,7 +145,7 @@ fn acquire(
     )?;
     update.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, expires_at, claimer_died])?;
     let in_flight =
-        lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, died: claimer_died });
+        lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     Ok(Acquisition::Taken(Acquired { fence: Fence { partition, owner, epoch, counter }, in_flight }))
 }
 

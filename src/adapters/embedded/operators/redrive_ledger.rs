@@ -78,7 +78,7 @@ fn known(sql: &Connection, dead_letter: &DeadLetterId) -> CommandResult<Option<R
     let DeadLetterId { position: at, timestamp } = dead_letter;
     let found = look.query_row(params![&*at.topic, at.partition, at.offset as i64, timestamp.millis()], |row| {
         let audit = Audit { operator: row.get(0)?, reason: row.get(1)? };
-        Ok(RedriveRecord { audit, at: Timestamp::from_millis(row.get(2)?), arrived: row.get(3)? })
+        Ok(RedriveRecord { audit, at: Timestamp::from_millis(row.get(2)?), confirmed: row.get(3)? })
     });
     Ok(found.optional()?)
 }

@@ -20,7 +20,7 @@ impl OutboxOperators for Embedded {
         self.read("outbox_row", move |sql| rows::find(sql, id)).await
     }
 
-    async fn standing(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         self.read("outbox_standing", move |sql| diagnosis::standing(sql, selector)).await
     }
 

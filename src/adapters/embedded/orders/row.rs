@@ -75,7 +75,7 @@ pub(crate) fn read(row: &Row<'_>) -> CommandResult<Order> {
 
 fn lines(items: &Items) -> CommandResult<String> {
     let lines: Vec<(&str, u32, String)> =
-        items.lines().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
+        items.as_slice().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
     serde_json::to_string(&lines).map_err(|error| CommandError::Port(ports::Error::Rejected(error.to_string())))
 }
 

@@ -62,7 +62,7 @@ pub fn change(number: u16, version: u64) -> Commit {
     let mut entropy = [7; 10];
     entropy[..2].copy_from_slice(&number.to_be_bytes());
     entropy[2] = version as u8;
-    let (order, event) = Order::place(domain::Placement {
+    let (order, event) = Order::place(domain::NewOrder {
         id: id(number),
         event_id: EventId::at(now, entropy),
         owner: Subject::new("ann").unwrap(),

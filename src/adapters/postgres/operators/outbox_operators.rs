@@ -21,7 +21,7 @@ impl OutboxOperators for Postgres {
         self.run("outbox_row", async move { row_query::find(&core.service_session().await?, id).await }).await
     }
 
-    async fn standing(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let core = self.core();
         let diagnose = async move { diagnosis::diagnose(&core.service_session().await?, selector).await };
         self.run("outbox_standing", diagnose).await

@@ -116,7 +116,7 @@ fn read_key(row: &Row) -> StatementResult<DeadLetterKey> {
 
 fn read_record(row: &Row) -> StatementResult<RedriveRecord> {
     let audit = Audit { operator: get(row, 4)?, reason: get(row, 5)? };
-    Ok(RedriveRecord { audit, at: get_time(row, 6)?, arrived: get(row, 7)? })
+    Ok(RedriveRecord { audit, at: get_time(row, 6)?, confirmed: get(row, 7)? })
 }
 
 /// Dead letters, one array per column.

@@ -32,7 +32,7 @@ pub(crate) fn read(row: &Row) -> StatementResult<Order> {
 /// Encodes the items of an order as JSON: an array of name, quantity and price.
 pub(crate) fn items_json(items: &Items) -> StatementResult<String> {
     let encoded: Vec<(&str, u32, String)> =
-        items.lines().iter().map(|item| (item.name(), item.quantity(), item.price().to_string())).collect();
+        items.as_slice().iter().map(|item| (item.name(), item.quantity(), item.price().to_string())).collect();
     serde_json::to_string(&encoded).map_err(|error| StatementError::Port(Error::Rejected(error.to_string())))
 }
 

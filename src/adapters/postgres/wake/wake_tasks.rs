@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ports::wake::{CoalescedSet, hint, of_others};
+use ports::wake::{CoalescedSet, format_hint, parse_hint};
 use tokio_postgres::Notification;
 use tokio_postgres::types::Type;
 
@@ -51,7 +51,7 @@ async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
     loop {
         let partitions: Vec<u32> = outgoing.take().await.into_iter().collect();
         for chunk in partitions.chunks(PARTITIONS_MAX) {
-            let text = hint(&core.options.instance, chunk);
+            let text = format_hint(&core.options.instance, chunk);
             let values: [SqlValue<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
             let sent = async { core.relay_session().await?.execute("SELECT pg_notify($1, $2)", &values).await };
             // A lost wake-up only delays: the other instances poll.
@@ -67,7 +67,7 @@ async fn listen(connector: Connector, core: Arc<Core>, incoming: Arc<CoalescedSe
     loop {
         let (set, instance, partitions) = (Arc::clone(&incoming), core.options.instance.clone(), core.partitions);
         let receive = move |notification: Notification| {
-            set.add(of_others(notification.payload(), &instance, partitions));
+            set.add(parse_hint(notification.payload(), &instance, partitions));
         };
         if let Ok(mut connection) = connector.connect_listening("wakes", receive).await
             && connection.client.batch_execute(&command).await.is_ok()

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operate::Operations;
-use app::seen::{FailureType, RowFilter, RowId};
+use app::operators::outbox::Operations;
+use app::port_types::{FailureType, RowFilter, RowId};
 use app::units::duration;
 use domain::OrderId;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Prints rows and partitions.
 use api::{partition_document, row_document};
 use app::contract::rfc3339;
-use app::operate::Operations;
-use app::seen::{RowFilter, RowId, RowView};
+use app::operators::outbox::Operations;
+use app::port_types::{RowFilter, RowId, RowView};
 
 use super::super::super::failure::Failure;
 use super::super::super::output::print_line;

@@ -1,7 +1,7 @@
 //! `outbox why`: explains why an event has not been sent, or where it was sent.
 use api::standing_document;
-use app::operate::Operations;
-use app::seen::{RowDiagnosis, RowSelector, RowStatus};
+use app::operators::outbox::Operations;
+use app::port_types::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
 use posthaste::config::BrokerKind;
 

@@ -1,4 +1,4 @@
-//! A claimed batch as data: which rows go, as which records, and what an answer of the broker means.
+//! A claimed batch as records: which rows are sent, in which form, and which are refused.
 use std::io::Write;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,69 +11,69 @@ use ports::{Error, FailureType, Fault};
 use crate::contract::framing::{FRAME_BYTES, SchemaIds};
 use crate::contract::{self, rfc3339};
 
-/// What the relay keeps to.
+/// How the relay claims and publishes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// This service's region.
+    /// Region of this service, the `ce_source` of its records.
     pub region: RegionId,
-    /// What a registry calls the schemas: values are framed for consumers that look them up.
+    /// Registry ids of the schemas; with them, values have a frame for consumers that use a schema registry.
     pub schemas: Option<SchemaIds>,
-    /// Most rows of one claim. The seeds' 200 costs half the speed (measured).
+    /// Limit of rows in one claim. A limit of 200 halves the throughput (measured).
     pub batch: u32,
-    /// Longest a lease lasts unless it is renewed.
+    /// Time after which a lease expires unless it is renewed.
     pub lease: Duration,
-    /// Kept back from the lease's time: a batch is never handed over with less than this left.
+    /// Remaining lease time below which a batch is not given to the broker.
     pub margin: Duration,
 }
 
 impl Options {
-    /// What the records of this service have in common.
-    pub fn envelope(&self) -> Envelope {
-        Envelope::new(&self.region, self.schemas)
+    /// The values that all records of this service share.
+    pub fn envelope(&self) -> RecordEnvelope {
+        RecordEnvelope::new(&self.region, self.schemas)
     }
 }
 
-/// What all records of a service have in common.
+/// The values that all records of a service share.
 #[derive(Clone, Debug)]
-pub struct Envelope {
+pub struct RecordEnvelope {
     source: Arc<[u8]>,
     schemas: Option<SchemaIds>,
 }
 
-impl Envelope {
-    /// CloudEvents name the region as their source.
+impl RecordEnvelope {
+    /// Creates the shared values; the region becomes the CloudEvents source.
     pub fn new(region: &RegionId, schemas: Option<SchemaIds>) -> Self {
         Self { source: format!("/posthaste/{}", region.as_str()).as_bytes().into(), schemas }
     }
 }
 
-/// A claimed batch, sorted into what goes and what cannot.
+/// A claimed batch, divided into records to send and refused rows.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct BatchPlan {
     /// Records in id order, which is each key's order.
     pub send: Vec<(RowId, Record)>,
-    /// Rows that can never go as they are: excluded before anything is sent.
-    pub refused: Vec<Refused>,
+    /// Rows that can never be sent as they are; they are excluded before anything is sent.
+    pub refused: Vec<RefusedRow>,
 }
 
-/// A row that does not go, and why.
+/// A row that was not sent, with its failure.
 #[derive(Clone, Debug)]
-pub struct Refused {
-    /// Which.
+pub struct RefusedRow {
+    /// Id of the row.
     pub row: RowId,
-    /// How it failed.
+    /// Fault class of the failure.
     pub fault: Fault,
-    /// Where the failure came from.
+    /// Failure type that operators see.
     pub failure_type: FailureType,
-    /// Why.
+    /// Message of the failure.
     pub reason: String,
-    /// Whether its fallback failed and not its primary handler.
+    /// Whether its fallback failed, not its own topic.
     pub in_fallback: bool,
 }
 
-impl Refused {
-    /// A row refused by a port.
-    pub fn by(row: RowId, error: &Error) -> Self {
+impl RefusedRow {
+    /// A row that a port refused with this error.
+    pub fn from_error(row: RowId, error: &Error) -> Self {
         Self {
             row,
             fault: error.fault(),
@@ -84,15 +84,15 @@ impl Refused {
     }
 }
 
-/// Sorts a batch. `record_bytes_max` is the broker's.
-pub fn plan(rows: &[ClaimedRow], envelope: &Envelope, record_bytes_max: usize) -> Plan {
+/// Divides a batch into records and refused rows. `record_bytes_max` is the broker's limit of a value.
+pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: usize) -> BatchPlan {
     let value_bytes_max = record_bytes_max.saturating_sub(envelope.schemas.map_or(0, |_| FRAME_BYTES));
-    let mut plan = Plan { send: Vec::with_capacity(rows.len()), ..Plan::default() };
-    let mut alike = Alike::new(envelope);
+    let mut plan = BatchPlan { send: Vec::with_capacity(rows.len()), ..BatchPlan::default() };
+    let mut builder = RecordBuilder::new(envelope);
     for row in rows {
         match sendable(row, value_bytes_max) {
-            Ok(payload) => plan.send.push((row.id, alike.record(row, payload))),
-            Err(reason) => plan.refused.push(Refused {
+            Ok(payload) => plan.send.push((row.id, builder.record(row, payload))),
+            Err(reason) => plan.refused.push(RefusedRow {
                 row: row.id,
                 fault: Fault::Permanent,
                 failure_type: FailureType::Validation,
@@ -105,19 +105,19 @@ pub fn plan(rows: &[ClaimedRow], envelope: &Envelope, record_bytes_max: usize) -
 }
 
 fn sendable(row: &ClaimedRow, value_bytes_max: usize) -> Result<&Arc<[u8]>, String> {
-    let payload = row.payload.as_ref().ok_or("its payload is gone")?;
+    let payload = row.payload.as_ref().ok_or("its payload is missing")?;
     if payload.len() > value_bytes_max {
-        return Err(format!("its value has {} bytes, the broker takes {value_bytes_max}", payload.len()));
+        return Err(format!("its value has {} bytes, the limit of the broker is {value_bytes_max}", payload.len()));
     }
-    let event = contract::named(payload).map_err(|error| error.to_string())?;
+    let event = contract::event_identity(payload).map_err(|error| error.to_string())?;
     if event.event_id != row.event_id || event.order_id != row.key || event.kind.as_str() != &*row.kind {
-        return Err("its value tells of another event than its row".to_owned());
+        return Err("its value is of another event than its row".to_owned());
     }
     Ok(payload)
 }
 
-/// Names and values that all records share. A record has some fourteen headers: allocating each name anew took as long as the rest of it.
-struct Shared {
+/// Header names and values that all records share. A record has some fourteen headers: allocating each name took as long as all the rest.
+struct SharedHeaders {
     ce_id: Arc<str>,
     ce_source: Arc<str>,
     ce_type: Arc<str>,
@@ -135,7 +135,7 @@ struct Shared {
     first_attempt: Arc<[u8]>,
 }
 
-static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
+static SHARED: LazyLock<SharedHeaders> = LazyLock::new(|| SharedHeaders {
     ce_id: "ce_id".into(),
     ce_source: "ce_source".into(),
     ce_type: "ce_type".into(),
@@ -153,29 +153,29 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
     first_attempt: b"1".as_slice().into(),
 });
 
-/// The record of a row: CloudEvents in binary mode, Debezium's `id`, the trace, and what proves order and loss.
-pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &Envelope) -> Record {
-    Alike::new(envelope).record(row, payload)
+/// The record of a row: CloudEvents headers in binary mode, Debezium's `id`, the trace context, and the headers that prove order and loss.
+pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &RecordEnvelope) -> Record {
+    RecordBuilder::new(envelope).record(row, payload)
 }
 
-/// Values that neighbours mostly share.
-struct Alike<'a> {
-    envelope: &'a Envelope,
+/// Builds records; rows that follow each other mostly share the region header.
+struct RecordBuilder<'a> {
+    envelope: &'a RecordEnvelope,
     region: Arc<[u8]>,
 }
 
-impl<'a> Alike<'a> {
-    fn new(envelope: &'a Envelope) -> Self {
+impl<'a> RecordBuilder<'a> {
+    fn new(envelope: &'a RecordEnvelope) -> Self {
         Self { envelope, region: [].into() }
     }
 
     fn record(&mut self, row: &ClaimedRow, payload: &Arc<[u8]>) -> Record {
         let shared = &*SHARED;
         let key: Arc<str> = row.key.to_string().into();
-        let event_id = written(row.event_id);
+        let event_id = text_of(row.event_id);
         let attempt = match row.attempt {
             1 => Arc::clone(&shared.first_attempt),
-            attempt => written(attempt),
+            attempt => text_of(attempt),
         };
         if *self.region != *row.region.as_str().as_bytes() {
             self.region = row.region.as_str().as_bytes().into();
@@ -191,9 +191,9 @@ impl<'a> Alike<'a> {
         put(&shared.content_type.0, Arc::clone(&shared.content_type.1));
         put(&shared.id, event_id);
         put(&shared.x_region, Arc::clone(&self.region));
-        put(&shared.x_hlc, written(row.hlc));
+        put(&shared.x_hlc, text_of(row.hlc));
         put(&shared.x_attempt, attempt);
-        put(&shared.x_sequence, written(row.sequence));
+        put(&shared.x_sequence, text_of(row.sequence));
         if let Some(trace) = &row.trace {
             put(&shared.traceparent, Arc::from(Arc::clone(&trace.parent)));
             if let Some(state) = &trace.state {
@@ -205,48 +205,31 @@ impl<'a> Alike<'a> {
     }
 }
 
-/// A short value as text; by way of the stack, because each allocation of a record is made a hundred thousand times a second.
-fn written(value: impl std::fmt::Display) -> Arc<[u8]> {
-    let mut text = [0; 64];
-    let mut left = text.as_mut_slice();
+/// Formats a short value in a buffer on the stack, because each allocation of a record happens a hundred thousand times a second.
+fn text_of(value: impl std::fmt::Display) -> Arc<[u8]> {
+    let mut buffer = [0; 64];
+    let mut left = buffer.as_mut_slice();
     match write!(left, "{value}") {
         Ok(()) => {
             let length = 64 - left.len();
-            text[..length].into()
+            buffer[..length].into()
         }
         Err(_) => value.to_string().as_bytes().into(),
     }
 }
 
-/// The record of a row that goes to its fallback: the dead letters of its topic, with the failure in headers.
-pub fn fallback_record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &Envelope, refused: &Refused) -> Record {
+/// The record that sends a row to its fallback: the dead-letter topic, with the failure in headers.
+pub fn fallback_record(
+    row: &ClaimedRow,
+    payload: &Arc<[u8]>,
+    envelope: &RecordEnvelope,
+    refused: &RefusedRow,
+) -> Record {
     let primary = record(row, payload, envelope);
     let mut headers = primary.headers;
     let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
     put("kafka_original-topic", primary.topic.as_bytes());
-    put("kafka_exception-message", cut(&refused.reason).as_bytes());
+    put("kafka_exception-message", outbox::truncate_reason(&refused.reason).as_bytes());
     put("x-failure-type", refused.failure_type.as_str().as_bytes());
-    Record { topic: format!("{}-dlt", primary.topic).into(), headers, ..primary }
-}
-
-/// Longest reason that is kept.
-const REASON_MAX: usize = 256;
-
-/// A reason, cut at 256 characters at a character's boundary.
-pub fn cut(reason: &str) -> &str {
-    match reason.char_indices().nth(REASON_MAX) {
-        Some((end, _)) => &reason[..end],
-        None => reason,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_cut_between_characters() {
-        assert_eq!(cut("short"), "short");
-        assert_eq!(cut(&"漢".repeat(300)).chars().count(), 256);
-    }
+    Record { topic: outbox::topics::dead_letter_topic(&primary.topic).into(), headers, ..primary }
 }

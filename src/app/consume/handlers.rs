@@ -1,48 +1,47 @@
-//! What consuming an event means, per type: a pure function from the event to effects as data.
+//! Event handlers, one per event type: pure functions from a consumed event to effects as data.
 use std::sync::Arc;
 
 use domain::EventType;
 use ports::inbox::Effect;
 
-use crate::contract::Incoming;
+use crate::contract::DecodedEvent;
 
-/// Why a handler did not take an event. Retry topics, then the dead letters, take care of it.
+/// Why a handler failed. The message goes to the next retry topic, or to the dead-letter topic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct HandlerFault {
-    /// Whether another try may help.
+    /// Whether a later attempt may succeed.
     pub retryable: bool,
-    /// Why.
+    /// Message for operators, stored in a header.
     pub reason: String,
 }
 
-/// One type's handler.
+/// Handler of one event type.
 pub trait EventHandler: Send + Sync {
-    /// Whether a key's events must be taken in order, also when one of them is retried.
+    /// Whether a key's events must be handled in order, also when one of them is retried.
     fn needs_order(&self) -> bool;
 
-    /// The effects of an event. Called again when it is retried: must not depend on having been called before.
+    /// Returns the effects of an event. A retry calls it again, so it must be deterministic and without side effects.
     ///
     /// # Errors
-    /// The event cannot be taken now, or never.
-    fn handle(&self, event: &Incoming) -> Result<Vec<Effect>, HandlerFault>;
+    /// The event cannot be handled, for now or ever.
+    fn handle(&self, event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault>;
 }
 
-/// Records that the event was seen, which `processed_events` does by itself: the order's life is not changed by consuming
-/// (PendingPromoter does that, on its own rate).
-struct Record;
+/// Handler without effects: the inbox records the event, and consuming does not change the order (PendingPromoter does).
+struct RecordOnly;
 
-impl EventHandler for Record {
+impl EventHandler for RecordOnly {
     fn needs_order(&self) -> bool {
         false
     }
 
-    fn handle(&self, _event: &Incoming) -> Result<Vec<Effect>, HandlerFault> {
+    fn handle(&self, _event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault> {
         Ok(Vec::new())
     }
 }
 
-/// The handler of each type.
+/// The handler of each event type.
 #[derive(Clone)]
 pub struct Handlers {
     created: Arc<dyn EventHandler>,
@@ -52,13 +51,13 @@ pub struct Handlers {
 
 impl Default for Handlers {
     fn default() -> Self {
-        let record: Arc<dyn EventHandler> = Arc::new(Record);
+        let record: Arc<dyn EventHandler> = Arc::new(RecordOnly);
         Self { created: Arc::clone(&record), status_changed: Arc::clone(&record), cancelled: record }
     }
 }
 
 impl Handlers {
-    /// Replaces the handler of a type.
+    /// Replaces the handler of an event type.
     #[must_use]
     pub fn with(mut self, kind: EventType, handler: Arc<dyn EventHandler>) -> Self {
         match kind {
@@ -69,7 +68,7 @@ impl Handlers {
         self
     }
 
-    /// The handler of a type.
+    /// The handler of an event type.
     pub fn of(&self, kind: EventType) -> &dyn EventHandler {
         match kind {
             EventType::OrderCreated => &*self.created,
