@@ -12,8 +12,8 @@ use actors::Cast;
 use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    Beside, Checked, Migration, Schema, StartError, Throwaway, beside, checkup, fill, migrate, migrations,
-    provide_topics, server_environment, server_settings, statements_alone,
+    Beside, Checked, Migration, OpenedStore, Schema, StartError, Throwaway, beside, checkup, migrate, migrations,
+    provide_topics, server_environment, server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.

@@ -1,5 +1,4 @@
 //! COMPOSITION ROOT: the only file that names an adapter. One match arm per backend.
-mod alone;
 mod backends;
 mod beside;
 mod broker;
@@ -9,7 +8,6 @@ mod cache;
     allow(dead_code, unused_imports, reason = "each dependency brings its own questions")
 )]
 mod checkup;
-mod fill;
 mod opening;
 mod options;
 mod schema;
@@ -27,22 +25,19 @@ use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
 use app::queries::Queries;
-use app::health::HealthBoard;
 use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
-pub use alone::statements_alone;
 pub(crate) use backends::Held;
 use backends::{Backends, BrokerPorts};
 pub use beside::{Beside, beside};
 pub use checkup::{Checked, checkup};
-pub use fill::fill;
 use opening::Door;
 pub use schema::{Migration, Schema, migrate, migrations, provide_topics};
 use store::{Opened, Opening};
-pub use throwaway::{Throwaway, server_environment, server_settings};
+pub use throwaway::{OpenedStore, Throwaway, server_environment, server_settings};
 
 use crate::config::Config;
 
@@ -102,9 +97,9 @@ impl HttpParts {
 }
 
 /// Random bits of the operating system.
-struct ThreadDice;
+struct ThreadRng;
 
-impl Rng for ThreadDice {
+impl Rng for ThreadRng {
     fn next_u64(&self) -> u64 {
         rand::random()
     }
@@ -124,7 +119,7 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door { listeners, told: false };
-    let dice: Arc<dyn Rng> = Arc::new(ThreadDice);
+    let dice: Arc<dyn Rng> = Arc::new(ThreadRng);
     let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
     let (opened, door) = opening::open(&opening, door).await?;
     let listeners = door.listening(config)?;

@@ -157,7 +157,7 @@ async fn broker(_: &Config) -> Vec<Checked> {
 #[cfg(feature = "redis")]
 async fn redis(config: &Config) -> Checked {
     let instance = super::options::operator();
-    let dice: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::ThreadDice);
+    let dice: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::ThreadRng);
     let options = super::options::redis(config, &instance, "doctor", &dice, &telemetry::Metrics::new());
     match redis::Redis::open(options) {
         Ok(redis) => ask("redis", &redis).await,

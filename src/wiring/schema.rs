@@ -116,8 +116,8 @@ async fn installed(config: &Config) -> Result<bool, StartError> {
 
 #[cfg(feature = "redis")]
 async fn install(config: &Config) -> Result<(), StartError> {
-    // A name that nobody has, given back at once: the installation stays.
-    let opened = Box::pin(super::fill::open(config, &super::options::operator().0)).await?;
+    // Opening the store with an unused instance id creates the installation.
+    let opened = Box::pin(super::store::open_once(config, &super::options::operator().0)).await?;
     opened.held.close().await;
     Ok(())
 }

@@ -35,6 +35,14 @@ pub(super) fn in_memory(clock: &Arc<dyn Clock>) -> Arc<dyn Idempotency> {
     Arc::new(Memory::new(&memory::Options::default(), Arc::clone(clock)))
 }
 
+/// Opens the configured store under this instance id, without waiting for it.
+pub(super) async fn open_once(config: &Config, instance: &str) -> Result<Opened, StartError> {
+    let clock = Arc::new(memory::SystemClock::new()) as Arc<dyn Clock>;
+    let (instance, metrics) = (InstanceId(instance.into()), Metrics::new());
+    let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
+    opening.open().await.map_err(|not_open| not_open.error)
+}
+
 /// A store that could not be opened.
 pub(super) struct NotOpen {
     pub error: StartError,

@@ -1,7 +1,7 @@
 //! `demo`: a newcomer's first minute. Starts embedded, places orders, shows each step of their events with its time, then keeps running.
 use std::time::{Duration, Instant};
 
-use app::dispatch::{Fault, InjectError};
+use app::dispatch::{InjectedFault, InjectError};
 use posthaste::config::{BrokerKind, CacheKind, StoreKind};
 use posthaste::{Config, Schema, Service};
 use serde_json::Value;
@@ -192,7 +192,7 @@ impl<'a> Demo<'a> {
     async fn kill_actor(&self, service: &Service) -> Result<(), Failure> {
         let path = victim(self.config);
         let begun = Instant::now();
-        let injected: Result<(), InjectError> = service.cast().dispatch().inject(&path, Fault::Panic, "demo");
+        let injected: Result<(), InjectError> = service.cast().dispatch().inject(&path, InjectedFault::Panic, "demo");
         injected.map_err(Failure::new)?;
         let restarted = |tree: &Value| {
             let mut actors = tree["actors"].as_array().into_iter().flatten();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use api::letter_document;
 use app::contract::rfc3339;
-use app::operators::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
+use app::operators::dead_letters::{DeadLetterCursor, DeadLetter, DeadLetterFilter, DeadLetters, DeadLetterPosition, ReplayReport};
 use app::port_types::{Audit, FailureType};
 use app::units::duration;
 use clap::Subcommand;
@@ -40,7 +40,7 @@ pub(crate) enum Verb {
     Show {
         /// PARTITION/OFFSET of the dead letter, as `list` shows it.
         #[arg(value_parser = place)]
-        place: Place,
+        place: DeadLetterPosition,
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
@@ -49,7 +49,7 @@ pub(crate) enum Verb {
     Redrive {
         /// Only the dead letter at this PARTITION/OFFSET.
         #[arg(value_parser = place, conflicts_with_all = ["key", "kind", "failure", "older_than", "after", "limit"])]
-        place: Option<Place>,
+        place: Option<DeadLetterPosition>,
         #[command(flatten)]
         filter: FilterArguments,
         /// Maximum number of dead letters.
@@ -76,7 +76,7 @@ pub(crate) struct FilterArguments {
     older_than: Option<Duration>,
     /// Only dead letters after this PARTITION/OFFSET.
     #[arg(long, value_parser = cursor)]
-    after: Option<Cursor>,
+    after: Option<DeadLetterCursor>,
 }
 
 impl FilterArguments {
@@ -86,12 +86,12 @@ impl FilterArguments {
     }
 }
 
-fn place(text: &str) -> Result<Place, String> {
-    Place::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
+fn place(text: &str) -> Result<DeadLetterPosition, String> {
+    DeadLetterPosition::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
 }
 
-fn cursor(text: &str) -> Result<Cursor, String> {
-    Cursor::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
+fn cursor(text: &str) -> Result<DeadLetterCursor, String> {
+    DeadLetterCursor::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
 }
 
 pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
@@ -123,10 +123,10 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
     let mut left = limit;
     while left > 0 {
         let page = letters.list(&filter, left).await?;
-        for letter in &page.letters {
+        for letter in &page.dead_letters {
             print_line(&if json { letter_document(letter).to_string() } else { summary(letter) })?;
         }
-        left = left.saturating_sub(page.letters.len() as u32);
+        left = left.saturating_sub(page.dead_letters.len() as u32);
         match page.next {
             Some(next) => filter.after = Some(next),
             None => break,
@@ -136,15 +136,15 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
 }
 
 fn summary(letter: &DeadLetter) -> String {
-    let DeadLetter { delivery, redriven } = letter;
+    let DeadLetter { delivery, redrive } = letter;
     let place = format!("{}/{}", delivery.position.partition, delivery.position.offset);
     let failure = letter.failure_type().map_or("-", FailureType::as_str);
-    let redrive = redriven.as_ref().map_or(String::new(), |record| {
-        let state = if record.arrived { "sent back" } else { "being sent back" };
+    let redriven = redrive.as_ref().map_or(String::new(), |record| {
+        let state = if record.confirmed { "sent back" } else { "being sent back" };
         format!(" ({state}, {} at {})", record.audit.operator, rfc3339(record.at))
     });
     format!(
-        "{place:>8} {} {} {} {failure}: {}{redrive}",
+        "{place:>8} {} {} {} {failure}: {}{redriven}",
         rfc3339(delivery.record.timestamp),
         letter.kind().unwrap_or("-"),
         delivery.record.key,
@@ -167,7 +167,7 @@ struct Redrive {
 }
 
 impl Redrive {
-    async fn one(&self, place: Place) -> Result<(), Failure> {
+    async fn one(&self, place: DeadLetterPosition) -> Result<(), Failure> {
         let map_err = |error| Failure::querying(error, format!("dead letter {place}"));
         let mut letter = self.letters.redrive_one(place, false, &self.audit).await.map_err(map_err)?;
         if !self.dry_run {
@@ -197,8 +197,8 @@ impl Redrive {
     }
 
     /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.
-    async fn pages(&self, filter: &DeadLetterFilter, limit: u32, commit: bool) -> Result<Sent, Failure> {
-        let (mut filter, mut total) = (filter.clone(), Sent::default());
+    async fn pages(&self, filter: &DeadLetterFilter, limit: u32, commit: bool) -> Result<ReplayReport, Failure> {
+        let (mut filter, mut total) = (filter.clone(), ReplayReport::default());
         loop {
             let left = limit.saturating_sub(u32::try_from(total.matched).unwrap_or(u32::MAX));
             if left == 0 {

@@ -43,7 +43,7 @@ impl SelectorArguments {
 
 pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: &Arguments) -> Result<(), Failure> {
     let (selector, name) = arguments.selector.selector()?;
-    let diagnosis = operations.why(selector).await.map_err(|error| Failure::querying(error, name))?;
+    let diagnosis = operations.diagnose(selector).await.map_err(|error| Failure::querying(error, name))?;
     let now = operations.now();
     if arguments.json {
         return print_line(&standing_document(&diagnosis, now).to_string());

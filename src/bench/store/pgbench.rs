@@ -1,22 +1,22 @@
-//! PostgreSQL's own bench with the same statement, one transaction an order: what the service is held against.
+//! PostgreSQL's own benchmark with the same statement, one transaction an order: the rate that the service is compared with.
 use std::process::Stdio;
 use std::time::Duration;
 
-use posthaste::Throwaway;
 use tokio::process::Command;
 
-use super::super::failure::Failure;
+use crate::error::Error;
+use crate::program::ThrowawayData;
 
 const SCRIPT: &str = include_str!("../../../benches/create_order.sql");
 
-/// Orders per second, or `None` where there is no pgbench, or another store.
-pub(super) async fn orders_per_second(
-    ground: &Throwaway,
+/// Orders per second, or `None` where pgbench is not installed or the store is another one.
+pub(crate) async fn orders_per_second(
+    data: &impl ThrowawayData,
     clients: usize,
     time: Duration,
-) -> Result<Option<f64>, Failure> {
-    let Some(variables) = posthaste::server_environment(&ground.config)? else { return Ok(None) };
-    let script = ground.config.store.path.join("create_order.sql");
+) -> Result<Option<f64>, Error> {
+    let Some(variables) = data.pgbench_environment()? else { return Ok(None) };
+    let script = data.folder().join("create_order.sql");
     std::fs::write(&script, SCRIPT)?;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(clients);
     let run = Command::new("pgbench")
@@ -34,10 +34,9 @@ pub(super) async fn orders_per_second(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         run => run?,
     };
-    let told = String::from_utf8_lossy(&output.stdout);
-    let rate = rate(&told).filter(|_| output.status.success());
+    let rate = parse_rate(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success());
     rate.map(Some).ok_or_else(|| {
-        Failure::new(format!(
+        Error::new(format!(
             "pgbench ended with {}: {}",
             output.status,
             String::from_utf8_lossy(&output.stderr).trim()
@@ -45,8 +44,8 @@ pub(super) async fn orders_per_second(
     })
 }
 
-fn rate(told: &str) -> Option<f64> {
-    let figure = told.lines().find_map(|line| line.strip_prefix("tps = "))?;
+fn parse_rate(output: &str) -> Option<f64> {
+    let figure = output.lines().find_map(|line| line.strip_prefix("tps = "))?;
     figure.split_whitespace().next()?.parse().ok()
 }
 
@@ -55,11 +54,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_read_from_what_it_prints() {
-        assert_eq!(
-            rate("latency average = 9 ms\ntps = 7012.345678 (without initial connection time)\n"),
-            Some(7012.345678)
-        );
-        assert_eq!(rate("pgbench: error"), None);
+    fn the_rate_is_parsed_from_the_output_of_pgbench() {
+        let output = "latency average = 9 ms\ntps = 7012.345678 (without initial connection time)\n";
+        assert_eq!(parse_rate(output), Some(7012.345678));
+        assert_eq!(parse_rate("pgbench: error"), None);
     }
 }

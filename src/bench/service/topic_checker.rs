@@ -1,51 +1,57 @@
-//! Counts what the log holds: every answered order's event once, each key's in order and without a gap.
+//! Counts duplicates, order violations and missing events in the event topic.
 use std::collections::{HashMap, HashSet};
 
 use ports::source::Delivery;
-use posthaste::Config;
 use serde_json::{Value, json};
 
-use super::super::failure::Failure;
+use crate::error::Error;
+use crate::program::ThrowawayData;
 
-/// What was counted.
+/// Records of one page.
+const PAGE_RECORDS_MAX: u32 = 1_000;
+
+/// Counts over all partitions of the topic.
 #[derive(Default)]
-pub(super) struct Checked {
+pub(crate) struct TopicReport {
     pub events: u64,
     pub duplicates: u64,
     pub order_violations: u64,
     pub missing: u64,
 }
 
-pub(super) async fn check(config: &Config, expected: u64) -> Result<Checked, Failure> {
-    let topics = posthaste::beside(config).await?.topics.ok_or_else(|| Failure::new("there is no broker"))?;
-    let mut checked = Checked::default();
+/// Reads the whole topic; `expected` is the number of events that must be in it.
+pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Result<TopicReport, Error> {
+    let topics = data.topics().await?;
+    let mut report = TopicReport::default();
     let (mut seen, mut last) = (HashSet::new(), HashMap::new());
-    let views = topics.list().await.map_err(Failure::new)?;
-    for view in views.iter().filter(|view| view.name == config.topic()) {
+    let topic = data.topic();
+    for view in topics.list().await?.iter().filter(|view| view.name == topic) {
         for (partition, (first, next)) in (0..).zip(&view.partitions) {
             let mut at = *first;
             while at < *next {
-                let page = topics.read(&view.name, partition, at, 1_000).await.map_err(Failure::new)?;
+                let page = topics.read(&view.name, partition, at, PAGE_RECORDS_MAX).await?;
                 let Some(end) = page.last() else { break };
                 at = end.position.offset + 1;
-                page.iter().for_each(|delivery| checked.count(delivery, &mut seen, &mut last));
+                page.iter().for_each(|delivery| report.count(delivery, &mut seen, &mut last));
             }
         }
     }
-    checked.missing = expected.saturating_sub(seen.len() as u64);
-    Ok(checked)
+    report.missing = expected.saturating_sub(seen.len() as u64);
+    Ok(report)
 }
 
-impl Checked {
-    pub(super) fn add(&mut self, other: &Checked) {
+impl TopicReport {
+    pub(crate) fn add(&mut self, other: &TopicReport) {
         self.events += other.events;
         self.duplicates += other.duplicates;
         self.order_violations += other.order_violations;
         self.missing += other.missing;
     }
 
-    pub(super) fn json(&self) -> Value {
-        json!({"events": self.events, "duplicates": self.duplicates, "order_violations": self.order_violations, "missing": self.missing})
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "events": self.events, "duplicates": self.duplicates, "order_violations": self.order_violations, "missing": self.missing,
+        })
     }
 
     fn count(&mut self, delivery: &Delivery, seen: &mut HashSet<Vec<u8>>, last: &mut HashMap<String, u64>) {
