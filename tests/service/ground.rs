@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::Embedded;
-use memory::SystemClock;
 use futures::FutureExt;
+use memory::SystemClock;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use serde_json::Value;
