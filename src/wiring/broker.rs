@@ -39,7 +39,7 @@ pub(super) async fn open(
         (BrokerKind::Kafka, _) => {
             let options = super::options::kafka(config, instance, &held.installation, clock);
             let kafka = Arc::new(open_kafka(options)?);
-            let probe = Arc::new(kafka::BrokerProbe((*kafka).clone()));
+            let probe = Arc::new(kafka::KafkaProbe((*kafka).clone()));
             let lanes = Pinning::Together(config.broker.lanes);
             Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka.clone(), topics: kafka, probe, lanes }))
         }

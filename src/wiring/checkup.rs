@@ -121,7 +121,7 @@ async fn broker(config: &Config) -> Vec<Checked> {
     let installation = super::beside::installation(config).await.unwrap_or_else(|_| "doctor".into());
     match super::beside::kafka(config, &installation, false) {
         Ok(kafka) => {
-            let pulse = ask("broker", &kafka::BrokerProbe(kafka.clone())).await;
+            let pulse = ask("broker", &kafka::KafkaProbe(kafka.clone())).await;
             // One that does not answer is told of once.
             let kept = if pulse.fine { Some(replicas(&kafka).await) } else { None };
             std::iter::once(pulse).chain(kept).collect()

@@ -152,7 +152,7 @@ async fn missing(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
     use ports::topics::TopicReader;
     let options = kafka.options();
     let mut missing = Vec::new();
-    for name in options.event_topics().into_iter().chain([options.watermarks()]) {
+    for name in options.event_topics().into_iter().chain([options.watermark_topic()]) {
         match kafka.read(&name, 0, 0, 0).await {
             Err(ports::Error::Rejected(_)) => missing.push(name),
             Err(error @ ports::Error::Unreachable(_)) => return Err(error),

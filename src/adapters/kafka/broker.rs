@@ -1,4 +1,4 @@
-//! `Broker`: batches go through lanes, records without a watermark through a lane of their own.
+//! `Broker`: batches go through the sessions that the relay opens, records without a watermark through a session of the adapter's own.
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,55 +8,57 @@ use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
 
-use crate::look::Ask;
-use crate::open::{Kafka, aside};
-use crate::parcel::Parcel;
+use crate::adapter::Kafka;
+use crate::connection::blocking_call::run_blocking;
+use crate::producer::session_batch::SessionBatch;
+use crate::topics::query_thread::TopicQuery;
 
-/// The slot of the lane that appends.
-const APPEND: &str = "append";
+/// The slot of the session that appends.
+const APPEND_SLOT: &str = "append";
 
 #[async_trait]
 impl Broker for Kafka {
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
-        self.inner.keeper.ready().await?;
+        self.inner.watcher.ready().await?;
         let inner = Arc::clone(&self.inner);
-        aside("kafka-open-lane", move || inner.lanes.open(&slot.to_string())).await
+        run_blocking("kafka-open-session", move || inner.sessions.open(&slot.to_string())).await
     }
 
-    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published {
-        let (answer, told) = oneshot::channel();
-        self.inner.lanes.hand_over(lane, Parcel::of_batch(batch, answer));
-        told.await
-            .unwrap_or_else(|_| Published::SessionLost(format!("the session {lane} ended in the middle of its work")))
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+        let (reply, result) = oneshot::channel();
+        self.inner.sessions.enqueue(session, SessionBatch::of_claim(batch, reply));
+        result
+            .await
+            .unwrap_or_else(|_| Published::SessionLost(format!("the session {session} ended before it sent a result")))
     }
 
     async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        self.inner.keeper.ready().await?;
-        self.inner.watermarks.ask(|answer| Ask::Watermark { partition: partition.0, answer }).await
+        self.inner.watcher.ready().await?;
+        self.inner.watermark_queries.request(|reply| TopicQuery::Watermark { partition: partition.0, reply }).await
     }
 
-    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error> {
-        self.inner.keeper.ready().await?;
-        let (inner, lane) = (Arc::clone(&self.inner), lane.clone());
-        aside("kafka-fence", move || inner.lanes.fence(&lane)).await
+    async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
+        self.inner.watcher.ready().await?;
+        let (inner, session) = (Arc::clone(&self.inner), session.clone());
+        run_blocking("kafka-fence", move || inner.sessions.fence(&session)).await
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        let lane = self.append_lane().await?;
-        let (answer, told) = oneshot::channel();
-        let until = Instant::now() + self.inner.options.deliver_within;
-        self.inner.lanes.hand_over(&lane, Parcel::of_records(records, until, answer));
-        match told.await.unwrap_or_else(|_| Published::Unknown("the lane that appends ended".into())) {
+        let session = self.append_session().await?;
+        let (reply, result) = oneshot::channel();
+        let deadline = Instant::now() + self.inner.options.delivery_timeout;
+        self.inner.sessions.enqueue(&session, SessionBatch::of_append(records, deadline, reply));
+        match result.await.unwrap_or_else(|_| Published::Unknown("the session that appends ended".into())) {
             Published::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
             Published::Aborted { refused, cause, .. } => {
                 let first = refused.into_iter().next().map(|(_, error)| error);
-                Err(first.or(cause).unwrap_or_else(|| Error::Unreachable("an append was aborted".into())))
+                Err(first.or(cause).unwrap_or_else(|| Error::Unreachable("the append was aborted".into())))
             }
             Published::Partial { .. } => Err(Error::Unknown("only some of the records could be appended".into())),
-            Published::Unknown(said) | Published::SessionLost(said) => Err(Error::Unknown(said)),
+            Published::Unknown(reason) | Published::SessionLost(reason) => Err(Error::Unknown(reason)),
         }
     }
 
@@ -66,17 +68,17 @@ impl Broker for Kafka {
 }
 
 impl Kafka {
-    /// The living lane that appends, opened if there is none. One caller opens, the others wait for it.
-    async fn append_lane(&self) -> Result<ProducerSessionId, Error> {
-        let mut open = self.inner.append.lock().await;
-        if let Some(lane) = &*open
-            && self.inner.lanes.lives(lane)
+    /// The live session that appends. The first caller opens it; concurrent callers wait on the mutex.
+    async fn append_session(&self) -> Result<ProducerSessionId, Error> {
+        let mut current = self.inner.append_session.lock().await;
+        if let Some(session) = &*current
+            && self.inner.sessions.is_live(session)
         {
-            return Ok(lane.clone());
+            return Ok(session.clone());
         }
-        self.inner.keeper.ready().await?;
+        self.inner.watcher.ready().await?;
         let inner = Arc::clone(&self.inner);
-        let lane = aside("kafka-open-append", move || inner.lanes.open(APPEND)).await?;
-        Ok(open.insert(lane).clone())
+        let session = run_blocking("kafka-open-append", move || inner.sessions.open(APPEND_SLOT)).await?;
+        Ok(current.insert(session).clone())
     }
 }

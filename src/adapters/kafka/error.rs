@@ -1,84 +1,41 @@
-//! The client library's errors as the port's, in one table: what each leaves behind decides its name.
+//! librdkafka's errors as the port's, in one table: the state that an error leaves behind decides its variant.
 use ports::Error;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
-/// The port's error; `doing` says what was being done and to which id.
-pub(crate) fn of(error: &KafkaError, doing: &str) -> Error {
-    let said = format!("{doing}: {error}");
+/// The port's error for an error of librdkafka; `action` names what the caller was doing and with which id.
+pub(crate) fn map_err(error: &KafkaError, action: &str) -> Error {
+    let message = format!("{action}: {error}");
     match error {
-        KafkaError::Transaction(inner) if inner.code() == Code::Fatal => Error::Broken(said),
-        KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_) => Error::Broken(said),
-        KafkaError::Canceled => Error::Unreachable(said),
+        KafkaError::Transaction(inner) if inner.code() == Code::Fatal => Error::Broken(message),
+        KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_) => Error::Broken(message),
+        KafkaError::Canceled => Error::Unreachable(message),
         other => match other.rdkafka_error_code() {
-            Some(code) => of_code(code, said),
-            None => Error::Unreachable(said),
+            Some(code) => map_code(code, message),
+            None => Error::Unreachable(message),
         },
     }
 }
 
-/// The port's error for a code of the broker or the library.
-pub(crate) fn of_code(code: Code, said: String) -> Error {
+/// Whether the same request may succeed later without any other change.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    matches!(error, Error::Unreachable(_) | Error::Unknown(_))
+}
+
+/// The port's error for an error code of the broker or of librdkafka.
+pub(crate) fn map_code(code: Code, message: String) -> Error {
+    if is_client_outage(code) || is_broker_in_transition(code) {
+        return Error::Unreachable(message);
+    }
     match code {
-        // Nobody there, on the move, or in the middle of something: nothing was changed.
-        Code::BrokerTransportFailure
-        | Code::AllBrokersDown
-        | Code::Resolve
-        | Code::DestroyBroker
-        | Code::BrokerDestroy
-        | Code::NodeUpdate
-        | Code::OperationTimedOut
-        | Code::TimedOutQueue
-        | Code::PurgeQueue
-        | Code::WaitingForCoordinator
-        | Code::WaitCache
-        | Code::Retry
-        | Code::InProgress
-        | Code::PreviousInProgress
-        | Code::Interrupted
-        | Code::Outdated
-        | Code::ISRInsufficient
-        | Code::AssignmentLost
-        | Code::UnknownBroker
-        | Code::LeaderNotAvailable
-        | Code::NotLeaderForPartition
-        | Code::BrokerNotAvailable
-        | Code::ReplicaNotAvailable
-        | Code::NetworkException
-        | Code::CoordinatorLoadInProgress
-        | Code::CoordinatorNotAvailable
-        | Code::NotCoordinator
-        | Code::NotController
-        | Code::NotEnoughReplicas
-        | Code::StaleControllerEpoch
-        | Code::StaleBrokerEpoch
-        | Code::RebalanceInProgress
-        | Code::IllegalGeneration
-        | Code::UnknownMemberId
-        | Code::MemberIdRequired
-        | Code::FencedMemberEpoch
-        | Code::StaleMemberEpoch
-        | Code::ConcurrentTransactions
-        | Code::UnstableOffsetCommit
-        | Code::ListenerNotFound
-        | Code::FencedLeaderEpoch
-        | Code::UnknownLeaderEpoch
-        | Code::OffsetNotAvailable
-        | Code::PreferredLeaderNotAvailable
-        | Code::EligibleLeadersNotAvailable
-        | Code::ReassignmentInProgress
-        | Code::FetchSessionIdNotFound
-        | Code::InvalidFetchSessionEpoch
-        | Code::UnknownTopicId
-        | Code::RebootstrapRequired => Error::Unreachable(said),
-        // Sent, and never or badly answered: it may stand there.
+        // The request was sent, and the answer is missing or leaves the outcome open: the broker may have stored the records.
         Code::MessageTimedOut
         | Code::RequestTimedOut
         | Code::PurgeInflight
         | Code::NotEnoughReplicasAfterAppend
-        | Code::InvalidDifferentRecord => Error::Unknown(said),
-        Code::QueueFull | Code::ThrottlingQuotaExceeded | Code::GroupMaxSizeReached => Error::Overloaded(said),
-        Code::KafkaStorageError => Error::Full(said),
-        // The record, or the request, itself.
+        | Code::InvalidDifferentRecord => Error::Unknown(message),
+        Code::QueueFull | Code::ThrottlingQuotaExceeded | Code::GroupMaxSizeReached => Error::Overloaded(message),
+        Code::KafkaStorageError => Error::Full(message),
+        // The record or the request itself is invalid.
         Code::MessageSizeTooLarge
         | Code::InvalidMessageSize
         | Code::MessageBatchTooLarge
@@ -92,25 +49,89 @@ pub(crate) fn of_code(code: Code, said: String) -> Error {
         | Code::OffsetMetadataTooLarge
         | Code::PolicyViolation
         | Code::UnsupportedForMessageFormat
-        | Code::UnsupportedCompressionType => Error::Rejected(said),
-        // Missing topics, missing rights, other versions, fenced ids: a human mends it, or somebody else goes on.
-        _ => Error::Broken(said),
+        | Code::UnsupportedCompressionType => Error::Rejected(message),
+        // Missing topics, missing permissions, unsupported versions, fenced ids: an operator must act, or another instance goes on.
+        _ => Error::Broken(message),
     }
 }
 
-/// Who is to blame that a record was not taken.
+/// Codes of librdkafka: no broker is reachable, or the call ended before anything changed.
+fn is_client_outage(code: Code) -> bool {
+    matches!(
+        code,
+        Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::Resolve
+            | Code::DestroyBroker
+            | Code::BrokerDestroy
+            | Code::NodeUpdate
+            | Code::OperationTimedOut
+            | Code::TimedOutQueue
+            | Code::PurgeQueue
+            | Code::WaitingForCoordinator
+            | Code::WaitCache
+            | Code::Retry
+            | Code::InProgress
+            | Code::PreviousInProgress
+            | Code::Interrupted
+            | Code::Outdated
+            | Code::AssignmentLost
+            | Code::UnknownBroker
+    )
+}
+
+/// Codes of brokers whose leaders, coordinators or group members are changing; the broker changed nothing.
+fn is_broker_in_transition(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ISRInsufficient
+            | Code::LeaderNotAvailable
+            | Code::NotLeaderForPartition
+            | Code::BrokerNotAvailable
+            | Code::ReplicaNotAvailable
+            | Code::NetworkException
+            | Code::CoordinatorLoadInProgress
+            | Code::CoordinatorNotAvailable
+            | Code::NotCoordinator
+            | Code::NotController
+            | Code::NotEnoughReplicas
+            | Code::StaleControllerEpoch
+            | Code::StaleBrokerEpoch
+            | Code::RebalanceInProgress
+            | Code::IllegalGeneration
+            | Code::UnknownMemberId
+            | Code::MemberIdRequired
+            | Code::FencedMemberEpoch
+            | Code::StaleMemberEpoch
+            | Code::ConcurrentTransactions
+            | Code::UnstableOffsetCommit
+            | Code::ListenerNotFound
+            | Code::FencedLeaderEpoch
+            | Code::UnknownLeaderEpoch
+            | Code::OffsetNotAvailable
+            | Code::PreferredLeaderNotAvailable
+            | Code::EligibleLeadersNotAvailable
+            | Code::ReassignmentInProgress
+            | Code::FetchSessionIdNotFound
+            | Code::InvalidFetchSessionEpoch
+            | Code::UnknownTopicId
+            | Code::RebootstrapRequired
+    )
+}
+
+/// Which part caused the failure of a record's delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blame {
-    /// A record of the request it travelled in: this one, unless it had company.
+pub(crate) enum FailureCause {
+    /// A record of its produce request: this one when the request had no other, otherwise an unknown one.
     Record,
-    /// Another record of that request: this one is innocent.
-    Neighbour,
-    /// The broker, or the way there.
+    /// Another record of its produce request; this one is valid.
+    OtherRecord,
+    /// The broker, or the connection to it.
     Broker,
 }
 
-/// Who is to blame for a record's code.
-pub(crate) fn blame(code: Code) -> Blame {
+/// The cause behind the error code of a record's delivery report.
+pub(crate) fn failure_cause(code: Code) -> FailureCause {
     match code {
         Code::MessageSizeTooLarge
         | Code::InvalidMessageSize
@@ -120,14 +141,14 @@ pub(crate) fn blame(code: Code) -> Blame {
         | Code::InvalidRecord
         | Code::BadMessage
         | Code::InvalidArgument
-        | Code::UnsupportedForMessageFormat => Blame::Record,
-        Code::InvalidDifferentRecord => Blame::Neighbour,
-        _ => Blame::Broker,
+        | Code::UnsupportedForMessageFormat => FailureCause::Record,
+        Code::InvalidDifferentRecord => FailureCause::OtherRecord,
+        _ => FailureCause::Broker,
     }
 }
 
-/// Whether a record that failed so has surely never left this process.
-pub(crate) fn never_left(code: Code) -> bool {
+/// Whether a record that failed with this code certainly never left this process.
+pub(crate) fn was_never_sent(code: Code) -> bool {
     matches!(
         code,
         Code::PurgeQueue
@@ -146,52 +167,52 @@ mod tests {
 
     use super::*;
 
-    fn named(code: Code) -> Error {
-        of(&KafkaError::MessageProduction(code), "sending")
+    fn mapped(code: Code) -> Error {
+        map_err(&KafkaError::MessageProduction(code), "sending")
     }
 
     #[test]
-    fn an_outage_is_no_fault_of_the_data() {
+    fn outage_codes_are_unreachable_and_caused_by_the_broker() {
         for code in [Code::AllBrokersDown, Code::BrokerTransportFailure, Code::NotEnoughReplicas, Code::NotCoordinator]
         {
-            assert!(matches!(named(code), Error::Unreachable(_)), "{code:?}");
-            assert_eq!(blame(code), Blame::Broker);
+            assert!(matches!(mapped(code), Error::Unreachable(_)), "{code:?}");
+            assert_eq!(failure_cause(code), FailureCause::Broker);
         }
     }
 
     #[test]
-    fn what_was_sent_and_not_answered_is_unknown() {
+    fn sent_and_unanswered_records_have_an_unknown_outcome() {
         for code in [Code::MessageTimedOut, Code::RequestTimedOut, Code::PurgeInflight] {
-            assert!(named(code).outcome_unknown(), "{code:?}");
-            assert!(!never_left(code), "{code:?}");
+            assert!(mapped(code).outcome_unknown(), "{code:?}");
+            assert!(!was_never_sent(code), "{code:?}");
         }
     }
 
     #[test]
-    fn what_never_left_can_be_given_back() {
-        assert!(never_left(Code::PurgeQueue));
-        assert!(never_left(Code::UnknownTopicOrPartition));
+    fn records_that_never_left_the_process_count_as_never_sent() {
+        assert!(was_never_sent(Code::PurgeQueue));
+        assert!(was_never_sent(Code::UnknownTopicOrPartition));
     }
 
     #[test]
-    fn a_record_that_cannot_be_taken_is_rejected_for_good() {
+    fn invalid_record_is_rejected_permanently() {
         for code in [Code::MessageSizeTooLarge, Code::InvalidTimestamp, Code::InvalidRecord] {
-            assert_eq!(named(code).fault(), Fault::Permanent, "{code:?}");
-            assert_eq!(blame(code), Blame::Record);
+            assert_eq!(mapped(code).fault(), Fault::Permanent, "{code:?}");
+            assert_eq!(failure_cause(code), FailureCause::Record);
         }
-        assert_eq!(blame(Code::InvalidDifferentRecord), Blame::Neighbour);
+        assert_eq!(failure_cause(Code::InvalidDifferentRecord), FailureCause::OtherRecord);
     }
 
     #[test]
-    fn missing_topics_and_rights_wait_for_a_human_and_blame_no_record() {
+    fn missing_topics_and_permissions_are_broken_and_caused_by_no_record() {
         for code in [Code::UnknownTopicOrPartition, Code::TopicAuthorizationFailed, Code::SaslAuthenticationFailed] {
-            assert!(matches!(named(code), Error::Broken(_)), "{code:?}");
-            assert_eq!(blame(code), Blame::Broker);
+            assert!(matches!(mapped(code), Error::Broken(_)), "{code:?}");
+            assert_eq!(failure_cause(code), FailureCause::Broker);
         }
     }
 
     #[test]
-    fn the_doing_is_told() {
-        assert!(named(Code::QueueFull).to_string().contains("sending"));
+    fn error_message_names_the_action() {
+        assert!(mapped(Code::QueueFull).to_string().contains("sending"));
     }
 }

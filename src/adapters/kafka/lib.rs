@@ -1,43 +1,22 @@
-//! The broker on Apache Kafka: lanes are transactional producers, watermarks stand in a compacted topic, consumers are members of groups.
+//! The broker port on Apache Kafka: transactional producers, watermarks in a compacted topic, members of consumer groups.
 //!
-//! Each client of the library lives on a thread of its own, because the library's calls block; callers wait for answers only.
+//! Calls of librdkafka block, so each client runs on a thread of its own; async callers only wait for that thread's reply.
 #![warn(missing_docs)]
 
+mod adapter;
 mod broker;
-mod client;
 mod cluster;
-mod commits;
-mod contact;
-mod deliveries;
+mod connection;
+mod consumer;
 mod error;
-mod headers;
-mod keeper;
-mod lane;
-mod lanes;
-mod look;
-mod member;
 mod message;
-mod open;
-mod open_error;
 mod options;
-mod parcel;
-mod post;
-mod probe;
-mod reader;
-mod renewal;
-mod replicas;
-mod share;
-mod sizes;
-mod source;
+mod producer;
 pub mod throwaway;
 mod topics;
-mod transaction;
-mod turns;
-mod watermarks;
-mod waves;
 
-pub use open::Kafka;
-pub use open_error::OpenError;
+pub use adapter::Kafka;
+pub use cluster::probe::KafkaProbe;
+pub use cluster::replicas::Replicas;
+pub use connection::open_error::KafkaOpenError;
 pub use options::{Compression, Guarantee, Options, Sasl, Security};
-pub use probe::BrokerProbe;
-pub use replicas::Replicas;

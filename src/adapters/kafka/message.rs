@@ -1,16 +1,27 @@
-//! A message of the client library as ours.
+//! Records and headers between the port's types and librdkafka's.
 use std::sync::Arc;
 
 use domain::Timestamp;
-use ports::broker::{Position, Record};
+use ports::broker::{self, Position, Record};
 use ports::source::Delivery;
 use rdkafka::Message;
-use rdkafka::message::BorrowedMessage;
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers, OwnedHeaders};
 
-use crate::headers;
+/// Headers as librdkafka sends them, in the same order.
+pub(crate) fn encode_headers(headers: &[broker::Header]) -> OwnedHeaders {
+    headers.iter().fold(OwnedHeaders::new_with_capacity(headers.len()), |all, (name, value)| {
+        all.insert(Header { key: name, value: Some(&**value) })
+    })
+}
 
-/// What was delivered. Others may write to a topic too: a missing key is empty, a missing value (a tombstone) as well, and a key that is
-/// no text is read as far as it is one.
+/// Headers as the port has them. Kafka allows a header without a value and the port does not: such a header gets an empty value.
+fn decode_headers(headers: Option<&BorrowedHeaders>) -> Vec<broker::Header> {
+    let Some(headers) = headers else { return Vec::new() };
+    headers.iter().map(|header| (Arc::from(header.key), Arc::from(header.value.unwrap_or_default()))).collect()
+}
+
+/// A consumed message. Other applications may write to the topic: a missing key and a missing value (a tombstone) become empty, and
+/// invalid UTF-8 in a key is replaced.
 pub(crate) fn delivery(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Delivery {
     let position = Position {
         topic: Arc::clone(topic),
@@ -20,9 +31,25 @@ pub(crate) fn delivery(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Deliv
     let record = Record {
         topic: Arc::clone(topic),
         key: String::from_utf8_lossy(message.key().unwrap_or_default()).into(),
-        headers: headers::decode(message.headers()),
+        headers: decode_headers(message.headers()),
         value: message.payload().unwrap_or_default().into(),
         timestamp: Timestamp::from_millis(message.timestamp().to_millis().unwrap_or_default()),
     };
     Delivery { position, record }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_round_trip_with_order_repetitions_bytes_and_empty_values() {
+        let headers: Vec<broker::Header> = vec![
+            ("b".into(), b"2".as_slice().into()),
+            ("a".into(), [0_u8, 255].as_slice().into()),
+            ("b".into(), Arc::from([])),
+        ];
+
+        assert_eq!(decode_headers(Some(encode_headers(&headers).as_borrowed())), headers);
+    }
 }

@@ -1,27 +1,29 @@
-//! What the broker's adapter may be told, with defaults that run. Every bound has its reason.
+//! The adapter's options, with defaults that run; every limit has its reason.
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbox::limits::BATCH_BYTES_MAX;
+use outbox::topics::{self, WATERMARK_TOPIC};
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use secrecy::SecretString;
 
-/// What a consumer sees when a process is killed at the wrong moment.
+/// How often consumers see an event when a process is killed at the worst moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarantee {
-    /// Each event once, for whoever reads `read_committed`: transactions, with a watermark in each.
+    /// `read_committed` consumers see each event once: every batch is a transaction that includes its watermark.
     ExactlyOnce,
-    /// Each event, and after a crash some of them twice: for clusters that allow no transactions.
+    /// Consumers see each event, and some of them twice after a crash: for clusters that allow no transactions.
     AtLeastOnce,
 }
 
-/// How values are packed on the wire and on the broker's disk.
+/// Compression of records on the wire and on the broker's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// Records are sent without compression.
     None,
-    /// Fewer bytes on the wire and on the broker's disk, for some of our processor.
+    /// Fewer bytes on the wire and on the broker's disk, for some CPU time of the service.
     Lz4,
 }
 
@@ -34,86 +36,84 @@ impl Compression {
     }
 }
 
-/// A name and a password for the broker.
+/// Credentials for the broker.
 #[derive(Clone, Debug)]
 pub struct Sasl {
     /// `PLAIN` always works; `SCRAM-SHA-256` and `SCRAM-SHA-512` need the feature `tls`.
     pub mechanism: String,
-    /// Who we are.
+    /// The principal that the broker's ACLs name.
     pub username: String,
-    /// Never shown by debug output.
+    /// The secret; `Debug` does not print it.
     pub password: SecretString,
 }
 
-/// How we speak to the brokers.
+/// Encryption and authentication of the connections.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    /// Encrypted; needs the feature `tls`.
+    /// Encrypts connections; needs the feature `tls`.
     pub tls: bool,
-    /// Certificates to trust instead of the system's.
+    /// Trusted certificates, instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Who we say we are; nobody where it is not set.
+    /// Credentials; `None` connects without authentication.
     pub sasl: Option<Sasl>,
 }
 
-/// How the broker is reached and used.
+/// How the adapter reaches and uses the broker.
 #[derive(Clone)]
 pub struct Options {
-    /// `host:port`, with commas between them.
+    /// `host:port` of one or more brokers, separated by commas.
     pub bootstrap_servers: String,
-    /// Names the installation: a watermark of another one says nothing about ours.
+    /// Names the installation. The adapter ignores watermarks of other installations.
     pub installation: Arc<str>,
-    /// The stable name of this service.
+    /// The stable name of this service instance; part of its transactional ids.
     pub instance: InstanceId,
-    /// Wall time, for ages and nothing else.
+    /// Wall clock; only the age of a consumer's lag uses it.
     pub clock: Arc<dyn Clock>,
-    /// Stands before every topic's name as it is.
+    /// Prefix of every topic's name, without a separator of its own.
     pub topic_prefix: String,
-    /// The events' topic, without the prefix.
-    pub events: String,
-    /// Partitions of the events' topic and of those that belong to it.
+    /// The event topic, without the prefix.
+    pub event_topic: String,
+    /// Partitions of the event topic, its retry topics and its dead-letter topic.
     pub topic_partitions: u32,
-    /// How many retry topics belong to it.
-    pub retry_topics: u32,
-    /// Partitions of the outbox, and so of the watermarks' topic.
+    /// Partitions of the outbox, and therefore of the watermark topic.
     pub partitions: u32,
-    /// Exactly once, or at least once.
+    /// Whether batches are published exactly once or at least once.
     pub guarantee: Guarantee,
-    /// Whether missing topics are made.
+    /// Whether the adapter creates missing topics.
     pub create_topics: bool,
-    /// How long topics that we make keep a record; `None` leaves it to the broker.
+    /// Retention of the topics that the adapter creates; `None` leaves it to the broker.
     pub retention: Option<Duration>,
-    /// When the broker aborts a transaction by itself. Not longer than the lease: a dead instance's open transaction holds every
-    /// `read_committed` consumer back.
+    /// When the broker aborts an open transaction. At most the lease: until then a dead instance's open transaction blocks every
+    /// `read_committed` consumer.
     pub transaction_timeout: Duration,
-    /// How we speak to the brokers.
+    /// Encryption and authentication of the connections.
     pub security: Security,
-    /// How values are packed. Measured in turn (`benches/publish.rs`), neither is faster beyond the noise: lz4 is for those who pay for
-    /// the wire or the disk.
+    /// Compression of records. Measured alternately (`benches/publish.rs`), neither choice is faster beyond the noise: lz4 saves network
+    /// traffic and disk space.
     pub compression: Compression,
-    /// Largest value of a record in bytes: the broker's default for a message is 1 MiB and 12 bytes, and key, headers and framing need
-    /// room beside the value.
+    /// Largest value of a record in bytes. The broker's default limit for a message is 1 MiB and 12 bytes, and key, headers and framing
+    /// need room beside the value.
     pub record_bytes_max: usize,
-    /// Batches that may wait for a lane. An instance has 16 in flight; past this something else is wrong.
-    pub queue: usize,
-    /// Most records of one transaction: eight batches of a thousand; beyond this a longer one only adds latency (measured).
-    pub transaction_records: usize,
-    /// Most bytes of values in one transaction; a record that is larger goes alone.
-    pub transaction_bytes: usize,
-    /// How long records may be on their way before they are given up. A broker that replicates slowly answers within seconds.
-    pub deliver_within: Duration,
-    /// How long a call to a broker that is not there may wait: the relay's own clocks are seconds.
-    pub connect_within: Duration,
-    /// How long an instance may fall silent before its partitions of a group are given to others: well within `dead_after`.
+    /// Batches that may wait for one session. An instance has 16 in flight; a longer queue means that something else fails.
+    pub session_queue_max: usize,
+    /// Most records of one transaction: eight batches of a thousand. More only adds latency (measured).
+    pub transaction_records_max: usize,
+    /// Most bytes of values in one transaction: those of the largest batch. A record that is larger gets a transaction of its own.
+    pub transaction_bytes_max: usize,
+    /// Longest time for the delivery of records. A broker with slow replication answers within seconds.
+    pub delivery_timeout: Duration,
+    /// Longest wait of a call for an unreachable broker; the relay's own timeouts are a few seconds too.
+    pub connect_timeout: Duration,
+    /// How long a group member may miss heartbeats before the group gives its partitions to other members. Well below `dead_after`.
     pub session_timeout: Duration,
-    /// How long messages in hand may hold back a partition that the group takes from us.
-    pub hand_over_within: Duration,
-    /// Messages of one topic partition that are kept ready, ahead of what was asked for.
-    pub ready_max: usize,
+    /// How long unacknowledged messages may delay the revocation of their partition.
+    pub handover_timeout: Duration,
+    /// Messages of one topic partition that a group member prefetches.
+    pub prefetch_max: usize,
 }
 
 impl Options {
-    /// The defaults, for a service of this name on these brokers.
+    /// The defaults, for one installation and instance on these brokers.
     pub fn new(
         bootstrap_servers: impl Into<String>,
         installation: impl Into<Arc<str>>,
@@ -126,9 +126,8 @@ impl Options {
             instance,
             clock,
             topic_prefix: String::new(),
-            events: "order.events".into(),
+            event_topic: "order.events".into(),
             topic_partitions: 12,
-            retry_topics: 4,
             partitions: 64,
             guarantee: Guarantee::ExactlyOnce,
             create_topics: true,
@@ -137,39 +136,41 @@ impl Options {
             security: Security::default(),
             compression: Compression::None,
             record_bytes_max: 960 * 1024,
-            queue: 1024,
-            transaction_records: 8_192,
-            transaction_bytes: 16 * 1024 * 1024,
-            deliver_within: Duration::from_secs(10),
-            connect_within: Duration::from_secs(5),
+            session_queue_max: 1024,
+            transaction_records_max: 8_192,
+            transaction_bytes_max: BATCH_BYTES_MAX,
+            delivery_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
             session_timeout: Duration::from_secs(10),
-            hand_over_within: Duration::from_secs(5),
-            ready_max: 512,
+            handover_timeout: Duration::from_secs(5),
+            prefetch_max: 512,
         }
     }
 
-    /// A topic's full name.
+    /// The full name of a topic: the prefix and `name`.
     pub fn topic(&self, name: &str) -> String {
         format!("{}{name}", self.topic_prefix)
     }
 
-    /// The watermarks' topic.
-    pub fn watermarks(&self) -> String {
-        self.topic("relay-watermarks")
+    /// The full name of the watermark topic.
+    pub fn watermark_topic(&self) -> String {
+        self.topic(WATERMARK_TOPIC)
     }
 
-    /// The events' topic and those that belong to it.
+    /// The full names of the event topic, its retry topics and its dead-letter topic.
     pub fn event_topics(&self) -> Vec<String> {
-        let events = self.topic(&self.events);
-        let retries = (0..self.retry_topics).map(|stage| format!("{events}-retry-{stage}"));
-        let dead = format!("{events}-dlt");
-        std::iter::once(events.clone()).chain(retries).chain([dead]).collect()
+        topics::all_topics(&self.topic(&self.event_topic))
     }
 
-    /// What all transactional ids of this instance begin with.
-    pub(crate) fn lane_base(&self) -> String {
-        let front = if self.topic_prefix.is_empty() { "posthaste" } else { &self.topic_prefix };
-        format!("{front}-{}-{}", self.installation, self.instance)
+    /// The full names of all topics of the installation.
+    pub fn all_topics(&self) -> Vec<String> {
+        self.event_topics().into_iter().chain([self.watermark_topic()]).collect()
+    }
+
+    /// The beginning of every transactional id of this instance.
+    pub(crate) fn transactional_id_prefix(&self) -> String {
+        let prefix = if self.topic_prefix.is_empty() { "posthaste" } else { &self.topic_prefix };
+        format!("{prefix}-{}-{}", self.installation, self.instance)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Topics made for measuring, taken away again.
+//! Deletion of topics that were created only to measure.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,31 +7,33 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::contact::{Contact, Ears};
+use crate::connection::broker_contact::{BrokerContact, ContactContext};
+use crate::connection::client_config;
+use crate::error::{map_code, map_err};
 use crate::options::Options;
-use crate::{client, error};
 
-/// A broker that is there begins to delete at once; the rest is its own business.
-const DELETE_WITHIN: Duration = Duration::from_secs(10);
+/// Longest wait for the controller to accept the deletion; the brokers delete the files later.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deletes every topic of an installation: events, retries, dead letters and watermarks. Only for throwaway prefixes: what is lost is
-/// lost. Topics that are not there are no error; may be called twice.
+/// Deletes every topic of an installation: events, retries, dead letters and watermarks. Their records are lost, so call it only for
+/// throwaway prefixes. Missing topics are no error. Idempotent.
 ///
 /// # Errors
-/// The broker cannot be reached, or forbids it; names the first topic that stays.
+/// The broker cannot be reached, or refuses; the error names the first topic that remains.
 pub async fn delete_topics(options: &Options) -> Result<(), Error> {
-    let mut config = client::asking(options);
+    let action = "deleting topics";
+    let mut config = client_config::metadata(options);
     config.set_log_level(RDKafkaLogLevel::Emerg);
-    let admin = AdminClient::from_config_and_context(&config, Ears(Arc::new(Contact::default())));
-    let admin = admin.map_err(|error| error::of(&error, "deleting topics"))?;
-    let names: Vec<String> = options.event_topics().into_iter().chain([options.watermarks()]).collect();
+    let context = ContactContext(Arc::new(BrokerContact::default()));
+    let admin = AdminClient::from_config_and_context(&config, context).map_err(|error| map_err(&error, action))?;
+    let names = options.all_topics();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let limits = AdminOptions::new().operation_timeout(Some(DELETE_WITHIN)).request_timeout(Some(DELETE_WITHIN));
-    let answers = admin.delete_topics(&names, &limits).await.map_err(|error| error::of(&error, "deleting topics"))?;
-    for answer in answers {
-        match answer {
+    let limits = AdminOptions::new().operation_timeout(Some(DELETE_TIMEOUT)).request_timeout(Some(DELETE_TIMEOUT));
+    let results = admin.delete_topics(&names, &limits).await.map_err(|error| map_err(&error, action))?;
+    for result in results {
+        match result {
             Ok(_) | Err((_, Code::UnknownTopicOrPartition | Code::UnknownTopic)) => {}
-            Err((name, code)) => return Err(error::of_code(code, format!("deleting topic {name}: {code}"))),
+            Err((name, code)) => return Err(map_code(code, format!("deleting topic {name}: {code}"))),
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What publishing costs on a real broker: one event's way, many events a second, watermarks and fences.
+//! Cost of publishing on a real broker: the latency of one event, throughput, watermarks and fences.
 //! Run with `POSTHASTE_TEST_KAFKA=host:port cargo bench -p posthaste-kafka`.
 #![allow(clippy::print_stdout, reason = "a bench is here to print")]
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const ROUNDS: u64 = 9;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn main() {
-    // `cargo test --all-targets` runs this too, and only wants to know that it builds.
+    // `cargo test --all-targets` runs this binary too, only to check that it builds.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -29,7 +29,7 @@ fn main() {
 
 async fn all() {
     latency().await;
-    compared().await;
+    throughput().await;
     recovery().await;
 }
 
@@ -38,7 +38,6 @@ async fn open(guarantee: Guarantee, compression: Compression) -> Kafka {
     let id = uuid::Uuid::new_v4().to_string();
     let mut options = Options::new(servers, id.as_str(), InstanceId("bench".into()), Arc::new(TestClock::default()));
     options.topic_prefix = format!("bench-{}.", &id[..8]);
-    options.retry_topics = 0;
     (options.guarantee, options.compression) = (guarantee, compression);
     let kafka = Kafka::open(options).expect("the options are legal");
     kafka.ensure_topics(&[]).await.expect("the topics are made");
@@ -64,7 +63,7 @@ fn record(kafka: &Kafka, number: usize, headers: usize) -> Record {
         text("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         text("tracestate", "vendor=opaque"),
     ];
-    // Half noise and half what all orders have in common, so that compression has neither nothing nor everything to do.
+    // Half random and half equal in all records, so that the values compress about as well as real ones.
     let noise: String = (0..8).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect();
     let value = format!("{{\"orderId\":\"{id}\",\"noise\":\"{noise}\",\"items\":\"{}\"}}", "kaffee 4.50, ".repeat(20));
     Record {
@@ -80,8 +79,8 @@ fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
     Batch { partition: PartitionNo(partition), token, records: (0..).zip(records).collect(), time_left: HOUR }
 }
 
-async fn publish(kafka: &Kafka, lane: &ProducerSessionId, batch: Batch) -> usize {
-    match kafka.publish(lane, batch).await {
+async fn publish(kafka: &Kafka, session: &ProducerSessionId, batch: Batch) -> usize {
+    match kafka.publish(session, batch).await {
         Published::Committed(positions) => positions.len(),
         other => panic!("{other:?}"),
     }
@@ -90,106 +89,106 @@ async fn publish(kafka: &Kafka, lane: &ProducerSessionId, batch: Batch) -> usize
 async fn latency() {
     let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
     let begun = Instant::now();
-    let lanes = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
-    println!("two lanes opened in {:?}", begun.elapsed());
+    let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
+    println!("two sessions opened in {:?}", begun.elapsed());
     for pause in [0, 20] {
         for count in [1, 2] {
             let mut took = Vec::new();
             for token in 1..=300_u64 {
-                let lane = &lanes[token as usize % count];
+                let session = &sessions[token as usize % count];
                 let one = batch(
                     (token % count as u64) as u32,
                     pause * 10_000 + count as u64 * 1_000 + token,
                     vec![record(&kafka, token as usize, 14)],
                 );
                 let begun = Instant::now();
-                publish(&kafka, lane, one).await;
+                publish(&kafka, session, one).await;
                 took.push(begun.elapsed());
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
             took.sort();
-            println!("one event, {count} lane(s), {pause} ms apart: p50 {:?}, p99 {:?}", took[150], took[297]);
+            println!("one event, {count} session(s), {pause} ms apart: p50 {:?}, p99 {:?}", took[150], took[297]);
         }
     }
 }
 
-/// One way to publish, with its installation.
-struct Way {
+/// A configuration to measure, with an installation of its own.
+struct Variant {
     name: &'static str,
     kafka: Kafka,
-    lanes: [ProducerSessionId; 2],
+    sessions: [ProducerSessionId; 2],
     records: Vec<Record>,
     rates: Vec<f64>,
 }
 
-impl Way {
+impl Variant {
     async fn open(name: &'static str, guarantee: Guarantee, compression: Compression, headers: usize) -> Self {
         let kafka = open(guarantee, compression).await;
-        let lanes = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
-        // Made beforehand: what is measured is publishing. Values and headers are shared by clones, as the relay's are.
+        let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
+        // Created before the measurement. Clones share values and headers, as those of the relay do.
         let records = (0..ROWS).map(|number| record(&kafka, number, headers)).collect();
-        Self { name, kafka, lanes, records, rates: Vec::new() }
+        Self { name, kafka, sessions, records, rates: Vec::new() }
     }
 
     async fn round(&mut self, round: u64) {
-        let (begun, mut under_way, mut sent) = (Instant::now(), FuturesUnordered::new(), 0);
+        let (begun, mut in_flight, mut sent) = (Instant::now(), FuturesUnordered::new(), 0);
         for partition in 0..PARTITIONS {
-            if under_way.len() >= IN_FLIGHT {
-                sent += under_way.next().await.unwrap_or_default();
+            if in_flight.len() >= IN_FLIGHT {
+                sent += in_flight.next().await.unwrap_or_default();
             }
             let next = batch(partition, round, self.records.clone());
-            under_way.push(publish(&self.kafka, &self.lanes[partition as usize % 2], next));
+            in_flight.push(publish(&self.kafka, &self.sessions[partition as usize % 2], next));
         }
-        while let Some(count) = under_way.next().await {
+        while let Some(count) = in_flight.next().await {
             sent += count;
         }
-        drop(under_way);
+        drop(in_flight);
         self.rates.push(sent as f64 / begun.elapsed().as_secs_f64());
     }
 }
 
-/// Rounds in turn, so that a machine that is busy for a while, or a broker that grows warm, is so for all.
-async fn compared() {
-    let mut ways = [
-        Way::open("exactly once, 14 headers, none", Guarantee::ExactlyOnce, Compression::None, 14).await,
-        Way::open("exactly once, 14 headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 14).await,
-        Way::open("exactly once, no headers, none", Guarantee::ExactlyOnce, Compression::None, 0).await,
-        Way::open("exactly once, no headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 0).await,
-        Way::open("at least once, 14 headers, none", Guarantee::AtLeastOnce, Compression::None, 14).await,
+/// Alternates the variants, so that a busy machine or a warm broker affects all of them.
+async fn throughput() {
+    let mut variants = [
+        Variant::open("exactly once, 14 headers, none", Guarantee::ExactlyOnce, Compression::None, 14).await,
+        Variant::open("exactly once, 14 headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 14).await,
+        Variant::open("exactly once, no headers, none", Guarantee::ExactlyOnce, Compression::None, 0).await,
+        Variant::open("exactly once, no headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 0).await,
+        Variant::open("at least once, 14 headers, none", Guarantee::AtLeastOnce, Compression::None, 14).await,
     ];
     for round in 1..=ROUNDS {
-        for way in &mut ways {
-            way.round(round).await;
+        for variant in &mut variants {
+            variant.round(round).await;
         }
     }
-    for way in &mut ways {
-        way.rates.sort_by(f64::total_cmp);
-        let [low, median, high] = [0, way.rates.len() / 2, way.rates.len() - 1].map(|at| way.rates[at]);
-        println!("{}: median {median:.0} events/s, {low:.0} to {high:.0} in {ROUNDS} rounds", way.name);
+    for variant in &mut variants {
+        variant.rates.sort_by(f64::total_cmp);
+        let [low, median, high] = [0, variant.rates.len() / 2, variant.rates.len() - 1].map(|at| variant.rates[at]);
+        println!("{}: median {median:.0} events/s, {low:.0} to {high:.0} in {ROUNDS} rounds", variant.name);
     }
 }
 
 async fn recovery() {
     let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
-    let lane = kafka.open_session(0).await.expect("opened");
+    let session = kafka.open_session(0).await.expect("opened");
     for partition in 0..PARTITIONS {
-        publish(&kafka, &lane, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;
+        publish(&kafka, &session, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;
     }
     let begun = Instant::now();
-    let marks =
+    let watermarks =
         futures::future::join_all((0..PARTITIONS).map(|partition| kafka.watermark(PartitionNo(partition)))).await;
-    assert!(marks.iter().all(|mark| matches!(mark, Ok(Some(7)))), "{marks:?}");
+    assert!(watermarks.iter().all(|watermark| matches!(watermark, Ok(Some(7)))), "{watermarks:?}");
     println!("64 watermarks at once, cold: {:?}", begun.elapsed());
     let begun = Instant::now();
     for partition in 0..PARTITIONS {
-        kafka.watermark(PartitionNo(partition)).await.expect("told");
+        kafka.watermark(PartitionNo(partition)).await.expect("read");
     }
     println!("64 watermarks one by one: {:?} each", begun.elapsed() / PARTITIONS);
     let mut took = Vec::new();
     for slot in 0..10 {
-        let lane = kafka.open_session(slot).await.expect("opened");
+        let session = kafka.open_session(slot).await.expect("opened");
         let begun = Instant::now();
-        kafka.fence(&lane).await.expect("fenced");
+        kafka.fence(&session).await.expect("fenced");
         took.push(begun.elapsed());
     }
     took.sort();

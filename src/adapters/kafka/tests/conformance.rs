@@ -1,9 +1,9 @@
-//! Every port's word, exactly once and at least once.
+//! The conformance suites of the ports.
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kafka::{BrokerProbe, Guarantee, Kafka};
+use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::{Backend, TestClock, conformance_suite};
 use ports::Error;
 use ports::broker::Broker;
@@ -12,19 +12,19 @@ use ports::source::{ConsumerGroups, GroupMember};
 use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
-use crate::support::{Sweep, opened, options, servers};
+use crate::support::{TopicCleanup, opened, options, servers};
 
-struct Real {
+struct KafkaFixture {
     kafka: Kafka,
     clock: TestClock,
-    _sweep: Sweep,
+    _cleanup: TopicCleanup,
 }
 
-/// Groups are the broker's own and know no prefix: a case's get one.
-struct Apart(Kafka);
+/// Joins groups under a name of their own for each test, because groups outlive a test.
+struct SeparateGroups(Kafka);
 
 #[async_trait]
-impl ConsumerGroups for Apart {
+impl ConsumerGroups for SeparateGroups {
     async fn join(
         &self,
         group: &str,
@@ -37,16 +37,16 @@ impl ConsumerGroups for Apart {
     }
 }
 
-impl Real {
+impl KafkaFixture {
     async fn open(guarantee: Guarantee) -> Self {
         let clock = TestClock::default();
         let mut options = options(&servers(), &clock);
         options.guarantee = guarantee;
         let kafka = opened(options).await;
-        Self { clock, _sweep: Sweep::after(&kafka), kafka }
+        Self { clock, _cleanup: TopicCleanup::after(&kafka), kafka }
     }
 
-    /// Ages are measured by the adapter's clock, pauses by the runtime's.
+    /// Advances the adapter's clock, which measures ages, and the runtime's clock, which measures pauses.
     async fn advance(&self, by: Duration) {
         self.clock.advance(by);
         tokio::time::pause();
@@ -57,12 +57,12 @@ impl Real {
 
 macro_rules! backend {
     ($name:ident, $guarantee:expr) => {
-        struct $name(Real);
+        struct $name(KafkaFixture);
 
         #[async_trait]
         impl Backend for $name {
             async fn fresh() -> Self {
-                Self(Real::open($guarantee).await)
+                Self(KafkaFixture::open($guarantee).await)
             }
             async fn advance(&self, by: Duration) {
                 self.0.advance(by).await;
@@ -80,7 +80,7 @@ macro_rules! backend {
                 Arc::new(self.0.kafka.clone())
             }
             fn sources(&self) -> Arc<dyn ConsumerGroups> {
-                Arc::new(Apart(self.0.kafka.clone()))
+                Arc::new(SeparateGroups(self.0.kafka.clone()))
             }
             fn topics(&self) -> Arc<dyn TopicReader> {
                 Arc::new(self.0.kafka.clone())
@@ -95,21 +95,21 @@ conformance_suite!(broker, ExactlyOnce);
 conformance_suite!(source, ExactlyOnce);
 conformance_suite!(topics, ExactlyOnce);
 
-/// A broker whose wire can be cut.
-struct Wired {
+/// A broker behind a proxy that can cut its connections.
+struct Proxied {
     kafka: Kafka,
     proxy: Proxy,
 }
 
 #[async_trait]
-impl Backend for Wired {
+impl Backend for Proxied {
     async fn fresh() -> Self {
         let proxy = Proxy::to(&servers());
         Self { kafka: opened(options(&proxy.address, &TestClock::default())).await, proxy }
     }
     async fn advance(&self, _by: Duration) {}
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
-        vec![Arc::new(BrokerProbe(self.kafka.clone()))]
+        vec![Arc::new(KafkaProbe(self.kafka.clone()))]
     }
     async fn cut_off(&self) -> bool {
         self.proxy.cut();
@@ -117,4 +117,4 @@ impl Backend for Wired {
     }
 }
 
-conformance_suite!(probe, Wired);
+conformance_suite!(probe, Proxied);

@@ -1,5 +1,4 @@
-//! Members of groups on a real broker: partitions change hands without doing anything twice that was nearly done, and foreign messages
-//! are read as they are.
+//! Group members on a real broker: rebalances let in-flight messages finish, and messages of other applications are read unchanged.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,21 +9,21 @@ use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use crate::support::{SOON, World, servers};
+use crate::support::{Installation, TIMEOUT, servers};
 
-const PATIENCE: Duration = Duration::from_millis(300);
+const POLL_TIMEOUT: Duration = Duration::from_millis(300);
 
-async fn join(world: &World) -> Arc<dyn GroupMember> {
-    let options = world.kafka.options();
+async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
+    let options = installation.kafka.options();
     let group = format!("{}group", options.topic_prefix);
-    world.kafka.join(&group, &[options.topic("order.events")], 0, 1).await.expect("joined")
+    installation.kafka.join(&group, &[options.topic("order.events")], 0, 1).await.expect("joined")
 }
 
 async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<Delivery> {
     let (begun, mut all) = (Instant::now(), Vec::new());
     while all.len() < at_least {
-        all.extend(source.poll(100, PATIENCE).await.expect("a poll is answered"));
-        assert!(begun.elapsed() < SOON, "{} of {at_least} came", all.len());
+        all.extend(source.poll(100, POLL_TIMEOUT).await.expect("the poll succeeds"));
+        assert!(begun.elapsed() < TIMEOUT, "{} of {at_least} came", all.len());
     }
     all
 }
@@ -33,72 +32,73 @@ fn positions(deliveries: &[Delivery]) -> Vec<Position> {
     deliveries.iter().map(|delivery| delivery.position.clone()).collect()
 }
 
-/// Appends to each of the topic's two partitions.
-async fn fill(world: &World, from: usize, count: usize) {
+/// Appends `count` records for each of eight keys, which use both partitions of the topic.
+async fn fill(installation: &Installation, from: usize, count: usize) {
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let records = (from..from + count).flat_map(|at| keys.map(|key| world.make.record(key, &format!("{key}-{at:03}"))));
-    world.kafka.append(records.collect()).await.expect("appended");
+    let records =
+        (from..from + count).flat_map(|at| keys.map(|key| installation.make.record(key, &format!("{key}-{at:03}"))));
+    installation.kafka.append(records.collect()).await.expect("appended");
 }
 
-async fn shares(source: &Arc<dyn GroupMember>) -> usize {
-    source.lag().await.expect("told").len()
+async fn assigned_partitions(source: &Arc<dyn GroupMember>) -> usize {
+    source.lag().await.expect("read").len()
 }
 
 #[tokio::test]
-async fn what_is_in_hand_is_finished_before_its_partition_changes_hands() {
-    let world = World::new().await;
-    fill(&world, 0, 5).await;
-    let first = join(&world).await;
-    let in_hand = polled(&first, 40).await;
+async fn in_flight_messages_finish_before_their_partition_is_revoked() {
+    let installation = Installation::new().await;
+    fill(&installation, 0, 5).await;
+    let first = join(&installation).await;
+    let in_flight = polled(&first, 40).await;
 
-    let second = join(&world).await;
-    let mut early = second.poll(100, PATIENCE * 3).await.expect("polled");
-    assert_eq!(early.len(), 0, "nothing changes hands while it is in hand");
-    first.acknowledge(&positions(&in_hand)).await.expect("acknowledged: the partitions are still ours");
+    let second = join(&installation).await;
+    let mut early = second.poll(100, POLL_TIMEOUT * 3).await.expect("polled");
+    assert_eq!(early.len(), 0, "no partition moves while its messages are in flight");
+    first.acknowledge(&positions(&in_flight)).await.expect("acknowledged: the partitions are still assigned");
     let begun = Instant::now();
-    while (shares(&first).await, shares(&second).await) != (1, 1) {
-        early.extend(second.poll(100, PATIENCE).await.expect("polled"));
-        assert!(begun.elapsed() < SOON, "the partitions were never shared out");
+    while (assigned_partitions(&first).await, assigned_partitions(&second).await) != (1, 1) {
+        early.extend(second.poll(100, POLL_TIMEOUT).await.expect("polled"));
+        assert!(begun.elapsed() < TIMEOUT, "the partitions were never rebalanced");
     }
-    fill(&world, 5, 1).await;
+    fill(&installation, 5, 1).await;
     let (mut all, begun) = (early, Instant::now());
     while all.len() < 8 {
-        all.extend(first.poll(100, PATIENCE).await.expect("polled"));
-        all.extend(second.poll(100, PATIENCE).await.expect("polled"));
-        assert!(begun.elapsed() < SOON, "{} of 8 came", all.len());
+        all.extend(first.poll(100, POLL_TIMEOUT).await.expect("polled"));
+        all.extend(second.poll(100, POLL_TIMEOUT).await.expect("polled"));
+        assert!(begun.elapsed() < TIMEOUT, "{} of 8 came", all.len());
     }
 
-    let before: BTreeSet<Position> = positions(&in_hand).into_iter().collect();
-    assert!(positions(&all).iter().all(|position| !before.contains(position)), "nothing was handed out twice");
+    let before: BTreeSet<Position> = positions(&in_flight).into_iter().collect();
+    assert!(positions(&all).iter().all(|position| !before.contains(position)), "no message was delivered twice");
     assert_eq!(all.len(), 8);
 }
 
 #[tokio::test]
-async fn a_member_that_never_finishes_loses_the_partition_and_is_told() {
-    let world = World::with(|options| options.hand_over_within = Duration::from_millis(500)).await;
-    fill(&world, 0, 2).await;
-    let slow = join(&world).await;
-    let in_hand = polled(&slow, 16).await;
+async fn slow_member_loses_its_partition_and_its_acknowledgement_fails() {
+    let installation = Installation::with(|options| options.handover_timeout = Duration::from_millis(500)).await;
+    fill(&installation, 0, 2).await;
+    let slow = join(&installation).await;
+    let in_flight = polled(&slow, 16).await;
 
-    let second = join(&world).await;
+    let second = join(&installation).await;
     let taken = polled(&second, 1).await;
 
-    assert!(positions(&in_hand).contains(&taken[0].position), "it comes again, to another");
+    assert!(positions(&in_flight).contains(&taken[0].position), "the other member receives the message again");
     let late = slow.acknowledge(&[taken[0].position.clone()]).await;
-    assert!(late.is_err(), "an acknowledgement that is not done is not called done");
+    assert!(late.is_err(), "an acknowledgement without a commit fails");
 }
 
 #[tokio::test]
-async fn a_member_that_leaves_hands_over_at_once() {
-    let world = World::new().await;
-    fill(&world, 0, 2).await;
-    let first = join(&world).await;
-    let second = join(&world).await;
+async fn leaving_member_gives_up_its_partitions_at_once() {
+    let installation = Installation::new().await;
+    fill(&installation, 0, 2).await;
+    let first = join(&installation).await;
+    let second = join(&installation).await;
     let begun = Instant::now();
-    while (shares(&first).await, shares(&second).await) != (1, 1) {
-        first.poll(1, PATIENCE).await.expect("polled");
+    while (assigned_partitions(&first).await, assigned_partitions(&second).await) != (1, 1) {
+        first.poll(1, POLL_TIMEOUT).await.expect("polled");
         first.rewind().await.expect("rewound");
-        assert!(begun.elapsed() < SOON, "the partitions were never shared out");
+        assert!(begun.elapsed() < TIMEOUT, "the partitions were never rebalanced");
     }
 
     drop(first);
@@ -109,9 +109,9 @@ async fn a_member_that_leaves_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn messages_of_others_are_read_as_they_are() {
-    let world = World::new().await;
-    let topic = world.kafka.options().topic("order.events");
+async fn messages_of_other_applications_are_read_unchanged() {
+    let installation = Installation::new().await;
+    let topic = installation.kafka.options().topic("order.events");
     let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", servers()).create().expect("a producer");
     let headers = OwnedHeaders::new().insert(Header { key: "none", value: None::<&[u8]> });
     let headers = headers.insert(Header { key: "bytes", value: Some(&[0_u8, 255][..]) });
@@ -121,9 +121,9 @@ async fn messages_of_others_are_read_as_they_are() {
     producer.send(bare).map_err(|(error, _)| error).expect("sent");
     let odd = BaseRecord::to(&topic).partition(0).key(&[0xff_u8, b'k'][..]).payload("odd key");
     producer.send(odd).map_err(|(error, _)| error).expect("sent");
-    producer.flush(SOON).expect("delivered");
+    producer.flush(TIMEOUT).expect("delivered");
 
-    let read = polled(&join(&world).await, 3).await;
+    let read = polled(&join(&installation).await, 3).await;
 
     let text = |at: usize| (&*read[at].record.key, String::from_utf8_lossy(&read[at].record.value).into_owned());
     assert_eq!(text(0), ("k", String::new()));
@@ -134,17 +134,17 @@ async fn messages_of_others_are_read_as_they_are() {
 }
 
 #[tokio::test]
-async fn more_than_is_kept_ready_comes_all_and_in_order() {
-    let world = World::with(|options| options.ready_max = 16).await;
-    fill(&world, 0, 100).await;
-    let source = join(&world).await;
+async fn more_messages_than_the_prefetch_limit_arrive_in_order() {
+    let installation = Installation::with(|options| options.prefetch_max = 16).await;
+    fill(&installation, 0, 100).await;
+    let source = join(&installation).await;
 
     let (mut all, begun) = (Vec::new(), Instant::now());
     while all.len() < 800 {
-        let some = source.poll(7, PATIENCE).await.expect("polled");
+        let some = source.poll(7, POLL_TIMEOUT).await.expect("polled");
         source.acknowledge(&positions(&some)).await.expect("acknowledged");
         all.extend(some);
-        assert!(begun.elapsed() < SOON * 2, "{} of 800 came", all.len());
+        assert!(begun.elapsed() < TIMEOUT * 2, "{} of 800 came", all.len());
     }
 
     for partition in 0..2 {

@@ -1,9 +1,9 @@
-//! The adapter against a real Apache Kafka: every port's word, and what only a real broker can prove.
+//! The adapter against a real Apache Kafka: the conformance suites of the ports, and behaviour that only a real broker shows.
 mod at_least_once;
 mod conformance;
+mod exactly_once;
 mod groups;
 mod outages;
-mod provisions;
 mod proxy;
 mod support;
-mod trials;
+mod topic_creation;

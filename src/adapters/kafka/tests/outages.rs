@@ -1,8 +1,8 @@
-//! A broker that is not there, goes away, comes back: nothing waits for ever, nothing is lost, and all goes on within seconds.
+//! Brokers that are unreachable, fail and return: no call blocks for long, no record is lost, and publishing resumes within seconds.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kafka::{BrokerProbe, Guarantee, Kafka};
+use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::TestClock;
 use ports::Error;
 use ports::broker::{Broker, Published};
@@ -11,182 +11,190 @@ use ports::source::{ConsumerGroups, GroupMember};
 use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
-use crate::support::{P0, SOON, World, batch, opened, options, servers};
+use crate::support::{Installation, P0, TIMEOUT, batch, opened, options, servers};
 
-/// No call may keep its caller longer than this when no broker is there.
-const AT_ONCE: Duration = Duration::from_secs(8);
+/// Longest call without a reachable broker.
+const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
-async fn opens_again(world: &World) -> ports::partitions::ProducerSessionId {
+async fn reopen_session(installation: &Installation) -> ports::partitions::ProducerSessionId {
     let begun = Instant::now();
     loop {
-        match world.kafka.open_session(0).await {
-            Ok(lane) => return lane,
-            Err(error) => assert!(begun.elapsed() < SOON, "not back: {error}"),
+        match installation.kafka.open_session(0).await {
+            Ok(session) => return session,
+            Err(error) => assert!(begun.elapsed() < TIMEOUT, "no session can be opened: {error}"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_service_starts_without_its_broker_and_makes_the_topics_when_it_comes() {
+async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     let proxy = Proxy::to(&servers());
     proxy.cut();
     let begun = Instant::now();
-    let world = World::of(Kafka::open(options(&proxy.address, &TestClock::default())).expect("opened"));
-    assert!(begun.elapsed() < Duration::from_secs(1), "opening waits for nobody");
+    let installation = Installation::of(Kafka::open(options(&proxy.address, &TestClock::default())).expect("opened"));
+    assert!(begun.elapsed() < Duration::from_secs(1), "opening does not wait for a broker");
 
-    let refused = world.kafka.open_session(0).await;
+    let refused = installation.kafka.open_session(0).await;
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
-    assert!(matches!(world.kafka.watermark(P0).await, Err(Error::Unreachable(_))));
-    assert!(matches!(world.kafka.append(world.records(&[("a", "1")])).await, Err(Error::Unreachable(_))));
-    assert!(world.kafka.join("g", &["t".into()], 0, 1).await.is_err());
-    assert!(BrokerProbe(world.kafka.clone()).check().await.is_err());
-    assert!(begun.elapsed() < AT_ONCE * 3, "{:?}", begun.elapsed());
+    assert!(matches!(installation.kafka.watermark(P0).await, Err(Error::Unreachable(_))));
+    assert!(matches!(installation.kafka.append(installation.records(&[("a", "1")])).await, Err(Error::Unreachable(_))));
+    assert!(installation.kafka.join("g", &["t".into()], 0, 1).await.is_err());
+    assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
+    assert!(begun.elapsed() < CALL_TIMEOUT * 3, "{:?}", begun.elapsed());
 
     proxy.mend();
-    let lane = opens_again(&world).await;
-    world.committed(&lane, batch(P0, 1, world.records(&[("a", "1")]))).await;
-    BrokerProbe(world.kafka.clone()).check().await.expect("well again");
+    let session = reopen_session(&installation).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    KafkaProbe(installation.kafka.clone()).check().await.expect("the probe succeeds again");
 }
 
 #[tokio::test]
-async fn a_batch_that_never_reached_a_broker_gets_its_attempt_back() {
+async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
     let proxy = Proxy::to(&servers());
-    let world = World::of(opened(options(&proxy.address, &TestClock::default())).await);
-    let lane = world.lane(0).await;
-    world.committed(&lane, batch(P0, 1, world.records(&[("a", "1")]))).await;
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     proxy.cut();
-    // The client has noticed once it says so itself.
-    assert!(BrokerProbe(world.kafka.clone()).check().await.is_err());
+    // A failed probe proves that the client has noticed the outage.
+    assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
     let begun = Instant::now();
 
-    let answer = world.publish(&lane, batch(P0, 2, world.records(&[("a", "2")]))).await;
+    let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
 
-    match answer {
+    match result {
         Published::Aborted { refused, reached, .. } => assert!(refused.is_empty() && !reached, "{reached}"),
-        other => panic!("nothing of it can have reached anybody: {other:?}"),
+        other => panic!("no record can have reached the broker: {other:?}"),
     }
-    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < CALL_TIMEOUT, "{:?}", begun.elapsed());
     proxy.mend();
     let begun = Instant::now();
     loop {
-        match world.publish(&lane, batch(P0, 2, world.records(&[("a", "2")]))).await {
+        match installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await {
             Published::Committed(_) => break,
-            // Its first transaction after the outage may still meet the end of it.
+            // The first transaction after the outage may still fail.
             Published::Aborted { refused, .. } if refused.is_empty() => {}
             other => panic!("{other:?}"),
         }
-        assert!(begun.elapsed() < SOON, "not back");
+        assert!(begun.elapsed() < TIMEOUT, "no batch was committed");
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "back after {:?}", begun.elapsed());
-    assert_eq!(world.values().await, ["1", "2"]);
+    assert!(begun.elapsed() < Duration::from_secs(5), "committed after {:?}", begun.elapsed());
+    assert_eq!(installation.values().await, ["1", "2"]);
 }
 
-/// A broker that has just started may name none. Such an answer makes the library's clients forget every way to a broker, for good.
+/// The metadata of a broker that has just started may list no brokers; librdkafka's clients then lose all brokers for good (#5301).
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_were_told_of_no_brokers_are_replaced() {
+async fn clients_are_replaced_after_metadata_without_brokers() {
     for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
         let proxy = Proxy::to(&servers());
         let mut options = options(&proxy.address, &TestClock::default());
         options.guarantee = guarantee;
-        let world = World::of(opened(options).await);
-        let mut lane = world.lane(0).await;
-        world.committed(&lane, batch(P0, 1, world.records(&[("a", "1")]))).await;
-        let mut member = join(&world).await;
-        assert_eq!(received(&world, &mut member).await, "1");
-        assert_eq!(world.values().await, ["1"]);
+        let installation = Installation::of(opened(options).await);
+        let mut session = installation.session(0).await;
+        installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+        let mut member = join(&installation).await;
+        assert_eq!(received(&installation, &mut member).await, "1");
+        assert_eq!(installation.values().await, ["1"]);
 
-        proxy.name_nobody(true);
+        proxy.hide_brokers(true);
         proxy.cut();
         proxy.mend();
         let begun = Instant::now();
-        while proxy.named_nobody() < CLIENTS {
-            let looks = async { tokio::join!(world.kafka.list(), world.kafka.watermark(P0)) };
-            // Whoever is asked reaches nobody, and takes its time.
-            drop(tokio::time::timeout(Duration::from_millis(200), looks).await);
-            assert!(begun.elapsed() < SOON, "only {} were told", proxy.named_nobody());
+        while proxy.connections_without_brokers() < CLIENTS {
+            let reads = async { tokio::join!(installation.kafka.list(), installation.kafka.watermark(P0)) };
+            // A client without brokers blocks until its timeout.
+            drop(tokio::time::timeout(Duration::from_millis(200), reads).await);
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "only {} clients received such metadata",
+                proxy.connections_without_brokers()
+            );
         }
-        proxy.name_nobody(false);
+        proxy.hide_brokers(false);
 
-        soon("the broker answers its probe", async || BrokerProbe(world.kafka.clone()).check().await.ok()).await;
+        eventually("the broker results its probe", async || KafkaProbe(installation.kafka.clone()).check().await.ok())
+            .await;
         let mut token = 1;
-        soon("a batch is published", async || {
+        eventually("a batch is published", async || {
             token += 1;
-            match world.publish(&lane, batch(P0, token, world.records(&[("a", "2")]))).await {
+            match installation.publish(&session, batch(P0, token, installation.records(&[("a", "2")]))).await {
                 Published::Committed(_) => return Some(()),
-                Published::SessionLost(_) => lane = opens_again(&world).await,
+                Published::SessionLost(_) => session = reopen_session(&installation).await,
                 Published::Aborted { refused, .. } if refused.is_empty() => {}
-                other => panic!("nothing of it can have reached anybody: {other:?}"),
+                other => panic!("no record can have reached the broker: {other:?}"),
             }
             None
         })
         .await;
-        assert_eq!(received(&world, &mut member).await, "2");
-        soon("a watermark is told", async || world.kafka.watermark(P0).await.ok()).await;
-        soon("topics are listed", async || world.kafka.list().await.ok()).await;
-        assert_eq!(world.values().await, ["1", "2"]);
+        assert_eq!(received(&installation, &mut member).await, "2");
+        eventually("the watermark is read", async || installation.kafka.watermark(P0).await.ok()).await;
+        eventually("topics are listed", async || installation.kafka.list().await.ok()).await;
+        assert_eq!(installation.values().await, ["1", "2"]);
     }
 }
 
-/// A producer whose records nobody takes, while others reach the brokers, is what may be wrong.
+/// A producer without acknowledgements has failed itself when other clients reach the brokers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_sends_in_vain_makes_room_for_a_new_client() {
+async fn session_with_a_failed_client_ends_and_the_next_one_publishes() {
     for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
         let proxy = Proxy::to(&servers());
         let mut options = options(&proxy.address, &TestClock::default());
-        (options.guarantee, options.deliver_within) = (guarantee, Duration::from_secs(2));
-        let world = World::of(opened(options).await);
-        let lane = world.lane(0).await;
-        world.committed(&lane, batch(P0, 1, world.records(&[("a", "1")]))).await;
+        (options.guarantee, options.delivery_timeout) = (guarantee, Duration::from_secs(2));
+        let installation = Installation::of(opened(options).await);
+        let session = installation.session(0).await;
+        installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
 
-        proxy.shut_producers_out();
+        proxy.cut_producers();
         let mut token = 1;
-        soon("the session ends", async || {
-            drop(BrokerProbe(world.kafka.clone()).check().await);
+        eventually("the session ends", async || {
+            drop(KafkaProbe(installation.kafka.clone()).check().await);
             token += 1;
-            match world.publish(&lane, batch(P0, token, world.records(&[("a", "in vain")]))).await {
+            match installation
+                .publish(&session, batch(P0, token, installation.records(&[("a", "unacknowledged")])))
+                .await
+            {
                 Published::SessionLost(_) => Some(()),
                 Published::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
-                other => panic!("{guarantee:?}: nothing of it can have reached anybody: {other:?}"),
+                other => panic!("{guarantee:?}: no record can have reached the broker: {other:?}"),
             }
         })
         .await;
 
         proxy.mend();
-        let next = opens_again(&world).await;
-        world.committed(&next, batch(P0, token + 1, world.records(&[("a", "2")]))).await;
-        assert_eq!(world.values().await, ["1", "2"]);
+        let next = reopen_session(&installation).await;
+        installation.committed(&next, batch(P0, token + 1, installation.records(&[("a", "2")]))).await;
+        assert_eq!(installation.values().await, ["1", "2"]);
     }
 }
 
-/// Of an adapter that does everything: the producer, the group's member, and two each of whoever asks about the cluster, looks for watermarks
-/// and looks for operators.
+/// Clients of an adapter in full use: the producer, the group member, and two each for the cluster, the watermarks and the operators' reads.
 const CLIENTS: u64 = 8;
 
-async fn soon<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(done) = attempt().await {
             return done;
         }
-        assert!(begun.elapsed() < SOON, "in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "it never happened: {what}");
     }
 }
 
-async fn join(world: &World) -> Arc<dyn GroupMember> {
-    let topic = world.kafka.options().topic("order.events");
-    soon("a member joins", async || world.kafka.join("g", std::slice::from_ref(&topic), 0, 1).await.ok()).await
+async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
+    let topic = installation.kafka.options().topic("order.events");
+    eventually("a member joins", async || installation.kafka.join("g", std::slice::from_ref(&topic), 0, 1).await.ok())
+        .await
 }
 
-/// The next value that the group gets; whoever meets an error joins anew, as consumers do.
-async fn received(world: &World, member: &mut Arc<dyn GroupMember>) -> String {
-    soon("a message comes", async || match member.poll(1, Duration::from_millis(500)).await {
+/// The next value that the group receives. Joins again after an error, as the consumer actors do.
+async fn received(installation: &Installation, member: &mut Arc<dyn GroupMember>) -> String {
+    eventually("a message arrives", async || match member.poll(1, Duration::from_millis(500)).await {
         Ok(deliveries) => {
             let delivery = deliveries.first()?;
             member.acknowledge(std::slice::from_ref(&delivery.position)).await.ok()?;
             Some(String::from_utf8_lossy(&delivery.record.value).into_owned())
         }
         Err(_) => {
-            *member = join(world).await;
+            *member = join(installation).await;
             None
         }
     })
@@ -194,35 +202,38 @@ async fn received(world: &World, member: &mut Arc<dyn GroupMember>) -> String {
 }
 
 #[tokio::test]
-async fn an_outage_in_the_middle_of_work_ends_in_one_truth() {
+async fn published_values_and_watermark_agree_after_outages_during_publishing() {
     let proxy = Proxy::to(&servers());
-    let world = World::of(opened(options(&proxy.address, &TestClock::default())).await);
-    let mut lane = world.lane(0).await;
-    let (mut token, mut truth) = (0, 0);
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let mut session = installation.session(0).await;
+    let (mut token, mut committed) = (0, 0);
     for writes in [1, 6, 13] {
-        // Batches go one after another until the wire is cut among the writes of one of them.
+        // Publishes batch after batch until the connection is cut during the writes of one of them.
         proxy.cut_after(writes);
-        let doubt = loop {
+        let is_unknown = loop {
             token += 1;
             let value = token.to_string();
-            match world.publish(&lane, batch(P0, token, world.records(&[("k", &value), ("k", &value)]))).await {
-                Published::Committed(_) => truth += 1,
+            match installation
+                .publish(&session, batch(P0, token, installation.records(&[("k", &value), ("k", &value)])))
+                .await
+            {
+                Published::Committed(_) => committed += 1,
                 Published::Aborted { .. } => break false,
                 Published::Unknown(_) | Published::SessionLost(_) => break true,
                 other @ Published::Partial { .. } => panic!("{other:?}"),
             }
         };
         proxy.mend();
-        if doubt {
-            let fellow = world.fellow(Guarantee::ExactlyOnce).await;
-            fellow.kafka.fence(&lane).await.expect("fenced");
-            truth += usize::from(fellow.watermark(P0).await == Some(token));
+        if is_unknown {
+            let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+            other.kafka.fence(&session).await.expect("fenced");
+            committed += usize::from(other.watermark(P0).await == Some(token));
         }
-        lane = opens_again(&world).await;
+        session = reopen_session(&installation).await;
     }
 
-    let values = &world.by_key().await["k"];
-    assert_eq!(values.len(), truth * 2);
+    let values = &installation.by_key().await["k"];
+    assert_eq!(values.len(), committed * 2);
     let numbers: Vec<u64> = values.iter().map(|value| value.parse().expect("a number")).collect();
     assert!(numbers.is_sorted() && numbers.chunks(2).all(|pair| pair[0] == pair[1]), "{numbers:?}");
 }

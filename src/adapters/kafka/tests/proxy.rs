@@ -1,5 +1,5 @@
-//! A wire to the broker that a test can cut, hold or cut at the worst moment. It reads Kafka's frames, and puts its own port where the
-//! broker tells its address, so that every connection comes through here.
+//! A proxy between the adapter and the broker that can cut or delay connections at a chosen request. It parses Kafka's frames and replaces the
+//! broker's port in its responses by its own, so that every connection goes through it.
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,140 +11,140 @@ use parking_lot::{Condvar, Mutex};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
-/// The numbers of Kafka's requests.
+/// API keys of Kafka's requests.
 const METADATA: u16 = 3;
 const PRODUCE: u16 = 0;
 const END_TRANSACTION: u16 = 26;
 
-/// When the wire is cut by itself.
+/// At which request the proxy cuts all connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CutAt {
     Never = 0,
-    /// The request that ends a transaction never arrives.
+    /// The broker never receives the request that ends a transaction.
     BeforeTheEnd = 1,
-    /// It arrives, and its answer does not.
+    /// The broker receives the request, and the client never receives the response.
     AfterTheEnd = 2,
 }
 
-struct Wire {
+struct ProxyState {
     broker: String,
-    /// What the broker says where it is, and what we make of it.
-    told: Vec<u8>,
-    instead: Vec<u8>,
+    /// The broker's address as its responses contain it, and the proxy's address that replaces it.
+    broker_address: Vec<u8>,
+    own_address: Vec<u8>,
     up: AtomicBool,
     cut_at: AtomicU8,
-    hold_ms: AtomicU64,
-    /// Until when the answer to the next end of a transaction is held back, and how much longer the one after it.
-    hold_ends: Mutex<Option<(Instant, Duration)>>,
-    /// Zero: any number.
+    write_delay_ms: AtomicU64,
+    /// Until when the next response to an end of a transaction is delayed, and how much longer each later one.
+    end_delay: Mutex<Option<(Instant, Duration)>>,
+    /// Produce requests until the cut; zero for no cut.
     writes_left: AtomicU64,
-    /// What a held request waits on; nobody lets it go before its time.
-    held: (Mutex<()>, Condvar),
-    /// The request that ends a transaction has passed: the next answer does not.
+    /// Delayed requests wait on this condition variable, which is never notified, until their timeout.
+    delay: (Mutex<()>, Condvar),
+    /// The request that ends a transaction was passed on: the next response is dropped.
     ending: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
     producers: Mutex<Vec<TcpStream>>,
-    names_nobody: AtomicBool,
-    named_nobody: AtomicU64,
+    hides_brokers: AtomicBool,
+    without_brokers: AtomicU64,
 }
 
-/// The wire.
+/// The proxy's handle; its threads end with the test process.
 pub struct Proxy {
     pub address: String,
-    wire: Arc<Wire>,
+    state: Arc<ProxyState>,
 }
 
 impl Proxy {
-    /// A wire to this broker.
+    /// Starts a proxy in front of this broker.
     pub fn to(broker: &str) -> Self {
-        let asker: BaseConsumer = ClientConfig::new().set("bootstrap.servers", broker).create().expect("a client");
-        let metadata = asker.fetch_metadata(Some("none-such"), Duration::from_secs(10)).expect("the broker answers");
+        let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", broker).create().expect("a client");
+        let metadata = client.fetch_metadata(Some("none-such"), Duration::from_secs(10)).expect("the broker answers");
         let (host, port) = (metadata.brokers()[0].host().to_owned(), metadata.brokers()[0].port());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let mine = listener.local_addr().expect("bound").port();
-        let place = |port: i32| [host.as_bytes(), &port.to_be_bytes()].concat();
-        let wire = Arc::new(Wire {
+        let own_port = listener.local_addr().expect("bound").port();
+        let address = |port: i32| [host.as_bytes(), &port.to_be_bytes()].concat();
+        let state = Arc::new(ProxyState {
             broker: format!("{host}:{port}"),
-            told: place(port),
-            instead: place(i32::from(mine)),
+            broker_address: address(port),
+            own_address: address(i32::from(own_port)),
             up: AtomicBool::new(true),
             cut_at: AtomicU8::new(CutAt::Never as u8),
-            hold_ms: AtomicU64::new(0),
-            hold_ends: Mutex::default(),
+            write_delay_ms: AtomicU64::new(0),
+            end_delay: Mutex::default(),
             writes_left: AtomicU64::new(0),
-            held: Default::default(),
+            delay: Default::default(),
             ending: AtomicBool::new(false),
             open: Mutex::default(),
             producers: Mutex::default(),
-            names_nobody: AtomicBool::new(false),
-            named_nobody: AtomicU64::new(0),
+            hides_brokers: AtomicBool::new(false),
+            without_brokers: AtomicU64::new(0),
         });
-        let accepting = Arc::clone(&wire);
+        let accepting = Arc::clone(&state);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 accepting.connect(client);
             }
         });
-        Self { address: format!("{host}:{mine}"), wire }
+        Self { address: format!("{host}:{own_port}"), state }
     }
 
-    /// Nobody is there any more.
+    /// Cuts all connections and refuses new ones.
     pub fn cut(&self) {
-        self.wire.cut();
+        self.state.cut();
     }
 
-    /// Whoever has sent records loses the way to the broker, and nobody finds a new one; the others keep theirs.
-    pub fn shut_producers_out(&self) {
-        self.wire.up.store(false, Ordering::SeqCst);
-        for socket in self.wire.producers.lock().drain(..) {
+    /// Cuts the connections that have carried records and refuses new connections; the others stay open.
+    pub fn cut_producers(&self) {
+        self.state.up.store(false, Ordering::SeqCst);
+        for socket in self.state.producers.lock().drain(..) {
             drop(socket.shutdown(Shutdown::Both));
         }
     }
 
-    /// The broker is there again.
+    /// Accepts new connections again; ends a scheduled cut.
     pub fn mend(&self) {
-        self.wire.cut_at.store(CutAt::Never as u8, Ordering::SeqCst);
-        self.wire.up.store(true, Ordering::SeqCst);
+        self.state.cut_at.store(CutAt::Never as u8, Ordering::SeqCst);
+        self.state.up.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the broker, asked for metadata, tells of its topics and of no brokers: so does one that has just started.
-    pub fn name_nobody(&self, names_nobody: bool) {
-        self.wire.names_nobody.store(names_nobody, Ordering::SeqCst);
+    /// Whether metadata responses list the topics and no brokers, like those of a broker that has just started.
+    pub fn hide_brokers(&self, hides_brokers: bool) {
+        self.state.hides_brokers.store(hides_brokers, Ordering::SeqCst);
     }
 
-    /// On how many connections it did.
-    pub fn named_nobody(&self) -> u64 {
-        self.wire.named_nobody.load(Ordering::SeqCst)
+    /// How many connections have received such a response.
+    pub fn connections_without_brokers(&self) -> u64 {
+        self.state.without_brokers.load(Ordering::SeqCst)
     }
 
-    /// Cuts when the next transaction ends.
+    /// Cuts all connections when the next transaction ends.
     pub fn cut_at(&self, when: CutAt) {
-        self.wire.cut_at.store(when as u8, Ordering::SeqCst);
+        self.state.cut_at.store(when as u8, Ordering::SeqCst);
     }
 
-    /// Cuts when so many more requests that write have passed.
+    /// Cuts all connections at this produce request, counted from now.
     pub fn cut_after(&self, writes: u64) {
-        self.wire.writes_left.store(writes, Ordering::SeqCst);
+        self.state.writes_left.store(writes, Ordering::SeqCst);
     }
 
-    /// Holds each request that writes back for a while.
-    pub fn hold(&self, by: Duration) {
-        self.wire.hold_ms.store(by.as_millis() as u64, Ordering::SeqCst);
+    /// Delays each produce request from now on.
+    pub fn delay_writes(&self, by: Duration) {
+        self.state.write_delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// Holds the answer to the next end of a transaction back until then, and each later one a step longer.
-    pub fn hold_ends(&self, until: Instant, step: Duration) {
-        *self.wire.hold_ends.lock() = Some((until, step));
+    /// Delays the response to the next end of a transaction until then, and each later response one step longer.
+    pub fn delay_ends(&self, until: Instant, step: Duration) {
+        *self.state.end_delay.lock() = Some((until, step));
     }
 
-    /// Holds none back any more.
-    pub fn pass_ends(&self) {
-        *self.wire.hold_ends.lock() = None;
+    /// Ends the delays of `delay_ends`.
+    pub fn stop_delaying_ends(&self) {
+        *self.state.end_delay.lock() = None;
     }
 }
 
-impl Wire {
+impl ProxyState {
     fn cut(&self) {
         self.up.store(false, Ordering::SeqCst);
         for socket in self.open.lock().drain(..) {
@@ -163,29 +163,29 @@ impl Wire {
         let (there, back) = (Arc::clone(self), Arc::clone(self));
         let (from, to) = (clone(&client), clone(&broker));
         let connection = Arc::new(Connection::of(clone(&client)));
-        let asks = Arc::clone(&connection);
-        std::thread::spawn(move || pump(from, to, |frame| there.request(frame, &asks)));
-        std::thread::spawn(move || pump(broker, client, |frame| back.answer(frame, &connection)));
+        let requests = Arc::clone(&connection);
+        std::thread::spawn(move || forward(from, to, |frame| there.request(frame, &requests)));
+        std::thread::spawn(move || forward(broker, client, |frame| back.response(frame, &connection)));
     }
 
-    fn request(&self, frame: &mut [u8], connection: &Connection) -> Then {
+    fn request(&self, frame: &mut [u8], connection: &Connection) -> FrameAction {
         match u16::from_be_bytes([frame[0], frame[1]]) {
-            METADATA => drop(connection.asked.lock().insert(correlation(&frame[4..]))),
+            METADATA => drop(connection.metadata.lock().insert(correlation(&frame[4..]))),
             PRODUCE => {
                 if !connection.produces.swap(true, Ordering::SeqCst) {
                     self.producers.lock().push(connection.client.try_clone().expect("a second handle"));
                 }
-                let by = Duration::from_millis(self.hold_ms.load(Ordering::SeqCst));
-                self.held.1.wait_for(&mut self.held.0.lock(), by);
+                let by = Duration::from_millis(self.write_delay_ms.load(Ordering::SeqCst));
+                self.delay.1.wait_for(&mut self.delay.0.lock(), by);
                 let one_less = |left: u64| left.checked_sub(1);
                 if self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) == Ok(1) {
                     self.cut();
-                    return Then::Drop;
+                    return FrameAction::Drop;
                 }
             }
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::BeforeTheEnd as u8 => {
                 self.cut();
-                return Then::Drop;
+                return FrameAction::Drop;
             }
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::AfterTheEnd as u8 => {
                 self.ending.store(true, Ordering::SeqCst);
@@ -193,48 +193,48 @@ impl Wire {
             END_TRANSACTION => drop(connection.ends.lock().insert(correlation(&frame[4..]))),
             _ => {}
         }
-        Then::Pass
+        FrameAction::Pass
     }
 
-    fn answer(&self, frame: &mut Vec<u8>, connection: &Connection) -> Then {
-        // The broker answers a transaction's end after it has decided it.
+    fn response(&self, frame: &mut Vec<u8>, connection: &Connection) -> FrameAction {
+        // The broker responds after it has decided the transaction.
         if self.ending.swap(false, Ordering::SeqCst) {
             self.cut();
-            return Then::Drop;
+            return FrameAction::Drop;
         }
-        if connection.asked.lock().remove(&correlation(frame)) && self.names_nobody.load(Ordering::SeqCst) {
-            strike_brokers(frame);
-            if !connection.told.swap(true, Ordering::SeqCst) {
-                self.named_nobody.fetch_add(1, Ordering::SeqCst);
+        if connection.metadata.lock().remove(&correlation(frame)) && self.hides_brokers.load(Ordering::SeqCst) {
+            remove_brokers(frame);
+            if !connection.is_without_brokers.swap(true, Ordering::SeqCst) {
+                self.without_brokers.fetch_add(1, Ordering::SeqCst);
             }
         }
         if connection.ends.lock().remove(&correlation(frame)) {
-            let until = self.hold_ends.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
+            let until = self.end_delay.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
             if let Some(until) = until {
-                self.held.1.wait_until(&mut self.held.0.lock(), until);
+                self.delay.1.wait_until(&mut self.delay.0.lock(), until);
             }
         }
         let mut at = 0;
-        while at + self.told.len() <= frame.len() {
-            if frame[at..].starts_with(&self.told) {
-                frame[at..at + self.told.len()].copy_from_slice(&self.instead);
+        while at + self.broker_address.len() <= frame.len() {
+            if frame[at..].starts_with(&self.broker_address) {
+                frame[at..at + self.broker_address.len()].copy_from_slice(&self.own_address);
             }
             at += 1;
         }
-        Then::Pass
+        FrameAction::Pass
     }
 }
 
-/// What is known of a connection.
+/// One client connection and its open requests.
 struct Connection {
     client: TcpStream,
-    /// Correlation numbers of questions for metadata that are not answered yet.
-    asked: Mutex<HashSet<[u8; 4]>>,
-    /// Those of requests that end a transaction.
+    /// Correlation ids of metadata requests without a response yet.
+    metadata: Mutex<HashSet<[u8; 4]>>,
+    /// Correlation ids of requests that end a transaction, without a response yet.
     ends: Mutex<HashSet<[u8; 4]>>,
-    /// It was told of no brokers.
-    told: AtomicBool,
-    /// It carries records.
+    /// It has received metadata without brokers.
+    is_without_brokers: AtomicBool,
+    /// It has carried a produce request.
     produces: AtomicBool,
 }
 
@@ -242,15 +242,15 @@ impl Connection {
     fn of(client: TcpStream) -> Self {
         Self {
             client,
-            asked: Mutex::default(),
+            metadata: Mutex::default(),
             ends: Mutex::default(),
-            told: AtomicBool::new(false),
+            is_without_brokers: AtomicBool::new(false),
             produces: AtomicBool::new(false),
         }
     }
 }
 
-enum Then {
+enum FrameAction {
     Pass,
     Drop,
 }
@@ -259,31 +259,31 @@ fn correlation(bytes: &[u8]) -> [u8; 4] {
     bytes[..4].try_into().expect("a frame has a head")
 }
 
-/// Takes the brokers out of an answer about metadata: correlation (4), tags (1), throttle (4), brokers (a count that is one too large, then
-/// id (4), host, port (4), rack, tags), whatever follows. Lengths and counts are one byte here; a length of zero is no text.
-fn strike_brokers(answer: &mut Vec<u8>) {
+/// Removes the brokers from a metadata response: correlation id (4), tags (1), throttle time (4), brokers (their count plus one, then id (4),
+/// host, port (4), rack, tags), the rest. Lengths and counts take one byte here; a length of zero means null.
+fn remove_brokers(response: &mut Vec<u8>) {
     const BROKERS: usize = 9;
     let mut end = BROKERS + 1;
-    for _ in 1..answer[BROKERS] {
+    for _ in 1..response[BROKERS] {
         for fixed in [4, 4] {
             end += fixed;
-            end += 1 + usize::from(answer[end].saturating_sub(1));
+            end += 1 + usize::from(response[end].saturating_sub(1));
         }
         end += 1;
     }
-    answer.splice(BROKERS..end, [1]);
+    response.splice(BROKERS..end, [1]);
 }
 
-/// Moves frames from one side to the other until either ends.
-fn pump(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut Vec<u8>) -> Then) {
+/// Forwards frames from one side to the other until either side closes.
+fn forward(mut from: TcpStream, mut to: TcpStream, mut inspect: impl FnMut(&mut Vec<u8>) -> FrameAction) {
     let mut size = [0; 4];
     while from.read_exact(&mut size).is_ok() {
         let mut frame = vec![0; u32::from_be_bytes(size) as usize];
         if from.read_exact(&mut frame).is_err() {
             break;
         }
-        let then = look(&mut frame);
-        if matches!(then, Then::Drop) {
+        let action = inspect(&mut frame);
+        if matches!(action, FrameAction::Drop) {
             break;
         }
         let size = (frame.len() as u32).to_be_bytes();

@@ -1,0 +1,178 @@
+//! Requests about the cluster: metadata, settings, the controller. The installation's topics are in `topic_creation`.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::probe::ProbeReport;
+use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{IsError, KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+
+use crate::cluster::replicas::Replicas;
+use crate::connection::broker_contact::{BrokerContact, ContactContext};
+use crate::connection::client_config;
+use crate::error::{map_code, map_err};
+use crate::options::Options;
+
+/// A reachable broker answers within milliseconds, and a probe may take two seconds at most.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Clients for metadata and administration, and what they need.
+pub(crate) struct ClusterClient {
+    pub(crate) options: Arc<Options>,
+    contact: Arc<BrokerContact>,
+    clients: Clients,
+}
+
+struct Clients {
+    /// A consumer, because a metadata request of a producer may create the topic.
+    metadata: BaseConsumer<ContactContext>,
+    admin: AdminClient<ContactContext>,
+}
+
+impl Clients {
+    fn new(options: &Options, contact: &Arc<BrokerContact>) -> KafkaResult<Self> {
+        let config = client_config::metadata(options);
+        let metadata = BaseConsumer::from_config_and_context(&config, ContactContext(Arc::clone(contact)))?;
+        // rdkafka's admin client never reads its log queue, so librdkafka must not fill it.
+        let mut silent = config;
+        silent.set_log_level(RDKafkaLogLevel::Emerg);
+        let admin = AdminClient::from_config_and_context(&silent, ContactContext(Arc::clone(contact)))?;
+        Ok(Self { metadata, admin })
+    }
+}
+
+/// A topic's partitions as the cluster's metadata describes them.
+pub(crate) struct TopicLayout {
+    pub(crate) partitions: usize,
+    /// Replicas of the least replicated partition.
+    pub(crate) replicas: usize,
+    /// Whether every partition has a leader.
+    pub(crate) has_leaders: bool,
+}
+
+impl ClusterClient {
+    pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> KafkaResult<Self> {
+        let clients = Clients::new(&options, &contact)?;
+        Ok(Self { options, contact, clients })
+    }
+
+    /// Replaces both clients by new ones.
+    pub(crate) fn replace_clients(&mut self) -> KafkaResult<()> {
+        self.clients = Clients::new(&self.options, &self.contact)?;
+        Ok(())
+    }
+
+    /// Serves the callbacks (logs and errors) that librdkafka has queued, without waiting.
+    pub(crate) fn serve_events(&self) {
+        while self.clients.metadata.poll(Duration::ZERO).is_some() {}
+    }
+
+    /// The port's error, with the reason of the last failed connection: it may be a wrong password.
+    fn map_err(&self, error: &KafkaError, action: &str) -> Error {
+        self.serve_events();
+        match self.contact.failed_connection() {
+            Some(reason) => map_err(error, &format!("{action} ({reason})")),
+            None => map_err(error, action),
+        }
+    }
+
+    /// The replication of the installation's topics that exist.
+    pub(crate) fn replicas(&self) -> Result<Replicas, Error> {
+        let mut topics = Vec::new();
+        for name in self.options.all_topics() {
+            if let Some(layout) = self.topic_layout(&name)? {
+                topics.push((name, layout.replicas));
+            }
+        }
+        Ok(Replicas { brokers: self.broker_ids()?.len(), topics })
+    }
+
+    /// Checks metadata, the leaders of the event and watermark topics, and the controller.
+    pub(crate) async fn probe(&self) -> Result<ProbeReport, Error> {
+        let started = Instant::now();
+        let events = self.options.topic(&self.options.event_topic);
+        for name in [&events, &self.options.watermark_topic()] {
+            match self.topic_layout(name)? {
+                Some(layout) if layout.has_leaders => {}
+                Some(_) => return Err(Error::Unreachable(format!("a partition of topic {name} has no leader"))),
+                None => return Err(Error::Broken(format!("topic {name} is missing"))),
+            }
+        }
+        self.check_controller(&events).await?;
+        Ok(ProbeReport { latency: started.elapsed() })
+    }
+
+    /// Asks the controller to validate the creation of a topic that exists: its refusal proves that it responds.
+    async fn check_controller(&self, topic: &str) -> Result<(), Error> {
+        let existing = [NewTopic::new(topic, 1, TopicReplication::Fixed(1))];
+        let options = AdminOptions::new().validate_only(true).request_timeout(Some(REQUEST_TIMEOUT));
+        match self.create_topics(&existing, &options, "asking the controller").await?.pop() {
+            None | Some(Ok(_)) => Ok(()),
+            Some(Err((
+                _,
+                Code::TopicAlreadyExists | Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed,
+            ))) => Ok(()),
+            Some(Err((_, code))) => Err(map_code(code, format!("asking the controller: {code}"))),
+        }
+    }
+
+    /// The ids of the registered brokers.
+    pub(crate) fn broker_ids(&self) -> Result<Vec<i32>, Error> {
+        let events = self.options.topic(&self.options.event_topic);
+        let metadata = self.clients.metadata.fetch_metadata(Some(&events), REQUEST_TIMEOUT);
+        let metadata = metadata.map_err(|error| self.map_err(&error, "reading the list of brokers"))?;
+        Ok(metadata.brokers().iter().map(rdkafka::metadata::MetadataBroker::id).collect())
+    }
+
+    /// A topic's layout; `None` when the topic does not exist.
+    pub(crate) fn topic_layout(&self, name: &str) -> Result<Option<TopicLayout>, Error> {
+        let action = format!("reading the metadata of topic {name}");
+        let metadata = match self.clients.metadata.fetch_metadata(Some(name), REQUEST_TIMEOUT) {
+            Ok(metadata) => metadata,
+            Err(KafkaError::MetadataFetch(Code::UnknownTopicOrPartition | Code::UnknownTopic)) => return Ok(None),
+            Err(error) => return Err(self.map_err(&error, &action)),
+        };
+        self.contact.record_response();
+        let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else { return Ok(None) };
+        match topic.error().filter(IsError::is_error).map(Code::from) {
+            None | Some(Code::LeaderNotAvailable) => {}
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => return Ok(None),
+            Some(code) => return Err(map_code(code, format!("{action}: {code}"))),
+        }
+        let partitions = topic.partitions();
+        let has_leaders = partitions.iter().all(|partition| partition.leader() >= 0);
+        let replicas = partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or(0);
+        Ok(Some(TopicLayout { partitions: partitions.len(), replicas, has_leaders }))
+    }
+
+    /// The value of a setting of a broker or a topic; empty when it has none.
+    pub(crate) async fn setting(&self, resource: &ResourceSpecifier<'_>, name: &str) -> Result<String, Error> {
+        let owner = match resource {
+            ResourceSpecifier::Topic(topic) => format!("topic {topic}"),
+            ResourceSpecifier::Group(group) => format!("group {group}"),
+            ResourceSpecifier::Broker(id) => format!("broker {id}"),
+        };
+        let action = format!("reading {name} of {owner} (needs the permission DescribeConfigs)");
+        let options = AdminOptions::new().request_timeout(Some(REQUEST_TIMEOUT));
+        let results = self.clients.admin.describe_configs([resource], &options).await;
+        let config: ConfigResource = match results.map_err(|error| self.map_err(&error, &action))?.pop() {
+            Some(Ok(config)) => config,
+            Some(Err(code)) => return Err(map_code(code, format!("{action}: {code}"))),
+            None => return Err(Error::Broken(action)),
+        };
+        Ok(config.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default())
+    }
+
+    /// Sends one request that creates topics; one result for each.
+    pub(crate) async fn create_topics(
+        &self,
+        topics: &[NewTopic<'_>],
+        options: &AdminOptions,
+        action: &str,
+    ) -> Result<Vec<Result<String, (String, Code)>>, Error> {
+        let results = self.clients.admin.create_topics(topics, options).await;
+        results.map_err(|error| self.map_err(&error, action))
+    }
+}

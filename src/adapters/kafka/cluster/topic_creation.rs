@@ -1,0 +1,177 @@
+//! Creation and verification of the installation's topics.
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use rdkafka::admin::{AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+use crate::cluster::client::{ClusterClient, TopicLayout};
+use crate::cluster::replicas::{self, REPLICAS_MAX};
+use crate::error::{map_code, may_pass};
+
+/// Longest wait for the creation of topics, which the controller does, and then for their leaders.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two checks whether a new topic has its leaders.
+const LEADER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The broker setting that says how many brokers Kafka itself needs before consumer groups work.
+const MIN_BROKERS_SETTING: &str = "offsets.topic.replication.factor";
+
+impl ClusterClient {
+    /// Creates missing topics and checks existing ones; an empty list stands for all topics of the installation. Creates none while
+    /// brokers are missing: the number of replicas is fixed when a topic is created.
+    pub(crate) async fn ensure_topics(&self, names: &[String]) -> Result<(), Error> {
+        let names = if names.is_empty() { self.options.all_topics() } else { names.to_vec() };
+        let mut missing = Vec::new();
+        for name in &names {
+            match self.topic_layout(name)? {
+                Some(layout) => self.check_topic(name, &layout).await?,
+                None => missing.push(name.as_str()),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let brokers = self.broker_ids()?;
+        if self.options.create_topics && brokers.len() < REPLICAS_MAX {
+            self.check_all_brokers_registered(&missing, &brokers).await?;
+        }
+        self.create_missing_topics(&missing, brokers.len()).await
+    }
+
+    /// Refuses to create topics while the cluster is still starting: it may show only its first broker. No setting holds the intended
+    /// number of brokers, but the replication factor of Kafka's own topics is a lower bound: with fewer brokers neither groups nor
+    /// transactions work.
+    async fn check_all_brokers_registered(&self, missing: &[&str], brokers: &[i32]) -> Result<(), Error> {
+        let Some(first) = brokers.first().copied() else {
+            return Err(Error::Unreachable("no broker is registered yet".into()));
+        };
+        let expected = match self.setting(&ResourceSpecifier::Broker(first), MIN_BROKERS_SETTING).await {
+            Ok(value) => value.parse().unwrap_or(1),
+            Err(error) if may_pass(&error) => return Err(error),
+            // Without the permission to read the setting the lower bound is unknown.
+            Err(_) => 1,
+        };
+        let registered = brokers.len();
+        if registered >= REPLICAS_MAX.min(expected) {
+            return Ok(());
+        }
+        Err(Error::Broken(format!(
+            "{registered} of at least {expected} brokers are registered ({MIN_BROKERS_SETTING}): the missing topics are created once the other brokers have joined; to go on with fewer brokers, create them yourself: {}",
+            missing.join(", ")
+        )))
+    }
+
+    /// Another number of partitions only loses the order of keys in an event topic when it grows; the watermark topic's settings must match
+    /// exactly.
+    async fn check_topic(&self, name: &str, layout: &TopicLayout) -> Result<(), Error> {
+        if name != self.options.watermark_topic() {
+            if layout.partitions != self.options.topic_partitions as usize {
+                let (topic, there, configured) = (name, layout.partitions, self.options.topic_partitions);
+                tracing::warn!(
+                    event = "topic_partitions_differ",
+                    topic,
+                    there,
+                    configured,
+                    "broker.topic_partitions differs from the topic; the topic is left unchanged, because adding partitions breaks the order of keys unless the outbox is drained first"
+                );
+            }
+            return Ok(());
+        }
+        if layout.partitions != self.options.partitions as usize {
+            return Err(Error::Broken(format!(
+                "topic {name} has {} partitions and the outbox has {}: set outbox.partitions to {}, or drain the outbox and delete the topic",
+                layout.partitions, self.options.partitions, layout.partitions
+            )));
+        }
+        let policy = self.setting(&ResourceSpecifier::Topic(name), "cleanup.policy").await?;
+        if policy == "compact" {
+            return Ok(());
+        }
+        Err(Error::Broken(format!(
+            "topic {name} has cleanup.policy={policy} and needs compact, because watermarks must not expire: kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config cleanup.policy=compact"
+        )))
+    }
+
+    async fn create_missing_topics(&self, names: &[&str], brokers: usize) -> Result<(), Error> {
+        if !self.options.create_topics {
+            return Err(Error::Broken(format!(
+                "missing topics: {}; set broker.create_topics, or run: {}",
+                names.join(", "),
+                names.iter().map(|name| self.creation_command(name, brokers)).collect::<Vec<_>>().join(" && ")
+            )));
+        }
+        let retention = self.options.retention.map(|retention| retention.as_millis().to_string());
+        let new: Vec<NewTopic<'_>> =
+            names.iter().map(|name| self.new_topic(name, brokers, retention.as_deref())).collect();
+        let options = AdminOptions::new().operation_timeout(Some(CREATE_TIMEOUT)).request_timeout(Some(CREATE_TIMEOUT));
+        for result in self.create_topics(&new, &options, "creating topics").await? {
+            match result {
+                Ok(topic) => tracing::info!(
+                    event = "topic_made",
+                    topic,
+                    replicas = replicas::wanted(brokers),
+                    "a missing topic was created"
+                ),
+                // Another instance created it first.
+                Err((_, Code::TopicAlreadyExists)) => {}
+                Err((name, code)) => {
+                    let message = format!(
+                        "topic {name} is missing and cannot be created ({code}); run: {}",
+                        self.creation_command(&name, brokers)
+                    );
+                    let error = map_code(code, message.clone());
+                    return Err(if may_pass(&error) { error } else { Error::Broken(message) });
+                }
+            }
+        }
+        self.wait_for_leaders(names).await
+    }
+
+    fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
+        let replicas = replicas::wanted(brokers) as i32;
+        let mut topic = NewTopic::new(name, self.partitions_wanted(name) as i32, TopicReplication::Fixed(replicas));
+        if brokers >= REPLICAS_MAX {
+            topic = topic.set("min.insync.replicas", "2");
+        }
+        if name == self.options.watermark_topic() {
+            // Small segments and an eager log cleaner keep each partition at a few records, so that reading it takes milliseconds.
+            let topic = topic.set("cleanup.policy", "compact").set("segment.bytes", "1048576");
+            return topic.set("min.cleanable.dirty.ratio", "0.01");
+        }
+        match retention {
+            Some(retention) => topic.set("retention.ms", retention),
+            None => topic,
+        }
+    }
+
+    fn partitions_wanted(&self, name: &str) -> u32 {
+        if name == self.options.watermark_topic() { self.options.partitions } else { self.options.topic_partitions }
+    }
+
+    /// The shell command with which an operator creates the topic.
+    fn creation_command(&self, name: &str, brokers: usize) -> String {
+        let is_watermark_topic = name == self.options.watermark_topic();
+        let partitions = self.partitions_wanted(name);
+        let compact =
+            if is_watermark_topic { " --config cleanup.policy=compact --config segment.bytes=1048576" } else { "" };
+        let replicas = replicas::wanted(brokers);
+        let insync = if brokers >= REPLICAS_MAX { " --config min.insync.replicas=2" } else { "" };
+        format!(
+            "kafka-topics.sh --bootstrap-server {} --create --topic {name} --partitions {partitions} --replication-factor {replicas}{insync}{compact}",
+            self.options.bootstrap_servers
+        )
+    }
+
+    async fn wait_for_leaders(&self, names: &[&str]) -> Result<(), Error> {
+        let deadline = Instant::now() + CREATE_TIMEOUT;
+        for name in names {
+            while !self.topic_layout(name)?.is_some_and(|layout| layout.has_leaders) {
+                if Instant::now() > deadline {
+                    return Err(Error::Unreachable(format!("topic {name} was created and has no leaders yet")));
+                }
+                tokio::time::sleep(LEADER_CHECK_INTERVAL).await;
+            }
+        }
+        Ok(())
+    }
+}

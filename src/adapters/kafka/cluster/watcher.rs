@@ -1,0 +1,203 @@
+//! The broker watcher: a thread that creates and checks the installation's topics before anything is published, detects the end of an
+//! outage, and answers requests about the cluster.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::probe::ProbeReport;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::cluster::client::ClusterClient;
+use crate::cluster::replicas::Replicas;
+use crate::connection::blocking_call::client_stopped;
+use crate::connection::broker_contact::BrokerContact;
+use crate::connection::client_replacement::ClientReplacement;
+use crate::connection::open_error::KafkaOpenError;
+use crate::error::may_pass;
+use crate::options::Options;
+
+/// Interval between two checks whether the topics must be ensured; a check costs nothing while they are ready and a broker answers.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Most requests that may wait. They come from probes and commands, one at a time.
+const REQUESTS_MAX: usize = 64;
+
+/// What the watcher knows about the installation's topics.
+#[derive(Clone, Debug)]
+enum TopicsStatus {
+    /// No broker has been reached yet.
+    Unreached(Error),
+    /// All topics exist with the right settings.
+    Ready,
+    /// A topic is missing or has wrong settings; an operator must act.
+    Refused(Error),
+}
+
+impl TopicsStatus {
+    fn result(&self) -> Result<(), Error> {
+        match self {
+            TopicsStatus::Ready => Ok(()),
+            TopicsStatus::Unreached(error) | TopicsStatus::Refused(error) => Err(error.clone()),
+        }
+    }
+}
+
+/// A request to the watcher's thread.
+pub(crate) enum ClusterRequest {
+    /// Create and check these topics (full names); an empty list stands for all topics of the installation.
+    EnsureTopics { names: Vec<String>, reply: oneshot::Sender<Result<(), Error>> },
+    /// Read the replication of the installation's topics.
+    Replicas { reply: oneshot::Sender<Result<Replicas, Error>> },
+    /// Check that metadata, leaders and the controller respond.
+    Probe { reply: oneshot::Sender<Result<ProbeReport, Error>> },
+}
+
+/// A handle to the watcher's thread, which ends when the handle is dropped.
+pub(crate) struct BrokerWatcher {
+    requests: mpsc::Sender<ClusterRequest>,
+    status: watch::Receiver<TopicsStatus>,
+    contact: Arc<BrokerContact>,
+    ready_timeout: Duration,
+}
+
+impl BrokerWatcher {
+    pub(crate) fn start(options: Arc<Options>, contact: Arc<BrokerContact>) -> Result<Self, KafkaOpenError> {
+        let (requests, received) = mpsc::channel(REQUESTS_MAX);
+        let unreached = TopicsStatus::Unreached(Error::Unreachable("no broker was reached yet".into()));
+        let (publisher, status) = watch::channel(unreached);
+        let ready_timeout = options.connect_timeout;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let cluster = ClusterClient::new(options, Arc::clone(&contact))
+            .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
+        let thread = WatcherThread {
+            cluster,
+            replacement: ClientReplacement::default(),
+            contact: Arc::clone(&contact),
+            status: publisher,
+        };
+        std::thread::Builder::new()
+            .name("kafka-watcher".into())
+            .spawn(move || runtime.block_on(thread.run(received)))?;
+        Ok(Self { requests, status, contact, ready_timeout })
+    }
+
+    /// Sends a request and waits for the reply.
+    pub(crate) async fn request<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> ClusterRequest,
+    ) -> Result<T, Error> {
+        let (reply, result) = oneshot::channel();
+        let full = |_| Error::Overloaded("the queue of requests about the Kafka cluster is full".into());
+        self.requests.try_send(request(reply)).map_err(full)?;
+        result.await.unwrap_or_else(|_| Err(client_stopped()))
+    }
+
+    /// Waits until the installation's topics are known to be ready, for the connect timeout at most.
+    pub(crate) async fn ready(&self) -> Result<(), Error> {
+        let mut status = self.status.clone();
+        if self.contact.is_unreachable() && !matches!(*status.borrow(), TopicsStatus::Ready) {
+            return status.borrow().result();
+        }
+        let known = status.wait_for(|status| !matches!(status, TopicsStatus::Unreached(_)));
+        match tokio::time::timeout(self.ready_timeout, known).await {
+            Ok(Ok(status)) => status.result(),
+            Ok(Err(_)) => Err(client_stopped()),
+            Err(_) => self.status.borrow().result(),
+        }
+    }
+}
+
+struct WatcherThread {
+    cluster: ClusterClient,
+    replacement: ClientReplacement,
+    contact: Arc<BrokerContact>,
+    status: watch::Sender<TopicsStatus>,
+}
+
+impl WatcherThread {
+    async fn run(mut self, mut requests: mpsc::Receiver<ClusterRequest>) {
+        loop {
+            self.check_topics().await;
+            // A timeout loses no request: `recv` is cancel-safe.
+            match tokio::time::timeout(CHECK_INTERVAL, requests.recv()).await {
+                Ok(Some(request)) => self.respond(request).await,
+                Ok(None) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Ensures the topics until they are ready, and again after an outage: the broker that answers then may belong to another cluster.
+    async fn check_topics(&mut self) {
+        self.cluster.serve_events();
+        let ready = self.is_ready();
+        if !ready || self.contact.is_unreachable() {
+            let started = Instant::now();
+            let ensured = self.cluster.ensure_topics(&[]).await;
+            self.replace_failing_clients(started, &ensured);
+            self.update_status(ensured, ready);
+        }
+    }
+
+    fn replace_failing_clients<T>(&mut self, started: Instant, result: &Result<T, Error>) {
+        let reached = !result.as_ref().is_err_and(may_pass);
+        self.replacement.after_call(reached, started, || self.cluster.replace_clients());
+    }
+
+    fn update_status(&self, ensured: Result<(), Error>, was_ready: bool) {
+        match ensured {
+            Ok(()) => self.set_status(TopicsStatus::Ready),
+            // Ready topics stay ready during an outage: the callers' own requests meet the outage.
+            Err(error) if may_pass(&error) && was_ready => {}
+            Err(error) if may_pass(&error) => {
+                self.contact.record_outage(&error.to_string());
+                self.set_status(TopicsStatus::Unreached(error));
+            }
+            Err(error) => {
+                let was_refused = matches!(*self.status.borrow(), TopicsStatus::Refused(_));
+                if !was_refused {
+                    tracing::error!(event = "broker_refused", error = %error, "the broker's topics are missing or misconfigured");
+                }
+                self.set_status(TopicsStatus::Refused(error));
+            }
+        }
+    }
+
+    /// A function of its own, because it ends the borrow: a `send_replace` during a borrow of the same channel deadlocks.
+    fn is_ready(&self) -> bool {
+        matches!(*self.status.borrow(), TopicsStatus::Ready)
+    }
+
+    fn set_status(&self, status: TopicsStatus) {
+        self.status.send_replace(status);
+    }
+
+    async fn respond(&mut self, request: ClusterRequest) {
+        let started = Instant::now();
+        match request {
+            ClusterRequest::EnsureTopics { names, reply } => {
+                let ensured = self.cluster.ensure_topics(&names).await;
+                self.replace_failing_clients(started, &ensured);
+                if names.is_empty() {
+                    let was_ready = self.is_ready();
+                    self.update_status(ensured.clone(), was_ready);
+                }
+                // The send fails only when the caller was dropped; the created topics remain.
+                drop(reply.send(ensured));
+            }
+            ClusterRequest::Replicas { reply } => drop(reply.send(self.cluster.replicas())),
+            ClusterRequest::Probe { reply } if reply.is_closed() => drop(reply),
+            ClusterRequest::Probe { reply } => {
+                let refused = match &*self.status.borrow() {
+                    TopicsStatus::Refused(error) => Some(error.clone()),
+                    TopicsStatus::Ready | TopicsStatus::Unreached(_) => None,
+                };
+                let report = match refused {
+                    Some(error) => Err(error),
+                    None => self.cluster.probe().await,
+                };
+                self.replace_failing_clients(started, &report);
+                drop(reply.send(report));
+            }
+        }
+    }
+}

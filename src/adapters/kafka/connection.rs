@@ -1,0 +1,6 @@
+//! What every client of librdkafka shares: configuration, the state of the brokers, replacement, threads for blocking calls.
+pub(crate) mod blocking_call;
+pub(crate) mod broker_contact;
+pub(crate) mod client_config;
+pub(crate) mod client_replacement;
+pub(crate) mod open_error;

@@ -1,0 +1,96 @@
+//! Whether brokers answer. All clients report here, so that an outage logs one warning and its end one line.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+/// librdkafka's log facility for failed connections.
+const FAIL: &str = "FAIL";
+
+/// The state of the brokers as seen by all clients of one adapter.
+#[derive(Debug, Default)]
+pub(crate) struct BrokerContact {
+    unreachable: AtomicBool,
+    last: Mutex<LastContact>,
+}
+
+#[derive(Debug, Default)]
+struct LastContact {
+    /// librdkafka's log line about the last failed connection. A call's error says only that no broker is reachable; a refused password
+    /// or certificate appears nowhere else.
+    failed_connection: Option<String>,
+    response_at: Option<Instant>,
+}
+
+impl BrokerContact {
+    /// Whether the last news is that all brokers are unreachable.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.unreachable.load(Ordering::Relaxed)
+    }
+
+    /// Why a connection failed, if one has failed since the last response.
+    pub(crate) fn failed_connection(&self) -> Option<String> {
+        self.last.lock().failed_connection.clone()
+    }
+
+    /// Whether a broker has answered any client since `moment`.
+    pub(crate) fn responded_since(&self, moment: Instant) -> bool {
+        self.last.lock().response_at.is_some_and(|response_at| response_at > moment)
+    }
+
+    /// Records that a broker answered; ends an outage.
+    pub(crate) fn record_response(&self) {
+        *self.last.lock() = LastContact { failed_connection: None, response_at: Some(Instant::now()) };
+        if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
+            tracing::info!(event = "broker_back", "the broker answers again");
+        }
+    }
+
+    /// Records that no broker is reachable; begins an outage.
+    pub(crate) fn record_outage(&self, reason: &str) {
+        if !self.unreachable.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                event = "broker_away",
+                error = reason,
+                "no broker can be reached; events wait in the outbox"
+            );
+        }
+    }
+
+    /// Records an error that a client reports outside any call.
+    pub(crate) fn record_client_error(&self, error: &KafkaError, reason: &str) {
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.record_outage(reason);
+        } else {
+            tracing::debug!(event = "broker_client_error", error = %error, reason, "a Kafka client reported an error");
+        }
+    }
+}
+
+/// Writes a log line of librdkafka at debug level: each reconnection makes several.
+pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, line: &str) {
+    tracing::debug!(event = "broker_client", level = ?level, facility, line, "librdkafka logged a line");
+}
+
+/// The context of clients that neither produce nor join a group.
+#[derive(Clone)]
+pub(crate) struct ContactContext(pub(crate) Arc<BrokerContact>);
+
+impl ClientContext for ContactContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        if facility == FAIL {
+            self.0.last.lock().failed_connection = Some(line.to_owned());
+        }
+        log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.0.record_client_error(&error, reason);
+    }
+}
+
+impl rdkafka::consumer::ConsumerContext for ContactContext {}

@@ -1,0 +1,154 @@
+//! librdkafka's configuration of each kind of client. Every value that differs from the library's default has its reason.
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use secrecy::ExposeSecret;
+
+use crate::options::Options;
+
+fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}
+
+/// A broker that sends nothing for this long counts as lost. The library's default, one minute, exceeds the 30 s within which events must
+/// flow again after an outage.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Settings that all clients share.
+fn base(options: &Options) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", &options.bootstrap_servers)
+        .set("client.id", format!("posthaste-{}", options.instance))
+        .set("socket.timeout.ms", millis(SOCKET_TIMEOUT))
+        .set("socket.connection.setup.timeout.ms", "5000")
+        .set("socket.keepalive.enable", "true")
+        .set("socket.nagle.disable", "true")
+        // A client reconnects within a second after a broker returns, not within ten.
+        .set("reconnect.backoff.ms", "50")
+        .set("reconnect.backoff.max.ms", "1000")
+        .set("retry.backoff.ms", "50")
+        .set("retry.backoff.max.ms", "500")
+        // Finds the leader of a new topic, and a leader that moved, within 100 ms.
+        .set("topic.metadata.refresh.fast.interval.ms", "100")
+        .set("topic.metadata.refresh.interval.ms", "60000")
+        // Every broker closes idle connections; that is not worth a log line.
+        .set("log.connection.close", "false");
+    secure(&mut config, options);
+    config
+}
+
+fn secure(config: &mut ClientConfig, options: &Options) {
+    let security = &options.security;
+    let protocol = match (security.tls, security.sasl.is_some()) {
+        (false, false) => "plaintext",
+        (true, false) => "ssl",
+        (false, true) => "sasl_plaintext",
+        (true, true) => "sasl_ssl",
+    };
+    config.set("security.protocol", protocol);
+    if let Some(file) = &security.ca_file {
+        config.set("ssl.ca.location", file.to_string_lossy());
+    }
+    if let Some(sasl) = &security.sasl {
+        config
+            .set("sasl.mechanism", &sasl.mechanism)
+            .set("sasl.username", &sasl.username)
+            .set("sasl.password", sasl.password.expose_secret());
+    }
+}
+
+/// A client that reads metadata and administers topics.
+pub(crate) fn metadata(options: &Options) -> ClientConfig {
+    base(options)
+}
+
+/// A client that reads high watermarks, open transactions included.
+pub(crate) fn uncommitted_offsets(options: &Options) -> ClientConfig {
+    let mut config = base(options);
+    config.set("isolation.level", "read_uncommitted");
+    config
+}
+
+/// A client that reads assigned partitions outside any group. The library requires a group id all the same; no offset is stored under it.
+pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
+    let mut config = base(options);
+    config
+        .set("group.id", format!("{}-look", options.transactional_id_prefix()))
+        .set("isolation.level", "read_committed")
+        .set("enable.auto.commit", "false")
+        .set("enable.partition.eof", "true")
+        .set("auto.offset.reset", "earliest")
+        // A fetch that waits for more records would delay the next read.
+        .set("fetch.wait.max.ms", "5")
+        .set("fetch.error.backoff.ms", "50")
+        .set("queued.max.messages.kbytes", "16384");
+    config
+}
+
+/// The consumer of a member of a consumer group.
+pub(crate) fn group_member(options: &Options, group: &str) -> ClientConfig {
+    let mut config = base(options);
+    config
+        // The prefix keeps the groups of installations on one cluster apart: otherwise they would wait for each other's members.
+        .set("group.id", options.topic(group))
+        .set("isolation.level", "read_committed")
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("auto.offset.reset", "earliest")
+        // A cooperative rebalance stops only the partitions that move. No `group.instance.id`: a static member that is killed keeps its
+        // partitions until its session times out, even when its successor has already joined.
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("session.timeout.ms", millis(options.session_timeout))
+        .set("heartbeat.interval.ms", millis(options.session_timeout / 4))
+        // The member's thread polls all the time; only a process that is stopped for this long loses its membership.
+        .set("max.poll.interval.ms", "60000")
+        .set("fetch.wait.max.ms", "100")
+        .set("fetch.error.backoff.ms", "50")
+        // Bounds the memory of prefetched messages.
+        .set("queued.min.messages", "1000")
+        .set("queued.max.messages.kbytes", "16384")
+        // Only the statistics report the fetch position, control records included.
+        .set("statistics.interval.ms", "500");
+    config
+}
+
+/// Settings of producers with and without transactions.
+fn producer(options: &Options) -> ClientConfig {
+    let mut config = base(options);
+    config
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        // The partitioner of the Java clients, so that keys keep their order on a topic shared with them.
+        .set("partitioner", "murmur2_random")
+        .set("compression.type", options.compression.as_str())
+        // Long enough that the records of one batch share requests, short compared with a commit.
+        .set("linger.ms", "1")
+        // The adapter checks the value's size first; the extra 64 KiB are room for the key and the headers.
+        .set("message.max.bytes", (options.record_bytes_max + 64 * 1024).to_string())
+        .set("queue.buffering.max.messages", "200000")
+        .set("queue.buffering.max.kbytes", "131072")
+        .set("request.timeout.ms", "8000")
+        // A missing topic is reported within seconds.
+        .set("topic.metadata.propagation.max.ms", "3000");
+    config
+}
+
+/// A producer with this transactional id.
+pub(crate) fn transactional_producer(options: &Options, transactional_id: &str) -> ClientConfig {
+    let mut config = producer(options);
+    config
+        .set("transactional.id", transactional_id)
+        // The library refuses a socket timeout that exceeds the transaction timeout.
+        .set("socket.timeout.ms", millis(options.transaction_timeout.min(SOCKET_TIMEOUT)))
+        .set("transaction.timeout.ms", millis(options.transaction_timeout))
+        .set("message.timeout.ms", millis(options.transaction_timeout));
+    config
+}
+
+/// A producer without transactions, for the guarantee at least once.
+pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
+    let mut config = producer(options);
+    config.set("message.timeout.ms", millis(options.delivery_timeout));
+    config
+}

@@ -1,0 +1,34 @@
+//! Requests to a group member's thread.
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ports::Error;
+use ports::broker::Position;
+use ports::source::{Delivery, Lag};
+use rdkafka::error::KafkaResult;
+use tokio::sync::oneshot;
+
+use crate::consumer::offset_commits::AssignedPartition;
+
+/// Receives the result of a request; the send fails when the caller was dropped.
+pub(crate) type MemberReply<T> = oneshot::Sender<Result<T, Error>>;
+
+/// A request to a group member's thread, or an event that wakes it.
+pub(crate) enum MemberRequest {
+    /// Deliver at most `limit` messages of partitions that are not paused; wait for the first.
+    Poll { limit: usize, wait: Duration, paused: BTreeSet<AssignedPartition>, reply: MemberReply<Vec<Delivery>> },
+    /// Commit these positions, and acknowledge all earlier ones with them.
+    Acknowledge { upto: Vec<Position>, reply: MemberReply<()> },
+    /// Make every unacknowledged message deliverable again.
+    Rewind { reply: MemberReply<()> },
+    /// Make the messages of one partition deliverable again, from this position on.
+    RewindTo { from: Position, reply: MemberReply<()> },
+    /// Report how far the group is behind in this member's partitions.
+    Lag { reply: MemberReply<Vec<Lag>> },
+    /// An offset commit has ended with this result.
+    CommitResult(KafkaResult<()>),
+    /// The consumer has new events.
+    Wake,
+    /// The handle was dropped: leave the group.
+    Leave,
+}

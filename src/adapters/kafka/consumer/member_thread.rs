@@ -1,0 +1,329 @@
+//! The thread of a group member: it owns the consumer, polls it all the time and answers requests.
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::broker::Position;
+use ports::source::{Delivery, Lag};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::{Message, TopicPartitionList};
+
+use crate::consumer::context::{AssignmentChange, MemberContext, apply};
+use crate::consumer::member_request::{MemberReply, MemberRequest};
+use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits, PendingAcknowledgement};
+use crate::consumer::partition_buffer::PartitionBuffer;
+use crate::error::{map_err, may_pass};
+use crate::message::delivery;
+use crate::options::Options;
+
+/// Longest wait for a request: a wake-up may be lost.
+const WAKE_INTERVAL: Duration = Duration::from_millis(100);
+/// Most messages taken from the consumer before requests are answered again.
+const FETCH_MAX: usize = 1_000;
+/// Empty polls in a row after which the consumer's queue counts as empty: a poll that serves an event without a message returns nothing too.
+const EMPTY_POLLS: usize = 4;
+/// Most bytes of undelivered messages of one partition; at this size the partition is paused.
+const READY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+struct WaitingPoll {
+    limit: usize,
+    deadline: Instant,
+    paused: BTreeSet<AssignedPartition>,
+    reply: MemberReply<Vec<Delivery>>,
+}
+
+/// The state of a member's thread.
+pub(crate) struct MemberThread {
+    consumer: Arc<BaseConsumer<MemberContext>>,
+    options: Arc<Options>,
+    buffers: BTreeMap<AssignedPartition, PartitionBuffer>,
+    topics: BTreeMap<String, Arc<str>>,
+    poll: Option<WaitingPoll>,
+    commits: OffsetCommits,
+    /// Revoked partitions, and how long their in-flight messages may delay the revocation.
+    revoking: Option<(Instant, TopicPartitionList)>,
+    /// The error that the next poll without messages returns.
+    failure: Option<Error>,
+    /// Which partition a poll serves first. It rotates, so that a busy partition does not starve the others.
+    next_first: usize,
+    has_left: bool,
+}
+
+impl MemberThread {
+    pub(crate) fn new(
+        consumer: Arc<BaseConsumer<MemberContext>>,
+        commits: OffsetCommits,
+        options: Arc<Options>,
+        topics: &[String],
+    ) -> Self {
+        Self {
+            consumer,
+            options,
+            buffers: BTreeMap::new(),
+            topics: topics.iter().map(|name| (name.clone(), Arc::from(name.as_str()))).collect(),
+            poll: None,
+            commits,
+            revoking: None,
+            failure: None,
+            next_first: 0,
+            has_left: false,
+        }
+    }
+
+    /// Runs until the handle is dropped. Then leaves the group at once, so that the other members need not wait for a session timeout.
+    pub(crate) fn run(mut self, requests: &Receiver<MemberRequest>) {
+        while !self.has_left {
+            match requests.recv_timeout(self.time_to_next_deadline()) {
+                Ok(request) => {
+                    self.handle(request);
+                    requests.try_iter().for_each(|request| self.handle(request));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.fetch();
+            self.check_client();
+            self.commits.fail_overdue();
+            self.finish_revocation();
+            self.deliver();
+            self.pause_and_resume();
+        }
+        self.consumer.context().close();
+        if let Some((_, list)) = self.revoking.take() {
+            self.apply(&AssignmentChange::Revoked(list));
+        }
+        while let Some(change) = self.consumer.context().next_change() {
+            self.apply(&change);
+        }
+    }
+
+    fn time_to_next_deadline(&self) -> Duration {
+        let poll = self.poll.as_ref().map(|poll| poll.deadline);
+        let revocation = self.revoking.as_ref().map(|(deadline, _)| *deadline);
+        let next = poll.into_iter().chain(revocation).min();
+        next.map_or(WAKE_INTERVAL, |next| next.saturating_duration_since(Instant::now()).min(WAKE_INTERVAL))
+    }
+
+    fn handle(&mut self, request: MemberRequest) {
+        match request {
+            MemberRequest::Wake => {}
+            MemberRequest::Leave => self.has_left = true,
+            MemberRequest::Poll { limit, wait, paused, reply } => {
+                // Replaces a poll whose caller was dropped, which received no message.
+                self.poll = Some(WaitingPoll { limit, deadline: Instant::now() + wait, paused, reply });
+            }
+            MemberRequest::CommitResult(result) => self.handle_commit(&result),
+            MemberRequest::Acknowledge { upto, reply } => self.acknowledge(upto, reply),
+            MemberRequest::Rewind { reply } => {
+                self.buffers.values_mut().for_each(PartitionBuffer::rewind);
+                drop(reply.send(Ok(())));
+            }
+            MemberRequest::RewindTo { from, reply } => {
+                let result = match self.buffers.get_mut(&(Arc::clone(&from.topic), from.partition)) {
+                    Some(buffer) => {
+                        buffer.rewind_to(from.offset);
+                        Ok(())
+                    }
+                    None => Err(not_assigned(&from)),
+                };
+                drop(reply.send(result));
+            }
+            MemberRequest::Lag { reply } => drop(reply.send(Ok(self.lag()))),
+        }
+    }
+
+    /// Takes messages from the consumer, a limited number, so that requests are answered in between.
+    fn fetch(&mut self) {
+        let (mut fetched, mut empty) = (0, 0);
+        while empty < EMPTY_POLLS && fetched < FETCH_MAX {
+            match self.consumer.poll(Duration::ZERO) {
+                None => empty += 1,
+                Some(Ok(message)) => {
+                    fetched += 1;
+                    self.consumer.context().contact().record_response();
+                    let Some(topic) = self.topics.get(message.topic()) else { continue };
+                    let partition = (Arc::clone(topic), message.partition().unsigned_abs());
+                    // A message of a partition that was revoked meanwhile belongs to another member.
+                    if let Some(buffer) = self.buffers.get_mut(&partition) {
+                        buffer.push(delivery(&message, topic));
+                    }
+                }
+                Some(Err(error)) => {
+                    fetched += 1;
+                    self.record_failure(&error);
+                }
+            }
+            self.handle_assignment_changes();
+        }
+    }
+
+    /// A client that has lost its brokers never finds them again (see `client_replacement`): the next poll fails, and the caller joins with
+    /// a new client.
+    fn check_client(&mut self) {
+        if self.consumer.context().is_cut_off() {
+            let reason = "the client of this group member has lost its brokers for good; join again";
+            self.failure = Some(Error::Unreachable(reason.into()));
+        }
+    }
+
+    fn record_failure(&mut self, error: &KafkaError) {
+        let failure = map_err(error, "consuming");
+        // An outage passes by itself; polls return only what an operator must repair, and fatal errors.
+        if !may_pass(&failure) || matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+            self.failure = Some(failure);
+        }
+    }
+
+    fn handle_assignment_changes(&mut self) {
+        while let Some(change) = self.consumer.context().next_change() {
+            match &change {
+                AssignmentChange::Assigned(list) => {
+                    for partition in self.partitions(list) {
+                        self.buffers.insert(partition, PartitionBuffer::default());
+                    }
+                    self.apply(&change);
+                }
+                AssignmentChange::Revoked(list) => {
+                    for partition in self.partitions(list) {
+                        self.buffers.entry(partition).and_modify(|buffer| buffer.is_leaving = true);
+                    }
+                    let timeout =
+                        if self.consumer.assignment_lost() { Duration::ZERO } else { self.options.handover_timeout };
+                    self.revoking = Some((Instant::now() + timeout, list.clone()));
+                }
+            }
+        }
+    }
+
+    /// Gives up revoked partitions once none of their messages is in flight, or when the time for it is over.
+    fn finish_revocation(&mut self) {
+        let Some((deadline, list)) = &self.revoking else { return };
+        let partitions = self.partitions(list);
+        let mut buffers = partitions.iter().filter_map(|partition| self.buffers.get(partition));
+        let is_in_flight = buffers.any(|buffer| buffer.in_flight() > 0);
+        if is_in_flight && Instant::now() < *deadline && !self.consumer.assignment_lost() {
+            return;
+        }
+        for partition in partitions {
+            self.buffers.remove(&partition);
+        }
+        if let Some((_, list)) = self.revoking.take() {
+            self.apply(&AssignmentChange::Revoked(list));
+        }
+    }
+
+    fn apply(&mut self, change: &AssignmentChange) {
+        if let Err(error) = apply(&self.consumer, change) {
+            self.failure = Some(map_err(&error, "changing partitions"));
+        }
+    }
+
+    fn partitions(&self, list: &TopicPartitionList) -> Vec<AssignedPartition> {
+        let elements = list.elements();
+        let partition = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+            Some((Arc::clone(self.topics.get(element.topic())?), element.partition().unsigned_abs()))
+        };
+        elements.iter().filter_map(partition).collect()
+    }
+
+    fn acknowledge(&mut self, upto: Vec<Position>, reply: MemberReply<()>) {
+        let (mut offsets, mut revoked) = (BTreeMap::new(), None);
+        for position in upto {
+            let partition = (Arc::clone(&position.topic), position.partition);
+            match self.buffers.get(&partition) {
+                Some(buffer) if position.offset < buffer.acknowledged() => {}
+                Some(_) => {
+                    let offset = offsets.entry(partition).or_insert(position.offset);
+                    *offset = position.offset.max(*offset);
+                }
+                None => revoked = Some(not_assigned(&position)),
+            }
+        }
+        self.commits.add(PendingAcknowledgement { offsets, revoked, reply });
+    }
+
+    fn handle_commit(&mut self, result: &KafkaResult<()>) {
+        for (partition, offset) in self.commits.handle_result(result) {
+            if let Some(buffer) = self.buffers.get_mut(&partition) {
+                buffer.acknowledge(offset);
+            }
+        }
+    }
+
+    /// Answers the waiting poll when messages are ready, the member has failed, or the poll's time is over.
+    fn deliver(&mut self) {
+        let Some(poll) = &self.poll else { return };
+        let is_open = |(partition, buffer): &(&AssignedPartition, &mut PartitionBuffer)| {
+            buffer.ready() > 0 && !poll.paused.contains(*partition)
+        };
+        let mut ready: Vec<&mut PartitionBuffer> =
+            self.buffers.iter_mut().filter(is_open).map(|(_, buffer)| buffer).collect();
+        if ready.is_empty() && self.failure.is_none() && Instant::now() < poll.deadline {
+            return;
+        }
+        let Some(WaitingPoll { limit, reply, .. }) = self.poll.take() else { return };
+        if reply.is_closed() {
+            return;
+        }
+        if ready.is_empty() {
+            drop(reply.send(self.failure.take().map_or(Ok(Vec::new()), Err)));
+            return;
+        }
+        let first = self.next_first % ready.len();
+        ready.rotate_left(first);
+        self.next_first = self.next_first.wrapping_add(1);
+        let mut deliveries = Vec::new();
+        for buffer in ready {
+            deliveries.append(&mut buffer.take(limit - deliveries.len()));
+            if deliveries.len() >= limit {
+                break;
+            }
+        }
+        if let Err(Ok(undelivered)) = reply.send(Ok(deliveries)) {
+            for delivery in undelivered.iter().rev() {
+                let partition = (Arc::clone(&delivery.position.topic), delivery.position.partition);
+                self.buffers.entry(partition).and_modify(|buffer| buffer.rewind_to(delivery.position.offset));
+            }
+        }
+    }
+
+    /// Pauses partitions whose buffer is full, and resumes them when it is half empty.
+    fn pause_and_resume(&mut self) {
+        let ready_max = self.options.prefetch_max;
+        for ((topic, partition), buffer) in &mut self.buffers {
+            let (ready, bytes) = (buffer.ready(), buffer.ready_bytes());
+            let is_full = ready >= ready_max || bytes >= READY_BYTES_MAX;
+            let is_low = ready < ready_max / 2 && bytes < READY_BYTES_MAX / 2;
+            let mut list = TopicPartitionList::new();
+            list.add_partition(topic, *partition as i32);
+            if is_full && !buffer.is_paused {
+                buffer.is_paused = self.consumer.pause(&list).is_ok();
+            } else if is_low && buffer.is_paused {
+                buffer.is_paused = self.consumer.resume(&list).is_err();
+            }
+        }
+    }
+
+    fn lag(&self) -> Vec<Lag> {
+        let now = self.options.clock.now();
+        let lag = |((topic, partition), buffer): (&AssignedPartition, &PartitionBuffer)| {
+            let position = self.consumer.context().fetch_position(topic, *partition).unwrap_or_default();
+            let fetched = buffer.fetched().unwrap_or(position.next);
+            // The client's queue is counted exactly. What it has not fetched is estimated by the difference of offsets, control records
+            // included.
+            let queued = position.queued.min(position.next.saturating_sub(fetched));
+            let unfetched = position.stable.saturating_sub(position.next.max(fetched));
+            let messages = buffer.unacknowledged() as u64 + queued + unfetched;
+            let age = buffer.oldest().map(|at| now.since(at)).unwrap_or_default();
+            Lag { topic: topic.to_string(), partition: *partition, messages, age }
+        };
+        self.buffers.iter().map(lag).collect()
+    }
+}
+
+fn not_assigned(position: &Position) -> Error {
+    Error::Rejected(format!("{}-{} is no longer assigned to this group member", position.topic, position.partition))
+}

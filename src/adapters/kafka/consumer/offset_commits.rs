@@ -1,0 +1,132 @@
+//! Offset commits of a group member: one at a time; acknowledgements that arrive meanwhile share the next commit.
+//!
+//! librdkafka reports a commit's result only to a caller that blocks, so commits run on a thread of their own and the member's thread goes on.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::KafkaResult;
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::sync::oneshot;
+
+use crate::connection::blocking_call::client_stopped;
+use crate::consumer::context::MemberContext;
+use crate::error::map_err;
+
+/// A topic's name and one of its partitions.
+pub(crate) type AssignedPartition = (Arc<str>, u32);
+
+/// Longest wait for the result of a commit.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An acknowledgement and its caller.
+pub(crate) struct PendingAcknowledgement {
+    /// The highest acknowledged offset of each partition.
+    pub(crate) offsets: BTreeMap<AssignedPartition, u64>,
+    /// The error for positions whose partition was revoked.
+    pub(crate) revoked: Option<Error>,
+    /// Receives the result of the commit.
+    pub(crate) reply: oneshot::Sender<Result<(), Error>>,
+}
+
+/// The waiting acknowledgements of a member, and the commit in flight.
+pub(crate) struct OffsetCommits {
+    waiting: Vec<PendingAcknowledgement>,
+    in_flight: Option<(Instant, Vec<PendingAcknowledgement>)>,
+    thread: Sender<TopicPartitionList>,
+}
+
+impl OffsetCommits {
+    /// Starts the thread that commits; it ends when this value is dropped. `on_result` runs on that thread after each commit.
+    pub(crate) fn start(
+        consumer: Arc<BaseConsumer<MemberContext>>,
+        on_result: impl Fn(KafkaResult<()>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (thread, lists) = channel::<TopicPartitionList>();
+        let run = move || {
+            for list in lists {
+                on_result(consumer.commit(&list, CommitMode::Sync));
+            }
+        };
+        std::thread::Builder::new().name("kafka-commits".into()).spawn(run)?;
+        Ok(Self { waiting: Vec::new(), in_flight: None, thread })
+    }
+
+    /// Adds an acknowledgement to the next commit, and starts it when none is in flight.
+    pub(crate) fn add(&mut self, acknowledgement: PendingAcknowledgement) {
+        self.waiting.push(acknowledgement);
+        self.start_next();
+    }
+
+    /// Handles the result of the commit in flight; returns the offsets that are acknowledged now.
+    pub(crate) fn handle_result(&mut self, result: &KafkaResult<()>) -> BTreeMap<AssignedPartition, u64> {
+        let Some((_, batch)) = self.in_flight.take() else { return BTreeMap::new() };
+        let committed = result.as_ref().map(|()| highest(&batch)).map_err(|error| map_err(error, "acknowledging"));
+        for acknowledgement in batch {
+            acknowledgement.finish(committed.as_ref().map(drop).map_err(Error::clone));
+        }
+        self.start_next();
+        committed.unwrap_or_default()
+    }
+
+    /// Fails the acknowledgements of a commit without a result in time.
+    pub(crate) fn fail_overdue(&mut self) {
+        if self.in_flight.as_ref().is_some_and(|(deadline, _)| *deadline < Instant::now())
+            && let Some((_, batch)) = self.in_flight.take()
+        {
+            fail(batch, &Error::Unknown("no broker answered an offset commit in time".into()));
+        }
+    }
+
+    fn start_next(&mut self) {
+        if self.in_flight.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.waiting);
+        let offsets = highest(&batch);
+        if offsets.is_empty() {
+            return batch.into_iter().for_each(|acknowledgement| acknowledgement.finish(Ok(())));
+        }
+        let list = commit_list(&offsets).map_err(|error| map_err(&error, "acknowledging"));
+        match list.and_then(|list| self.thread.send(list).map_err(|_| client_stopped())) {
+            Ok(()) => self.in_flight = Some((Instant::now() + COMMIT_TIMEOUT, batch)),
+            Err(error) => fail(batch, &error),
+        }
+    }
+}
+
+impl PendingAcknowledgement {
+    fn finish(self, committed: Result<(), Error>) {
+        let result = match (committed, self.revoked) {
+            (Ok(()), Some(revoked)) => Err(revoked),
+            (committed, _) => committed,
+        };
+        // The send fails only when the caller was dropped; the commit remains.
+        drop(self.reply.send(result));
+    }
+}
+
+fn fail(batch: Vec<PendingAcknowledgement>, error: &Error) {
+    batch.into_iter().for_each(|acknowledgement| acknowledgement.finish(Err(error.clone())));
+}
+
+fn highest(batch: &[PendingAcknowledgement]) -> BTreeMap<AssignedPartition, u64> {
+    let mut offsets: BTreeMap<AssignedPartition, u64> = BTreeMap::new();
+    for (partition, offset) in batch.iter().flat_map(|acknowledgement| &acknowledgement.offsets) {
+        let highest = offsets.entry(partition.clone()).or_insert(*offset);
+        *highest = (*highest).max(*offset);
+    }
+    offsets
+}
+
+/// The offsets to commit: a group's committed offset is the next one to read.
+fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::with_capacity(offsets.len());
+    for ((topic, partition), offset) in offsets {
+        list.add_partition_offset(topic, *partition as i32, Offset::Offset(*offset as i64 + 1))?;
+    }
+    Ok(list)
+}

@@ -1,0 +1,192 @@
+//! The buffer of one assigned topic partition, without I/O: fetched and unacknowledged messages, and how many of them are in flight.
+use std::collections::VecDeque;
+
+use domain::Timestamp;
+use ports::source::Delivery;
+
+/// Messages of one topic partition. A delivered message stays in the buffer until it is acknowledged, so that a rewind needs no broker.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionBuffer {
+    messages: VecDeque<Delivery>,
+    /// How many messages, from the first, are in flight.
+    in_flight: usize,
+    /// Bytes of the values of the messages that are not in flight.
+    ready_bytes: usize,
+    /// The offset after the last fetched one.
+    fetched: Option<u64>,
+    /// Every lower offset was acknowledged.
+    acknowledged: u64,
+    /// The group is revoking the partition: no more messages are delivered.
+    pub(crate) is_leaving: bool,
+    /// The consumer is paused for this partition, because the buffer is full.
+    pub(crate) is_paused: bool,
+}
+
+impl PartitionBuffer {
+    /// Adds a fetched message. Ignores one that was added or acknowledged before.
+    pub(crate) fn push(&mut self, delivery: Delivery) {
+        let offset = delivery.position.offset;
+        if self.fetched.is_some_and(|next| offset < next) || offset < self.acknowledged {
+            return;
+        }
+        self.fetched = Some(offset + 1);
+        self.ready_bytes += delivery.record.value.len();
+        self.messages.push_back(delivery);
+    }
+
+    /// How many messages can be delivered now.
+    pub(crate) fn ready(&self) -> usize {
+        if self.is_leaving { 0 } else { self.messages.len() - self.in_flight }
+    }
+
+    /// Bytes of the values of the messages that are not in flight.
+    pub(crate) fn ready_bytes(&self) -> usize {
+        self.ready_bytes
+    }
+
+    /// How many messages are in flight: delivered, and neither acknowledged nor rewound.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Delivers at most `limit` messages.
+    pub(crate) fn take(&mut self, limit: usize) -> Vec<Delivery> {
+        let count = self.ready().min(limit);
+        let taken: Vec<Delivery> = self.messages.range(self.in_flight..self.in_flight + count).cloned().collect();
+        self.set_in_flight(self.in_flight + count);
+        taken
+    }
+
+    /// Makes every unacknowledged message deliverable again.
+    pub(crate) fn rewind(&mut self) {
+        self.set_in_flight(0);
+    }
+
+    /// Makes the unacknowledged messages from this offset on deliverable again.
+    pub(crate) fn rewind_to(&mut self, offset: u64) {
+        let before = self.messages.partition_point(|delivery| delivery.position.offset < offset);
+        self.set_in_flight(self.in_flight.min(before));
+    }
+
+    /// Acknowledges every message up to and including this offset.
+    pub(crate) fn acknowledge(&mut self, offset: u64) {
+        self.acknowledged = self.acknowledged.max(offset + 1);
+        let done = self.messages.partition_point(|delivery| delivery.position.offset <= offset);
+        self.set_in_flight(self.in_flight.max(done));
+        self.messages.drain(..done);
+        self.in_flight -= done;
+    }
+
+    /// The offset below which this member has acknowledged every message.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// How many messages are fetched and not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The timestamp of the oldest unacknowledged message.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        self.messages.front().map(|delivery| delivery.record.timestamp)
+    }
+
+    /// The offset after the last fetched one.
+    pub(crate) fn fetched(&self) -> Option<u64> {
+        self.fetched
+    }
+
+    /// The first `count` messages are in flight from now on.
+    fn set_in_flight(&mut self, count: usize) {
+        let bytes = |range: std::ops::Range<usize>| -> usize {
+            self.messages.range(range).map(|delivery| delivery.record.value.len()).sum()
+        };
+        if count >= self.in_flight {
+            self.ready_bytes -= bytes(self.in_flight..count);
+        } else {
+            self.ready_bytes += bytes(count..self.in_flight);
+        }
+        self.in_flight = count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ports::broker::{Position, Record};
+
+    use super::*;
+
+    fn buffer(offsets: &[u64]) -> PartitionBuffer {
+        let mut buffer = PartitionBuffer::default();
+        let topic: Arc<str> = "t".into();
+        for offset in offsets {
+            let record = Record {
+                topic: topic.clone(),
+                key: "k".into(),
+                headers: Vec::new(),
+                value: b"12".as_slice().into(),
+                timestamp: Timestamp::from_millis(*offset as i64),
+            };
+            buffer
+                .push(Delivery { position: Position { topic: topic.clone(), partition: 0, offset: *offset }, record });
+        }
+        buffer
+    }
+
+    fn offsets(deliveries: &[Delivery]) -> Vec<u64> {
+        deliveries.iter().map(|delivery| delivery.position.offset).collect()
+    }
+
+    #[test]
+    fn message_is_added_once() {
+        let buffer = buffer(&[3, 4, 4, 3, 7]);
+
+        assert_eq!((buffer.ready(), buffer.ready_bytes(), buffer.fetched()), (3, 6, Some(8)));
+    }
+
+    #[test]
+    fn in_flight_messages_are_delivered_again_only_after_a_rewind() {
+        let mut buffer = buffer(&[1, 2, 3]);
+        assert_eq!(offsets(&buffer.take(2)), [1, 2]);
+        assert_eq!(offsets(&buffer.take(2)), [3]);
+
+        buffer.acknowledge(1);
+        buffer.rewind();
+
+        assert_eq!((buffer.in_flight(), buffer.ready_bytes()), (0, 4));
+        assert_eq!(offsets(&buffer.take(9)), [2, 3]);
+    }
+
+    #[test]
+    fn rewind_to_an_offset_leaves_earlier_messages_in_flight() {
+        let mut buffer = buffer(&[1, 5, 9]);
+        buffer.take(3);
+
+        buffer.rewind_to(5);
+
+        assert_eq!((buffer.in_flight(), offsets(&buffer.take(9))), (1, vec![5, 9]));
+    }
+
+    #[test]
+    fn acknowledgement_may_skip_messages_and_never_goes_back() {
+        let mut buffer = buffer(&[1, 2, 3]);
+        buffer.take(1);
+
+        buffer.acknowledge(2);
+        buffer.acknowledge(1);
+
+        assert_eq!((buffer.unacknowledged(), buffer.in_flight(), buffer.acknowledged()), (1, 0, 3));
+        assert_eq!(buffer.oldest(), Some(Timestamp::from_millis(3)));
+    }
+
+    #[test]
+    fn leaving_partition_delivers_nothing() {
+        let mut buffer = buffer(&[1]);
+        buffer.is_leaving = true;
+
+        assert_eq!((buffer.ready(), buffer.take(1).len()), (0, 0));
+    }
+}

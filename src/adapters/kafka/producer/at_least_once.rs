@@ -1,0 +1,217 @@
+//! Sending at least once, without transactions: one record of a key is in flight at a time, and a key stops at its first failed record.
+//! Delivered records stay delivered whatever happens to the others.
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::broker::{Published, Record};
+use ports::outbox::RowId;
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::{Producer, PurgeConfig};
+
+use crate::error::{FailureCause, failure_cause, map_code, was_never_sent};
+use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
+use crate::producer::session_batch::SessionBatch;
+
+/// Pause between two polls for delivery reports.
+const POLL_PAUSE: Duration = Duration::from_micros(100);
+/// Longest wait for the reports of purged records, which need no broker.
+const PURGE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Sends the records of some batches and finishes each batch with its result.
+///
+/// # Errors
+/// The session cannot go on; all batches are finished.
+pub(crate) fn publish(
+    sender: &RecordSender,
+    batches: Vec<SessionBatch>,
+    delivery_timeout: Duration,
+    is_ended: &AtomicBool,
+) -> Result<(), String> {
+    let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or_else(Instant::now);
+    let deadline = lease.min(Instant::now() + delivery_timeout);
+    let records: Vec<&Record> = batches.iter().flat_map(|batch| &batch.records).map(|(_, record)| record).collect();
+    let mut round = SendRound::new(sender, records, deadline);
+    round.send_all(is_ended);
+    round.resend_suspects_one_by_one(is_ended);
+    let timed_out = !round.in_flight.is_empty();
+    let failed = round.purge();
+    finish(sender, batches, &failed);
+    if is_ended.load(Ordering::Relaxed) {
+        return Err("the session was ended".into());
+    }
+    if failed.values().any(|code| may_still_arrive(*code)) {
+        // A record that is still in flight could reach the broker after records that a later round sends.
+        return Err("records were given up while they were in flight".into());
+    }
+    if timed_out {
+        // The client itself may have failed; a new one costs one metadata request.
+        return Err("no broker acknowledged the records in time".into());
+    }
+    Ok(())
+}
+
+/// The records of one round, each named by its slot in the delivery reports.
+struct SendRound<'a> {
+    sender: &'a RecordSender,
+    records: Vec<&'a Record>,
+    /// The unsent records of each topic and key.
+    waiting: HashMap<(&'a str, &'a str), VecDeque<usize>>,
+    in_flight: Vec<usize>,
+    failed: BTreeMap<usize, Code>,
+    deadline: Instant,
+}
+
+impl<'a> SendRound<'a> {
+    fn new(sender: &'a RecordSender, records: Vec<&'a Record>, deadline: Instant) -> Self {
+        sender.context().reports().begin(records.len());
+        let mut waiting: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (slot, record) in records.iter().enumerate() {
+            waiting.entry((&*record.topic, &*record.key)).or_default().push_back(slot);
+        }
+        Self { sender, records, waiting, in_flight: Vec::new(), failed: BTreeMap::new(), deadline }
+    }
+
+    fn send_all(&mut self, is_ended: &AtomicBool) {
+        let mut heads: Vec<usize> = self.waiting.values_mut().filter_map(VecDeque::pop_front).collect();
+        heads.sort_unstable();
+        heads.into_iter().for_each(|slot| self.send(slot));
+        self.wait(is_ended);
+    }
+
+    fn send(&mut self, slot: usize) {
+        match self.sender.send(self.records[slot], slot, self.deadline) {
+            Ok(()) => self.in_flight.push(slot),
+            Err(error) => drop(self.failed.insert(slot, error.rdkafka_error_code().unwrap_or(Code::Unknown))),
+        }
+    }
+
+    /// Waits for the records in flight; each acknowledgement sends the next record of its key.
+    fn wait(&mut self, is_ended: &AtomicBool) {
+        let started = Instant::now();
+        while !self.in_flight.is_empty() {
+            self.sender.serve_events();
+            let now = Instant::now();
+            let is_outage = self.sender.context().contact().is_unreachable() && now - started > OUTAGE_WAIT;
+            if is_outage || now >= self.deadline || is_ended.load(Ordering::Relaxed) {
+                return;
+            }
+            let new = self.sender.context().reports().take_new();
+            if new.is_empty() {
+                std::thread::sleep(POLL_PAUSE);
+            }
+            for slot in new.into_iter().map(|slot| slot as usize) {
+                self.in_flight.retain(|other| *other != slot);
+                self.handle_report(slot);
+            }
+        }
+    }
+
+    fn handle_report(&mut self, slot: usize) {
+        let outcome = self.sender.context().reports().outcome(slot);
+        match outcome {
+            Some(Ok(_)) => {
+                self.sender.context().contact().record_response();
+                let key = (&*self.records[slot].topic, &*self.records[slot].key);
+                if let Some(next) = self.waiting.get_mut(&key).and_then(VecDeque::pop_front) {
+                    self.send(next);
+                }
+            }
+            Some(Err(code)) => drop(self.failed.insert(slot, code)),
+            None => {}
+        }
+    }
+
+    /// A broker that does not name the invalid record refuses the whole request: each record of it is sent once more, alone.
+    fn resend_suspects_one_by_one(&mut self, is_ended: &AtomicBool) {
+        let suspects = self.failed.iter().filter(|(_, code)| failure_cause(**code) != FailureCause::Broker);
+        let suspects: Vec<usize> = suspects.map(|(slot, _)| *slot).collect();
+        if suspects.len() < 2 {
+            return;
+        }
+        // The records that follow a valid suspect go with the worker's next call.
+        self.waiting.clear();
+        for slot in suspects {
+            self.failed.remove(&slot);
+            self.sender.context().reports().reopen(slot);
+            self.send(slot);
+            self.wait(is_ended);
+        }
+    }
+
+    /// Purges the records without a report from the client; returns the error codes of all failed records.
+    fn purge(mut self) -> BTreeMap<usize, Code> {
+        if self.in_flight.is_empty() {
+            return self.failed;
+        }
+        self.sender.producer.purge(PurgeConfig::default().queue().inflight());
+        let deadline = Instant::now() + PURGE_TIMEOUT;
+        while self.sender.producer.in_flight_count() > 0 && Instant::now() < deadline {
+            self.sender.serve_events();
+        }
+        let reports = self.sender.context().reports();
+        for slot in self.in_flight {
+            match reports.outcome(slot) {
+                Some(Ok(_)) => {}
+                Some(Err(code)) => drop(self.failed.insert(slot, code)),
+                None => drop(self.failed.insert(slot, Code::PurgeInflight)),
+            }
+        }
+        self.failed
+    }
+}
+
+fn may_still_arrive(code: Code) -> bool {
+    matches!(code, Code::PurgeInflight | Code::MessageTimedOut)
+}
+
+/// Finishes each batch with its result. At least once there are no watermark records, so only the records have slots.
+fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<usize, Code>) {
+    let reports = sender.context().reports();
+    let mut first = 0;
+    for batch in batches {
+        let slots = first..first + batch.records.len();
+        let positions = batch.positions(&reports, first);
+        let codes: Vec<(usize, Code)> = failed.range(slots.clone()).map(|(slot, code)| (slot - first, *code)).collect();
+        first = slots.end;
+        let result = match send_outcome(&batch, positions.len(), &codes) {
+            SendOutcome::All => Published::Committed(positions),
+            SendOutcome::Some(refused) => Published::Partial { sent: positions, refused },
+            SendOutcome::Unknown => Published::Unknown("no broker acknowledged the records in time".into()),
+            SendOutcome::Nothing(cause) => {
+                Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+            }
+        };
+        batch.finish(result);
+    }
+}
+
+/// How much of a batch the broker has stored.
+enum SendOutcome {
+    All,
+    Some(Vec<(RowId, Error)>),
+    Unknown,
+    Nothing(Error),
+}
+
+fn send_outcome(batch: &SessionBatch, sent: usize, failed: &[(usize, Code)]) -> SendOutcome {
+    let refusal = |(index, code): &(usize, Code)| {
+        let (row, record) = &batch.records[*index];
+        let message = format!("sending key {}: {code}", record.key);
+        (failure_cause(*code) == FailureCause::Record).then(|| (*row, map_code(*code, message)))
+    };
+    let refused: Vec<(RowId, Error)> = failed.iter().filter_map(refusal).collect();
+    if sent == batch.records.len() {
+        return SendOutcome::All;
+    }
+    if sent > 0 || !refused.is_empty() {
+        return SendOutcome::Some(refused);
+    }
+    match failed.first() {
+        Some((_, code)) if failed.iter().all(|(_, code)| was_never_sent(*code)) => {
+            SendOutcome::Nothing(map_code(*code, format!("sending: {code}")))
+        }
+        _ => SendOutcome::Unknown,
+    }
+}

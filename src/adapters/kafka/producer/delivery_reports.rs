@@ -1,0 +1,163 @@
+//! Delivery reports: one slot for each record that a producer was given, filled in by librdkafka's callbacks.
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use rdkafka::ClientContext;
+use rdkafka::Message;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::ProducerContext;
+
+use crate::connection::broker_contact::{self, BrokerContact};
+
+/// The partition and offset of a delivered record, or why its delivery failed.
+pub(crate) type DeliveryOutcome = Result<(u32, u64), Code>;
+
+/// The reports of one round of sending: one transaction, or one round at least once. Each record is named by its slot.
+#[derive(Default)]
+pub(crate) struct DeliveryReports {
+    /// Reports of an earlier round, such as those of an aborted transaction's purged records, are ignored.
+    round: u32,
+    outcomes: Vec<Option<DeliveryOutcome>>,
+    open: usize,
+    failed: usize,
+    /// Slots filled in since the last [`DeliveryReports::take_new`].
+    new: Vec<u32>,
+}
+
+impl DeliveryReports {
+    /// Begins a round with this many slots.
+    pub(crate) fn begin(&mut self, slots: usize) {
+        self.round = self.round.wrapping_add(1);
+        self.outcomes.clear();
+        self.outcomes.resize(slots, None);
+        self.new.clear();
+        (self.open, self.failed) = (slots, 0);
+    }
+
+    /// How many records have no report yet.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// How many deliveries have failed.
+    pub(crate) fn failed(&self) -> usize {
+        self.failed
+    }
+
+    /// A record's report, if it has arrived.
+    pub(crate) fn outcome(&self, slot: usize) -> Option<DeliveryOutcome> {
+        self.outcomes.get(slot).copied().flatten()
+    }
+
+    /// The outcomes of all slots, in order.
+    pub(crate) fn outcomes(&self) -> &[Option<DeliveryOutcome>] {
+        &self.outcomes
+    }
+
+    /// The slots filled in since the last call.
+    pub(crate) fn take_new(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.new)
+    }
+
+    /// The number that a slot's record carries to its delivery report: its round and its slot.
+    pub(crate) fn number(&self, slot: usize) -> usize {
+        (self.round as usize) << 32 | slot
+    }
+
+    /// Empties a failed slot, because its record is sent again.
+    pub(crate) fn reopen(&mut self, slot: usize) {
+        if let Some(Err(_)) = self.outcomes.get_mut(slot).and_then(Option::take) {
+            self.open += 1;
+            self.failed -= 1;
+        }
+    }
+
+    /// Stores a report. Ignores repeated reports and those of an earlier round.
+    pub(crate) fn fill(&mut self, number: usize, outcome: DeliveryOutcome) {
+        let (round, slot) = ((number >> 32) as u32, number & 0xffff_ffff);
+        if round != self.round {
+            return;
+        }
+        let Some(empty @ None) = self.outcomes.get_mut(slot) else { return };
+        *empty = Some(outcome);
+        self.open -= 1;
+        self.failed += usize::from(outcome.is_err());
+        self.new.push(slot as u32);
+    }
+}
+
+/// The context of a producer: receives its delivery reports, logs and errors.
+pub(crate) struct DeliveryContext {
+    contact: Arc<BrokerContact>,
+    reports: Mutex<DeliveryReports>,
+}
+
+impl DeliveryContext {
+    pub(crate) fn new(contact: Arc<BrokerContact>) -> Self {
+        Self { contact, reports: Mutex::default() }
+    }
+
+    pub(crate) fn reports(&self) -> MutexGuard<'_, DeliveryReports> {
+        self.reports.lock()
+    }
+
+    pub(crate) fn contact(&self) -> &BrokerContact {
+        &self.contact
+    }
+}
+
+impl ClientContext for DeliveryContext {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        broker_contact::log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.contact.record_client_error(&error, reason);
+    }
+}
+
+impl ProducerContext for DeliveryContext {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, number: usize) {
+        let outcome = match result {
+            // The offset is unknown only when the broker recognised a duplicate whose offset it no longer remembers: the record is stored.
+            Ok(message) => Ok((message.partition().unsigned_abs(), u64::try_from(message.offset()).unwrap_or(0))),
+            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Unknown)),
+        };
+        self.reports.lock().fill(number, outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_keeps_its_first_report() {
+        let mut reports = DeliveryReports::default();
+        reports.begin(2);
+        let number = reports.number(1);
+
+        reports.fill(number, Ok((3, 7)));
+        reports.fill(number, Err(Code::PurgeInflight));
+
+        assert_eq!((reports.outcome(1), reports.open(), reports.failed()), (Some(Ok((3, 7))), 1, 0));
+        assert_eq!(reports.take_new(), [1]);
+        assert_eq!(reports.take_new(), [0; 0]);
+    }
+
+    #[test]
+    fn report_of_an_earlier_round_is_ignored() {
+        let mut reports = DeliveryReports::default();
+        reports.begin(1);
+        let old = reports.number(0);
+        reports.begin(1);
+
+        reports.fill(old, Err(Code::PurgeQueue));
+
+        assert_eq!((reports.outcome(0), reports.open()), (None, 1));
+    }
+}

@@ -1,0 +1,188 @@
+//! The sessions of this process, at most one live session for each slot. A slot's transactional id outlives its sessions; the id of a
+//! session is never used again.
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use ports::Error;
+use ports::broker::Published;
+use ports::partitions::ProducerSessionId;
+use rdkafka::error::KafkaError;
+use rdkafka::producer::Producer;
+
+use crate::connection::broker_contact::BrokerContact;
+use crate::connection::client_config;
+use crate::error::map_err;
+use crate::options::{Guarantee, Options};
+use crate::producer::sender::RecordSender;
+use crate::producer::session::SessionThread;
+use crate::producer::session_batch::SessionBatch;
+
+/// Pause before a fence is repeated that was itself fenced by another producer.
+const FENCE_PAUSE: Duration = Duration::from_millis(50);
+/// Separates the transactional id from the rest of a session's id.
+const EXACTLY_ONCE: char = '#';
+/// The same for a session without transactions, which the broker cannot fence.
+const AT_LEAST_ONCE: char = '~';
+
+/// The live sessions of this process, and the dead ones that it knows.
+pub(crate) struct SessionRegistry {
+    options: Arc<Options>,
+    contact: Arc<BrokerContact>,
+    live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
+    dead: Mutex<DeadSessions>,
+}
+
+struct LiveSession {
+    transactional_id: String,
+    queue: SyncSender<SessionBatch>,
+    is_ended: Arc<AtomicBool>,
+}
+
+/// Sessions that can commit nothing any more. Session ids are never reused, so this stays true. The relay requests a fence for each batch
+/// that a dead session left open, and such a fence must not end the session's successor.
+#[derive(Default)]
+struct DeadSessions {
+    fenced: HashSet<ProducerSessionId>,
+    /// Ended sessions whose transactional id no later producer has initialised yet.
+    ended: Vec<(String, ProducerSessionId)>,
+}
+
+/// Most fenced sessions that are remembered. A forgotten one is fenced again, which ends its successor.
+const FENCED_MAX: usize = 4_096;
+
+impl DeadSessions {
+    /// A new producer has initialised the transactional id, and thereby fenced all earlier ones.
+    fn initialised(&mut self, transactional_id: &str) {
+        if self.fenced.len() >= FENCED_MAX {
+            self.fenced.clear();
+        }
+        let fenced = self.ended.extract_if(.., |(ended, _)| ended == transactional_id);
+        self.fenced.extend(fenced.map(|(_, session)| session));
+    }
+}
+
+impl SessionRegistry {
+    pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> Self {
+        Self { options, contact, live: Mutex::default(), dead: Mutex::default() }
+    }
+
+    /// Opens a session of this slot. Fences every earlier session with the same transactional id, in this process or another. Blocks.
+    pub(crate) fn open(&self, slot: &str) -> Result<ProducerSessionId, Error> {
+        let transactional_id = format!("{}-{slot}", self.options.transactional_id_prefix());
+        self.end_sessions(
+            |session| session.transactional_id == transactional_id,
+            "another session of its slot was opened",
+        );
+        let (sender, separator) = match self.options.guarantee {
+            Guarantee::ExactlyOnce => (self.init_producer(&transactional_id)?, EXACTLY_ONCE),
+            Guarantee::AtLeastOnce => (self.open_sender(&client_config::plain_producer(&self.options))?, AT_LEAST_ONCE),
+        };
+        let id = ProducerSessionId(format!("{transactional_id}{separator}{:016x}", random_number()).into());
+        let (queue, batches) = sync_channel(self.options.session_queue_max);
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let thread = SessionThread::new(sender, Arc::clone(&self.options), Arc::clone(&is_ended));
+        std::thread::Builder::new().name(format!("kafka-session-{slot}")).spawn(move || thread.run(&batches)).map_err(
+            |error| Error::Overloaded(format!("cannot start the thread of producer session {slot}: {error}")),
+        )?;
+        self.live.lock().insert(id.clone(), LiveSession { transactional_id, queue, is_ended });
+        Ok(id)
+    }
+
+    /// Whether this is a live session of this process.
+    pub(crate) fn is_live(&self, session: &ProducerSessionId) -> bool {
+        self.live.lock().get(session).is_some_and(|live| !live.is_ended.load(Ordering::Relaxed))
+    }
+
+    /// Queues a batch for a session, or finishes it at once.
+    pub(crate) fn enqueue(&self, session: &ProducerSessionId, batch: SessionBatch) {
+        let mut sessions = self.live.lock();
+        let queue = sessions.get(session).filter(|live| !live.is_ended.load(Ordering::Relaxed)).map(|live| &live.queue);
+        let Some(queue) = queue else {
+            if let Some(ended) = sessions.remove(session) {
+                self.dead.lock().ended.push((ended.transactional_id, session.clone()));
+            }
+            drop(sessions);
+            return batch.finish(Published::SessionLost(format!("{session} is not the live session of its slot")));
+        };
+        match queue.try_send(batch) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(batch)) => {
+                batch.finish(Published::SessionLost(format!("the session {session} is over")));
+            }
+            Err(TrySendError::Full(batch)) => {
+                let cause = Some(Error::Overloaded(format!("the queue of {session} is full")));
+                batch.finish(Published::Aborted { refused: Vec::new(), cause, reached: false });
+            }
+        }
+    }
+
+    /// Ends a session, if it belongs to this process, and makes the broker abort the open transaction of its transactional id. Blocks.
+    pub(crate) fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
+        if self.dead.lock().fenced.contains(session) {
+            return Ok(());
+        }
+        let end = session.0.rfind([EXACTLY_ONCE, AT_LEAST_ONCE]).unwrap_or(session.0.len());
+        let (transactional_id, suffix) = session.0.split_at(end);
+        let has_transactions = !suffix.starts_with(AT_LEAST_ONCE);
+        self.end_sessions(|live| live.transactional_id == transactional_id, "it was fenced");
+        if !has_transactions {
+            return Ok(());
+        }
+        self.init_producer(transactional_id)?;
+        self.dead.lock().fenced.insert(session.clone());
+        Ok(())
+    }
+
+    fn end_sessions(&self, is_affected: impl Fn(&LiveSession) -> bool, reason: &str) {
+        self.live.lock().retain(|id, session| {
+            let ends = is_affected(session);
+            if ends {
+                session.is_ended.store(true, Ordering::Relaxed);
+                self.dead.lock().ended.push((session.transactional_id.clone(), id.clone()));
+                tracing::debug!(event = "lane_ended", lane = %id, why = reason, "a producer session was ended");
+            }
+            !ends
+        });
+    }
+
+    fn open_sender(&self, config: &rdkafka::ClientConfig) -> Result<RecordSender, Error> {
+        let topic = self.options.topic(&self.options.event_topic);
+        RecordSender::open(config, &self.contact, &topic, self.options.connect_timeout)
+    }
+
+    /// A new producer that has initialised the transactional id, and so fenced every earlier producer with it. Being fenced itself meanwhile
+    /// is no success: the other producer may be the one that was to be fenced, so the call is repeated with a new producer.
+    fn init_producer(&self, transactional_id: &str) -> Result<RecordSender, Error> {
+        let deadline = Instant::now() + self.options.delivery_timeout;
+        let action = format!("initialising the transactional id {transactional_id}");
+        let mut last = None;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(last.unwrap_or(Error::Unreachable(action)));
+            }
+            let sender = self.open_sender(&client_config::transactional_producer(&self.options, transactional_id))?;
+            match sender.producer.init_transactions(left.min(self.options.connect_timeout)) {
+                Ok(()) => {
+                    self.dead.lock().initialised(transactional_id);
+                    return Ok(sender);
+                }
+                Err(KafkaError::Transaction(error)) if error.is_fatal() || error.is_retriable() => {
+                    last = Some(Error::Unreachable(format!("{action}: {error}")));
+                }
+                Err(error) => return Err(map_err(&error, &action)),
+            }
+            std::thread::sleep(FENCE_PAUSE);
+        }
+    }
+}
+
+/// A random number that makes a session's id unique: the standard library seeds each state from the system's entropy.
+fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

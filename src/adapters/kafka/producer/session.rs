@@ -1,0 +1,317 @@
+//! A producer session: one producer on one thread. Each transaction takes the batches that were queued during the last one. A session that
+//! cannot go on finishes all its batches and ends; no other session ever sends them.
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::broker::{Published, Record};
+use ports::outbox::RowId;
+use ports::partitions::{PartitionNo, Token};
+use rdkafka::producer::Producer;
+
+use crate::options::{Guarantee, Options};
+use crate::producer::refused_sizes::RefusedSizes;
+use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
+use crate::producer::session_batch::SessionBatch;
+use crate::producer::transaction::{AbortReport, TransactionEnd, TransactionTerms};
+use crate::producer::{at_least_once, transaction};
+
+/// How often an idle session serves its client's callbacks.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long one such poll takes.
+const IDLE_POLL_TIME: Duration = Duration::from_millis(1);
+
+/// A transaction that fails within this time met a broker in transition (a new topic, a leader that moved), not an outage.
+const QUICK_FAILURE: Duration = Duration::from_millis(500);
+/// Pause before the transaction is repeated.
+const QUICK_FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// How often it is repeated before the relay receives the failure: for one second, within which a new topic gets its leaders.
+const QUICK_FAILURES_MAX: u32 = 10;
+
+/// The state of a session's thread.
+pub(crate) struct SessionThread {
+    sender: RecordSender,
+    options: Arc<Options>,
+    watermark_topic: String,
+    /// Set when the session ends, by this thread or another.
+    is_ended: Arc<AtomicBool>,
+    /// The last token committed for each partition. A batch whose token is not above it was published before.
+    committed: HashMap<PartitionNo, Token>,
+    /// The broker has refused a record. The sequence numbers of its request are then missing, which the client notices only in the next
+    /// transaction on that partition: it purges that one, and starts new sequence numbers after its abort.
+    has_sequence_gap: bool,
+    /// How many transactions in a row the broker refused at once.
+    quick_failures: u32,
+    refused_sizes: RefusedSizes,
+    /// Since when no broker has acknowledged a record.
+    undelivered_since: Option<Instant>,
+    /// A batch that exceeded the current transaction's limits; it begins the next one.
+    held_back: Option<SessionBatch>,
+}
+
+/// Why a session ended.
+struct SessionOver(String);
+
+impl SessionThread {
+    pub(crate) fn new(sender: RecordSender, options: Arc<Options>, is_ended: Arc<AtomicBool>) -> Self {
+        Self {
+            sender,
+            watermark_topic: options.watermark_topic(),
+            is_ended,
+            committed: HashMap::new(),
+            has_sequence_gap: false,
+            quick_failures: 0,
+            refused_sizes: RefusedSizes::new(options.compression),
+            undelivered_since: None,
+            held_back: None,
+            options,
+        }
+    }
+
+    /// Publishes batches until the session ends or its queue is closed.
+    pub(crate) fn run(mut self, queue: &Receiver<SessionBatch>) {
+        let reason = loop {
+            let first = match self.held_back.take() {
+                Some(batch) => Ok(batch),
+                None => queue.recv_timeout(IDLE_POLL_INTERVAL),
+            };
+            match first {
+                Ok(first) if self.is_ended.load(Ordering::Relaxed) => {
+                    self.held_back = Some(first);
+                    break "the session was ended".into();
+                }
+                Ok(first) => {
+                    let group = self.gather(first, queue);
+                    if let Err(SessionOver(reason)) = self.publish(group) {
+                        break reason;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.sender.producer.poll(IDLE_POLL_TIME),
+                Err(RecvTimeoutError::Disconnected) => break "the session was ended".into(),
+            }
+            if let Some((code, reason)) = self.sender.producer.client().fatal_error() {
+                break format!("{code:?}: {reason}");
+            }
+        };
+        self.is_ended.store(true, Ordering::Relaxed);
+        for batch in self.held_back.take().into_iter().chain(queue.try_iter()) {
+            batch.finish(Published::SessionLost(reason.clone()));
+        }
+    }
+
+    /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction.
+    fn gather(&mut self, first: SessionBatch, queue: &Receiver<SessionBatch>) -> Vec<SessionBatch> {
+        let (mut records, mut bytes) = (first.records.len(), first.bytes);
+        let mut group = vec![first];
+        while let Ok(next) = queue.try_recv() {
+            records += next.records.len();
+            bytes += next.bytes;
+            if records > self.options.transaction_records_max || bytes > self.options.transaction_bytes_max {
+                self.held_back = Some(next);
+                break;
+            }
+            group.push(next);
+        }
+        group
+    }
+
+    /// Publishes a group and finishes each of its batches. Batches that did not cause an abort go again under their own tokens.
+    fn publish(&mut self, group: Vec<SessionBatch>) -> Result<(), SessionOver> {
+        let mut left = group;
+        loop {
+            left = self.admit(left);
+            // A suspect gets a transaction of its own, so that no other batch waits for its result.
+            let suspect = left.iter().position(|batch| batch.is_suspect).map(|at| left.swap_remove(at));
+            let (current, waiting) = match suspect {
+                Some(suspect) => (vec![suspect], left),
+                None => (left, Vec::new()),
+            };
+            if current.is_empty() {
+                return Ok(());
+            }
+            left = match self.publish_once(current) {
+                Ok(again) => waiting.into_iter().chain(again).collect(),
+                Err(SessionOver(reason)) => {
+                    finish_all(waiting, &Published::SessionLost(reason.clone()));
+                    return Err(SessionOver(reason));
+                }
+            };
+        }
+    }
+
+    /// Runs one transaction, or one round at least once; returns the batches that go again.
+    fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionOver> {
+        if self.options.guarantee == Guarantee::AtLeastOnce {
+            return at_least_once::publish(&self.sender, batches, self.options.delivery_timeout, &self.is_ended)
+                .map(|()| Vec::new())
+                .map_err(SessionOver);
+        }
+        let terms = TransactionTerms {
+            watermark_topic: &self.watermark_topic,
+            installation: &self.options.installation,
+            delivery_timeout: self.options.delivery_timeout,
+            abort_timeout: self.options.connect_timeout,
+            is_ended: &self.is_ended,
+        };
+        let started = Instant::now();
+        match transaction::publish(&self.sender, &batches, &terms) {
+            TransactionEnd::Committed => {
+                self.quick_failures = 0;
+                self.undelivered_since = None;
+                self.finish_committed(batches);
+                Ok(Vec::new())
+            }
+            TransactionEnd::Aborted(report) => self.handle_abort(batches, report, started),
+            TransactionEnd::Unknown(reason) => {
+                finish_all(batches, &Published::Unknown(reason.clone()));
+                Err(SessionOver(reason))
+            }
+            TransactionEnd::SessionLost(reason) => {
+                finish_all(batches, &Published::SessionLost(reason.clone()));
+                Err(SessionOver(reason))
+            }
+        }
+    }
+
+    /// Repeats the batches after a failure that passes by itself; otherwise finishes those that the abort concerns.
+    fn handle_abort(
+        &mut self,
+        batches: Vec<SessionBatch>,
+        report: AbortReport,
+        started: Instant,
+    ) -> Result<Vec<SessionBatch>, SessionOver> {
+        let is_quick = report.blames_only_the_broker()
+            && started.elapsed() < QUICK_FAILURE
+            && self.quick_failures < QUICK_FAILURES_MAX;
+        self.quick_failures = if is_quick { self.quick_failures + 1 } else { 0 };
+        if is_quick {
+            std::thread::sleep(QUICK_FAILURE_PAUSE);
+        }
+        let repeat = is_quick || (self.has_sequence_gap && report.blames_only_the_broker());
+        self.has_sequence_gap = !repeat && (self.has_sequence_gap || report.blames_records());
+        self.remember_sizes(&batches, &report);
+        if self.is_cut_off(&report) {
+            return Err(finish_cut_off(batches, report));
+        }
+        Ok(if repeat { batches } else { finish_aborted(batches, report) })
+    }
+
+    fn finish_committed(&mut self, batches: Vec<SessionBatch>) {
+        self.sender.context().contact().record_response();
+        let reports = self.sender.context().reports();
+        let mut first = 0;
+        for batch in batches {
+            let positions = batch.positions(&reports, first);
+            first += batch.slots();
+            self.committed.extend(batch.watermark);
+            batch.finish(Published::Committed(positions));
+        }
+    }
+}
+
+impl SessionThread {
+    /// Finishes the batches that need no transaction, and returns the others.
+    fn admit(&self, batches: Vec<SessionBatch>) -> Vec<SessionBatch> {
+        let now = Instant::now();
+        let mut admitted = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let stale = batch.watermark.and_then(|(partition, token)| {
+                self.committed.get(&partition).filter(|last| **last >= token).map(|last| (token, *last))
+            });
+            let mut refused = oversized(&batch, self.options.record_bytes_max);
+            if refused.is_empty() {
+                refused = self.known_oversized(&batch, now);
+            }
+            if batch.is_overdue(now) {
+                batch.finish(overdue(false));
+            } else if let Some((token, last)) = stale {
+                // The batch was published before, or a later one overtook it: only the watermark decides which.
+                batch.finish(Published::Unknown(format!("token {token} is not above the watermark {last}")));
+            } else if !refused.is_empty() {
+                batch.finish(Published::Aborted { refused, cause: None, reached: true });
+            } else {
+                admitted.push(batch);
+            }
+        }
+        admitted
+    }
+
+    /// Whether this session's client has failed: other clients have reached a broker since its deliveries began to time out, and it reaches
+    /// none itself. That excludes an outage, and a single broker whose partitions have no leader yet.
+    fn is_cut_off(&mut self, report: &AbortReport) -> bool {
+        self.undelivered_since = report.undelivered_since.map(|started| self.undelivered_since.unwrap_or(started));
+        let Some(since) = self.undelivered_since else { return false };
+        let topic = self.options.topic(&self.options.event_topic);
+        self.sender.context().contact().responded_since(since + OUTAGE_WAIT) && !self.sender.reaches_a_broker(&topic)
+    }
+
+    fn remember_sizes(&mut self, batches: &[SessionBatch], report: &AbortReport) {
+        let now = Instant::now();
+        let record = |(at, row): &(usize, RowId)| batches[*at].records.iter().find(|(id, _)| id == row);
+        for (_, record) in report.too_large.iter().filter_map(record) {
+            self.refused_sizes.insert(record, now);
+        }
+    }
+
+    fn known_oversized(&self, batch: &SessionBatch, now: Instant) -> Vec<(RowId, Error)> {
+        let refusal = |(row, record): &(RowId, Record)| {
+            let refused = self.refused_sizes.refusal_of(record, now)?;
+            let message = format!(
+                "key {}: the broker has just refused a record of {refused} bytes, and this one is not smaller",
+                record.key
+            );
+            Some((*row, Error::Rejected(message)))
+        };
+        batch.records.iter().filter_map(refusal).collect()
+    }
+}
+
+/// Records whose value exceeds the configured limit.
+fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
+    let large = batch.records.iter().filter(|(_, record)| record.value.len() > bytes_max);
+    let message =
+        |record: &Record| format!("key {}: {} bytes; a record may have {bytes_max}", record.key, record.value.len());
+    large.map(|(row, record)| (*row, Error::Rejected(message(record)))).collect()
+}
+
+fn overdue(reached: bool) -> Published {
+    let cause = Some(Error::Unreachable("the lease expired before the batch could be committed".into()));
+    Published::Aborted { refused: Vec::new(), cause, reached }
+}
+
+fn finish_all(batches: Vec<SessionBatch>, result: &Published) {
+    batches.into_iter().for_each(|batch| batch.finish(result.clone()));
+}
+
+/// Finishes all batches of a session whose client has failed; the next session has a new client.
+fn finish_cut_off(batches: Vec<SessionBatch>, report: AbortReport) -> SessionOver {
+    let reached = report.reached;
+    let reason = "no broker acknowledged the records in time, although other clients reach the brokers";
+    let cause = Some(Error::Unreachable(reason.into()));
+    finish_all(finish_aborted(batches, report), &Published::Aborted { refused: Vec::new(), cause, reached });
+    SessionOver(reason.into())
+}
+
+/// Finishes the batches that an abort concerns; returns the others, which go again.
+fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<SessionBatch> {
+    let AbortReport { mut refused, suspects, overdue: overdue_batches, cause, reached, .. } = report;
+    let mut again = Vec::new();
+    for (at, mut batch) in batches.into_iter().enumerate() {
+        let own: Vec<(RowId, Error)> =
+            refused.extract_if(.., |(of, _, _)| *of == at).map(|(_, row, error)| (row, error)).collect();
+        if !own.is_empty() {
+            batch.finish(Published::Aborted { refused: own, cause: None, reached: true });
+        } else if overdue_batches.contains(&at) {
+            batch.finish(overdue(reached));
+        } else if let Some(cause) = &cause {
+            batch.finish(Published::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
+        } else {
+            batch.is_suspect |= suspects.contains(&at);
+            again.push(batch);
+        }
+    }
+    again
+}

@@ -1,0 +1,70 @@
+//! A batch on its way through a session: its records, its deadline, and the channel for its result.
+use std::time::Instant;
+
+use ports::broker::{Batch, Position, Published, Record};
+use ports::outbox::RowId;
+use ports::partitions::{PartitionNo, Token};
+use tokio::sync::oneshot;
+
+use crate::producer::delivery_reports::DeliveryReports;
+
+/// A batch that a session publishes, with or without a watermark.
+pub(crate) struct SessionBatch {
+    pub(crate) records: Vec<(RowId, Record)>,
+    /// The watermark that is committed in the same transaction as the records.
+    pub(crate) watermark: Option<(PartitionNo, Token)>,
+    /// No record may be committed after this moment.
+    pub(crate) deadline: Instant,
+    /// Bytes of the records' values.
+    pub(crate) bytes: usize,
+    /// The broker refused a request with several of its records: they are now sent one by one, so that a refusal names the invalid one.
+    pub(crate) is_suspect: bool,
+    reply: oneshot::Sender<Published>,
+}
+
+impl SessionBatch {
+    /// A claimed batch. Its remaining lease time counts from now.
+    pub(crate) fn of_claim(batch: Batch, reply: oneshot::Sender<Published>) -> Self {
+        let Batch { partition, token, records, time_left } = batch;
+        Self::new(records, Some((partition, token)), Instant::now() + time_left, reply)
+    }
+
+    /// Records without a watermark; their row ids are their indexes.
+    pub(crate) fn of_append(records: Vec<Record>, deadline: Instant, reply: oneshot::Sender<Published>) -> Self {
+        Self::new((0..).zip(records).collect(), None, deadline, reply)
+    }
+
+    fn new(
+        records: Vec<(RowId, Record)>,
+        watermark: Option<(PartitionNo, Token)>,
+        deadline: Instant,
+        reply: oneshot::Sender<Published>,
+    ) -> Self {
+        let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
+        Self { records, watermark, deadline, bytes, is_suspect: false, reply }
+    }
+
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.deadline <= now
+    }
+
+    /// How many delivery reports its transaction needs: one for each record, one for the watermark.
+    pub(crate) fn slots(&self) -> usize {
+        self.records.len() + usize::from(self.watermark.is_some())
+    }
+
+    /// The positions of its delivered records. `first` is the slot of its first record.
+    pub(crate) fn positions(&self, reports: &DeliveryReports, first: usize) -> Vec<(RowId, Position)> {
+        let slots = (first..).zip(&self.records);
+        let position = |(slot, (row, record)): (usize, &(RowId, Record))| {
+            let (partition, offset) = reports.outcome(slot)?.ok()?;
+            Some((*row, Position { topic: record.topic.clone(), partition, offset }))
+        };
+        slots.filter_map(position).collect()
+    }
+
+    /// Sends the result to the caller. When the caller was dropped, the relay resolves the batch by its watermark.
+    pub(crate) fn finish(self, result: Published) {
+        drop(self.reply.send(result));
+    }
+}

@@ -1,0 +1,340 @@
+//! Exactly once under zombies, crashes, cut connections and invalid records: the watermark always agrees with the committed records.
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use futures::join;
+use kafka::Guarantee;
+use kit::TestClock;
+use outbox::topics::WATERMARK_TOPIC;
+use ports::broker::{Batch, Broker, Published};
+use ports::outbox::RowId;
+use ports::partitions::PartitionNo;
+use ports::{Error, Fault};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+
+use crate::proxy::{CutAt, Proxy};
+use crate::support::{HOUR, Installation, P0, P1, P2, TIMEOUT, batch, noise, opened, options, servers};
+
+fn refused(published: &Published) -> Vec<RowId> {
+    match published {
+        Published::Aborted { refused, .. } => refused.iter().map(|(row, _)| *row).collect(),
+        other => panic!("it should have been aborted: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn zombie_commits_nothing_after_another_instance_fenced_its_session() {
+    let zombie = Installation::new().await;
+    let session = zombie.session(0).await;
+    zombie.committed(&session, batch(P0, 1, zombie.records(&[("a", "1")]))).await;
+    let other = zombie.other_instance(Guarantee::ExactlyOnce).await;
+
+    other.kafka.fence(&session).await.expect("fenced");
+    let results = [
+        zombie.publish(&session, batch(P0, 2, zombie.records(&[("a", "late")]))).await,
+        zombie.publish(&session, batch(P1, 3, zombie.records(&[("b", "late")]))).await,
+    ];
+
+    assert!(results.iter().all(|result| matches!(result, Published::SessionLost(_))), "{results:?}");
+    assert_eq!(other.values().await, ["1"]);
+    assert_eq!((other.watermark(P0).await, other.watermark(P1).await), (Some(1), None));
+    let next = zombie.session(0).await;
+    zombie.committed(&next, batch(P0, 4, zombie.records(&[("a", "4")]))).await;
+}
+
+/// The relay requests a fence for each batch that a dead session left open; its successor must go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn fencing_a_dead_session_again_does_not_end_its_successor() {
+    let installation = Installation::new().await;
+    let former = installation.session(0).await;
+    installation.committed(&former, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    installation.kafka.fence(&former).await.expect("fenced");
+    let next = installation.session(0).await;
+
+    installation.kafka.fence(&former).await.expect("fencing a dead session succeeds");
+    installation.committed(&next, batch(P0, 2, installation.records(&[("a", "2")]))).await;
+    let late = installation.publish(&former, batch(P1, 3, installation.records(&[("b", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+
+    installation.kafka.fence(&next).await.expect("fencing a live session ends it");
+    let late = installation.publish(&next, batch(P1, 4, installation.records(&[("b", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert_eq!(installation.values().await, ["1", "2"]);
+}
+
+/// A producer that stops with its transaction open: the broker has all records and the watermark, and the commit never arrives.
+fn leave_transaction_open(installation: &Installation, id: &str) {
+    let options = installation.kafka.options();
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", servers())
+        .set("transactional.id", id)
+        .create()
+        .expect("a producer");
+    producer.init_transactions(TIMEOUT).expect("the id is initialised");
+    producer.begin_transaction().expect("begun");
+    let (events, watermarks) = (options.topic("order.events"), options.topic(WATERMARK_TOPIC));
+    producer.send(BaseRecord::to(&events).key("a").payload("never")).map_err(|(error, _)| error).expect("sent");
+    let watermark = format!("9 {}", options.installation);
+    let record = BaseRecord::to(&watermarks).partition(0).key("0").payload(&watermark);
+    producer.send(record).map_err(|(error, _)| error).expect("sent");
+    producer.flush(TIMEOUT).expect("delivered");
+}
+
+#[tokio::test]
+async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 3, installation.records(&[("a", "3")]))).await;
+    let id = session.0.rsplit_once('#').expect("a session's name").0.to_owned();
+    leave_transaction_open(&installation, &id);
+
+    // The watermark is undecided while the transaction is open; the read returns when the fence has aborted it.
+    let (watermark, ()) = join!(installation.watermark(P0), async {
+        assert_eq!(installation.values().await, ["3"]);
+        installation.kafka.fence(&session).await.expect("fenced");
+    });
+
+    assert_eq!(watermark, Some(3));
+    assert_eq!(installation.values().await, ["3"]);
+}
+
+async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>) {
+    let proxy = Proxy::to(&servers());
+    let mut options = options(&proxy.address, &TestClock::default());
+    options.delivery_timeout = Duration::from_secs(3);
+    let installation = Installation::of(opened(options).await);
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    proxy.cut_at(when);
+
+    let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
+
+    assert!(matches!(result, Published::Unknown(_) | Published::SessionLost(_)), "{result:?}");
+    let late = installation.publish(&session, batch(P1, 3, installation.records(&[("b", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    other.kafka.fence(&session).await.expect("fenced");
+    (other.watermark(P0).await, other.values().await)
+}
+
+#[tokio::test]
+async fn commit_that_never_reached_the_broker_is_not_done() {
+    assert_eq!(publish_with_unknown_outcome(CutAt::BeforeTheEnd).await, (Some(1), vec!["1".into()]));
+}
+
+#[tokio::test]
+async fn commit_with_a_lost_response_is_done() {
+    assert_eq!(publish_with_unknown_outcome(CutAt::AfterTheEnd).await, (Some(2), vec!["1".into(), "2".into()]));
+}
+
+/// librdkafka ends the process by an assertion when a commit's response arrives after a repeated commit call has timed out.
+#[tokio::test(flavor = "multi_thread")]
+async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
+    const SESSIONS: u32 = 32;
+    /// A commit times out when its batch's lease expires.
+    const LEASE: Duration = Duration::from_millis(1_500);
+    let proxy = Proxy::to(&servers());
+    let mut options = options(&proxy.address, &TestClock::default());
+    options.partitions = SESSIONS;
+    let installation = Installation::of(opened(options).await);
+    let mut committed = Vec::new();
+    for round in 1..=4 {
+        let sessions = join_all((0..SESSIONS).map(|slot| installation.session(slot))).await;
+        let publish = async |slot: u32| {
+            let records = installation.records(&[(&slot.to_string(), &round.to_string())]);
+            let short = Batch { time_left: LEASE, ..batch(PartitionNo(slot), round, records) };
+            (slot, installation.publish(&sessions[slot as usize], short).await)
+        };
+        proxy.delay_ends(Instant::now() + LEASE - Duration::from_millis(1), Duration::from_micros(200));
+        let results = join_all((0..SESSIONS).map(publish)).await;
+        proxy.stop_delaying_ends();
+        for (slot, result) in results {
+            match result {
+                Published::Committed(_) => committed.push((slot.to_string(), round.to_string())),
+                Published::Unknown(_) | Published::Aborted { .. } => {}
+                other => panic!("session {slot}: {other:?}"),
+            }
+        }
+    }
+    let by_key = installation.other_instance(Guarantee::ExactlyOnce).await.by_key().await;
+    assert!(by_key.values().all(|values| values.is_sorted_by(|one, next| one < next)), "{by_key:?}");
+    assert!(committed.iter().all(|(key, value)| by_key[key].contains(value)), "{committed:?} in {by_key:?}");
+}
+
+#[tokio::test]
+async fn two_concurrent_sessions_keep_the_order_of_each_key() {
+    let installation = Installation::new().await;
+    let sessions = [installation.session(0).await, installation.session(1).await];
+    let run = async |partition: u32| {
+        for token in 1..=20 {
+            let values: Vec<String> = (0..5).map(|at| format!("{token:03}-{at}")).collect();
+            let keys = [format!("{partition}-x"), format!("{partition}-y")];
+            let all =
+                values.iter().flat_map(|value| keys.iter().map(|key| installation.make.record(key, value))).collect();
+            let partition_no = PartitionNo(partition);
+            installation.committed(&sessions[partition as usize % 2], batch(partition_no, token, all)).await;
+        }
+    };
+
+    join!(run(0), run(1), run(2), run(3));
+
+    let by_key = installation.by_key().await;
+    assert_eq!(by_key.len(), 8);
+    for (key, values) in by_key {
+        assert_eq!(values.len(), 100, "{key}");
+        assert!(values.is_sorted(), "{key}: {values:?}");
+    }
+}
+
+#[tokio::test]
+async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published() {
+    let installation = Installation::new().await;
+    installation.set("max.message.bytes", "3000").await;
+    let session = installation.session(0).await;
+    let large = noise(12_000);
+    // One key, so that all records share a partition and a request.
+    let mixed = batch(P0, 1, installation.records(&[("k", "1"), ("k", "2"), ("k", &large), ("k", "4")]));
+    let valid = batch(P1, 1, installation.records(&[("k", "5"), ("k", "6")]));
+
+    let (first, second) = join!(installation.publish(&session, mixed.clone()), installation.publish(&session, valid));
+
+    assert_eq!(refused(&first), [mixed.records[2].0]);
+    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    let mut rest = mixed;
+    rest.records.remove(2);
+    installation.committed(&session, rest).await;
+    assert_eq!(installation.values().await, ["1", "2", "4", "5", "6"]);
+}
+
+#[tokio::test]
+async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
+    let installation = Installation::new().await;
+    installation.set("max.message.bytes", "3000").await;
+    let session = installation.session(0).await;
+    let (large, larger) = (noise(12_000), noise(13_000));
+    let mixed = |token| {
+        let texts = [("a", "1"), ("b", large.as_str()), ("c", "2"), ("d", &larger), ("e", &large), ("f", "3")];
+        batch(P0, token, installation.records(&texts))
+    };
+    let first = mixed(1);
+    assert_eq!(refused(&installation.publish(&session, first).await).len(), 1, "one by one");
+
+    let second = mixed(2);
+
+    let large_rows = [1, 3, 4].map(|at| second.records[at].0);
+    assert_eq!(refused(&installation.publish(&session, second.clone()).await), large_rows);
+    installation.set("max.message.bytes", "1000000").await;
+    let begun = std::time::Instant::now();
+    for token in 3.. {
+        match installation.publish(&session, mixed(token)).await {
+            Published::Committed(_) => break,
+            other => assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn records_that_exceed_the_brokers_limit_only_together_are_published() {
+    let installation = Installation::new().await;
+    installation.set("max.message.bytes", "3000").await;
+    let session = installation.session(0).await;
+    let values: Vec<String> = (0..10).map(|at| format!("{at}{}", noise(900))).collect();
+    let records = values.iter().map(|value| installation.make.record("k", value)).collect();
+
+    installation.committed(&session, batch(P0, 1, records)).await;
+
+    assert_eq!(installation.by_key().await["k"], values);
+}
+
+#[tokio::test]
+async fn record_with_a_timestamp_that_the_broker_refuses_is_named() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    let mut records = installation.records(&[("k", "1"), ("k", "2"), ("k", "3")]);
+    records[1].timestamp = domain::Timestamp::from_millis(4_000_000_000_000);
+    let batch = batch(P0, 1, records);
+
+    let result = installation.publish(&session, batch.clone()).await;
+
+    assert_eq!(refused(&result), [batch.records[1].0]);
+    let Published::Aborted { refused, .. } = result else { panic!("refused() has checked the variant") };
+    assert_eq!(refused[0].1.fault(), Fault::Permanent);
+    assert_eq!(installation.values().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn lease_that_expires_in_a_shared_transaction_aborts_only_its_batch() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    proxy.delay_writes(Duration::from_millis(600));
+    let short = |batch: Batch, time_left| Batch { time_left, ..batch };
+
+    // The second and third batch wait for the first transaction, and the third batch's lease expires before theirs ends.
+    let (first, second, third) = join!(
+        installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))),
+        installation.publish(&session, short(batch(P1, 2, installation.records(&[("b", "2")])), HOUR)),
+        installation
+            .publish(&session, short(batch(P2, 2, installation.records(&[("c", "late")])), Duration::from_millis(900))),
+    );
+
+    assert!(matches!(first, Published::Committed(_)), "{first:?}");
+    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    assert_eq!(refused(&third), [0; 0]);
+    assert_eq!(installation.values().await, ["1", "2", "2"]);
+    assert_eq!((installation.watermark(P1).await, installation.watermark(P2).await), (Some(2), None));
+}
+
+#[tokio::test]
+async fn watermark_of_another_installation_with_the_same_prefix_is_ignored() {
+    let existing = Installation::new().await;
+    let session = existing.session(0).await;
+    existing.committed(&session, batch(P0, 9, existing.records(&[("a", "1")]))).await;
+    let mut options = existing.kafka.options().clone();
+    options.installation = uuid::Uuid::new_v4().to_string().into();
+
+    let other = Installation::of(opened(options).await);
+
+    assert_eq!(other.watermark(P0).await, None);
+}
+
+#[tokio::test]
+async fn batch_with_a_token_not_above_the_last_one_is_not_published() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 5, installation.records(&[("a", "1")]))).await;
+
+    let again = installation.publish(&session, batch(P0, 5, installation.records(&[("a", "again")]))).await;
+
+    assert!(matches!(again, Published::Unknown(_)), "{again:?}");
+    assert_eq!(installation.values().await, ["1"]);
+}
+
+#[tokio::test]
+async fn batch_is_published_although_its_caller_was_dropped() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    let mut call = Box::pin(installation.publish(&session, batch(P0, 1, installation.records(&[("a", "1")]))));
+    assert!(futures::poll!(&mut call).is_pending());
+    drop(call);
+
+    // The session publishes its next batch after it.
+    installation.committed(&session, batch(P1, 2, installation.records(&[("b", "2")]))).await;
+
+    assert_eq!(installation.values().await, ["1", "2"]);
+    assert_eq!(installation.watermark(P0).await, Some(1));
+}
+
+#[tokio::test]
+async fn refused_append_returns_the_rejection() {
+    let installation = Installation::new().await;
+    installation.set("max.message.bytes", "3000").await;
+    let records = installation.records(&[("a", "1"), ("b", &noise(12_000))]);
+
+    let result = installation.kafka.append(records).await;
+
+    assert!(matches!(result, Err(Error::Rejected(_))), "{result:?}");
+    assert_eq!(installation.values().await, [""; 0]);
+}

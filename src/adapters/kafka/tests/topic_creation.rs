@@ -1,0 +1,92 @@
+//! The topics of an installation: created when they are missing, refused with the reason and the remedy when their settings are wrong.
+use kafka::{Kafka, KafkaProbe};
+use kit::TestClock;
+use outbox::topics::WATERMARK_TOPIC;
+use ports::Error;
+use ports::broker::Broker;
+use ports::probe::Probe;
+use ports::topics::TopicReader;
+
+use crate::support::{Installation, create_topic, opened, options, servers};
+
+async fn refused(settings: &[(&str, &str)], partitions: i32) -> String {
+    let options = options(&servers(), &TestClock::default());
+    create_topic(&options.topic(WATERMARK_TOPIC), partitions, settings).await;
+    let kafka = Kafka::open(options).expect("the options are legal");
+
+    let reason = match kafka.ensure_topics(&[]).await {
+        Err(Error::Broken(reason)) => reason,
+        other => panic!("the topic must be refused: {other:?}"),
+    };
+    assert!(matches!(kafka.open_session(0).await, Err(Error::Broken(_))), "no session opens without a watermark topic");
+    assert!(matches!(KafkaProbe(kafka).check().await, Err(Error::Broken(_))), "the probe reports it");
+    reason
+}
+
+#[tokio::test]
+async fn watermark_topic_without_compaction_is_refused() {
+    for policy in ["delete", "compact,delete"] {
+        let reason = refused(&[("cleanup.policy", policy)], 4).await;
+
+        assert!(reason.contains(WATERMARK_TOPIC) && reason.contains("kafka-configs.sh"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn watermark_topic_with_another_number_of_partitions_is_refused() {
+    let reason = refused(&[("cleanup.policy", "compact")], 3).await;
+
+    assert!(reason.contains(WATERMARK_TOPIC) && reason.contains("outbox.partitions"), "{reason}");
+}
+
+#[tokio::test]
+async fn missing_topics_are_reported_with_their_command_when_creation_is_off() {
+    let mut options = options(&servers(), &TestClock::default());
+    options.create_topics = false;
+    let names = [options.topic("order.events-retry-3"), options.topic(WATERMARK_TOPIC)];
+    let kafka = Kafka::open(options).expect("opened");
+
+    let Err(Error::Broken(reason)) = kafka.ensure_topics(&[]).await else { panic!("topics are missing") };
+
+    assert!(names.iter().all(|name| reason.contains(name)), "{reason}");
+    assert!(reason.contains("broker.create_topics") && reason.contains("cleanup.policy=compact"), "{reason}");
+}
+
+#[tokio::test]
+async fn ensure_topics_creates_all_topics_and_is_idempotent() {
+    let installation = Installation::new().await;
+    let mut names = installation.kafka.options().all_topics();
+    names.sort();
+
+    installation.kafka.ensure_topics(&[]).await.expect("the topics have the right settings");
+    let again = opened(installation.kafka.options().clone()).await;
+
+    let listed: Vec<String> = again.list().await.expect("listed").into_iter().map(|view| view.name).collect();
+    assert_eq!(listed, names);
+    let replicas = again.replicas().await.expect("read");
+    assert_eq!((replicas.brokers, replicas.too_few().count()), (1, 0));
+    let mut replicated: Vec<&str> = replicas.topics.iter().map(|(name, _)| name.as_str()).collect();
+    replicated.sort_unstable();
+    assert_eq!(replicated, names);
+}
+
+#[tokio::test]
+async fn ensure_topics_creates_a_topic_by_name() {
+    let installation = Installation::new().await;
+    let name = installation.kafka.options().topic("another.topic");
+
+    installation.kafka.ensure_topics(&[&name]).await.expect("created");
+
+    let listed = installation.kafka.list().await.expect("listed");
+    assert!(listed.iter().any(|view| view.name == name && view.partitions.len() == 2));
+}
+
+#[tokio::test]
+async fn read_of_a_missing_topic_lists_the_existing_ones() {
+    let installation = Installation::new().await;
+
+    let result = installation.kafka.read("none-such", 0, 0, 1).await;
+
+    let Err(Error::Rejected(reason)) = result else { panic!("{result:?}") };
+    assert!(reason.contains(&installation.kafka.options().topic("order.events")), "{reason}");
+}

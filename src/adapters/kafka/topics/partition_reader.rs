@@ -1,0 +1,239 @@
+//! Reads topic partitions outside any consumer group: their offsets and their committed records.
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
+use rdkafka::message::BorrowedMessage;
+use rdkafka::{Message, Offset, TopicPartitionList};
+
+use crate::connection::broker_contact::{BrokerContact, ContactContext};
+use crate::connection::client_config;
+use crate::error::{map_err, may_pass};
+use crate::options::Options;
+
+/// Longest wait for one request; a request for many partitions goes to each broker once.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two checks whether a transaction has ended.
+const SETTLE_PAUSE: Duration = Duration::from_millis(3);
+/// Longest wait for new leaders: an idle broker needs one second, a busy one more.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two tries to reach them.
+const LEADER_PAUSE: Duration = Duration::from_millis(10);
+/// Longest wait for one metadata request about them.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout of one poll for messages.
+const POLL_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// One offset for each topic partition.
+pub(crate) type PartitionOffsets = BTreeMap<(String, u32), u64>;
+
+/// Two clients: one sees only committed records, the other also those of open transactions.
+pub(crate) struct PartitionReader {
+    committed: BaseConsumer<ContactContext>,
+    uncommitted: BaseConsumer<ContactContext>,
+    contact: Arc<BrokerContact>,
+}
+
+/// The end offsets of partitions.
+pub(crate) enum SettledEnds {
+    /// Every transaction below the ends has ended.
+    All(PartitionOffsets),
+    /// A transaction was still open at the deadline.
+    Undecided {
+        /// The offsets below which every transaction has ended.
+        ends: PartitionOffsets,
+        /// A partition with an open transaction.
+        open: (String, u32),
+    },
+}
+
+impl SettledEnds {
+    /// The offsets below which every transaction has ended.
+    pub(crate) fn ends(self) -> PartitionOffsets {
+        match self {
+            SettledEnds::All(ends) | SettledEnds::Undecided { ends, .. } => ends,
+        }
+    }
+}
+
+/// Whether a read goes on after a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadControl {
+    Continue,
+    Stop,
+}
+
+impl PartitionReader {
+    pub(crate) fn new(options: &Options, contact: &Arc<BrokerContact>) -> KafkaResult<Self> {
+        let context = ContactContext(Arc::clone(contact));
+        let (committed, uncommitted) =
+            (client_config::partition_reader(options), client_config::uncommitted_offsets(options));
+        Ok(Self {
+            committed: BaseConsumer::from_config_and_context(&committed, context.clone())?,
+            uncommitted: BaseConsumer::from_config_and_context(&uncommitted, context)?,
+            contact: Arc::clone(contact),
+        })
+    }
+
+    /// Serves the callbacks (logs and errors) that librdkafka has queued, without waiting.
+    pub(crate) fn serve_events(&self) {
+        while self.committed.poll(Duration::ZERO).is_some() {}
+        while self.uncommitted.poll(Duration::ZERO).is_some() {}
+    }
+
+    /// The first offset that each partition still has.
+    pub(crate) fn start_offsets(&self, partitions: &[(String, u32)]) -> Result<PartitionOffsets, Error> {
+        self.offsets(&self.committed, partitions, Offset::Beginning)
+    }
+
+    /// The end offsets, once every transaction that was open at the time of the call has ended. The high watermarks are read first and the
+    /// last stable offsets afterwards: where these have caught up, nothing below is undecided.
+    pub(crate) fn settled_ends(&self, partitions: &[(String, u32)], timeout: Duration) -> Result<SettledEnds, Error> {
+        let deadline = Instant::now() + timeout;
+        let high = self.offsets(&self.uncommitted, partitions, Offset::End)?;
+        loop {
+            let ends = self.offsets(&self.committed, partitions, Offset::End)?;
+            match partitions.iter().find(|name| ends.get(*name) < high.get(*name)) {
+                None => return Ok(SettledEnds::All(ends)),
+                Some(open) if Instant::now() > deadline => {
+                    return Ok(SettledEnds::Undecided { ends, open: open.clone() });
+                }
+                Some(_) => std::thread::sleep(SETTLE_PAUSE),
+            }
+        }
+    }
+
+    /// Repeats the request until every partition has an offset: a new topic appears in the metadata before its brokers lead it.
+    fn offsets(
+        &self,
+        client: &BaseConsumer<ContactContext>,
+        partitions: &[(String, u32)],
+        which: Offset,
+    ) -> Result<PartitionOffsets, Error> {
+        let deadline = Instant::now() + LEADER_TIMEOUT;
+        loop {
+            match self.offsets_once(client, partitions, which) {
+                Ok(offsets) if offsets.len() == partitions.len() => return Ok(offsets),
+                Err(error) if Instant::now() > deadline || !may_pass(&error) || self.contact.is_unreachable() => {
+                    return Err(error);
+                }
+                Ok(_) if Instant::now() > deadline => {
+                    return Err(Error::Unreachable("the brokers returned no offset for some partitions".into()));
+                }
+                Ok(_) => {}
+                // The client asks the leaders that it knows, and refreshes them once a minute. This request refreshes them now; its result
+                // shows in the next try.
+                Err(_) => {
+                    drop(partitions.first().map(|(topic, _)| client.fetch_metadata(Some(topic), METADATA_TIMEOUT)))
+                }
+            }
+            std::thread::sleep(LEADER_PAUSE);
+        }
+    }
+
+    /// A request for offsets by timestamp also takes the ends of the log, and is one request for any number of partitions.
+    fn offsets_once(
+        &self,
+        client: &BaseConsumer<ContactContext>,
+        partitions: &[(String, u32)],
+        which: Offset,
+    ) -> Result<PartitionOffsets, Error> {
+        if partitions.is_empty() {
+            return Ok(PartitionOffsets::new());
+        }
+        let action = "reading partition offsets";
+        let request = partition_list(partitions.iter().map(|(topic, partition)| (topic.as_str(), *partition, which)))?;
+        let response =
+            client.offsets_for_times(request, REQUEST_TIMEOUT).map_err(|error| map_offset_err(&error, action))?;
+        self.contact.record_response();
+        let mut offsets = PartitionOffsets::new();
+        for element in response.elements() {
+            element.error().map_err(|error| map_offset_err(&error, action))?;
+            // A partition without an answer still carries the requested end.
+            let Offset::Offset(offset) = element.offset() else { continue };
+            offsets.insert((element.topic().to_owned(), element.partition().unsigned_abs()), offset.unsigned_abs());
+        }
+        Ok(offsets)
+    }
+
+    /// Reads partitions of one topic, each from its offset to its last stable offset, until `on_message` stops the read.
+    pub(crate) fn read(
+        &self,
+        topic: &str,
+        from: &[(u32, u64)],
+        deadline: Instant,
+        mut on_message: impl FnMut(&BorrowedMessage<'_>) -> ReadControl,
+    ) -> Result<(), Error> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        let action = format!("reading topic {topic}");
+        let start = from.iter().map(|(partition, offset)| (topic, *partition, Offset::Offset(*offset as i64)));
+        self.committed.assign(&partition_list(start)?).map_err(|error| map_err(&error, &action))?;
+        let result = self.read_assigned(from.len(), deadline, &action, &mut on_message);
+        self.committed.unassign().map_err(|error| map_err(&error, &action))?;
+        result
+    }
+
+    fn read_assigned(
+        &self,
+        partitions: usize,
+        deadline: Instant,
+        action: &str,
+        on_message: &mut impl FnMut(&BorrowedMessage<'_>) -> ReadControl,
+    ) -> Result<(), Error> {
+        let mut ended = BTreeSet::new();
+        while ended.len() < partitions {
+            if Instant::now() > deadline {
+                return Err(Error::Unreachable(format!("{action}: the end was not reached in time")));
+            }
+            match self.committed.poll(POLL_TIMEOUT) {
+                // A message that was appended after the end of its partition was reached.
+                Some(Ok(message)) if ended.contains(&message.partition()) => {}
+                Some(Ok(message)) => match on_message(&message) {
+                    ReadControl::Continue => {}
+                    ReadControl::Stop => return Ok(()),
+                },
+                Some(Err(KafkaError::PartitionEOF(partition))) => drop(ended.insert(partition)),
+                Some(Err(error)) => match map_err(&error, action) {
+                    // The client retries by itself, until the deadline.
+                    error if may_pass(&error) => {}
+                    other => return Err(other),
+                },
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// All topics of the cluster, with their numbers of partitions.
+    pub(crate) fn topics(&self) -> Result<BTreeMap<String, u32>, Error> {
+        let metadata = self.uncommitted.fetch_metadata(None, REQUEST_TIMEOUT);
+        let metadata = metadata.map_err(|error| map_err(&error, "reading the list of topics"))?;
+        self.contact.record_response();
+        let size =
+            |topic: &rdkafka::metadata::MetadataTopic| (topic.name().to_owned(), topic.partitions().len() as u32);
+        Ok(metadata.topics().iter().map(size).collect())
+    }
+}
+
+/// The port's error. A partition that only the client does not know may be one of a new topic, so the request may pass later.
+fn map_offset_err(error: &KafkaError, action: &str) -> Error {
+    match error.rdkafka_error_code() {
+        Some(Code::UnknownPartition) => Error::Unreachable(format!("{action}: {error}")),
+        _ => map_err(error, action),
+    }
+}
+
+fn partition_list<'a>(partitions: impl Iterator<Item = (&'a str, u32, Offset)>) -> Result<TopicPartitionList, Error> {
+    let mut list = TopicPartitionList::new();
+    for (topic, partition, offset) in partitions {
+        let added = list.add_partition_offset(topic, partition as i32, offset);
+        added.map_err(|error| map_err(&error, "building a list of partitions"))?;
+    }
+    Ok(list)
+}

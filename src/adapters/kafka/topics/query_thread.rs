@@ -1,0 +1,196 @@
+//! A thread that reads topics on request. Waiting requests for watermarks are answered by one read.
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use ports::Error;
+use ports::partitions::Token;
+use ports::source::Delivery;
+use ports::topics::TopicView;
+use tokio::sync::oneshot;
+
+use crate::connection::blocking_call::client_stopped;
+use crate::connection::broker_contact::BrokerContact;
+use crate::connection::client_replacement::ClientReplacement;
+use crate::connection::open_error::KafkaOpenError;
+use crate::message::delivery;
+use crate::options::Options;
+use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl, SettledEnds};
+use crate::topics::watermarks;
+
+/// Most queries that may wait: more than an outbox has partitions.
+const QUERIES_MAX: usize = 4096;
+/// How often an idle thread serves its clients' callbacks.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest read for an operator.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for an open transaction. One of another application may last long; the read then ends before it.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Most bytes of values that one read returns.
+const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most records that one read returns.
+const READ_RECORDS_MAX: u32 = 10_000;
+
+type QueryReply<T> = oneshot::Sender<Result<T, Error>>;
+
+/// A read of topics; the reply fails when the caller was dropped, which loses nothing.
+pub(crate) enum TopicQuery {
+    /// The watermark of an outbox partition.
+    Watermark { partition: u32, reply: QueryReply<Option<Token>> },
+    /// The installation's topics, with the first and end offset of each partition.
+    List { reply: QueryReply<Vec<TopicView>> },
+    /// At most `limit` records of a topic partition, from `offset` on.
+    Read { topic: String, partition: u32, offset: u64, limit: u32, reply: QueryReply<Vec<Delivery>> },
+}
+
+/// A handle to the thread, which ends when the handle is dropped.
+pub(crate) struct QueryThread {
+    queries: SyncSender<TopicQuery>,
+}
+
+impl QueryThread {
+    pub(crate) fn start(
+        options: Arc<Options>,
+        contact: Arc<BrokerContact>,
+        thread_name: &str,
+    ) -> Result<Self, KafkaOpenError> {
+        let (queries, received) = sync_channel(QUERIES_MAX);
+        let reader =
+            PartitionReader::new(&options, &contact).map_err(|error| KafkaOpenError::Options(error.to_string()))?;
+        let runner = QueryRunner { options, contact, reader, replacement: ClientReplacement::default() };
+        std::thread::Builder::new().name(thread_name.into()).spawn(move || runner.run(&received))?;
+        Ok(Self { queries })
+    }
+
+    /// Sends a query and waits for its result.
+    pub(crate) async fn request<T>(&self, query: impl FnOnce(QueryReply<T>) -> TopicQuery) -> Result<T, Error> {
+        let (reply, result) = oneshot::channel();
+        let sent = self.queries.try_send(query(reply));
+        sent.map_err(|_| Error::Overloaded("the queue of topic reads is full".into()))?;
+        result.await.unwrap_or_else(|_| Err(client_stopped()))
+    }
+}
+
+struct QueryRunner {
+    options: Arc<Options>,
+    contact: Arc<BrokerContact>,
+    reader: PartitionReader,
+    replacement: ClientReplacement,
+}
+
+impl QueryRunner {
+    fn run(mut self, queries: &Receiver<TopicQuery>) {
+        loop {
+            match queries.recv_timeout(IDLE_POLL_INTERVAL) {
+                Ok(first) => self.answer(std::iter::once(first).chain(queries.try_iter()).collect()),
+                Err(RecvTimeoutError::Timeout) => self.reader.serve_events(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, queries: Vec<TopicQuery>) {
+        let mut watermarks = Vec::new();
+        for query in queries {
+            match query {
+                TopicQuery::Watermark { partition, reply } => watermarks.push((partition, reply)),
+                TopicQuery::List { reply } => {
+                    let (started, topics) = (Instant::now(), self.list());
+                    self.replace_failing_reader(started, &topics);
+                    drop(reply.send(topics));
+                }
+                TopicQuery::Read { topic, partition, offset, limit, reply } => {
+                    let (started, records) = (Instant::now(), self.read(&topic, partition, offset, limit));
+                    self.replace_failing_reader(started, &records);
+                    drop(reply.send(records));
+                }
+            }
+        }
+        if !watermarks.is_empty() {
+            self.answer_watermarks(watermarks);
+        }
+    }
+
+    fn answer_watermarks(&mut self, queries: Vec<(u32, QueryReply<Option<Token>>)>) {
+        let mut partitions: Vec<u32> = queries.iter().map(|(partition, _)| *partition).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        let started = Instant::now();
+        let mut read = watermarks::read(&self.reader, &self.options, &partitions);
+        if self.replace_failing_reader(started, &read) {
+            read = watermarks::read(&self.reader, &self.options, &partitions);
+        }
+        for (partition, reply) in queries {
+            let watermark = read.as_ref().map(|found| found.get(&partition).copied().flatten()).map_err(Error::clone);
+            drop(reply.send(watermark));
+        }
+    }
+
+    /// Replaces a reader that has reached no broker for long, because the reader itself may have failed; returns whether it did.
+    fn replace_failing_reader<T>(&mut self, started: Instant, result: &Result<T, Error>) -> bool {
+        // A client that has lost its brokers returns errors about unknown partitions too. Only a rejected read proves that a broker answered.
+        let reached = matches!(result, Ok(_) | Err(Error::Rejected(_)));
+        let create = || PartitionReader::new(&self.options, &self.contact);
+        let reader = self.replacement.after_call(reached, started, create);
+        reader.map(|reader| self.reader = reader).is_some()
+    }
+
+    fn list(&self) -> Result<Vec<TopicView>, Error> {
+        let own = |(name, _): &(String, u32)| self.is_own(name);
+        let topics: Vec<(String, u32)> = self.reader.topics()?.into_iter().filter(own).collect();
+        let partitions =
+            |(name, size): &(String, u32)| (0..*size).map(|partition| (name.clone(), partition)).collect::<Vec<_>>();
+        let names: Vec<(String, u32)> = topics.iter().flat_map(partitions).collect();
+        let (starts, ends) = (self.reader.start_offsets(&names)?, self.ends(&names)?);
+        let range = |name: &(String, u32)| {
+            let start = starts.get(name).copied().unwrap_or(0);
+            (start, ends.get(name).copied().unwrap_or(start))
+        };
+        let view = |(name, size): (String, u32)| {
+            let partitions = (0..size).map(|partition| range(&(name.clone(), partition))).collect();
+            TopicView { name, partitions }
+        };
+        Ok(topics.into_iter().map(view).collect())
+    }
+
+    /// Whether a topic has the installation's prefix and is none of Kafka's own.
+    fn is_own(&self, name: &str) -> bool {
+        name.starts_with(&self.options.topic_prefix) && !name.starts_with("__")
+    }
+
+    /// A broker confirms a commit before the control records are in every partition: waits a short time for the transactions that were
+    /// committed before this call.
+    fn ends(&self, names: &[(String, u32)]) -> Result<PartitionOffsets, Error> {
+        self.reader.settled_ends(names, SETTLE_TIMEOUT).map(SettledEnds::ends)
+    }
+
+    fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+        let topics = self.reader.topics()?;
+        match topics.get(topic) {
+            Some(size) if partition < *size => {}
+            Some(size) => {
+                return Err(Error::Rejected(format!("topic {topic} has {size} partitions, none is {partition}")));
+            }
+            None => {
+                let own: Vec<&str> = topics.keys().filter(|name| self.is_own(name)).map(String::as_str).collect();
+                return Err(Error::Rejected(format!("there is no topic {topic}; there are: {}", own.join(", "))));
+            }
+        }
+        let name = [(topic.to_owned(), partition)];
+        let start = self.reader.start_offsets(&name)?.get(&name[0]).copied().unwrap_or(0);
+        let end = self.ends(&name)?.get(&name[0]).copied().unwrap_or(0);
+        let (from, limit) = (offset.max(start), limit.min(READ_RECORDS_MAX) as usize);
+        if from >= end || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let (shared, mut bytes, mut found): (Arc<str>, usize, Vec<Delivery>) = (topic.into(), 0, Vec::new());
+        self.reader.read(topic, &[(partition, from)], Instant::now() + READ_TIMEOUT, |message| {
+            let delivery = delivery(message, &shared);
+            bytes += delivery.record.value.len();
+            found.push(delivery);
+            let is_full = found.len() >= limit || bytes >= READ_BYTES_MAX;
+            if is_full { ReadControl::Stop } else { ReadControl::Continue }
+        })?;
+        Ok(found)
+    }
+}

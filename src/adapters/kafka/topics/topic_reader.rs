@@ -1,0 +1,21 @@
+//! `TopicReader`: lists the installation's topics and reads their committed records.
+use async_trait::async_trait;
+use ports::Error;
+use ports::source::Delivery;
+use ports::topics::{TopicReader, TopicView};
+
+use crate::adapter::Kafka;
+use crate::topics::query_thread::TopicQuery;
+
+#[async_trait]
+impl TopicReader for Kafka {
+    async fn list(&self) -> Result<Vec<TopicView>, Error> {
+        self.inner.topic_queries()?.request(|reply| TopicQuery::List { reply }).await
+    }
+
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+        let topic = topic.to_owned();
+        let queries = self.inner.topic_queries()?;
+        queries.request(|reply| TopicQuery::Read { topic, partition, offset, limit, reply }).await
+    }
+}
