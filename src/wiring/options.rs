@@ -162,13 +162,13 @@ pub(super) fn redis_store(
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::StoreOptions {
     let dice = std::sync::Arc::new(super::ThreadDice);
-    let mut options = redis::StoreOptions::new(&config.store_url, instance.clone(), dice);
+    let mut options = redis::StoreOptions::new(config.store_url.as_str(), instance.clone(), dice);
     options.address = config.http_listen.to_string();
     options.partitions = config.outbox_partitions;
-    options.wakes = config.store_notify;
+    options.notify = config.store_notify;
     options.durability = if config.store_durability_warn { redis::Durability::Warn } else { redis::Durability::Refuse };
     options.dead_after = config.partitions_dead_after;
-    options.heartbeat = config.partitions_heartbeat;
+    options.heartbeat_interval = config.partitions_heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
@@ -187,14 +187,14 @@ pub(super) fn redis(
     dice: &std::sync::Arc<dyn ports::clock::Rng>,
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::Options {
-    let mut options = redis::Options::new(&config.redis_url, instance.clone(), std::sync::Arc::clone(dice));
+    let mut options = redis::Options::new(config.redis_url.as_str(), instance.clone(), std::sync::Arc::clone(dice));
     // Orders, keys and buckets of two installations that share a server do not meet.
     options.prefix = format!("posthaste:{installation}:");
-    options.capacity = config.rate_limit.capacity;
-    options.window = config.rate_limit.window;
+    options.default_capacity = config.rate_limit.capacity;
+    options.default_window = config.rate_limit.window;
     options.dead_after = config.partitions_dead_after;
-    options.heartbeat = config.partitions_heartbeat;
-    options.settle = config.http_request_timeout;
+    options.heartbeat_interval = config.partitions_heartbeat;
+    options.epoch_age_min = config.http_request_timeout;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
