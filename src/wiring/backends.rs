@@ -146,7 +146,7 @@ impl Held {
             }
             #[cfg(feature = "redis")]
             StoreHeld::Redis(store) => {
-                let redis::Lost { instance } = store.lost().await;
+                let redis::NameTakenOver { instance } = store.lost().await;
                 format!("the name {instance} has been taken by another process")
             }
         }

@@ -93,7 +93,8 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
         #[cfg(feature = "redis")]
         StoreKind::Redis => {
             let options = super::options::redis_beside(config);
-            let store = Box::pin(redis::RedisStore::open_beside(options)).await.map_err(super::store::of_redis)?;
+            let store =
+                Box::pin(redis::RedisStore::open_for_operator(options)).await.map_err(super::store::of_redis)?;
             Ok(Store {
                 ports: StorePorts::of(&store, Arc::new(store.clone())),
                 installation: store.installation().into(),

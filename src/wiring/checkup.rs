@@ -168,12 +168,12 @@ async fn redis(config: &Config) -> Checked {
 #[cfg(feature = "redis")]
 async fn redis_store(config: &Config) -> Checked {
     let options = super::options::redis_beside(config);
-    let store = match redis::RedisStore::open_beside(options).await {
+    let store = match redis::RedisStore::open_for_operator(options).await {
         Ok(store) => store,
         Err(error) => return Checked::bad("database", error),
     };
-    match store.may_lose().await {
-        Ok(None) => ask("database", &redis::StoreProbe(store)).await,
+    match store.durability_risk().await {
+        Ok(None) => ask("database", &redis::RedisStoreProbe(store)).await,
         Ok(Some(said)) => Checked::bad("database", format!("this Redis may lose orders: {said}")),
         Err(error) => Checked::bad("database", error),
     }

@@ -172,13 +172,13 @@ pub(super) fn redis_store(
     let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), dice);
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;
-    options.wakes = config.store.notify;
+    options.notify = config.store.notify;
     options.durability = match config.store.durability {
         WeakDurability::Refuse => redis::Durability::Refuse,
         WeakDurability::Warn => redis::Durability::Warn,
     };
     options.dead_after = config.partitions.dead_after;
-    options.heartbeat = config.partitions.heartbeat;
+    options.heartbeat_interval = config.partitions.heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
@@ -200,11 +200,11 @@ pub(super) fn redis(
     let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(dice));
     // Orders, keys and buckets of two installations that share a server do not meet.
     options.prefix = format!("posthaste:{installation}:");
-    options.capacity = config.rate_limit.capacity;
-    options.window = config.rate_limit.window;
+    options.default_capacity = config.rate_limit.capacity;
+    options.default_window = config.rate_limit.window;
     options.dead_after = config.partitions.dead_after;
-    options.heartbeat = config.partitions.heartbeat;
-    options.settle = config.http.request_timeout;
+    options.heartbeat_interval = config.partitions.heartbeat;
+    options.epoch_age_min = config.http.request_timeout;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }

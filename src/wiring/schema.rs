@@ -109,10 +109,10 @@ async fn steps(_config: &Config, _apply: bool) -> Result<Schema, StartError> {
 
 #[cfg(feature = "redis")]
 async fn installed(config: &Config) -> Result<bool, StartError> {
-    let opened = Box::pin(redis::RedisStore::open_beside(super::options::redis_beside(config))).await;
+    let opened = Box::pin(redis::RedisStore::open_for_operator(super::options::redis_beside(config))).await;
     match opened {
         Ok(_) => Ok(true),
-        Err(redis::StoreOpenError::Absent) => Ok(false),
+        Err(redis::StoreOpenError::NotInstalled) => Ok(false),
         Err(error) => Err(super::store::of_redis(error)),
     }
 }

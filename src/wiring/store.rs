@@ -133,15 +133,15 @@ impl Opening<'_> {
 #[cfg(feature = "redis")]
 impl Opening<'_> {
     async fn redis(&self) -> Result<Opened, NotOpen> {
-        use redis::{RedisStore, StoreOpenError, StoreProbe};
+        use redis::{RedisStore, RedisStoreProbe, StoreOpenError};
         let options = super::options::redis_store(self.config, self.instance, self.metrics);
         let store = Box::pin(RedisStore::open(options)).await.map_err(|error| {
-            let patience = Patience::of(matches!(error, StoreOpenError::Held { .. }), error.may_pass());
+            let patience = Patience::of(matches!(error, StoreOpenError::Held { .. }), error.is_temporary());
             NotOpen { error: of_redis(error), patience }
         })?;
         Ok(Opened {
             ports: StorePorts::of(&store, Arc::new(store.clone())),
-            probe: Arc::new(StoreProbe(store.clone())),
+            probe: Arc::new(RedisStoreProbe(store.clone())),
             wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Redis(store.clone()), store.installation()),
         })

@@ -1,5 +1,5 @@
-//! The stories of `tests/service` once more, with Redis as the only store and Kafka behind it; then what only a store in memory can meet:
-//! a Redis that is killed, one that may forget, a name that is taken.
+//! The tests of `tests/service` with Redis as the only store and Kafka as the broker, and the cases that only such a store has: a Redis
+//! that is killed, a Redis that may lose data, an instance name that is held.
 #[path = "../service/check.rs"]
 mod check;
 #[path = "../service/dead_letters.rs"]
@@ -18,7 +18,7 @@ mod operators;
 mod orders;
 #[path = "../service/process.rs"]
 mod process;
-#[allow(dead_code, reason = "shared with the stories on PostgreSQL, which ask for more")]
+#[allow(dead_code, reason = "shared with the tests on PostgreSQL, which use more of it")]
 #[path = "../services/reader.rs"]
 mod reader;
 #[path = "../service/relay.rs"]
@@ -27,6 +27,6 @@ mod relay;
 mod trouble;
 
 mod ground;
+mod instance_name;
 mod instances;
 mod kills;
-mod names;

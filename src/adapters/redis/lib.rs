@@ -1,34 +1,31 @@
-//! Idempotency keys, the order cache and token buckets on a Redis that several instances share. Nothing in it is the only copy: the store
-//! holds the durable marks and the orders, so every port here may fail, and its callers go on without it.
+//! Redis in two roles. [`Redis`] holds what instances share beside another store: idempotency keys, the order cache and token buckets. It
+//! holds the only copy of nothing (the store keeps the durable marks and the orders), so every one of its ports may fail and the callers
+//! continue without it. [`RedisStore`] is a store whose only home is Redis.
 //!
-//! One [`Redis`] is a pool of connections and one small task, the keeper. A call that cannot reach the server says so once; from then on
-//! every call fails at once, and the keeper alone looks, until the server takes a write again. So an outage costs one time-out and not
-//! one for each request.
+//! One [`Redis`] is a pool of connections and one maintenance task. The first call that cannot reach the server marks it unavailable. From
+//! then on every call fails at once, and only the maintenance task tries the server, until it accepts a write again. So an outage costs one
+//! time-out and not one for each request.
 //!
-//! Redis 6 or later: scripts read the time and then write.
+//! Requires Redis 6 or later, because scripts read the time before they write.
 #![warn(missing_docs)]
 
 mod cache;
-mod debts;
-mod error;
+mod connection;
 mod idempotency;
-mod keeper;
-mod link;
-mod mark;
-mod names;
-mod open;
-mod open_error;
-mod options;
-mod order_text;
-mod policies;
-mod probe;
+mod inbox;
+mod leases;
+mod operators;
+mod orders;
+mod outbox;
 mod rate_limit;
-mod scripts;
 mod store;
-mod trust;
-mod window;
+mod wake;
 
-pub use open::Redis;
-pub use open_error::OpenError;
-pub use options::Options;
-pub use store::{Durability, Lost, RedisStore, StoreOpenError, StoreOptions, StoreProbe};
+pub use connection::client::Redis;
+pub use connection::open_error::RedisOpenError;
+pub use connection::options::Options;
+pub use store::client::RedisStore;
+pub use store::name_taken_over::NameTakenOver;
+pub use store::open_error::StoreOpenError;
+pub use store::options::{Durability, StoreOptions};
+pub use store::probe::RedisStoreProbe;

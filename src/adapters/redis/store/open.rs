@@ -1,4 +1,4 @@
-//! Opening the store, for a service or beside one.
+//! Opening the store, for a service or for an operator's command.
 use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
@@ -7,84 +7,93 @@ use ports::Error;
 use secrecy::ExposeSecret;
 use tokio::sync::watch;
 
-use super::options::{StoreOpenError, StoreOptions};
-use super::scripts::Scripts;
-use super::wakes::Bell;
-use super::{Inner, RedisStore, keeping};
-use crate::open::Redis;
-use crate::options::Options;
+use crate::connection::client::Redis;
+use crate::connection::options::Options;
+use crate::store::client::{RedisStore, StoreInner};
+use crate::store::durability;
+use crate::store::instance_name::{StoreInstallation, acquire_name};
+use crate::store::open_error::StoreOpenError;
+use crate::store::options::StoreOptions;
+use crate::store::scripts::StoreScripts;
+use crate::wake::queues::WakeQueues;
 
 impl RedisStore {
-    /// Opens the store for a service: refuses what may lose data, installs what is not there, takes the name.
+    /// Opens the store for a service: refuses a Redis that may lose data, writes the installation if there is none, acquires the instance
+    /// name.
     ///
     /// # Errors
-    /// [`StoreOpenError`] says who can mend it; nothing was changed but a first installation.
+    /// [`StoreOpenError`] names the cause; nothing was changed except the first installation.
     pub async fn open(options: StoreOptions) -> Result<Self, StoreOpenError> {
-        let (redis, scripts, front) = parts(&options)?;
-        keeping::check(&redis, options.durability).await?;
-        let store = Self::assemble(redis, scripts, front, "", 0, None);
-        let held = store.hold(&options).await?;
-        if held.partitions != options.partitions {
-            let (configured, installed) = (options.partitions, held.partitions);
+        let (redis, prefix) = connect(&options)?;
+        durability::check(&redis, options.durability).await?;
+        let scripts = StoreScripts::new();
+        let installation = acquire_name(&redis, &scripts, &prefix, &options).await?;
+        if installation.partitions != options.partitions {
+            let (configured, installed) = (options.partitions, installation.partitions);
             return Err(StoreOpenError::Partitions { configured, installed });
         }
-        let Inner { redis, scripts, front, .. } =
-            Arc::into_inner(store.inner).ok_or_else(|| StoreOpenError::Options("opened twice".into()))?;
-        let name = options.instance.to_string();
-        let store = Self::assemble(redis, scripts, front, &held.installation, held.partitions, Some(name));
-        if options.wakes {
+        let store = Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()));
+        if options.notify {
             store
-                .hang_bell(options.url.expose_secret(), &options.instance)
+                .start_wake_channel(options.url.expose_secret(), &options.instance)
                 .map_err(|error| StoreOpenError::Options(error.to_string()))?;
         }
         Ok(store)
     }
 
-    /// Opens the store beside the services that run on it, for looking and for operators' statements: takes no name.
+    /// Opens the store for an operator's command while services run on it: acquires no instance name and installs nothing.
     ///
     /// # Errors
-    /// [`StoreOpenError::Absent`] where nothing was installed; otherwise as [`RedisStore::open`].
-    pub async fn open_beside(options: StoreOptions) -> Result<Self, StoreOpenError> {
-        let (redis, scripts, front) = parts(&options)?;
+    /// [`StoreOpenError::NotInstalled`] if there is no installation; otherwise as [`RedisStore::open`].
+    pub async fn open_for_operator(options: StoreOptions) -> Result<Self, StoreOpenError> {
+        let (redis, prefix) = connect(&options)?;
         let mut meta = cmd("HMGET");
-        meta.arg(format!("{front}meta")).arg("installation").arg("partitions");
-        let (installation, partitions): (Option<String>, Option<u32>) =
-            redis.inner.ask_one("open", meta).await.map_err(StoreOpenError::Away)?;
-        let (installation, partitions) = installation.zip(partitions).ok_or(StoreOpenError::Absent)?;
-        Ok(Self::assemble(redis, scripts, front, &installation, partitions, None))
+        meta.arg(format!("{prefix}meta")).arg("installation").arg("partitions");
+        let (id, partitions): (Option<String>, Option<u32>) =
+            redis.inner.store_command("open", meta).await.map_err(StoreOpenError::Unavailable)?;
+        let (id, partitions) = id.zip(partitions).ok_or(StoreOpenError::NotInstalled)?;
+        Ok(Self::new(redis, StoreScripts::new(), prefix, &StoreInstallation { id, partitions }, None))
     }
 
-    fn assemble(
+    fn new(
         redis: Redis,
-        scripts: Scripts,
-        front: String,
-        installation: &str,
-        partitions: u32,
-        held: Option<String>,
+        scripts: StoreScripts,
+        prefix: String,
+        installation: &StoreInstallation,
+        held_name: Option<String>,
     ) -> Self {
-        let lost = watch::Sender::new(None);
-        let (installation, bell) = (installation.into(), Bell::default());
-        Self { inner: Arc::new(Inner { redis, scripts, front, installation, partitions, held, lost, bell }) }
+        let inner = StoreInner {
+            redis,
+            scripts,
+            prefix,
+            installation: installation.id.as_str().into(),
+            partitions: installation.partitions,
+            held_name,
+            name_taken_over: watch::Sender::new(None),
+            wake: WakeQueues::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
-    /// The store's clock.
-    pub(super) async fn now(&self) -> Result<Timestamp, Error> {
-        let (seconds, micros): (i64, i64) = self.look_at("time", cmd("TIME")).await?;
+    /// The time of the server.
+    pub(crate) async fn now(&self) -> Result<Timestamp, Error> {
+        let (seconds, micros): (i64, i64) = self.read_command("time", cmd("TIME")).await?;
         Ok(Timestamp::from_millis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
     }
 }
 
-fn parts(options: &StoreOptions) -> Result<(Redis, Scripts, String), StoreOpenError> {
-    let mut inner = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.dice));
-    inner.prefix = format!("{}store:", options.prefix);
-    inner.connections = options.connections;
-    // There is no way around a store: whoever finds every connection taken waits its turn.
-    inner.connection_wait = options.answer_within;
-    inner.answer_within = options.answer_within;
-    inner.connect_within = options.answer_within;
-    inner.dead_after = options.dead_after;
-    inner.heartbeat = options.heartbeat;
-    inner.metrics = options.metrics.clone();
-    let redis = Redis::open(inner).map_err(|error| StoreOpenError::Options(error.to_string()))?;
-    Ok((redis, Scripts::new(), format!("{}{{store}}:", options.prefix)))
+/// The handle of the store's server, and the prefix of the store's keys.
+fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
+    let mut handle = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.rng));
+    handle.prefix = format!("{}store:", options.prefix);
+    handle.connections = options.connections;
+    // A store has no fallback: a call that finds every connection taken waits for one.
+    handle.checkout_timeout = options.response_timeout;
+    handle.response_timeout = options.response_timeout;
+    handle.connect_timeout = options.response_timeout;
+    handle.dead_after = options.dead_after;
+    handle.heartbeat_interval = options.heartbeat_interval;
+    handle.metrics = options.metrics.clone();
+    let redis = Redis::open(handle).map_err(|error| StoreOpenError::Options(error.to_string()))?;
+    Ok((redis, format!("{}{{store}}:", options.prefix)))
 }

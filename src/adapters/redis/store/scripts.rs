@@ -1,26 +1,50 @@
-//! The store's scripts, each in a file of its own under `lua/store/`, behind what they share.
+//! The store's scripts, each in a file under `lua/store/`. Every script begins with the constants of the outbox's rules and the functions
+//! of the prelude.
 use deadpool_redis::redis::Script;
 
-macro_rules! scripts {
-    ($($name:ident),+ $(,)?) => {
+macro_rules! store_scripts {
+    ($($name:ident = $file:literal),+ $(,)?) => {
         /// Every script of the store.
-        pub(super) struct Scripts {
-            $(pub(super) $name: Script,)+
+        pub(crate) struct StoreScripts {
+            $(pub(crate) $name: Script,)+
         }
 
-        impl Scripts {
-            pub(super) fn new() -> Self {
-                Self { $($name: script(include_str!(concat!("../lua/store/", stringify!($name), ".lua"))),)+ }
+        impl StoreScripts {
+            pub(crate) fn new() -> Self {
+                let shared = format!("{}{}", outbox::scripts::rules_for_scripts(), include_str!("../lua/store/prelude.lua"));
+                Self { $($name: Script::new(&format!("{shared}{}", include_str!(concat!("../lua/store/", $file)))),)+ }
             }
         }
     };
 }
 
-fn script(text: &str) -> Script {
-    Script::new(&format!("{}{text}", include_str!("../lua/store/prelude.lua")))
-}
-
-scripts!(
-    commit, list, marks, claim, exclude, settle, resolve, depth, sweep, heartbeat, acquire, leases, rows, standing,
-    act, inbox, detours, forget, letters, hold, let_go,
+store_scripts!(
+    commit = "orders/commit.lua",
+    list = "orders/list.lua",
+    oldest_ids = "orders/oldest_ids.lua",
+    find_mark = "orders/find_mark.lua",
+    sweep_marks = "orders/sweep_marks.lua",
+    claim = "outbox/claim.lua",
+    exclude = "outbox/exclude.lua",
+    settle = "outbox/settle.lua",
+    resolve = "outbox/resolve.lua",
+    depth = "outbox/depth.lua",
+    sweep_outbox = "outbox/sweep.lua",
+    heartbeat = "leases/heartbeat.lua",
+    acquire = "leases/acquire.lua",
+    renew = "leases/renew.lua",
+    release = "leases/release.lua",
+    overview = "leases/overview.lua",
+    rows = "operators/rows.lua",
+    diagnose = "operators/diagnose.lua",
+    change_rows = "operators/change_rows.lua",
+    reserve_redrives = "operators/reserve_redrives.lua",
+    confirm_redrives = "operators/confirm_redrives.lua",
+    release_redrives = "operators/release_redrives.lua",
+    find_redrives = "operators/find_redrives.lua",
+    commit_inbox = "inbox/commit.lua",
+    set_detours = "inbox/set_detours.lua",
+    sweep_inbox = "inbox/sweep.lua",
+    acquire_name = "instance/acquire_name.lua",
+    release_name = "instance/release_name.lua",
 );

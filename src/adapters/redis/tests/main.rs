@@ -1,13 +1,15 @@
-//! What Redis is used for, against real servers: the ports' conformance suites, and what outages, restarts and strange values do to them.
+//! The adapter against real servers: the ports' conformance suites, and its behaviour in outages, restarts and with unexpected values.
 //!
-//! The suites need a server to share, named by `POSTHASTE_TEST_REDIS`; trials that kill or starve a server start their own.
+//! The suites need a shared server, named by `POSTHASTE_TEST_REDIS`; tests that kill or fill a server start their own.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-mod conformance;
-mod epochs;
-mod keys;
-mod limits;
+mod cache_epochs;
+mod idempotency_keys;
 mod outages;
+mod rate_limits;
+mod rules;
 mod server;
+mod shared_conformance;
 mod store;
+mod store_conformance;
 mod support;

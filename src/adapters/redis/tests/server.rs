@@ -1,4 +1,4 @@
-//! Servers and wires that tests may break.
+//! Servers and connections that tests may break.
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::support::{beside, say, until};
+use crate::support::{command, connection, until};
 
-/// A server of a test's own. Ends with it.
+/// A server that one test starts; it ends with the value.
 pub struct Server {
     child: Child,
     folder: Arc<TempDir>,
@@ -35,7 +35,7 @@ impl Server {
         let server = Self { child, folder, port };
         let url = server.url();
         until("the server listens", async || TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
-        drop(beside(&url).await);
+        drop(connection(&url).await);
         server
     }
 
@@ -43,14 +43,14 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Kills it, as kill -9 does, and starts it anew on what was saved.
+    /// Kills the server as kill -9 does, and restarts it on its saved snapshot.
     pub async fn killed_and_restarted(self, more: &[&str]) -> Self {
         let (folder, port) = (Arc::clone(&self.folder), self.port);
         drop(self);
         Self::run(folder, port, more).await
     }
 
-    /// Stops answering without closing anything, until [`Server::thaw`].
+    /// Stops the process without closing its connections, until [`Server::thaw`].
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -64,39 +64,39 @@ impl Server {
         assert!(sent.success());
     }
 
-    /// Writes the snapshot that a restart reads.
+    /// Writes the snapshot that a restart loads.
     pub async fn save(&self) {
-        let () = say(&self.url(), &["SAVE"]).await;
+        let () = command(&self.url(), &["SAVE"]).await;
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A wire to a server, which can be cut for one of its users alone.
-pub struct Wire {
+/// A TCP proxy to a server, which can be cut for one client while others still reach the server.
+pub struct Proxy {
     port: u16,
-    whole: watch::Sender<bool>,
-    carrier: JoinHandle<()>,
+    connected: watch::Sender<bool>,
+    listener: JoinHandle<()>,
 }
 
-impl Wire {
+impl Proxy {
     pub async fn to(server: &Server) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (port, far) = (listener.local_addr().unwrap().port(), server.port);
-        let whole = watch::Sender::new(true);
-        let state = whole.subscribe();
-        let carrier = tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                drop(tokio::spawn(carry(near, far, state.clone())));
+        let (port, server_port) = (listener.local_addr().unwrap().port(), server.port);
+        let connected = watch::Sender::new(true);
+        let state = connected.subscribe();
+        let listener = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                drop(tokio::spawn(forward(client, server_port, state.clone())));
             }
         });
-        Self { port, whole, carrier }
+        Self { port, connected, listener }
     }
 
     pub fn url(&self) -> String {
@@ -104,28 +104,28 @@ impl Wire {
     }
 
     pub fn cut(&self) {
-        self.whole.send_replace(false);
+        self.connected.send_replace(false);
     }
 
-    pub fn mend(&self) {
-        self.whole.send_replace(true);
+    pub fn restore(&self) {
+        self.connected.send_replace(true);
     }
 }
 
-impl Drop for Wire {
+impl Drop for Proxy {
     fn drop(&mut self) {
-        self.carrier.abort();
+        self.listener.abort();
     }
 }
 
-async fn carry(mut near: TcpStream, far: u16, mut state: watch::Receiver<bool>) {
+async fn forward(mut client: TcpStream, server_port: u16, mut state: watch::Receiver<bool>) {
     if !*state.borrow() {
         return;
     }
-    let mut far = TcpStream::connect(("127.0.0.1", far)).await.unwrap();
-    // Whichever ends first ends the other: both sockets are dropped.
+    let mut server = TcpStream::connect(("127.0.0.1", server_port)).await.unwrap();
+    // Cancelling either branch closes both sockets, which is the purpose.
     tokio::select! {
-        _ = copy_bidirectional(&mut near, &mut far) => {}
-        _ = state.wait_for(|whole| !whole) => {}
+        _ = copy_bidirectional(&mut client, &mut server) => {}
+        _ = state.wait_for(|connected| !connected) => {}
     }
 }

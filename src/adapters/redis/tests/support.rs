@@ -1,4 +1,4 @@
-//! Handles, orders and waiting for tests.
+//! Handles, orders and polling for tests.
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,51 +9,63 @@ use domain::{Order, Status, Subject};
 use kit::{Factory, SeededDice};
 use ports::cache::OrderCache;
 use ports::partitions::InstanceId;
-use redis::{Options, Redis};
+use redis::{Options, Redis, StoreOptions};
 
-/// Longer than anything here takes: a pause of the keeper is a second.
+/// Longer than any wait of these tests: the longest delay of the maintenance task is a second.
 pub const LIMIT: Duration = Duration::from_secs(5);
 pub const FINGERPRINT: [u8; 32] = [7; 32];
 pub const LOCK: Duration = Duration::from_secs(60);
+/// The number of partitions of a test's store.
+pub const PARTITIONS: u32 = 4;
 
-/// The shared server.
+/// The URL of the shared server.
 pub fn url() -> String {
     std::env::var("POSTHASTE_TEST_REDIS").unwrap_or_else(|_| {
         panic!("POSTHASTE_TEST_REDIS does not name a Redis server: run `make services` first, or `make test`")
     })
 }
 
-/// A prefix that nobody else uses.
+/// A prefix that no other test uses.
 pub fn prefix() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let begun = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
-    format!("test:{}:{begun}:{}:", std::process::id(), NEXT.fetch_add(1, Relaxed))
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    format!("test:{}:{now}:{}:", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }
 
-/// Options whose cache begins to fill at once, because nothing of a test is under way when it opens a handle, and that forgive a
-/// machine that is busy with other tests.
+/// Options whose cache accepts orders at once, because a test has no requests in progress when it opens a handle, and whose time-outs
+/// tolerate a machine that is busy with other tests.
 pub fn options(url: &str, prefix: &str, instance: &str) -> Options {
     static SEED: AtomicU64 = AtomicU64::new(1);
-    let dice = Arc::new(SeededDice::new(SEED.fetch_add(1, Relaxed)));
-    let mut options = Options::new(url, InstanceId(instance.into()), dice);
+    let rng = Arc::new(SeededDice::new(SEED.fetch_add(1, Relaxed)));
+    let mut options = Options::new(url, InstanceId(instance.into()), rng);
     options.prefix = prefix.into();
-    options.policies = format!("{prefix}rate_limit:config:");
-    options.settle = Duration::ZERO;
-    (options.connection_wait, options.connect_within, options.answer_within) = (LIMIT, LIMIT, LIMIT);
+    options.policy_prefix = format!("{prefix}rate_limit:config:");
+    options.epoch_age_min = Duration::ZERO;
+    (options.checkout_timeout, options.connect_timeout, options.response_timeout) = (LIMIT, LIMIT, LIMIT);
     options
 }
 
-/// A handle whose cache is believed.
+/// Options of a store. Two runs of one instance draw different boot ids.
+pub fn store_options(url: &str, prefix: &str, instance: &str) -> StoreOptions {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let seed = now.wrapping_add(NEXT.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut options = StoreOptions::new(url, InstanceId(instance.into()), Arc::new(SeededDice::new(seed)));
+    (options.prefix, options.partitions, options.response_timeout) = (prefix.into(), PARTITIONS, LIMIT);
+    options
+}
+
+/// A handle whose cache is trusted.
 pub async fn opened(options: Options) -> Redis {
     let redis = Redis::open(options).unwrap();
-    believed(&redis).await;
+    trusted(&redis).await;
     redis
 }
 
-/// Waits until the cache is believed.
-pub async fn believed(redis: &Redis) {
-    let nobody = orders()[0].id;
-    until("the cache is believed", async || redis.get(nobody).await.ok()).await;
+/// Waits until the cache is trusted.
+pub async fn trusted(redis: &Redis) {
+    let absent = orders()[0].id;
+    until("the cache is trusted", async || redis.get(absent).await.ok()).await;
 }
 
 /// The versions 0, 1 and 2 of one order.
@@ -69,37 +81,37 @@ pub fn ann() -> Subject {
     Subject::new("ann").unwrap()
 }
 
-/// Puts an order, and sees it.
+/// Puts an order into the cache, which must succeed.
 pub async fn put(redis: &Redis, order: &Order) {
     redis.put(Arc::new(order.clone())).await.unwrap();
 }
 
-/// The version that is shown, if one is; a cache that fails shows none.
-pub async fn shown(redis: &Redis, order: &Order) -> Option<u64> {
+/// The version that the cache serves; `None` also when the cache fails.
+pub async fn cached_version(redis: &Redis, order: &Order) -> Option<u64> {
     redis.get(order.id).await.ok().flatten().map(|order| order.version)
 }
 
-/// A connection beside the adapter's.
-pub async fn beside(url: &str) -> client::aio::MultiplexedConnection {
+/// A connection that does not belong to the adapter.
+pub async fn connection(url: &str) -> client::aio::MultiplexedConnection {
     client::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
-/// Says a command to a server, beside the adapter.
-pub async fn say<T: client::FromRedisValue>(url: &str, words: &[&str]) -> T {
+/// Sends a command to a server, not through the adapter.
+pub async fn command<T: client::FromRedisValue>(url: &str, words: &[&str]) -> T {
     let mut command = client::cmd(words[0]);
     command.arg(&words[1..]);
-    command.query_async(&mut beside(url).await).await.unwrap()
+    command.query_async(&mut connection(url).await).await.unwrap()
 }
 
-/// Looks until `look` finds something.
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    let begun = Instant::now();
-    let mut pace = tokio::time::interval(Duration::from_millis(5));
+/// Polls until `find` returns a value.
+pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut find: impl FnMut() -> F) -> T {
+    let start = Instant::now();
+    let mut interval = tokio::time::interval(Duration::from_millis(5));
     loop {
-        if let Some(found) = look().await {
+        if let Some(found) = find().await {
             return found;
         }
-        assert!(begun.elapsed() < LIMIT, "waited {LIMIT:?} in vain until {what}");
-        pace.tick().await;
+        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} without success until {condition}");
+        interval.tick().await;
     }
 }

@@ -1,0 +1,166 @@
+//! The cache's epoch as one process knows it, and whether the process may serve entries: pure data without I/O.
+use std::time::{Duration, Instant};
+
+/// The epoch that one process knows, and its open reasons to distrust the cache.
+#[derive(Debug)]
+pub(crate) struct EpochTracker {
+    /// Number of reasons to distrust the cache so far.
+    reasons: u64,
+    /// How many of them the last raise has resolved.
+    resolved: u64,
+    /// The server process that connections lead to.
+    run_id: Option<String>,
+    known: Option<KnownEpoch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownEpoch {
+    epoch: u64,
+    since: Instant,
+}
+
+impl EpochTracker {
+    /// A new process distrusts the cache, because its previous run may have failed to write a change.
+    pub(crate) fn new() -> Self {
+        Self { reasons: 1, resolved: 0, run_id: None, known: None }
+    }
+
+    /// Adds a reason: entries may be outdated. Returns whether the cache was trusted until now.
+    pub(crate) fn distrust(&mut self) -> bool {
+        let was_trusted = self.is_trusted();
+        self.reasons += 1;
+        was_trusted
+    }
+
+    /// The number of reasons that a raise sent after this call resolves; `None` if none is open.
+    pub(crate) fn open_reasons(&self) -> Option<u64> {
+        (!self.is_trusted()).then_some(self.reasons)
+    }
+
+    /// The epoch was raised after `reasons` were counted. Reasons that were added since stay open.
+    pub(crate) fn raised(&mut self, reasons: u64, epoch: u64, now: Instant) {
+        self.resolved = self.resolved.max(reasons);
+        self.record(epoch, now);
+    }
+
+    /// Whether entries of the current epoch may be served.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.resolved == self.reasons
+    }
+
+    /// Records the epoch of a reply. Returns whether the reply is current. A reply that a newer one overtook is no reason to distrust: that
+    /// would raise the epoch for every instance, and overtake the next replies again.
+    pub(crate) fn observe(&mut self, epoch: u64, now: Instant) -> bool {
+        let is_current = self.known.is_none_or(|known| epoch >= known.epoch);
+        self.record(epoch, now);
+        is_current && self.is_trusted()
+    }
+
+    /// Checks the stored epoch, read by a call that no other reply can overtake. A lower one, or none, means that the server lost data.
+    /// Returns whether the cache is newly distrusted.
+    pub(crate) fn check_stored(&mut self, epoch: Option<u64>, now: Instant) -> bool {
+        let lost_data = match (epoch, self.known) {
+            (Some(epoch), Some(known)) => epoch < known.epoch,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        if let Some(epoch) = epoch {
+            self.record(epoch, now);
+        }
+        lost_data && self.distrust()
+    }
+
+    /// Records the server process of a new connection: another one than before may have lost data of the former one. Returns whether the
+    /// cache is newly distrusted.
+    pub(crate) fn connected(&mut self, run_id: &str) -> bool {
+        let former = self.run_id.replace(run_id.to_owned());
+        former.is_some_and(|former| former != run_id) && self.distrust()
+    }
+
+    /// The epoch under which an order may be cached; `None` while a request may still carry an order from before it.
+    pub(crate) fn epoch_for_writes(&self, age_min: Duration, now: Instant) -> Option<u64> {
+        let known = self.known.filter(|_| self.is_trusted())?;
+        (now.saturating_duration_since(known.since) >= age_min).then_some(known.epoch)
+    }
+
+    fn record(&mut self, epoch: u64, now: Instant) {
+        if self.known.is_none_or(|known| epoch > known.epoch) {
+            self.known = Some(KnownEpoch { epoch, since: now });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE_MIN: Duration = Duration::from_secs(10);
+
+    fn trusted(epoch: u64, now: Instant) -> EpochTracker {
+        let mut tracker = EpochTracker::new();
+        tracker.raised(1, epoch, now);
+        tracker
+    }
+
+    #[test]
+    fn a_new_process_trusts_nothing_until_it_has_raised_the_epoch() {
+        let now = Instant::now();
+        let mut tracker = EpochTracker::new();
+        assert!(!tracker.is_trusted() && !tracker.observe(7, now));
+
+        tracker.raised(tracker.open_reasons().expect("an open reason"), 8, now);
+
+        assert!(tracker.is_trusted() && tracker.observe(8, now));
+    }
+
+    #[test]
+    fn a_reason_that_occurs_during_a_raise_stays_open() {
+        let now = Instant::now();
+        let mut tracker = EpochTracker::new();
+        let reasons = tracker.open_reasons().expect("an open reason");
+        tracker.distrust();
+
+        tracker.raised(reasons, 8, now);
+
+        assert!(!tracker.is_trusted());
+        tracker.raised(tracker.open_reasons().expect("an open reason"), 9, now);
+        assert!(tracker.is_trusted());
+    }
+
+    #[test]
+    fn orders_are_cached_only_under_an_epoch_known_for_long_enough() {
+        let start = Instant::now();
+        let mut tracker = trusted(8, start);
+        assert_eq!(tracker.epoch_for_writes(AGE_MIN, start), None);
+        assert_eq!(tracker.epoch_for_writes(AGE_MIN, start + AGE_MIN), Some(8));
+
+        // Another instance raised it: the age starts again.
+        assert!(tracker.observe(9, start + AGE_MIN));
+        assert_eq!(tracker.epoch_for_writes(AGE_MIN, start + AGE_MIN), None);
+        assert_eq!(tracker.epoch_for_writes(AGE_MIN, start + AGE_MIN * 2), Some(9));
+    }
+
+    #[test]
+    fn an_overtaken_reply_is_not_current_and_no_reason_to_distrust() {
+        let now = Instant::now();
+        let mut tracker = trusted(9, now);
+
+        assert!(!tracker.observe(8, now));
+
+        assert!(tracker.is_trusted());
+    }
+
+    #[test]
+    fn a_server_that_lost_data_or_was_replaced_is_distrusted() {
+        let now = Instant::now();
+        for lose_data in [
+            |tracker: &mut EpochTracker, now| tracker.check_stored(None, now),
+            |tracker: &mut EpochTracker, now| tracker.check_stored(Some(8), now),
+            |tracker: &mut EpochTracker, _| tracker.connected("another"),
+        ] {
+            let mut tracker = trusted(9, now);
+            assert!(!tracker.connected("one") && !tracker.connected("one") && !tracker.check_stored(Some(9), now));
+            assert!(lose_data(&mut tracker, now) && !tracker.is_trusted());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `OrderCache` on Redis, and why it serves no order that is older than a change whose response was sent.
+//!
+//! **In normal operation** a change is put into the cache before its response is sent, and a put never replaces a newer version: every
+//! instance reads the change with its next get.
+//!
+//! **After an outage** entries may be outdated: a put may have failed, or the server may have restarted from an older snapshot. So the
+//! cache has an *epoch*. An entry carries the epoch it was written under, a get compares it with the current one in the same round trip,
+//! and no instance serves an entry of another epoch. Raising the epoch empties the cache in one step, for all instances.
+//!
+//! A process raises the epoch when it has a reason to distrust the cache ([`crate::cache::epoch`]): it starts; one of its puts or evicts
+//! failed, was cancelled, or was skipped because the server was unavailable; any call could not reach the server; a connection leads to
+//! another server process (`run_id`); the epoch is missing or lower than one it has read. Until the raise it serves nothing from the cache.
+//! The maintenance task raises at once and, while that fails, again after pauses of at most a second: other instances serve an older
+//! version for no longer than that after the server's return. A reason that occurs during a raise needs another raise.
+//!
+//! **A slow process** remains: it may put an order that it read before an outage, after every other process has forgotten the change in
+//! between. So a process caches orders only under an epoch that it has known for `epoch_age_min`, longer than any request lasts. Until
+//! then a put stores only the version, which hides older entries and serves nothing. The price is a cache that starts to fill ten seconds
+//! after an outage.
+//!
+//! **Not guaranteed**: an instance that is cut off from a Redis which all others reach cannot raise the epoch. Until it reconnects (or
+//! another instance has a reason to distrust) the others may serve an order as old as its time to live. And Redis itself must have one
+//! master: an epoch does not protect against a demoted master that still accepts writes.
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use deadpool_redis::redis;
+use domain::{Order, OrderId};
+use ports::Error;
+use ports::cache::OrderCache;
+
+use crate::connection::call::{Caller, Request, single};
+use crate::connection::client::{Redis, RedisInner};
+use crate::orders::order_json;
+
+/// Largest share of an entry's time to live that is subtracted.
+const JITTER: f64 = 0.2;
+
+#[async_trait]
+impl OrderCache for Redis {
+    async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
+        let inner = &self.inner;
+        inner.require_trusted_cache()?;
+        let mut get = inner.scripts.cache_get.prepare_invoke();
+        get.key(inner.keys.order(id)).key(inner.keys.epoch());
+        let (epoch, text): (Option<u64>, Option<String>) =
+            inner.call(Caller::Cache, "read a cached order", Request::Script(&get)).await?;
+        let is_current = inner.observe_epoch(epoch);
+        // A reason to distrust may have occurred while the reply was in transit.
+        inner.require_trusted_cache()?;
+        let order = text.filter(|_| is_current).and_then(|text| order_json::parse(&text));
+        Ok(order.filter(|order| order.id == id).map(Arc::new))
+    }
+
+    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        run_to_completion(async move { inner.put_order(&order).await }).await
+    }
+
+    async fn evict(&self, id: OrderId) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        run_to_completion(async move { inner.evict_order(id).await }).await
+    }
+}
+
+impl RedisInner {
+    async fn put_order(&self, order: &Order) -> Result<(), Error> {
+        let guard = WriteGuard::new(self);
+        let text = order_json::format(order).ok_or_else(|| Error::Rejected("the order cannot be serialised".into()))?;
+        let epoch = self.epoch.lock().epoch_for_writes(self.options.epoch_age_min, Instant::now());
+        let mut put = self.scripts.cache_put.prepare_invoke();
+        put.key(self.keys.order(order.id)).key(self.keys.epoch());
+        put.arg(order.version).arg(text).arg(epoch.map(|epoch| epoch.to_string()).unwrap_or_default());
+        put.arg(self.order_ttl_ms());
+        let epoch: Option<u64> = self.call(Caller::Cache, "cache an order", Request::Script(&put)).await?;
+        guard.disarm();
+        self.observe_epoch(epoch);
+        Ok(())
+    }
+
+    /// Deletes the order and keeps its version, so that a slow reader cannot put an older one back.
+    async fn evict_order(&self, id: OrderId) -> Result<(), Error> {
+        let guard = WriteGuard::new(self);
+        let mut delete = redis::cmd("HDEL");
+        delete.arg(self.keys.order(id)).arg("e").arg("o");
+        let _: (i64,) = self.call(Caller::Cache, "evict an order", Request::Pipeline(&single(delete))).await?;
+        guard.disarm();
+        Ok(())
+    }
+
+    fn require_trusted_cache(&self) -> Result<(), Error> {
+        if self.epoch.lock().is_trusted() {
+            return Ok(());
+        }
+        if let Some(metrics) = &self.options.metrics {
+            metrics.cache_degraded_mode_count.inc();
+        }
+        Err(Error::Unreachable("the cache is not served until its epoch has been raised".into()))
+    }
+
+    /// Records the epoch of a reply. Returns whether the reply is current.
+    fn observe_epoch(&self, epoch: Option<u64>) -> bool {
+        match epoch {
+            Some(epoch) => self.epoch.lock().observe(epoch, Instant::now()),
+            None => {
+                self.distrust_cache();
+                false
+            }
+        }
+    }
+
+    fn order_ttl_ms(&self) -> u64 {
+        let ttl = self.options.order_ttl.mul_f64(1.0 - JITTER * self.options.rng.fraction());
+        u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// Distrusts the cache when a write ends without success: by an error, or because its future is dropped.
+struct WriteGuard<'a> {
+    inner: &'a RedisInner,
+    armed: bool,
+}
+
+impl<'a> WriteGuard<'a> {
+    fn new(inner: &'a RedisInner) -> Self {
+        Self { inner, armed: true }
+    }
+
+    fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.inner.distrust_cache();
+        }
+    }
+}
+
+/// Runs a write to its end also when the caller's future is dropped: a client that disconnects must not make the whole cache distrusted.
+async fn run_to_completion(write: impl Future<Output = Result<(), Error>> + Send + 'static) -> Result<(), Error> {
+    match tokio::spawn(write).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::Unknown("the runtime ended during a write to the cache".into())),
+    }
+}

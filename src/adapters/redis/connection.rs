@@ -1,0 +1,12 @@
+//! The handle of one Redis server: its options, pool, calls, maintenance task and probe.
+pub(crate) mod call;
+pub(crate) mod client;
+mod error;
+pub(crate) mod keys;
+mod maintenance;
+mod open;
+pub(crate) mod open_error;
+pub(crate) mod options;
+mod probe;
+mod scripts;
+mod warn_once;

@@ -1,0 +1,160 @@
+//! One call to the server: a connection, a request, its reply, and the consequences of a failure for later calls.
+use std::time::Instant;
+
+use deadpool_redis::redis::{FromRedisValue, Pipeline, RedisResult, ScriptInvocation};
+use deadpool_redis::{Connection, redis};
+use ports::Error;
+use tokio::time::timeout;
+
+use crate::connection::client::RedisInner;
+use crate::connection::error;
+
+/// The component that makes a call, as the metric of failures names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Caller {
+    Cache,
+    Idempotency,
+    RateLimit,
+    Probe,
+    Maintenance,
+    Store,
+}
+
+impl Caller {
+    fn as_str(self) -> &'static str {
+        match self {
+            Caller::Cache => "cache",
+            Caller::Idempotency => "idempotency",
+            Caller::RateLimit => "rate_limit",
+            Caller::Probe => "probe",
+            Caller::Maintenance => "keeper",
+            Caller::Store => "store",
+        }
+    }
+}
+
+/// A request that takes one round trip.
+pub(crate) enum Request<'a> {
+    Script(&'a ScriptInvocation<'a>),
+    Pipeline(&'a Pipeline),
+}
+
+impl Request<'_> {
+    async fn send<T: FromRedisValue>(&self, connection: &mut Connection) -> RedisResult<T> {
+        match self {
+            Request::Script(script) => script.invoke_async(connection).await,
+            Request::Pipeline(pipeline) => pipeline.query_async(connection).await,
+        }
+    }
+}
+
+/// One command, as a pipeline of one.
+pub(crate) fn single(command: redis::Cmd) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    pipeline.add_command(command);
+    pipeline
+}
+
+impl RedisInner {
+    /// Sends a request, unless the server is known to be unavailable: then it fails at once. `operation` names the request in errors.
+    pub(crate) async fn call<T: FromRedisValue>(
+        &self,
+        caller: Caller,
+        operation: &str,
+        request: Request<'_>,
+    ) -> Result<T, Error> {
+        if let Some(error) = self.unavailable_error() {
+            self.count_failure(caller);
+            return Err(error);
+        }
+        self.try_call(caller, operation, request).await
+    }
+
+    /// Sends one command of the store.
+    pub(crate) async fn store_command<T: FromRedisValue>(
+        &self,
+        operation: &str,
+        command: redis::Cmd,
+    ) -> Result<T, Error> {
+        let (reply,) = self.call(Caller::Store, operation, Request::Pipeline(&single(command))).await?;
+        Ok(reply)
+    }
+
+    /// Sends a request also while the server is known to be unavailable: for the callers that detect its return.
+    pub(crate) async fn try_call<T: FromRedisValue>(
+        &self,
+        caller: Caller,
+        operation: &str,
+        request: Request<'_>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let result = match self.connection().await {
+            Ok(mut connection) => {
+                request.send(&mut connection).await.map_err(|error| error::of_call(operation, &error))
+            }
+            Err(error) => Err(error),
+        };
+        if let Some(metrics) = &self.options.metrics {
+            metrics.redis_command_latency.record(started.elapsed());
+        }
+        if let Err(error @ (Error::Unreachable(_) | Error::Unknown(_))) = &result {
+            self.count_failure(caller);
+            self.mark_unavailable(error);
+        }
+        result
+    }
+
+    /// The error of every call while the server is known to be unavailable.
+    pub(crate) fn unavailable_error(&self) -> Option<Error> {
+        let seconds = (*self.unavailable_since.lock())?.elapsed().as_secs();
+        Some(Error::Unreachable(format!("Redis has not answered for {seconds} s")))
+    }
+
+    /// A connection that has just answered. The pool tests idle connections one after the other, each with its own limit; this limit
+    /// covers all of them.
+    async fn connection(&self) -> Result<Connection, Error> {
+        let limit = self.options.connect_timeout;
+        match timeout(limit, self.pool.get()).await {
+            Ok(result) => result.map_err(|error| error::of_pool(&error)),
+            Err(_) => Err(Error::Unreachable(format!("connect: no connection answered within {limit:?}"))),
+        }
+    }
+
+    /// Serves nothing from the cache until the maintenance task has raised the epoch.
+    pub(crate) fn distrust_cache(&self) {
+        if self.epoch.lock().distrust() {
+            self.maintenance.notify_one();
+        }
+    }
+
+    /// A call got no reply: later calls fail at once instead of waiting for the same time-out.
+    fn mark_unavailable(&self, error: &Error) {
+        if self.pool.is_closed() {
+            return;
+        }
+        self.distrust_cache();
+        let mut unavailable_since = self.unavailable_since.lock();
+        if unavailable_since.is_none() {
+            *unavailable_since = Some(Instant::now());
+            // Idle connections lead to the same unreachable server, and the pool would try them first after its return.
+            let _ = self.pool.retain(|_, _| false);
+            tracing::warn!(event = "redis_away", error = %error, "Redis does not answer; continuing without it");
+            self.maintenance.notify_one();
+        }
+    }
+
+    /// The server accepted a write.
+    pub(crate) fn mark_available(&self) {
+        if let Some(since) = self.unavailable_since.lock().take() {
+            let seconds = since.elapsed().as_secs_f64();
+            tracing::info!(event = "redis_back", seconds, "Redis answers again");
+            self.maintenance.notify_one();
+        }
+    }
+
+    pub(crate) fn count_failure(&self, caller: Caller) {
+        if let Some(metrics) = &self.options.metrics {
+            metrics.redis_connection_failures.with([caller.as_str()]).inc();
+        }
+    }
+}

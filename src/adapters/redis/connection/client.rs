@@ -1,0 +1,42 @@
+//! The handle of one Redis server and the state that its clones share.
+use std::sync::Arc;
+use std::time::Instant;
+
+use deadpool_redis::Pool;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::cache::epoch::EpochTracker;
+use crate::connection::keys::KeyNames;
+use crate::connection::options::Options;
+use crate::connection::scripts::SharedScripts;
+use crate::connection::warn_once::WarnOnce;
+use crate::idempotency::pending_releases::PendingReleases;
+
+/// Idempotency keys, order cache, token buckets and probe on one Redis. Cheap to clone; all clones count as one process.
+#[derive(Clone)]
+pub struct Redis {
+    pub(crate) inner: Arc<RedisInner>,
+}
+
+pub(crate) struct RedisInner {
+    pub(crate) pool: Pool,
+    pub(crate) options: Options,
+    pub(crate) keys: KeyNames,
+    pub(crate) scripts: SharedScripts,
+    /// Identifies this run of the process: a restart of the same instance has another one.
+    pub(crate) boot_id: String,
+    pub(crate) epoch: Arc<Mutex<EpochTracker>>,
+    /// When the server became unavailable; `None` while it answers.
+    pub(crate) unavailable_since: Mutex<Option<Instant>>,
+    /// Wakes the maintenance task.
+    pub(crate) maintenance: Arc<Notify>,
+    pub(crate) warnings: WarnOnce,
+    pub(crate) pending_releases: PendingReleases,
+}
+
+impl Drop for RedisInner {
+    fn drop(&mut self) {
+        self.maintenance.notify_one();
+    }
+}

@@ -1,0 +1,85 @@
+//! Maps errors of Redis to the port's errors in one place: the effect that a failed call may have had decides the variant.
+use deadpool_redis::redis::{ErrorKind, RedisError};
+use deadpool_redis::{HookError, PoolError, TimeoutType};
+use ports::Error;
+
+/// The error of a call that may have reached the server.
+pub(crate) fn of_call(operation: &str, error: &RedisError) -> Error {
+    let text = format!("{operation}: {error}");
+    match error.kind() {
+        ErrorKind::Io if error.is_connection_refusal() => Error::Unreachable(text),
+        // Time-outs and closed connections: the request was sent, and its reply did not arrive.
+        ErrorKind::Io => Error::Unknown(text),
+        _ => of_server(code(error).as_deref(), text),
+    }
+}
+
+/// The error of obtaining a connection: nothing was sent.
+pub(crate) fn of_pool(error: &PoolError) -> Error {
+    let text = format!("connect: {error}");
+    match error {
+        PoolError::Timeout(TimeoutType::Wait) => Error::Overloaded(text),
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => match error.kind() {
+            ErrorKind::Io => Error::Unreachable(text),
+            _ => of_server(code(error).as_deref(), text),
+        },
+        _ => Error::Unreachable(text),
+    }
+}
+
+/// The error of a server's error reply, by its code. None of them leaves a partial change, because the scripts check before they write.
+fn of_server(code: Option<&str>, text: String) -> Error {
+    match code {
+        // The server starts, waits for its master, is being demoted or moved, or must not write without its replicas: temporary.
+        Some(
+            "LOADING" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "NOREPLICAS"
+            | "UNBLOCKED",
+        ) => Error::Unreachable(text),
+        // Another client's script runs for seconds, or there are too many clients.
+        Some("BUSY") => Error::Overloaded(text),
+        Some("ERR") if text.contains("max number of clients") => Error::Overloaded(text),
+        // maxmemory is reached without eviction, or failing snapshots stop writes: an operator must free space.
+        Some("OOM" | "MISCONF") => Error::Full(text),
+        // WRONGTYPE, NOSCRIPT after loading, NOAUTH, NOPERM, errors inside a script, replies of an unexpected type.
+        _ => Error::Broken(text),
+    }
+}
+
+/// The code of the first error in a reply, also in a pipeline's.
+fn code(error: &RedisError) -> Option<String> {
+    let errors = error.clone().into_server_errors()?;
+    errors.first().map(|(_, error)| error.code().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_error_code_decides_the_ports_error() {
+        let error = |code: &str, text: &str| of_server(Some(code), format!("{code} {text}"));
+
+        for code in ["LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN"] {
+            assert!(matches!(error(code, ""), Error::Unreachable(_)), "{code}");
+        }
+        assert!(matches!(error("OOM", "command not allowed"), Error::Full(_)));
+        assert!(matches!(error("MISCONF", "errors writing to the disk"), Error::Full(_)));
+        assert!(matches!(error("BUSY", "running a script"), Error::Overloaded(_)));
+        assert!(matches!(error("ERR", "max number of clients reached"), Error::Overloaded(_)));
+        for code in ["ERR", "WRONGTYPE", "NOSCRIPT", "NOAUTH", "NOPERM"] {
+            assert!(matches!(error(code, ""), Error::Broken(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_missing_reply_is_unknown_and_a_refused_connection_is_unreachable() {
+        let io = |kind: std::io::ErrorKind| RedisError::from(std::io::Error::from(kind));
+
+        assert!(matches!(of_call("put", &io(std::io::ErrorKind::TimedOut)), Error::Unknown(_)));
+        assert!(matches!(of_call("put", &io(std::io::ErrorKind::BrokenPipe)), Error::Unknown(_)));
+        assert!(matches!(of_call("put", &io(std::io::ErrorKind::ConnectionRefused)), Error::Unreachable(_)));
+        let connecting = PoolError::Backend(io(std::io::ErrorKind::TimedOut));
+        assert!(matches!(of_pool(&connecting), Error::Unreachable(_)));
+        assert!(matches!(of_pool(&PoolError::Timeout(TimeoutType::Wait)), Error::Overloaded(_)));
+    }
+}

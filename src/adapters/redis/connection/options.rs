@@ -1,0 +1,93 @@
+//! Options of a handle, with defaults that run and the reason for each bound.
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ports::clock::Rng;
+use ports::partitions::InstanceId;
+use secrecy::SecretString;
+
+/// Options of [`crate::Redis`], the keys, cache and buckets that instances share.
+#[derive(Clone)]
+pub struct Options {
+    /// `redis://[user:password@]host:port/db` or `unix://…`. Secret, because it may contain a password.
+    pub url: SecretString,
+    /// This instance, which holds the keys that it takes.
+    pub instance: InstanceId,
+    /// Draws the boot id and the jitter of expiries.
+    pub rng: Arc<dyn Rng>,
+    /// Prefix of every key except policies. It must not contain braces, which choose the slot in a cluster.
+    pub prefix: String,
+    /// Prefix of the policies that operators write: `<policy_prefix>{tier}:{class}:capacity` and `…:windowMs`.
+    pub policy_prefix: String,
+    /// Requests per window of a policy that sets only its window.
+    pub default_capacity: u32,
+    /// Window of a policy that sets only its capacity.
+    pub default_window: Duration,
+    /// Most connections. A call holds one for two round trips, so 32 carry some thousand requests a second at half a millisecond each; a
+    /// server's default of 10,000 clients has room for 300 instances.
+    pub connections: usize,
+    /// Longest wait for a free connection: a pool that is empty for so long is overloaded, and every port has a fallback.
+    pub checkout_timeout: Duration,
+    /// Longest time to find a connection that answers, a new one included. A server in the same zone connects in one millisecond, another
+    /// zone in five; a hundred times that is an outage.
+    pub connect_timeout: Duration,
+    /// Longest wait for a reply. The scripts take microseconds, and a fork of a large server stops it for a tenth of a second or two. One
+    /// request waits this long before the server is marked unavailable.
+    pub response_timeout: Duration,
+    /// First delay of the maintenance task while the server is unavailable, doubled up to [`Options::retry_delay_max`].
+    pub retry_delay_min: Duration,
+    /// Longest delay of the maintenance task: the server is used again within this time after its return.
+    pub retry_delay_max: Duration,
+    /// Time to live of a heartbeat: after it a process counts as dead, and the keys that it holds are free.
+    pub dead_after: Duration,
+    /// How often the heartbeat is renewed: by default four in a row may be lost.
+    pub heartbeat_interval: Duration,
+    /// Most releases of keys that wait for the server's return: the creates of one second. Keys beyond it stay locked until their lock
+    /// expires.
+    pub pending_releases_max: usize,
+    /// Time to live of a cached order; up to a fifth is subtracted at random, so that entries do not expire together.
+    pub order_ttl: Duration,
+    /// How long an epoch must be known before orders are cached under it: the deadline of a request, so that no order that was read before
+    /// an outage is cached after it.
+    pub epoch_age_min: Duration,
+    /// Receives latencies and counts of failures.
+    pub metrics: Option<Arc<telemetry::Metrics>>,
+}
+
+impl Options {
+    /// The defaults for this server and instance.
+    pub fn new(url: impl Into<SecretString>, instance: InstanceId, rng: Arc<dyn Rng>) -> Self {
+        Self {
+            url: url.into(),
+            instance,
+            rng,
+            prefix: "posthaste:".into(),
+            policy_prefix: "rate_limit:config:".into(),
+            default_capacity: 120,
+            default_window: Duration::from_secs(60),
+            connections: 32,
+            checkout_timeout: Duration::from_millis(100),
+            connect_timeout: Duration::from_millis(500),
+            response_timeout: Duration::from_millis(250),
+            retry_delay_min: Duration::from_millis(50),
+            retry_delay_max: Duration::from_secs(1),
+            dead_after: Duration::from_secs(15),
+            heartbeat_interval: Duration::from_secs(3),
+            pending_releases_max: 1024,
+            order_ttl: Duration::from_secs(300),
+            epoch_age_min: Duration::from_secs(10),
+            metrics: None,
+        }
+    }
+}
+
+/// Omits the URL, which may contain a password.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("instance", &self.instance)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}

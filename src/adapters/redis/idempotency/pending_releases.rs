@@ -1,0 +1,63 @@
+//! Releases of idempotency keys that could not be sent. Without its release a key stays locked by a living process: its client would be
+//! answered "in progress" until the lock expires, although nothing runs. The maintenance task sends them after the server's return.
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+/// How a process gives up a key that it has taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyRelease {
+    /// The request created an order: the value to write and its time to live.
+    Completed { value: String, ttl_ms: u64 },
+    /// The request created nothing: the key is free again.
+    Abandoned,
+}
+
+/// Names of keys with their releases, oldest first.
+#[derive(Default)]
+pub(crate) struct PendingReleases(Mutex<VecDeque<(String, KeyRelease)>>);
+
+impl PendingReleases {
+    /// Adds a release. Beyond `max` the oldest is dropped, because its lock expires first.
+    pub(crate) fn defer(&self, release: (String, KeyRelease), max: usize) {
+        let mut pending = self.0.lock();
+        pending.push_back(release);
+        while pending.len() > max {
+            pending.pop_front();
+        }
+    }
+
+    pub(crate) fn oldest(&self) -> Option<(String, KeyRelease)> {
+        self.0.lock().front().cloned()
+    }
+
+    /// Removes the oldest release after it was sent, unless it was dropped meanwhile.
+    pub(crate) fn remove(&self, release: &(String, KeyRelease)) {
+        let mut pending = self.0.lock();
+        if pending.front() == Some(release) {
+            pending.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_release_is_sent_first_and_dropped_first() {
+        let release = |name: &str| (name.to_owned(), KeyRelease::Abandoned);
+        let pending = PendingReleases::default();
+        for name in ["a", "b", "c"] {
+            pending.defer(release(name), 2);
+        }
+        assert_eq!(pending.oldest(), Some(release("b")));
+
+        pending.remove(&release("a"));
+        assert_eq!(pending.oldest(), Some(release("b")), "it was dropped before it was sent");
+        pending.remove(&release("b"));
+        pending.remove(&release("c"));
+
+        assert_eq!(pending.oldest(), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! `Inbox`: the events that each group has processed, with their effects and detours.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_redis::redis::cmd;
+use domain::{Hlc, OrderId, RegionId};
+use ports::Error;
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+
+use crate::store::arguments::ScriptArguments;
+use crate::store::call::millis;
+use crate::store::client::RedisStore;
+use crate::store::reply::{Reply, broken};
+
+#[async_trait]
+impl Inbox for RedisStore {
+    async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut arguments = ScriptArguments::new().text(group);
+        for ProcessedEvent { event_id, position, effects } in &events {
+            let position = format!("{}/{}/{}", position.topic, position.partition, position.offset);
+            arguments = arguments.text(event_id.to_string()).text(position).number(effects.len());
+            for Effect::RememberRemote { order_id, region, hlc } in effects {
+                arguments =
+                    arguments.text(order_id.to_string()).text(region.as_str()).number(hlc.millis).number(hlc.counter);
+            }
+        }
+        let mut reply = self.write_list("inbox_commit", &self.inner.scripts.commit_inbox, arguments).await?;
+        let outcome = |is_new| if is_new { InboxOutcome::New } else { InboxOutcome::Duplicate };
+        (0..reply.len()).map(|index| reply.flag(index).map(outcome)).collect()
+    }
+
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        let Some(text) = self.hash_field("inbox_remote", "remotes", &order_id.to_string()).await? else {
+            return Ok(None);
+        };
+        let mut parts = text.splitn(3, ' ');
+        let stamp =
+            parts.next().and_then(|text| text.parse().ok()).zip(parts.next().and_then(|text| text.parse().ok()));
+        let (millis, counter) = stamp.ok_or_else(|| broken("a stamp of an unknown format"))?;
+        Ok(Some(RemoteStamp { region: RegionId::new(parts.next().unwrap_or_default()), hlc: Hlc { millis, counter } }))
+    }
+
+    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+        let Some(text) = self.hash_field("detour", &format!("detours:{group}"), key).await? else { return Ok(None) };
+        let numbers = text.split_once(' ').and_then(|(stage, left)| stage.parse().ok().zip(left.parse().ok()));
+        let (stage, outstanding) = numbers.ok_or_else(|| broken("a detour of an unknown format"))?;
+        Ok(Some(Detour { stage, outstanding }))
+    }
+
+    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let change = |arguments: ScriptArguments, change: &DetourChange| match change {
+            DetourChange::Enter { key, stage } => arguments.text(key).number(stage),
+            DetourChange::Leave { key } => arguments.text(key).text(""),
+        };
+        let arguments = changes.iter().fold(ScriptArguments::new().text(group), change);
+        self.write("detour_set", &self.inner.scripts.set_detours, arguments).await.map(drop)
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let arguments = ScriptArguments::new().number(millis(keep)).number(limit);
+        let reply = self.write("inbox_sweep", &self.inner.scripts.sweep_inbox, arguments).await?;
+        Reply::single(reply).number(0)
+    }
+}
+
+impl RedisStore {
+    async fn hash_field(&self, operation: &'static str, hash: &str, field: &str) -> Result<Option<String>, Error> {
+        let mut get = cmd("HGET");
+        get.arg(format!("{}{hash}", self.inner.prefix)).arg(field);
+        self.read_command(operation, get).await
+    }
+}

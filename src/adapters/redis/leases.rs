@@ -1,0 +1,123 @@
+//! `PartitionLeases`: members, and which instance may move the rows of a partition. The scripts apply the rules of a lease by the server's
+//! clock.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_redis::redis::cmd;
+use ports::Error;
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
+};
+
+use crate::store::arguments::ScriptArguments;
+use crate::store::call::millis;
+use crate::store::client::RedisStore;
+use crate::store::name_taken_over::NameTakenOver;
+use crate::store::reply::{Reply, broken};
+
+#[async_trait]
+impl PartitionLeases for RedisStore {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+        let boot_id = if self.inner.held_name.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
+        let arguments = ScriptArguments::new().text(&instance.0).number(millis(dead_after)).text(boot_id);
+        let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
+        if !reply.flag(0)? {
+            self.inner.name_taken_over.send_replace(Some(NameTakenOver { instance: instance.to_string() }));
+            return Err(Error::Unreachable(format!("the name {instance} has been taken by another process")));
+        }
+        let mut members =
+            (1..reply.len()).map(|index| member(Reply::of(reply.take(index))?)).collect::<Result<Vec<_>, _>>()?;
+        members.sort_by(|a, b| a.instance.cmp(&b.instance));
+        Ok(members)
+    }
+
+    async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
+        let mut delete = cmd("HDEL");
+        delete.arg(format!("{}members", self.inner.prefix)).arg(&*instance.0);
+        self.inner.redis.inner.store_command("leave", delete).await
+    }
+
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        owner: &InstanceId,
+        reason: AcquireReason,
+        watermark: Option<Token>,
+        ttl: Duration,
+    ) -> Result<Acquisition, Error> {
+        if partition.0 >= self.partitions() {
+            return Err(Error::Rejected(format!("there is no partition {partition}")));
+        }
+        let reason = match reason {
+            AcquireReason::Vacant => "vacant",
+            AcquireReason::WorkerDied => "worker_died",
+            AcquireReason::Uncertain => "uncertain",
+        };
+        let watermark = watermark.map_or(String::new(), |token| token.to_string());
+        let arguments =
+            ScriptArguments::new().number(partition).text(&owner.0).text(reason).text(watermark).number(millis(ttl));
+        let mut reply = self.write_list("acquire", &self.inner.scripts.acquire, arguments).await?;
+        if reply.text(0)? == "HELD" {
+            let remaining = Duration::from_millis(reply.number(2)?);
+            return Ok(Acquisition::Held { by: InstanceId(reply.text(1)?.into()), remaining });
+        }
+        let fence = Fence { partition, owner: owner.clone(), epoch: reply.number(1)?, counter: reply.number(2)? };
+        let in_flight = match reply.optional_number(3)? {
+            Some(token) => Some(OpenBatch {
+                token,
+                session: ProducerSessionId(reply.text(4)?.into()),
+                claimer_died: reply.flag(5)?,
+            }),
+            None => None,
+        };
+        Ok(Acquisition::Taken(Acquired { fence, in_flight }))
+    }
+
+    async fn renew(
+        &self,
+        owner: &InstanceId,
+        held: &[(PartitionNo, Epoch)],
+        ttl: Duration,
+    ) -> Result<Vec<PartitionNo>, Error> {
+        let arguments = ScriptArguments::new().text(&owner.0).number(millis(ttl));
+        let arguments =
+            held.iter().fold(arguments, |arguments, (partition, epoch)| arguments.number(partition).number(epoch));
+        let mut reply = self.write_list("renew", &self.inner.scripts.renew, arguments).await?;
+        (0..reply.len()).map(|index| reply.number(index).map(PartitionNo)).collect()
+    }
+
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        let arguments = ScriptArguments::new().text(&owner.0).number(partition).number(epoch);
+        let reply = self.write("release", &self.inner.scripts.release, arguments).await?;
+        match &*Reply::single(reply).text(0)? {
+            "DONE" => Ok(Release::Done),
+            "IN_FLIGHT" => Ok(Release::InFlight),
+            "NOT_OURS" => Ok(Release::NotOurs),
+            other => Err(broken(format!("the result of a release is {other:?}"))),
+        }
+    }
+
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        let arguments = ScriptArguments::new().number(self.partitions());
+        let reply = self.read_list("overview", &self.inner.scripts.overview, arguments).await?;
+        (0..).map(PartitionNo).zip(reply.lists()?).map(|(partition, lease)| view(partition, lease)).collect()
+    }
+}
+
+fn member(mut reply: Reply) -> Result<MemberView, Error> {
+    let seen_at = reply.time(2)?.ok_or_else(|| broken("a member without a time"))?;
+    Ok(MemberView { instance: InstanceId(reply.text(0)?.into()), alive: reply.flag(1)?, seen_at })
+}
+
+fn view(partition: PartitionNo, mut lease: Reply) -> Result<PartitionView, Error> {
+    Ok(PartitionView {
+        partition,
+        owner: lease.optional_text(0)?.map(|owner| InstanceId(owner.into())),
+        epoch: lease.number(1)?,
+        counter: lease.number(2)?,
+        in_flight: lease.optional_number(3)?,
+        expires_at: lease.time(4)?,
+        depth: lease.number(5)?,
+    })
+}

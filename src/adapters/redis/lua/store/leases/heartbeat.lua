@@ -1,0 +1,27 @@
+-- A script, because the liveness of all members is judged at one moment, by the server's clock. It also renews the heartbeat of the
+-- instance name that the caller holds.
+-- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty). Returns 1 if the caller still holds the name,
+-- then for each member: name, 1 while it is alive, time of its last heartbeat.
+local instance, dead_after, boot = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local holder = prefix .. 'holder:' .. instance
+local held = 1
+if boot ~= '' then
+  if call('HGET', holder, 'boot') == boot then
+    call('HSET', holder, 'seen', integer(now), 'dead_after', integer(dead_after))
+  else
+    held = 0
+  end
+end
+if held == 1 then call('HSET', prefix .. 'members', instance, integer(now) .. ' ' .. integer(dead_after)) end
+local result = { held }
+local members = call('HGETALL', prefix .. 'members')
+for at = 1, #members, 2 do
+  local seen, limit = string.match(members[at + 1], '^(%S+) (%S+)$')
+  seen, limit = tonumber(seen), tonumber(limit)
+  if seen + limit * MEMBER_RETENTION_FACTOR < now then
+    call('HDEL', prefix .. 'members', members[at])
+  else
+    result[#result + 1] = { members[at], seen + dead_after > now and 1 or 0, integer(seen) }
+  end
+end
+return result

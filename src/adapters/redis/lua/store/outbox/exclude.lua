@@ -1,0 +1,30 @@
+-- A script, because rows leave an open batch under its token in one step, together with the later rows of their keys.
+-- ARGV: partition, owner, epoch, counter, token, then for each row: id, `retry`, `park_key` or `park_row`, delay in ms, failure type,
+-- reason. Later rows of an excluded key return to PENDING with their attempt given back.
+local partition, owner, epoch, counter, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local lease = read_lease(partition)
+if lease.owner ~= owner or lease.epoch ~= epoch or lease.counter ~= counter or lease.token ~= token then return { 'STALE' } end
+local exclusions = {}
+for at = 6, #ARGV, 5 do exclusions[ARGV[at]] = at end
+local stopped_keys, changed = {}, 0
+for _, id in ipairs(in_flight_ids(partition)) do
+  local key, at = call('HGET', row_key(id), 'k'), exclusions[id]
+  if at or stopped_keys[key] then
+    call('ZREM', prefix .. 'flight:' .. partition, id)
+    changed = changed + 1
+  end
+  if at then
+    stopped_keys[key] = true
+    call('HSET', row_key(id), 'ft', ARGV[at + 3], 'fr', ARGV[at + 4])
+    if ARGV[at + 1] == 'retry' then
+      set_failed(id, 'IN_FLIGHT', now + tonumber(ARGV[at + 2]))
+    else
+      set_parked(id, 'IN_FLIGHT', ARGV[at + 1] == 'park_key')
+    end
+  elseif stopped_keys[key] then
+    call('HINCRBY', row_key(id), 'a', -1)
+    set_pending(id, 'IN_FLIGHT')
+  end
+end
+if changed == 0 and #ARGV > 5 then return { 'STALE' } end
+return { 'DONE', increment_counter(partition), changed }

@@ -1,0 +1,37 @@
+-- A script, because an open batch is closed with its outcome in one step under the counter.
+-- ARGV: partition, owner, epoch, counter, token, `published`, `claimer_died` or `not_sent`.
+local partition, owner, epoch, counter, token, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local lease = read_lease(partition)
+local open = lease.owner == owner and lease.epoch == epoch and lease.token == token
+if not open or lease.counter ~= counter then return repeated_close(lease, owner, epoch, token) end
+
+-- A row with SUSPECT_DEATHS deaths is claimed only by trials, which are TRIAL_INTERVAL_MS apart; TRIAL_DEATHS_MAX deaths in trials park it.
+local function count_death(id)
+  local deaths = call('HINCRBY', row_key(id), 'd', 1)
+  local trial_deaths = call('HINCRBY', row_key(id), 't', lease.trial == '1' and 1 or 0)
+  call('ZADD', prefix .. 'died:' .. partition, id, id)
+  if lease.trial == '1' and trial_deaths >= TRIAL_DEATHS_MAX then
+    call('HSET', row_key(id), 'ft', 'SYSTEM', 'fr', string.format(POISON_REASON, trial_deaths))
+    set_parked(id, 'IN_FLIGHT', true)
+  elseif deaths >= SUSPECT_DEATHS then
+    set_failed(id, 'IN_FLIGHT', now + TRIAL_INTERVAL_MS)
+  else
+    restore_state(id)
+  end
+end
+
+local ids = in_flight_ids(partition)
+for _, id in ipairs(ids) do
+  if outcome == 'published' then
+    archive(id, partition)
+  else
+    call('ZREM', prefix .. 'flight:' .. partition, id)
+    if outcome == 'claimer_died' then
+      count_death(id)
+    else
+      call('HINCRBY', row_key(id), 'a', -1)
+      restore_state(id)
+    end
+  end
+end
+return { 'DONE', close_batch(lease, partition), #ids }

@@ -1,0 +1,138 @@
+//! `OutboxOperators`: reads rows along the smallest index, changes them in one script.
+use async_trait::async_trait;
+use outbox::operator::{OperatorAction, parked_reason};
+use ports::Error;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::outbox::{RowId, RowStatus};
+use ports::partitions::InstanceId;
+
+use crate::outbox::row::{StoredRow, stored_row};
+use crate::store::arguments::ScriptArguments;
+use crate::store::client::RedisStore;
+use crate::store::reply::{Reply, broken};
+
+/// Rows that one call reads or changes.
+const PAGE: u32 = 500;
+
+#[async_trait]
+impl OutboxOperators for RedisStore {
+    async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        let (mut found, mut after) = (Vec::new(), filter.after.unwrap_or(0));
+        let now = if filter.older_than.is_some() { Some(self.now().await?) } else { None };
+        while found.len() < limit as usize {
+            let arguments = ScriptArguments::new().text(smallest_index(filter)).number(after).number(PAGE);
+            let page = self.read_list("outbox_rows", &self.inner.scripts.rows, arguments).await?.lists()?;
+            let is_full = page.len() == PAGE as usize;
+            for row in page {
+                let view = stored_row(row)?.view;
+                after = view.id;
+                if matches(filter, &view, now) && found.len() < limit as usize {
+                    found.push(view);
+                }
+            }
+            if !is_full {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        let arguments = ScriptArguments::new().text("all").number(id.saturating_sub(1)).number(1);
+        let row = self.read_list("outbox_row", &self.inner.scripts.rows, arguments).await?.lists()?.pop();
+        let view = row.map(stored_row).transpose()?.map(|row| row.view);
+        Ok(view.filter(|view| view.id == id))
+    }
+
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let arguments = match selector {
+            RowSelector::Event(event) => ScriptArguments::new().text("event").text(event.to_string()),
+            RowSelector::Key(key) => ScriptArguments::new().text("key").text(key.to_string()),
+        };
+        let mut reply = self.read_list("outbox_standing", &self.inner.scripts.diagnose, arguments).await?;
+        if reply.is_empty() {
+            return Ok(None);
+        }
+        let StoredRow { view, deaths, by_fallback, sent_to } = stored_row(Reply::of(reply.take(0))?)?;
+        let head = Reply::of(reply.take(1))?;
+        let head = if head.is_empty() { None } else { Some(stored_row(head)?.view) };
+        let owner = reply.optional_text(2)?.map(|owner| InstanceId(owner.into()));
+        Ok(Some(RowDiagnosis { row: view, head, owner, epoch: reply.number(3)?, deaths, sent_to, by_fallback }))
+    }
+
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.change_row(OperatorAction::Retry, id, audit).await
+    }
+
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.change_row(OperatorAction::Park, id, audit).await
+    }
+
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
+        let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
+        let rows = self.rows(&filter, if commit { limit } else { u32::MAX }).await?;
+        if !commit {
+            return Ok(OperatorOutcome::Done(rows.len() as u64));
+        }
+        let mut changed = 0;
+        for rows in rows.chunks(PAGE as usize) {
+            let arguments =
+                rows.iter().fold(statement(OperatorAction::Redrive, audit), |arguments, row| arguments.number(row.id));
+            let mut reply = self.write_list("outbox_redrive", &self.inner.scripts.change_rows, arguments).await?;
+            changed += reply.number::<u64>(0)?;
+        }
+        Ok(OperatorOutcome::Done(changed))
+    }
+}
+
+impl RedisStore {
+    async fn change_row(&self, action: OperatorAction, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let arguments = statement(action, audit).number(id);
+        let mut reply = self.write_list("outbox_act", &self.inner.scripts.change_rows, arguments).await?;
+        if reply.number::<u64>(0)? > 0 {
+            return Ok(OperatorOutcome::Done(1));
+        }
+        match reply.optional_text(1)? {
+            None => Ok(OperatorOutcome::Missing),
+            Some(status) => RowStatus::parse(&status)
+                .map(OperatorOutcome::WrongStatus)
+                .ok_or_else(|| broken(format!("a row's status is {status:?}"))),
+        }
+    }
+}
+
+/// The arguments of a statement, before the ids of its rows.
+fn statement(action: OperatorAction, audit: &Audit) -> ScriptArguments {
+    let statuses = RowStatus::ALL.into_iter().filter(|status| action.applies_to(*status));
+    let statuses: Vec<&str> = statuses.map(RowStatus::as_str).collect();
+    ScriptArguments::new()
+        .text(action.as_str())
+        .text(&audit.operator)
+        .text(&audit.reason)
+        .text(statuses.join(" "))
+        .text(parked_reason(&audit.operator, &audit.reason))
+}
+
+/// The set of ids that contains the fewest other rows.
+fn smallest_index(filter: &RowFilter) -> String {
+    match (filter.key, filter.status) {
+        (Some(key), _) => format!("key:{key}"),
+        (None, Some(status)) => format!("status:{}", status.as_str()),
+        (None, None) => "all".to_owned(),
+    }
+}
+
+fn matches(filter: &RowFilter, view: &RowView, now: Option<domain::Timestamp>) -> bool {
+    let RowFilter { status, key, kind, failure_type, older_than, after: _ } = filter;
+    status.is_none_or(|status| status == view.status)
+        && key.is_none_or(|key| key == view.key)
+        && kind.as_ref().is_none_or(|kind| *kind == view.kind)
+        && failure_type.is_none_or(|failure| Some(failure) == view.failure_type)
+        && older_than.zip(now).is_none_or(|(age, now)| now.since(view.created_at) >= age)
+}

@@ -1,0 +1,111 @@
+//! `OutboxStore`: each statement is one script under the partition's lease.
+use std::collections::HashSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outbox::truncate_reason;
+use ports::Error;
+use ports::outbox::{
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore,
+    RowId, Settlement,
+};
+use ports::partitions::{Fence, Token};
+
+use crate::outbox::row;
+use crate::store::arguments::ScriptArguments;
+use crate::store::call::millis;
+use crate::store::client::RedisStore;
+use crate::store::reply::{Reply, broken};
+
+/// Partition, owner and epoch of a fence.
+fn owner(fence: &Fence) -> ScriptArguments {
+    ScriptArguments::new().number(fence.partition).text(&fence.owner.0).number(fence.epoch)
+}
+
+#[async_trait]
+impl OutboxStore for RedisStore {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        let Claim { fence, session, limit, kind } = claim;
+        let kind = if kind == ClaimKind::Trial { "trial" } else { "ordinary" };
+        let arguments = owner(&fence).number(fence.counter).text(&session.0).number(limit).text(kind);
+        let mut reply = self.write_list("claim", &self.inner.scripts.claim, arguments).await?;
+        match &*reply.text(0)? {
+            "FENCED" => Ok(Claimed::Fenced),
+            "NOTHING" => Ok(Claimed::Nothing {
+                next_due: reply.optional_number(1)?.map(Duration::from_millis),
+                suspect_due: reply.flag(2)?,
+            }),
+            "BATCH" => {
+                let rows = Reply::of(reply.take(3))?.lists()?;
+                let rows = rows.into_iter().map(row::claimed_row).collect::<Result<_, _>>()?;
+                Ok(Claimed::Batch(ClaimedBatch { token: reply.number(1)?, rows, more: reply.flag(2)? }))
+            }
+            other => Err(broken(format!("the result of a claim is {other:?}"))),
+        }
+    }
+
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        let mut arguments = owner(fence).number(fence.counter).number(token);
+        for Exclusion { row, disposition, failure_type, reason } in rows {
+            let (disposition, delay) = match disposition {
+                Disposition::Retry(delay) => ("retry", millis(*delay)),
+                Disposition::ParkKey => ("park_key", 0),
+                Disposition::ParkRow => ("park_row", 0),
+            };
+            let reason = truncate_reason(reason);
+            arguments = arguments.number(row).text(disposition).number(delay).text(failure_type.as_str()).text(reason);
+        }
+        fenced_outcome(self.write_list("exclude", &self.inner.scripts.exclude, arguments).await?)
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
+        let Settlement { fence, token, positions, by_fallback } = settlement;
+        let mut by_fallback: HashSet<RowId> = by_fallback.into_iter().collect();
+        let mut arguments = owner(&fence).number(token);
+        for (row, position) in positions {
+            let fallback = u8::from(by_fallback.remove(&row));
+            arguments = arguments.number(row).number(fallback);
+            arguments = arguments.number(position.partition).number(position.offset).text(&position.topic);
+        }
+        for row in by_fallback {
+            arguments = arguments.number(row).number(1).text("").text("").text("");
+        }
+        fenced_outcome(self.write_list("settle", &self.inner.scripts.settle, arguments).await?)
+    }
+
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        let outcome = match outcome {
+            BatchOutcome::Published => "published",
+            BatchOutcome::ClaimerDied => "claimer_died",
+            BatchOutcome::NotSent => "not_sent",
+        };
+        let arguments = owner(fence).number(fence.counter).number(token).text(outcome);
+        fenced_outcome(self.write_list("resolve", &self.inner.scripts.resolve, arguments).await?)
+    }
+
+    async fn depth(&self) -> Result<Depth, Error> {
+        let mut reply = self.read_list("depth", &self.inner.scripts.depth, ScriptArguments::new()).await?;
+        Ok(Depth {
+            pending: reply.number(0)?,
+            in_flight: reply.number(1)?,
+            failed: reply.number(2)?,
+            parked: reply.number(3)?,
+            sent: reply.number(4)?,
+            oldest_unsent: reply.optional_number(5)?.map(Duration::from_millis),
+        })
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let arguments = ScriptArguments::new().number(millis(keep)).number(limit);
+        let reply = self.write("outbox_sweep", &self.inner.scripts.sweep_outbox, arguments).await?;
+        Reply::single(reply).number(0)
+    }
+}
+
+fn fenced_outcome(mut reply: Reply) -> Result<FencedOutcome, Error> {
+    match &*reply.text(0)? {
+        "DONE" => Ok(FencedOutcome::Done { counter: reply.number(1)?, rows: reply.number(2)? }),
+        "STALE" => Ok(FencedOutcome::Stale),
+        other => Err(broken(format!("the result of a fenced statement is {other:?}"))),
+    }
+}

@@ -1,0 +1,100 @@
+//! Rows of the outbox: the stored text of an event's metadata, and the forms in which the scripts return rows.
+use std::sync::Arc;
+
+use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use ports::Error;
+use ports::FailureType;
+use ports::broker::Position;
+use ports::operators::RowView;
+use ports::orders::{NewRow, TraceContext};
+use ports::outbox::{ClaimedRow, RowStatus};
+use ports::partitions::{InstanceId, PartitionNo};
+
+use crate::store::reply::{Reply, broken};
+
+/// Topic, sequence, occurred at, region, stamp (millis, counter), trace (parent, state).
+type EventMetadata = (String, u64, i64, String, i64, u32, Option<String>, Option<String>);
+
+/// The stored text of an event's metadata: everything except its payload.
+pub(crate) fn event_metadata(row: &NewRow) -> Result<String, Error> {
+    let trace = row.trace.as_ref();
+    let metadata: EventMetadata = (
+        row.topic.to_string(),
+        row.sequence,
+        row.occurred_at.millis(),
+        row.region.as_str().to_owned(),
+        row.hlc.millis,
+        row.hlc.counter,
+        trace.map(|trace| trace.parent.to_string()),
+        trace.and_then(|trace| trace.state.as_ref()).map(ToString::to_string),
+    );
+    serde_json::to_string(&metadata).map_err(|error| Error::Rejected(format!("event {}: {error}", row.event_id)))
+}
+
+/// A row as the claim script returns it.
+pub(crate) fn claimed_row(mut row: Reply) -> Result<ClaimedRow, Error> {
+    let metadata = row.text(3)?;
+    let (topic, sequence, occurred_at, region, millis, counter, parent, state): EventMetadata =
+        serde_json::from_str(&metadata).map_err(|error| broken(format!("an event's metadata: {error}")))?;
+    let trace = |parent: String| TraceContext { parent: parent.into(), state: state.map(Arc::from) };
+    Ok(ClaimedRow {
+        id: row.number(7)?,
+        event_id: event_id(&row.text(0)?)?,
+        key: order_id(&row.text(1)?)?,
+        kind: row.text(2)?.into(),
+        topic: topic.into(),
+        payload: row.bytes(4)?.map(Arc::from),
+        sequence,
+        occurred_at: Timestamp::from_millis(occurred_at),
+        region: RegionId::new(&region),
+        hlc: Hlc { millis, counter },
+        trace: parent.map(trace),
+        attempt: row.number(5)?,
+        created_at: row.time(6)?.ok_or_else(|| broken("a row without a time"))?,
+    })
+}
+
+/// A row as operators read it, and the details that only a diagnosis contains.
+pub(crate) struct StoredRow {
+    pub(crate) view: RowView,
+    pub(crate) deaths: u32,
+    pub(crate) by_fallback: bool,
+    pub(crate) sent_to: Option<Position>,
+}
+
+/// A row as the scripts of operators return it.
+pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
+    let status = row.text(4)?;
+    let view = RowView {
+        id: row.number(18)?,
+        event_id: event_id(&row.text(0)?)?,
+        key: order_id(&row.text(1)?)?,
+        kind: row.text(2)?,
+        partition: PartitionNo(row.number(3)?),
+        status: RowStatus::parse(&status).ok_or_else(|| broken(format!("a row's status is {status:?}")))?,
+        lease_owner: row.optional_text(5)?.map(|owner| InstanceId(owner.into())),
+        lease_version: row.number(6)?,
+        retry_count: row.number(7)?,
+        next_attempt_at: row.time(8)?,
+        failure_type: row.optional_text(9)?.as_deref().and_then(FailureType::parse),
+        last_failure_reason: row.optional_text(10)?,
+        created_at: row.time(11)?.ok_or_else(|| broken("a row without a time"))?,
+        sent_at: row.time(12)?,
+    };
+    let (deaths, by_fallback) = (row.number(13)?, row.flag(14)?);
+    let position = row.optional_number(15)?.zip(row.optional_number(16)?).zip(row.optional_text(17)?);
+    let sent_to = position.map(|((partition, offset), topic): ((u32, u64), String)| Position {
+        topic: topic.into(),
+        partition,
+        offset,
+    });
+    Ok(StoredRow { view, deaths, by_fallback, sent_to })
+}
+
+fn event_id(text: &str) -> Result<EventId, Error> {
+    EventId::parse(text).ok_or_else(|| broken(format!("{text:?} is not an event id")))
+}
+
+fn order_id(text: &str) -> Result<OrderId, Error> {
+    OrderId::parse(text).ok_or_else(|| broken(format!("{text:?} is not an order id")))
+}

@@ -1,0 +1,63 @@
+//! Policies that operators set in Redis for a tier and an endpoint class, under the names that the seeds' service reads:
+//! `rate_limit:config:{tier}:{class}:capacity` (requests) and `…:windowMs`. If only one of them is set, the default supplies the other. The
+//! caller caches policies for ten seconds.
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use deadpool_redis::redis;
+use ports::Error;
+use ports::rate_limit::RateLimitPolicy;
+
+use crate::connection::call::{Caller, Request};
+use crate::connection::client::RedisInner;
+
+/// Longest tier that is looked up: tiers come from tokens, and operators name none longer.
+const TIER_MAX: usize = 64;
+/// A window below half a second measures the network's jitter, and a window above a day is a quota.
+const WINDOW_MS: RangeInclusive<u64> = 500..=86_400_000;
+const CAPACITY: RangeInclusive<u32> = 1..=1_000_000;
+
+impl RedisInner {
+    pub(crate) async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
+        if tier.len() > TIER_MAX {
+            return Ok(None);
+        }
+        let key = |field: &str| format!("{}{tier}:{class}:{field}", self.options.policy_prefix);
+        let (capacity_key, window_key) = (key("capacity"), key("windowMs"));
+        let mut pipeline = redis::pipe();
+        pipeline.get(&capacity_key).get(&window_key);
+        let (capacity, window): (Option<String>, Option<String>) =
+            self.call(Caller::RateLimit, "look up a policy", Request::Pipeline(&pipeline)).await?;
+        let capacity = self.within_bounds(&capacity_key, capacity, &CAPACITY);
+        let window = self.within_bounds(&window_key, window, &WINDOW_MS).map(Duration::from_millis);
+        if capacity.is_none() && window.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(RateLimitPolicy {
+            name: format!("{tier}:{class}").into(),
+            capacity: capacity.unwrap_or(self.options.default_capacity),
+            window: window.unwrap_or(self.options.default_window),
+        }))
+    }
+
+    /// Parses a key's value. Logs a value that is not a number within bounds, once for each key, and ignores it.
+    fn within_bounds<N: std::str::FromStr + PartialOrd>(
+        &self,
+        key: &str,
+        text: Option<String>,
+        bounds: &RangeInclusive<N>,
+    ) -> Option<N> {
+        let text = text.filter(|text| !text.trim().is_empty())?;
+        let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
+        if number.is_none() && self.warnings.is_first(key) {
+            let value: String = text.chars().take(32).collect();
+            tracing::warn!(
+                event = "policy_ignored",
+                key,
+                value,
+                "ignored a rate limit in Redis that is not a number within bounds"
+            );
+        }
+        number
+    }
+}

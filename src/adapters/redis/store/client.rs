@@ -1,0 +1,40 @@
+//! The store's handle and the state that its clones share.
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::connection::client::Redis;
+use crate::store::name_taken_over::NameTakenOver;
+use crate::store::scripts::StoreScripts;
+use crate::wake::queues::WakeQueues;
+
+/// The store. Cheap to clone; all clones count as one process.
+#[derive(Clone)]
+pub struct RedisStore {
+    pub(crate) inner: Arc<StoreInner>,
+}
+
+pub(crate) struct StoreInner {
+    pub(crate) redis: Redis,
+    pub(crate) scripts: StoreScripts,
+    /// Prefix of every key, with the hash tag that keeps all of them in one slot.
+    pub(crate) prefix: String,
+    pub(crate) installation: Arc<str>,
+    pub(crate) partitions: u32,
+    /// The instance name that this process holds; `None` for a store that was opened for an operator.
+    pub(crate) held_name: Option<String>,
+    pub(crate) name_taken_over: watch::Sender<Option<NameTakenOver>>,
+    pub(crate) wake: WakeQueues,
+}
+
+impl RedisStore {
+    /// The installation's id, drawn when the database was first used.
+    pub fn installation(&self) -> &str {
+        &self.inner.installation
+    }
+
+    /// The number of partitions the database was installed with.
+    pub fn partitions(&self) -> u32 {
+        self.inner.partitions
+    }
+}

@@ -1,0 +1,151 @@
+//! The instance name, which one process at a time holds: acquired when the store opens, renewed with the heartbeat, released at the end.
+use deadpool_redis::redis::{Value, cmd};
+use ports::Error;
+use uuid::Builder;
+
+use crate::connection::client::Redis;
+use crate::store::arguments::ScriptArguments;
+use crate::store::call::{millis, run_script};
+use crate::store::client::RedisStore;
+use crate::store::name_taken_over::NameTakenOver;
+use crate::store::open_error::StoreOpenError;
+use crate::store::options::StoreOptions;
+use crate::store::reply::Reply;
+use crate::store::scripts::StoreScripts;
+
+impl RedisStore {
+    /// The id of this run of the process, which identifies the holder of the instance name.
+    pub(crate) fn boot_id(&self) -> &str {
+        &self.inner.redis.inner.boot_id
+    }
+
+    /// Stores the address where this process listens, which a second process of the same instance name reports.
+    ///
+    /// # Errors
+    /// The errors of any write to the store.
+    pub async fn announce(&self, address: &str) -> Result<(), Error> {
+        let Some(name) = &self.inner.held_name else { return Ok(()) };
+        let mut set = cmd("HSET");
+        set.arg(format!("{}holder:{name}", self.inner.prefix)).arg("address").arg(address);
+        self.inner.redis.inner.store_command("announce", set).await
+    }
+
+    /// Resolves when another process has taken over the instance name. Cancel-safe.
+    pub async fn lost(&self) -> NameTakenOver {
+        let mut receiver = self.inner.name_taken_over.subscribe();
+        match receiver.wait_for(Option::is_some).await.map(|value| value.clone()) {
+            Ok(Some(taken_over)) => taken_over,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Releases the instance name and closes every connection. Safe to call twice.
+    ///
+    /// # Errors
+    /// The name could not be released: it is free once the server has closed our connections.
+    pub async fn close(&self) -> Result<(), Error> {
+        let result = match &self.inner.held_name {
+            Some(name) => {
+                let arguments = ScriptArguments::new().text(name).text(self.boot_id());
+                self.write("let_go", &self.inner.scripts.release_name, arguments).await.map(drop)
+            }
+            None => Ok(()),
+        };
+        self.inner.redis.close().await;
+        result
+    }
+}
+
+/// The installation that a Redis contains.
+pub(crate) struct StoreInstallation {
+    pub(crate) id: String,
+    pub(crate) partitions: u32,
+}
+
+/// The process that holds an instance name.
+struct NameHolder {
+    is_caller: bool,
+    boot_id: String,
+    pid: String,
+    address: String,
+    is_silent: bool,
+}
+
+/// Acquires the instance name, or reports its holder. Writes the installation if there is none.
+pub(crate) async fn acquire_name(
+    redis: &Redis,
+    scripts: &StoreScripts,
+    prefix: &str,
+    options: &StoreOptions,
+) -> Result<StoreInstallation, StoreOpenError> {
+    let mut former = String::new();
+    loop {
+        let (holder, installation) =
+            try_acquire(redis, scripts, prefix, options, &former).await.map_err(StoreOpenError::Unavailable)?;
+        if holder.is_caller {
+            return Ok(installation);
+        }
+        if is_alive(redis, &holder).await.map_err(StoreOpenError::Unavailable)? {
+            let instance = options.instance.to_string();
+            return Err(StoreOpenError::Held { instance, pid: holder.pid, address: holder.address });
+        }
+        former = holder.boot_id;
+    }
+}
+
+async fn try_acquire(
+    redis: &Redis,
+    scripts: &StoreScripts,
+    prefix: &str,
+    options: &StoreOptions,
+    former: &str,
+) -> Result<(NameHolder, StoreInstallation), Error> {
+    let arguments = ScriptArguments::new()
+        .text(&options.instance.0)
+        .text(&redis.inner.boot_id)
+        .text(former)
+        .number(std::process::id())
+        .text(&options.address)
+        .number(millis(options.dead_after))
+        .text(random_uuid(options.rng.next_u64(), options.rng.next_u64()))
+        .number(options.partitions);
+    let mut reply = Reply::of(run_script(redis, prefix, "hold", &scripts.acquire_name, arguments).await?)?;
+    let holder = NameHolder {
+        is_caller: reply.flag(0)?,
+        boot_id: reply.text(1)?,
+        pid: reply.text(2)?,
+        address: reply.text(3)?,
+        is_silent: reply.flag(5)?,
+    };
+    Ok((holder, StoreInstallation { id: reply.text(6)?, partitions: reply.number(7)? }))
+}
+
+/// Whether a holder is alive: one of its connections is open, which ends with its process. Where an ACL hides connections, its heartbeat
+/// decides.
+async fn is_alive(redis: &Redis, holder: &NameHolder) -> Result<bool, Error> {
+    let clients: Result<Value, Error> =
+        redis.inner.store_command("clients", cmd("CLIENT").arg("LIST").to_owned()).await;
+    match clients {
+        Ok(Value::BulkString(list)) => {
+            Ok(String::from_utf8_lossy(&list).contains(&format!(" name={} ", holder.boot_id)))
+        }
+        Ok(_) | Err(Error::Broken(_)) => Ok(!holder.is_silent),
+        Err(error) => Err(error),
+    }
+}
+
+/// A version 4 UUID of these random bits.
+fn random_uuid(high: u64, low: u64) -> String {
+    Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installations_id_is_a_version_4_uuid() {
+        assert_eq!(random_uuid(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(random_uuid(0, 1), "00000000-0000-4000-8000-000000000001");
+    }
+}

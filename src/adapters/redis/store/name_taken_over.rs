@@ -1,0 +1,8 @@
+//! The loss of the instance name to another process.
+
+/// Another process has taken over this process's instance name: every write of this process that needs the name is refused from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTakenOver {
+    /// The instance name that was taken over.
+    pub instance: String,
+}

@@ -1,0 +1,134 @@
+//! Idempotency keys: their holder, the death of their holder, and the values of earlier releases.
+use std::time::Duration;
+
+use domain::OrderId;
+use ports::Error;
+use ports::idempotency::{BeginOutcome, Idempotency};
+use redis::Redis;
+
+use crate::support::{FINGERPRINT, LOCK, ann, command, opened, options, orders, prefix, until, url};
+
+const KEEP: Duration = Duration::from_secs(3_600);
+
+async fn begin(redis: &Redis) -> BeginOutcome {
+    redis.begin(&ann(), "key", &FINGERPRINT, LOCK).await.unwrap()
+}
+
+fn key(prefix: &str) -> String {
+    format!("{prefix}{{keys}}:key:3:ann:key")
+}
+
+fn completed(order_id: OrderId) -> BeginOutcome {
+    BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) }
+}
+
+#[tokio::test]
+async fn a_restart_frees_the_keys_of_the_previous_run_at_once() {
+    let prefix = prefix();
+    let one = opened(options(&url(), &prefix, "one")).await;
+    let other = opened(options(&url(), &prefix, "other")).await;
+    assert_eq!((begin(&one).await, begin(&other).await), (BeginOutcome::Acquired, BeginOutcome::InProgress));
+
+    // The previous run stays open: it may be dead, or its shutdown may not have finished.
+    let _again = opened(options(&url(), &prefix, "one")).await;
+
+    until("the key is free", async || (begin(&other).await == BeginOutcome::Acquired).then_some(())).await;
+}
+
+#[tokio::test]
+async fn keys_of_a_process_without_a_heartbeat_are_free() {
+    let prefix = prefix();
+    let one = opened(options(&url(), &prefix, "one")).await;
+    let other = opened(options(&url(), &prefix, "other")).await;
+    assert_eq!((begin(&one).await, begin(&other).await), (BeginOutcome::Acquired, BeginOutcome::InProgress));
+    let heartbeat = format!("{prefix}{{keys}}:instance:one");
+    assert!((1..=15_000).contains(&command::<i64>(&url(), &["PTTL", &heartbeat]).await));
+
+    let _: i64 = command(&url(), &["DEL", &heartbeat]).await;
+    assert_eq!(begin(&other).await, BeginOutcome::Acquired);
+
+    // A process that was judged dead and lives does not change a key that it no longer holds.
+    one.abandon(&ann(), "key").await.unwrap();
+    one.complete(&ann(), "key", &FINGERPRINT, orders()[0].id, KEEP).await.unwrap();
+    assert_eq!(begin(&one).await, BeginOutcome::InProgress);
+    other.complete(&ann(), "key", &FINGERPRINT, orders()[0].id, KEEP).await.unwrap();
+    assert_eq!(begin(&one).await, completed(orders()[0].id));
+}
+
+#[tokio::test]
+async fn closing_a_handle_frees_its_keys() {
+    let prefix = prefix();
+    let one = opened(options(&url(), &prefix, "one")).await;
+    let other = opened(options(&url(), &prefix, "other")).await;
+    assert_eq!((begin(&one).await, begin(&other).await), (BeginOutcome::Acquired, BeginOutcome::InProgress));
+
+    one.close().await;
+    one.close().await;
+
+    assert_eq!(begin(&other).await, BeginOutcome::Acquired);
+    assert!(one.begin(&ann(), "key", &FINGERPRINT, LOCK).await.is_err());
+}
+
+#[tokio::test]
+async fn the_heartbeat_is_renewed_until_the_last_handle_is_dropped() {
+    let prefix = prefix();
+    let mut frequent = options(&url(), &prefix, "one");
+    (frequent.heartbeat_interval, frequent.dead_after) = (Duration::from_millis(20), Duration::from_millis(400));
+    let one = opened(frequent).await;
+    let other = opened(options(&url(), &prefix, "other")).await;
+    assert_eq!(begin(&one).await, BeginOutcome::Acquired);
+
+    let start = std::time::Instant::now();
+    until("its first heartbeat would have expired", async || {
+        assert_eq!(begin(&other).await, BeginOutcome::InProgress);
+        (start.elapsed() > Duration::from_millis(900)).then_some(())
+    })
+    .await;
+    drop(one);
+
+    until("the key is free", async || (begin(&other).await == BeginOutcome::Acquired).then_some(())).await;
+}
+
+#[tokio::test]
+async fn values_of_earlier_releases_are_understood() {
+    let prefix = prefix();
+    let redis = opened(options(&url(), &prefix, "one")).await;
+    let id = orders()[0].id;
+    let cases = [
+        (id.to_string(), BeginOutcome::Completed { order_id: id, fingerprint: None }),
+        ("IN_FLIGHT:host-1".into(), BeginOutcome::InProgress),
+        (format!("V2|COMPLETED|{id}|1700000000000"), BeginOutcome::Completed { order_id: id, fingerprint: None }),
+        ("V2|IN_PROGRESS||1700000000000".into(), BeginOutcome::InProgress),
+    ];
+    for (value, expected) in cases {
+        let () = command(&url(), &["SET", &key(&prefix), &value]).await;
+        assert_eq!(begin(&redis).await, expected, "{value}");
+        let left: i64 = command(&url(), &["PTTL", &key(&prefix)]).await;
+        assert_eq!(left > 0, expected == BeginOutcome::InProgress, "a value without an expiry is given one");
+    }
+}
+
+#[tokio::test]
+async fn a_value_of_a_later_format_is_not_changed() {
+    let prefix = prefix();
+    let redis = opened(options(&url(), &prefix, "one")).await;
+    let () = command(&url(), &["SET", &key(&prefix), "v4|SOMETHING"]).await;
+
+    let result = redis.begin(&ann(), "key", &FINGERPRINT, LOCK).await;
+
+    assert!(matches!(result, Err(Error::Broken(_))), "{result:?}");
+    assert_eq!(command::<String>(&url(), &["GET", &key(&prefix)]).await, "v4|SOMETHING");
+}
+
+#[tokio::test]
+async fn a_completed_key_that_names_a_lost_order_is_replaced() {
+    let redis = opened(options(&url(), &prefix(), "one")).await;
+    let make = kit::Factory::seeded(9, "orders".into());
+    let (lost, found) = (make.placed("ann").0.id, make.placed("ann").0.id);
+    redis.complete(&ann(), "key", &FINGERPRINT, lost, KEEP).await.unwrap();
+    assert_eq!(begin(&redis).await, completed(lost));
+
+    redis.complete(&ann(), "key", &FINGERPRINT, found, KEEP).await.unwrap();
+
+    assert_eq!(begin(&redis).await, completed(found));
+}

@@ -1,0 +1,3 @@
+//! Wake-ups between instances that share one Redis.
+pub(crate) mod queues;
+mod wake_channel;

@@ -1,0 +1,87 @@
+//! `WakeChannel` by publish and subscribe: instances announce partitions with due rows. Announcements are coalesced: the first is sent at
+//! once, those of the next few milliseconds are sent as one.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_redis::redis::{Client, RedisResult, cmd};
+use futures::StreamExt;
+use ports::partitions::{InstanceId, PartitionNo};
+use ports::wake::{WakeChannel, format_hint, parse_hint};
+
+use crate::store::client::{RedisStore, StoreInner};
+
+/// Shortest time between two announcements.
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(5);
+/// First and longest delay before the next attempt to subscribe.
+const RESUBSCRIBE_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+impl RedisStore {
+    /// Starts the task that announces this instance's partitions and the task that receives those of other instances.
+    pub(crate) fn start_wake_channel(&self, url: &str, instance: &InstanceId) -> RedisResult<()> {
+        let client = Client::open(url)?;
+        let (inner, wake) = (Arc::downgrade(&self.inner), &self.inner.wake);
+        let (outgoing, name) = (Arc::clone(&wake.outgoing), instance.clone());
+        let announcer = tokio::spawn(async move {
+            loop {
+                let partitions: Vec<u32> = outgoing.take().await.into_iter().collect();
+                let Some(inner) = inner.upgrade() else { return };
+                inner.announce_partitions(&name, &partitions).await;
+                drop(inner);
+                tokio::time::sleep(ANNOUNCE_INTERVAL).await;
+            }
+        });
+        let (incoming, name) = (Arc::clone(&wake.incoming), instance.clone());
+        let (channel, partitions) = (self.inner.wake_channel(), self.inner.partitions);
+        let subscriber = tokio::spawn(async move {
+            let (delay_min, delay_max) = RESUBSCRIBE_DELAY;
+            let mut delay = delay_min;
+            loop {
+                let receive = |message: &str| incoming.add(parse_hint(message, &name, partitions));
+                if subscribe(&client, &channel, receive).await.is_ok() {
+                    delay = delay_min;
+                }
+                // Announcements during this delay are lost; the polls find their rows.
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(delay_max);
+            }
+        });
+        wake.tasks.lock().extend([announcer, subscriber]);
+        Ok(())
+    }
+}
+
+impl StoreInner {
+    fn wake_channel(&self) -> String {
+        format!("{}wakes", self.prefix)
+    }
+
+    async fn announce_partitions(&self, instance: &InstanceId, partitions: &[u32]) {
+        let mut publish = cmd("PUBLISH");
+        publish.arg(self.wake_channel()).arg(format_hint(instance, partitions));
+        // A lost announcement only delays: the polls of other instances find the rows.
+        let _: Result<u64, _> = self.redis.inner.store_command("wake", publish).await;
+    }
+}
+
+/// Receives messages until the connection ends.
+async fn subscribe(client: &Client, channel: &str, receive: impl Fn(&str)) -> RedisResult<()> {
+    let mut connection = client.get_async_pubsub().await?;
+    connection.subscribe(channel).await?;
+    let mut messages = connection.on_message();
+    while let Some(message) = messages.next().await {
+        receive(&message.get_payload::<String>().unwrap_or_default());
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl WakeChannel for RedisStore {
+    fn notify(&self, partition: PartitionNo) {
+        self.inner.wake.outgoing.add([partition.0]);
+    }
+
+    async fn notified(&self) -> Vec<PartitionNo> {
+        self.inner.wake.incoming.take().await.into_iter().map(PartitionNo).collect()
+    }
+}
