@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{Cast, Options, Pinning, World};
-use app::commands::{self, Desk};
-use app::dead_letters::DeadLetters;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::vitals::Vitals;
+use app::admission::gate::Gate;
+use app::commands::{self, CommandContext};
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
+use app::operators::dead_letters::DeadLetters;
 use embedded::{Embedded, Writing};
 use kit::clock::{BEGINNING, SeededDice, TokioClock};
 use kit::faults::{FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox, Script};
@@ -140,7 +140,7 @@ impl House {
         let (real, script) = (Arc::new(store.clone()), self.script.clone());
         let gate = Arc::new(Gate::default());
         let faulty = FaultyBroker::around(real.clone(), script.clone());
-        let desk = Desk {
+        let desk = CommandContext {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
             idempotency: real.clone(),
             cache: real.clone(),
@@ -162,7 +162,7 @@ impl House {
             clock: self.clock.clone(),
             dice: self.dice.clone(),
             gate,
-            vitals: Vitals::default(),
+            vitals: HealthBoard::default(),
             metrics: telemetry::Metrics::new(),
         }
     }

@@ -33,7 +33,7 @@ fn migrate_status_reports_the_schema_version_and_refuses_a_later_one() {
 
     write_version(&backend, 1);
     let (code, _, stderr) = status(&backend);
-    assert!(code == 0 && stderr.contains("by itself"), "{stderr}");
+    assert!(code == 0 && stderr.contains("the service migrates it to"), "{stderr}");
 }
 
 /// Writes the schema version of another release: byte 60 of the file (sqlite.org/fileformat2.html, user_version).

@@ -88,7 +88,7 @@ fn the_doctor_reports_configuration_origins_topics_and_store_latency() {
 
     let (code, stdout, _) = finish(command(&backend, &["doctor"]).env("POSTHASTE__OUTBOX__PARTITIONS", "7"));
     let expected = format!(
-        "BAD  partitions: outbox.partitions is 7, and the store was made with {0}: set it to {0}",
+        "BAD  partitions: outbox.partitions is 7, and the store was created with {0}: set it to {0}",
         Backend::PARTITIONS
     );
     assert!(code == 1 && stdout.contains(&expected), "{stdout}");

@@ -7,4 +7,4 @@ mod owners;
 mod poison;
 mod relay;
 mod support;
-mod trouble;
+mod failures;
