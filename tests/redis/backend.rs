@@ -1,5 +1,5 @@
-//! What a service of these stories stands on: a Redis of its own that writes each response to the disk before it gives it, and Kafka topics
-//! of its own.
+//! The backend of a service under test: a Redis of its own that syncs each write to the disk before it replies, and Kafka topics of its
+//! own.
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::harness::kafka;
 
-/// Where a service keeps what it must not forget; outlives the process.
+/// The store and the topics of a service; they outlive its process.
 pub struct Backend {
     name: String,
     kafka: String,
@@ -21,17 +21,17 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Longest from the start of the process until it is ready, also after kill -9.
+    /// Longest time from the start of the process until it is ready, also after kill -9.
     pub const START_MAX: Duration = Duration::from_secs(10);
 
-    /// Partitions of the outbox: fewer than usual, because each is a watermark's partition in a Kafka that all stories share.
+    /// Partitions of the outbox: fewer than usual, because each needs a watermark partition in a Kafka that all tests share.
     pub const PARTITIONS: usize = 16;
 
     pub fn new() -> Self {
         Self::with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
-    /// On a Redis with these settings.
+    /// A backend whose Redis has these settings.
     pub fn with(settings: &[&str]) -> Self {
         let kafka = std::env::var("POSTHASTE_TEST_KAFKA");
         let kafka = kafka.expect("POSTHASTE_TEST_KAFKA names a Kafka: `make test` or `make services` starts one");
@@ -41,7 +41,7 @@ impl Backend {
         Self { name: format!("redis_{:016x}", rand::random::<u64>()), kafka, folder, port, redis }
     }
 
-    /// The environment of every process on this backend. Leases are short, so that who died is missed soon.
+    /// The environment variables of every process on this backend. Leases are short, so that dead instances are detected soon.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let settings = [
             ("POSTHASTE__STORE__KIND", "redis".to_owned()),
@@ -60,7 +60,7 @@ impl Backend {
         settings.into()
     }
 
-    /// A topic's name here.
+    /// A topic's name with this backend's prefix.
     pub fn topic(&self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
@@ -70,28 +70,28 @@ impl Backend {
         kafka::read(&self.kafka, &self.topic("order.events")).iter().map(kafka::as_json).collect()
     }
 
-    /// Appends a record, as somebody else's program does.
+    /// Appends a record without the service, as another program does.
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         kafka::append_record(&self.kafka, &self.topic(topic), key, value);
     }
 
-    /// Kills Redis, as kill -9 does.
+    /// Kills Redis as kill -9 does.
     pub fn kill_redis(&self) {
         let mut redis = self.redis.lock().unwrap_or_else(PoisonError::into_inner);
         redis.kill().and_then(|()| redis.wait()).expect("it can be killed");
     }
 
-    /// Starts it anew on what it wrote.
+    /// Restarts Redis on the data that it wrote.
     pub fn start_redis(&self) {
-        let again = server(self.folder.path(), self.port, &["--appendonly", "yes", "--appendfsync", "always"]);
-        *self.redis.lock().unwrap_or_else(PoisonError::into_inner) = again;
+        let restarted = server(self.folder.path(), self.port, &["--appendonly", "yes", "--appendfsync", "always"]);
+        *self.redis.lock().unwrap_or_else(PoisonError::into_inner) = restarted;
     }
 }
 
 impl Drop for Backend {
     fn drop(&mut self) {
         let redis = self.redis.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // It may be gone already.
+        // The process may have ended already.
         let _ = redis.kill();
         let _ = redis.wait();
         kafka::delete_topics(&self.kafka, &self.topic(""));

@@ -1,4 +1,4 @@
-//! Several instances on one Redis: partitions are shared out, taken over from the dead, and each event comes once and in order.
+//! Several instances on one Redis: they share the partitions, take over those of dead instances, and publish each event once and in order.
 use std::time::Duration;
 
 use kit::wait::until;
@@ -14,7 +14,7 @@ fn start(backend: &Backend, name: &str) -> Posthaste {
     Posthaste::start(backend, &[("POSTHASTE__INSTANCE__ID", name)])
 }
 
-/// Who owns how many partitions, as an instance tells it.
+/// The number of partitions that each instance owns, as one instance reports it.
 fn shares(service: &Posthaste) -> Vec<usize> {
     let view = service.http.get("/admin/partitions", Some(&service.http.admin())).json();
     let owners: Vec<_> = view["partitions"].as_array().expect("partitions").iter().map(|one| &one["owner"]).collect();
@@ -22,10 +22,10 @@ fn shares(service: &Posthaste) -> Vec<usize> {
 }
 
 #[test]
-fn three_instances_share_out_the_work_and_take_over_from_one_that_is_killed_again_and_again() {
+fn three_instances_share_the_partitions_and_take_over_those_of_killed_ones() {
     let backend = Backend::new();
     let mut fleet: Vec<Posthaste> = NAMES.iter().map(|name| start(&backend, name)).collect();
-    until("the partitions are shared out", Duration::from_secs(20), || {
+    until("the partitions are shared", Duration::from_secs(20), || {
         shares(&fleet[0]).iter().all(|share| (4..=6).contains(share)).then_some(())
     });
     let mut all = Acknowledged::new();

@@ -1,4 +1,4 @@
-//! A Redis that is killed under load: what was acknowledged is there, and its events come once and in order.
+//! A Redis that is killed under load: every acknowledged order is stored, and its events are published once and in order.
 use std::time::Duration;
 
 use kit::wait::until;
@@ -9,7 +9,7 @@ use crate::harness::load::{Acknowledged, Load};
 use crate::harness::process::Posthaste;
 
 #[test]
-fn what_was_answered_outlives_the_redis_that_held_it() {
+fn acknowledged_orders_survive_a_kill_of_redis() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__FAILOVER__PROBE_INTERVAL", "500ms")]);
     let mut all = Acknowledged::new();
@@ -23,7 +23,7 @@ fn what_was_answered_outlives_the_redis_that_held_it() {
         all.extend(load.finish());
         until("writes are refused", Duration::from_secs(10), || (!service.is_ready()).then_some(()));
         backend.start_redis();
-        until("the same process goes on", Duration::from_secs(30), || service.is_ready().then_some(()));
+        until("the same process is ready again", Duration::from_secs(30), || service.is_ready().then_some(()));
     }
 
     service.drain();

@@ -2,6 +2,6 @@
 //! that is killed, one that may lose data, and an instance name that is in use.
 mod every_backend;
 mod harness;
+mod instance_name;
 mod instances;
 mod kills;
-mod names;

@@ -1,4 +1,4 @@
-//! Whose name it is, and which Redis is no store.
+//! The instance name that one process holds, and a Redis that is refused as a store.
 use std::time::Duration;
 
 use crate::harness::backend::Backend;
@@ -6,7 +6,7 @@ use crate::harness::http::tea_order;
 use crate::harness::process::{Posthaste, command, finish};
 
 #[test]
-fn a_second_live_process_of_one_name_is_refused_and_a_killed_ones_name_is_free_at_once() {
+fn an_instance_name_is_held_by_a_live_process_and_free_after_a_kill() {
     let backend = Backend::new();
     let first = Posthaste::start(&backend, &[]);
 
@@ -24,7 +24,7 @@ fn a_second_live_process_of_one_name_is_refused_and_a_killed_ones_name_is_free_a
 }
 
 #[test]
-fn a_redis_that_may_forget_is_no_store_unless_somebody_says_so() {
+fn a_redis_that_may_lose_data_is_refused_unless_the_config_accepts_it() {
     let backend = Backend::with(&["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]);
 
     let mut refused = command(&backend, &["serve", "--dev"]);
