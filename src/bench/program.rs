@@ -1,4 +1,5 @@
 //! What the bench needs of the program that it measures; the composition root implements it.
+#![allow(async_fn_in_trait, reason = "every implementation runs on the one thread of the bench's actix system")]
 use std::path::Path;
 use std::sync::Arc;
 

@@ -256,8 +256,6 @@ fn set_environment(command: &mut Command, config: &Config) {
         command.env(format!("POSTHASTE__AUTH__{key}"), "");
     }
     if config.store.kind != StoreKind::Embedded {
-        command
-            .env("POSTHASTE__STORE__URL", config.store.url.expose_secret())
-            .env_remove("POSTHASTE__STORE__URL_FILE");
+        command.env("POSTHASTE__STORE__URL", config.store.url.expose_secret()).env_remove("POSTHASTE__STORE__URL_FILE");
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use api::Proxies;
 use api::auth::Source;
-use app::relay::chain::{Fallback, Poison};
 use app::contract::framing::SchemaIds;
 use app::policy::backpressure::PressureThresholds;
+use app::relay::chain::{Fallback, Poison};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de};
 

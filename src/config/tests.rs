@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use actors::Pinning;
-use app::relay::chain::{Fallback, Poison};
 use app::policy::backpressure::PressureThresholds;
+use app::relay::chain::{Fallback, Poison};
 use secrecy::ExposeSecret;
 
 use super::rules::RULES;
@@ -32,7 +32,7 @@ fn defaults_equal_those_of_each_crates_options() {
 
     assert_eq!(config.broker.breaker, app::policy::breaker::Options::default());
     assert_eq!(config.outbox.retry, outbox::RetryPolicy::default());
-    assert_eq!(config.backpressure, Thresholds::default());
+    assert_eq!(config.backpressure, PressureThresholds::default());
     assert_eq!(config.rate_limit, app::admission::rate_limit::Options::default());
     let actors = actors::Options::default();
     assert_eq!(config.outbox.partitions, actors.partitions);

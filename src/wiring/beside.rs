@@ -1,9 +1,9 @@
 //! The configured store and broker, opened beside running services: for looking, and for operators' statements.
 use std::sync::Arc;
 
+use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
-use app::health::HealthBoard;
 use embedded::Embedded;
 use memory::SystemClock;
 use ports::broker::Broker;
@@ -72,13 +72,21 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
             let store = Embedded::open_beside(&config.store.path, Arc::clone(clock))
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
-            Ok(Store { ports: StorePorts::of(&store, super::store::in_memory(clock)), installation, log: Some(Log::of(store)) })
+            Ok(Store {
+                ports: StorePorts::of(&store, super::store::in_memory(clock)),
+                installation,
+                log: Some(Log::of(store)),
+            })
         }
         #[cfg(feature = "postgres")]
         StoreKind::Postgres => {
             let options = super::options::postgres_beside(config);
             let store = postgres::Postgres::open_for_operator(options).await.map_err(super::store::of_postgres)?;
-            Ok(Store { ports: StorePorts::of(&store, Arc::new(store.clone())), installation: store.installation().into(), log: None })
+            Ok(Store {
+                ports: StorePorts::of(&store, Arc::new(store.clone())),
+                installation: store.installation().into(),
+                log: None,
+            })
         }
         #[cfg(not(feature = "postgres"))]
         StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
@@ -86,7 +94,11 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
         StoreKind::Redis => {
             let options = super::options::redis_beside(config);
             let store = Box::pin(redis::RedisStore::open_beside(options)).await.map_err(super::store::of_redis)?;
-            Ok(Store { ports: StorePorts::of(&store, Arc::new(store.clone())), installation: store.installation().into(), log: None })
+            Ok(Store {
+                ports: StorePorts::of(&store, Arc::new(store.clone())),
+                installation: store.installation().into(),
+                log: None,
+            })
         }
         #[cfg(not(feature = "redis"))]
         StoreKind::Redis => Err(super::store::not_built("store.kind", "redis")),

@@ -94,8 +94,11 @@ async fn steps(config: &Config, apply: bool) -> Result<Schema, StartError> {
     let options = super::options::postgres_beside(config);
     let steps = if apply { postgres::migrate(&options).await } else { postgres::migration_status(&options).await };
     let steps = steps.map_err(super::store::of_postgres)?;
-    let step =
-        |step: postgres::MigrationStatus| Migration { version: step.version, name: step.name, applied_at: step.applied_at };
+    let step = |step: postgres::MigrationStatus| Migration {
+        version: step.version,
+        name: step.name,
+        applied_at: step.applied_at,
+    };
     Ok(Schema::Steps(steps.into_iter().map(step).collect()))
 }
 

@@ -8,9 +8,10 @@ use app::commands::{self, CommandContext};
 use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
-use embedded::{Embedded, Writing};
+use embedded::{Embedded, WriterMode};
 use kit::clock::{BEGINNING, SeededDice, TokioClock};
 use kit::faults::{FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox, Script};
+use memory::Memory;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
@@ -129,7 +130,7 @@ impl House {
     fn store_options(&self) -> embedded::Options {
         let clock = Arc::clone(&self.clock);
         let mut options = embedded::Options::new(self.folder.path(), self.options.instance.clone(), clock);
-        options.writing = Writing::Inline;
+        options.writing = WriterMode::Inline;
         options.partitions = self.options.partitions;
         options.topic_partitions = 3;
         options.installation = Some("sim".into());
@@ -138,12 +139,13 @@ impl House {
 
     fn world(&self, store: &Embedded, first_lane: u32) -> World {
         let (real, script) = (Arc::new(store.clone()), self.script.clone());
+        let memory = Arc::new(Memory::new(&memory::Options::default(), self.clock.clone()));
         let gate = Arc::new(Gate::default());
         let faulty = FaultyBroker::around(real.clone(), script.clone());
         let desk = CommandContext {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
-            idempotency: real.clone(),
-            cache: real.clone(),
+            idempotency: memory.clone(),
+            cache: memory,
             clock: self.clock.clone(),
             dice: self.dice.clone(),
             gate: gate.clone(),

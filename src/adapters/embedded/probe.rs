@@ -87,8 +87,8 @@ mod tests {
 
     use super::*;
     use crate::Options;
-use memory::SystemClock;
-use crate::WriterMode;
+    use crate::WriterMode;
+    use memory::SystemClock;
 
     #[tokio::test]
     async fn a_disk_that_was_full_beats_again_only_when_room_is_seen() {

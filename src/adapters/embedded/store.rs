@@ -11,15 +11,15 @@ use ports::partitions::InstanceId;
 use rusqlite::Connection;
 
 use crate::broker::log_ends::LogEnds;
-use crate::connection::settings;
-use crate::connection::group_commit::{Engine, Isolation, WriteContext};
-use crate::error::CommandResult;
 use crate::connection::folder_lock::FolderLock;
+use crate::connection::group_commit::{Engine, Isolation, WriteContext};
 use crate::connection::migrations::{self, Installation};
 use crate::connection::open_error::OpenError;
-use crate::options::{Options, WriterMode};
 use crate::connection::readers::Readers;
+use crate::connection::settings;
 use crate::connection::writer::Writer;
+use crate::error::CommandResult;
+use crate::options::{Options, WriterMode};
 
 /// Reads that may wait for a reader; one more is refused at once.
 const READS_MAX: usize = 4096;

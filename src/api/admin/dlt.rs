@@ -1,7 +1,9 @@
 //! `/admin/dlt`: the dead letters, and the way back.
 use std::time::Duration;
 
-use app::operators::dead_letters::{DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters};
+use app::operators::dead_letters::{
+    DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters,
+};
 use app::port_types::{Audit, FailureType};
 use app::units::duration;
 use serde::Serialize;

@@ -46,7 +46,9 @@ mod tests {
     #[test]
     fn percentiles_count_only_what_two_reads_differ_in() {
         let page = |low: u64, high: u64| {
-            format!("lag_bucket{{le=\"0.01\"}} {low}\nlag_bucket{{le=\"0.1\"}} {high}\nlag_bucket{{le=\"+Inf\"}} {high}\n")
+            format!(
+                "lag_bucket{{le=\"0.01\"}} {low}\nlag_bucket{{le=\"0.1\"}} {high}\nlag_bucket{{le=\"+Inf\"}} {high}\n"
+            )
         };
         let (before, after) = (buckets(&page(5, 5), "lag"), buckets(&page(7, 105), "lag"));
 

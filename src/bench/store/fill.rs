@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::{commands, contract};
-use domain::{ChangeContext, EventId, Item, Items, Money, Order, NewOrder, OrderEvent, OrderId, Status, Subject};
+use domain::{ChangeContext, EventId, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, Status, Subject};
 use ports::clock::{Clock, Rng};
 use ports::orders::{Commit, Committed, OrderStore};
 use tokio::task::JoinSet;

@@ -36,11 +36,7 @@ pub(crate) async fn orders_per_second(
     };
     let rate = parse_rate(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success());
     rate.map(Some).ok_or_else(|| {
-        Error::new(format!(
-            "pgbench ended with {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        ))
+        Error::new(format!("pgbench ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use app::consume::intake;
 use app::relay::{RecordEnvelope, plan};
 use domain::RegionId;
-use ports::broker::{Batch, Broker, Position, Published};
+use ports::broker::{Batch, Position, Published};
 use ports::inbox::ProcessedEvent;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
 use ports::partitions::{
@@ -88,12 +88,8 @@ impl Drain {
         let Some(mut fence) = acquire(&*self.leases, partition).await? else { return Ok(0) };
         let (session, mut moved) = (ProducerSessionId(NAME.into()), 0);
         loop {
-            let claim = Claim {
-                fence: fence.clone(),
-                session: session.clone(),
-                limit: self.batch,
-                kind: ClaimKind::Ordinary,
-            };
+            let claim =
+                Claim { fence: fence.clone(), session: session.clone(), limit: self.batch, kind: ClaimKind::Ordinary };
             let Claimed::Batch(batch) = self.outbox.claim(claim).await? else { return Ok(moved) };
             moved += batch.rows.len() as u64;
             fence.counter = settle(&*self.outbox, &fence, &batch, self.positions(&batch)).await?;

@@ -1,7 +1,7 @@
 //! `demo`: a newcomer's first minute. Starts embedded, places orders, shows each step of their events with its time, then keeps running.
 use std::time::{Duration, Instant};
 
-use app::dispatch::{InjectedFault, InjectError};
+use app::dispatch::{InjectError, InjectedFault};
 use posthaste::config::{BrokerKind, CacheKind, StoreKind};
 use posthaste::{Config, Schema, Service};
 use serde_json::Value;

@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use api::letter_document;
 use app::contract::rfc3339;
-use app::operators::dead_letters::{DeadLetterCursor, DeadLetter, DeadLetterFilter, DeadLetters, DeadLetterPosition, ReplayReport};
+use app::operators::dead_letters::{
+    DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport,
+};
 use app::port_types::{Audit, FailureType};
 use app::units::duration;
 use clap::Subcommand;

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::{BrokerProbe, Embedded, Options, StoreProbe, WriterMode};
-use memory::Memory;
 use kit::{Backend, TestClock, conformance_suite};
+use memory::Memory;
 use ports::broker::Broker;
 use ports::cache::OrderCache;
 use ports::idempotency::Idempotency;

@@ -8,10 +8,10 @@ use ports::broker::{Position, Record};
 use ports::source::Delivery;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::broker::headers;
 use crate::broker::log_ends::{LogEnds, LogTopic, offset_of, place};
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandResult, CommandError, broken};
-use crate::broker::headers;
+use crate::error::{CommandError, CommandResult, broken};
 use crate::store::Embedded;
 
 /// Most records of one read.
@@ -79,13 +79,15 @@ impl Embedded {
 
 fn create(context: &WriteContext<'_>, name: &str, partitions: u32) -> CommandResult<LogTopic> {
     let mut known = context.sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
-    let known = known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
+    let known =
+        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
     if let Some(known) = known {
         return Ok(known);
     }
     let first: u32 =
         context.sql.query_row("SELECT coalesce(max(first + partitions), 0) FROM topic", [], |row| row.get(0))?;
-    context.sql
+    context
+        .sql
         .prepare_cached("INSERT INTO topic (name, first, partitions) VALUES (?1, ?2, ?3)")?
         .execute(params![name, first, partitions])?;
     let mut insert = context.sql.prepare_cached("INSERT INTO topic_partition (number) VALUES (?1)")?;
@@ -143,9 +145,11 @@ pub(crate) fn read(
     let (mut deliveries, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let position = Position { topic: topic.clone(), partition, offset: offset_of(row.get(0)?) };
-        let text =
-            |column| -> CommandResult<Arc<str>> { Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?.into()) };
-        let blob = |column| -> CommandResult<&[u8]> { Ok(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?) };
+        let text = |column| -> CommandResult<Arc<str>> {
+            Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?.into())
+        };
+        let blob =
+            |column| -> CommandResult<&[u8]> { Ok(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?) };
         let headers = headers::decode(blob(3)?).ok_or_else(|| broken(format!("headers at {position:?}")))?;
         let record = Record {
             topic: topic.clone(),
@@ -166,7 +170,8 @@ pub(crate) fn read(
 /// A topic as it stands in the file, or the names there are.
 pub(crate) fn topic_in(sql: &Connection, name: &str) -> CommandResult<LogTopic> {
     let mut known = sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
-    let known = known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
+    let known =
+        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
     if let Some(known) = known {
         return Ok(known);
     }

@@ -7,12 +7,12 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
 
+use crate::broker::log::{self, PlacedRecord};
+use crate::broker::sessions;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
-use crate::broker::log::{self, PlacedRecord};
-use crate::store::Embedded;
-use crate::broker::sessions;
 use crate::outbox::sweep;
+use crate::store::Embedded;
 
 /// A batch, ready for the writer.
 struct OutgoingBatch {
@@ -96,7 +96,12 @@ impl Embedded {
         large.map(|(row, record)| (*row, too_large(record, most))).collect()
     }
 
-    async fn outgoing(&self, session: &ProducerSessionId, batch: Batch, until: Timestamp) -> Result<OutgoingBatch, Error> {
+    async fn outgoing(
+        &self,
+        session: &ProducerSessionId,
+        batch: Batch,
+        until: Timestamp,
+    ) -> Result<OutgoingBatch, Error> {
         let Batch { partition, token, records, .. } = batch;
         let mut rows = Vec::with_capacity(records.len());
         let mut chosen = Vec::with_capacity(records.len());

@@ -7,9 +7,9 @@ use ports::source::Delivery;
 use ports::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
-use crate::broker::log_ends::{LogTopic, offset_of, place};
-use crate::error::{CommandResult, CommandError};
 use crate::broker::log;
+use crate::broker::log_ends::{LogTopic, offset_of, place};
+use crate::error::{CommandError, CommandResult};
 use crate::store::Embedded;
 
 #[async_trait]

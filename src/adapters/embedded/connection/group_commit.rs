@@ -11,9 +11,9 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::broker::log_ends::LogEnds;
-use crate::outbox::counts::Counts;
-use crate::error::{CommandResult, CommandError, of_commit, of_statement};
+use crate::error::{CommandError, CommandResult, of_commit, of_statement};
 use crate::orders::owner_index::{self, FRESH_MAX};
+use crate::outbox::counts::Counts;
 
 /// Commits must succeed for this long before `commits_recovered` is logged.
 const CALM_PERIOD: Duration = Duration::from_secs(5);
@@ -82,7 +82,11 @@ pub(crate) struct ClosureCommand<T, F> {
 
 impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> ClosureCommand<T, F> {
     /// The command, and the receiver of its result.
-    pub(crate) fn new(operation: &'static str, isolation: Isolation, command: F) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+    pub(crate) fn new(
+        operation: &'static str,
+        isolation: Isolation,
+        command: F,
+    ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
         let (reply, result) = oneshot::channel();
         (Self { operation, isolation, command: Some(command), value: None, reply }, result)
     }
@@ -97,7 +101,9 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
         let Some(command) = self.command.take() else { return CommandEffect::Failed(never(self.operation)) };
         let value = match catch_unwind(AssertUnwindSafe(|| command(context))) {
             Ok(result) => result.map_err(|error| error.into_port_error(self.operation)),
-            Err(_) => Err(Error::Broken(format!("{}: a defect stopped the command; nothing was changed", self.operation))),
+            Err(_) => {
+                Err(Error::Broken(format!("{}: a defect stopped the command; nothing was changed", self.operation)))
+            }
         };
         let effect = value.as_ref().map_or_else(|error| CommandEffect::Failed(error.clone()), |_| CommandEffect::Kept);
         self.value = Some(value);
@@ -292,7 +298,9 @@ struct CommitGroup {
 fn lost(effect: CommandEffect) -> Error {
     match effect {
         CommandEffect::Failed(Error::Full(message)) => Error::Full(message),
-        CommandEffect::Failed(error) => Error::Unreachable(format!("another command of the commit group failed: {error}")),
+        CommandEffect::Failed(error) => {
+            Error::Unreachable(format!("another command of the commit group failed: {error}"))
+        }
         CommandEffect::Kept => Error::Unreachable("the transaction was rolled back".into()),
     }
 }

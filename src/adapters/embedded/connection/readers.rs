@@ -6,9 +6,9 @@ use ports::Error;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::connection::completion::{Completion, CompleteOnDrop};
+use crate::connection::completion::{CompleteOnDrop, Completion};
+use crate::connection::queue::{PushError, Queue};
 use crate::error::{CommandResult, broken};
-use crate::connection::queue::{Queue, PushError};
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use ports::Error;
 use rusqlite::Connection;
 
-use crate::connection::completion::{Completion, CompleteOnDrop};
-use crate::connection::group_commit::{ClosureCommand, Engine, WriterCommand, Isolation, WriteContext};
-use crate::error::CommandResult;
-use crate::connection::queue::{Queue, PushError};
+use crate::connection::completion::{CompleteOnDrop, Completion};
+use crate::connection::group_commit::{ClosureCommand, Engine, Isolation, WriteContext, WriterCommand};
+use crate::connection::queue::{PushError, Queue};
 use crate::connection::readers::snapshot;
+use crate::error::CommandResult;
 
 /// Runs commands, one after another.
 pub(crate) enum Writer {
@@ -51,7 +51,9 @@ impl Writer {
         match self {
             Writer::Thread { queue, .. } => match queue.put(Box::new(call)) {
                 Ok(()) => {}
-                Err(PushError::Full) => return Err(Error::Overloaded(format!("{operation}: the writer's queue is full"))),
+                Err(PushError::Full) => {
+                    return Err(Error::Overloaded(format!("{operation}: the writer's queue is full")));
+                }
                 Err(PushError::Closed) => return Err(shut(operation)),
             },
             Writer::Inline(engine) => match engine.lock().as_mut() {
@@ -59,7 +61,9 @@ impl Writer {
                 None => return Err(shut(operation)),
             },
         }
-        answer.await.unwrap_or_else(|_| Err(Error::Unknown(format!("{operation}: the writer stopped before it answered"))))
+        answer
+            .await
+            .unwrap_or_else(|_| Err(Error::Unknown(format!("{operation}: the writer stopped before it answered"))))
     }
 
     /// Reads on the writing connection; only inline, where there is no other.

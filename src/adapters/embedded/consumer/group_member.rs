@@ -10,9 +10,9 @@ use ports::source::{Delivery, GroupMember, Lag};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
+use crate::broker::log;
 use crate::broker::log_ends::{LogTopic, place};
 use crate::error::CommandResult;
-use crate::broker::log;
 use crate::store::Embedded;
 
 /// A topic partition of this member.

@@ -7,9 +7,9 @@ use ports::source::{ConsumerGroups, GroupMember};
 use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;
+use crate::consumer::group_member::{LogGroupMember, MemberPartition};
 use crate::error::CommandResult;
 use crate::store::Embedded;
-use crate::consumer::group_member::{LogGroupMember, MemberPartition};
 
 #[async_trait]
 impl ConsumerGroups for Embedded {

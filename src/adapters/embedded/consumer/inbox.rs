@@ -15,7 +15,8 @@ use crate::store::Embedded;
 impl Inbox for Embedded {
     async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         let group = group.to_string();
-        self.write("inbox_commit", move |context| marks.iter().map(|mark| commit(context, &group, mark)).collect()).await
+        self.write("inbox_commit", move |context| marks.iter().map(|mark| commit(context, &group, mark)).collect())
+            .await
     }
 
     async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
@@ -45,8 +46,10 @@ impl Inbox for Embedded {
 
     async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
         let group = group.to_string();
-        self.write("detour_set", move |context| changes.iter().try_for_each(|change| set_detour(context, &group, change)))
-            .await
+        self.write("detour_set", move |context| {
+            changes.iter().try_for_each(|change| set_detour(context, &group, change))
+        })
+        .await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
@@ -69,7 +72,8 @@ fn commit(context: &WriteContext<'_>, group: &str, mark: &ProcessedEvent) -> Com
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
     )?;
     let at = &mark.position;
-    let values = params![group, mark.event_id.bytes(), &*at.topic, at.partition, at.offset as i64, context.now.millis()];
+    let values =
+        params![group, mark.event_id.bytes(), &*at.topic, at.partition, at.offset as i64, context.now.millis()];
     if insert.execute(values)? == 0 {
         return Ok(InboxOutcome::Duplicate);
     }

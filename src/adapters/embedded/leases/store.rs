@@ -90,11 +90,7 @@ impl PartitionLeases for Embedded {
     }
 }
 
-fn heartbeat(
-    context: &WriteContext<'_>,
-    instance: &InstanceId,
-    dead_after: i64,
-) -> CommandResult<Vec<MemberView>> {
+fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64) -> CommandResult<Vec<MemberView>> {
     let now = context.now.millis();
     let mut upsert = context.sql.prepare_cached(
         "INSERT INTO member (instance, seen_at, dead_after_ms) VALUES (?1, ?2, ?3)
@@ -144,8 +140,7 @@ fn acquire(
         "UPDATE outbox_lease SET owner = ?2, epoch = ?3, counter = ?4, expires_at = ?5, died = ?6 WHERE partition = ?1",
     )?;
     update.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, expires_at, claimer_died])?;
-    let in_flight =
-        lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
+    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     Ok(Acquisition::Taken(Acquired { fence: Fence { partition, owner, epoch, counter }, in_flight }))
 }
 

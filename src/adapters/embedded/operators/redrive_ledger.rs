@@ -21,8 +21,10 @@ impl RedriveLedger for Embedded {
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
         let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.before(again_after));
-        self.write("letters_take", move |context| dead_letters.iter().map(|dead_letter| take(context, dead_letter, stale, &audit)).collect())
-            .await
+        self.write("letters_take", move |context| {
+            dead_letters.iter().map(|dead_letter| take(context, dead_letter, stale, &audit)).collect()
+        })
+        .await
     }
 
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
@@ -39,12 +41,18 @@ impl RedriveLedger for Embedded {
 
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let dead_letters = dead_letters.to_vec();
-        self.read("letters_known", move |sql| dead_letters.iter().map(|dead_letter| known(sql, dead_letter)).collect()).await
+        self.read("letters_known", move |sql| dead_letters.iter().map(|dead_letter| known(sql, dead_letter)).collect())
+            .await
     }
 }
 
 impl Embedded {
-    async fn each(&self, operation: &'static str, dead_letters: &[DeadLetterId], text: &'static str) -> Result<(), Error> {
+    async fn each(
+        &self,
+        operation: &'static str,
+        dead_letters: &[DeadLetterId],
+        text: &'static str,
+    ) -> Result<(), Error> {
         let dead_letters = dead_letters.to_vec();
         self.write(operation, move |context| {
             let mut statement = context.sql.prepare_cached(text)?;

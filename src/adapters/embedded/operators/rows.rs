@@ -7,8 +7,8 @@ use ports::partitions::{InstanceId, PartitionNo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
-use crate::outbox::counts::code;
 use crate::error::{CommandResult, broken};
+use crate::outbox::counts::code;
 
 const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
   coalesce(q.status, 5), (SELECT name FROM claimer WHERE number = coalesce(q.lease_owner, a.owner)),

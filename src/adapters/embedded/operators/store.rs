@@ -4,10 +4,10 @@ use ports::Error;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::outbox::RowId;
 
-use crate::store::Embedded;
-use crate::operators::rows::{self, RowQuery};
 use crate::operators::actions;
 use crate::operators::diagnosis;
+use crate::operators::rows::{self, RowQuery};
+use crate::store::Embedded;
 
 #[async_trait]
 impl OutboxOperators for Embedded {

@@ -6,11 +6,11 @@ use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use rusqlite::{OptionalExtension, params};
 
-use crate::outbox::counts::code;
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandResult, CommandError, broken};
-use crate::orders::row;
+use crate::error::{CommandError, CommandResult, broken};
 use crate::orders::owner_index;
+use crate::orders::row;
+use crate::outbox::counts::code;
 
 /// Does it, or says why not; then nothing was changed. Tidy: everything is looked at before anything is written.
 pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<Committed> {

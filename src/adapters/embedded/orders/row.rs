@@ -3,7 +3,7 @@ use domain::{Hlc, Item, Items, Money, Order, OrderId, RegionId, Status, Subject,
 use rusqlite::{Row, params};
 
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandResult, CommandError, broken};
+use crate::error::{CommandError, CommandResult, broken};
 
 /// The columns that [`read`] expects, in its order.
 pub(crate) const COLUMNS: &str =

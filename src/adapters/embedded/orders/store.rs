@@ -8,11 +8,11 @@ use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore,
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use crate::orders::commit;
 use crate::error::CommandResult;
-use crate::store::Embedded;
-use crate::orders::row;
+use crate::orders::commit;
 use crate::orders::owner_index::IDS;
+use crate::orders::row;
+use crate::store::Embedded;
 
 #[async_trait]
 impl OrderStore for Embedded {

@@ -4,9 +4,9 @@ use domain::Timestamp;
 use outbox::claim;
 use rusqlite::{OptionalExtension, params};
 
-use crate::outbox::counts::code;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
+use crate::outbox::counts::code;
 
 /// Recomputes the head of a key, or lifts its block. The caller calls it after a row of the key began or ceased to wait.
 pub(crate) fn refresh(context: &mut WriteContext<'_>, partition: u32, key: [u8; 16]) -> CommandResult<()> {
@@ -37,7 +37,8 @@ pub(crate) fn refresh(context: &mut WriteContext<'_>, partition: u32, key: [u8; 
 
 /// Whether any key of a partition is blocked. Mostly none is, and then a claim needs no check for each row.
 pub(crate) fn any(context: &WriteContext<'_>, partition: u32) -> CommandResult<bool> {
-    let mut statement = context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox_blocked WHERE partition = ?1)")?;
+    let mut statement =
+        context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox_blocked WHERE partition = ?1)")?;
     Ok(statement.query_row([partition], |row| row.get(0))?)
 }
 

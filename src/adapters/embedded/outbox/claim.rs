@@ -6,11 +6,11 @@ use ports::orders::TraceContext;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow};
 use rusqlite::{OptionalExtension, Row, Rows, params};
 
-use crate::outbox::blocked_keys;
-use crate::outbox::counts::code;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
+use crate::outbox::blocked_keys;
+use crate::outbox::counts::code;
 
 /// Due suspects that a trial examines to find one that may be claimed.
 const SUSPECTS_EXAMINED: u32 = 16;
@@ -102,7 +102,8 @@ fn ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Clai
     take_each(context, claim, &candidates, true)?;
     remember_low(context, partition, exhausted && !left_ready, last_ready)?;
     if candidates.is_empty() {
-        let (next_due, suspect_due) = (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
+        let (next_due, suspect_due) =
+            (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
         return Ok(Claimed::Nothing { next_due, suspect_due });
     }
     open(context, claim, candidates, more)
@@ -211,7 +212,12 @@ fn take_range(context: &mut WriteContext<'_>, claim: &Claim, low: i64, last: i64
     Ok(())
 }
 
-fn take_each(context: &mut WriteContext<'_>, claim: &Claim, candidates: &[Candidate], heads: bool) -> CommandResult<()> {
+fn take_each(
+    context: &mut WriteContext<'_>,
+    claim: &Claim,
+    candidates: &[Candidate],
+    heads: bool,
+) -> CommandResult<()> {
     let from = if heads { code::FAILED } else { code::PENDING };
     let rows = candidates.iter().filter(|candidate| candidate.head == heads);
     let (partition, owner) = (claim.fence.partition.0, claimer(context, &claim.fence.owner.0)?);

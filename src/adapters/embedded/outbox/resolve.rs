@@ -40,8 +40,7 @@ fn return_rows(
     // Rows far below the scan's start are ready again.
     context.scan_starts.remove(&batch.partition);
     let rows = open_batch::rows(context, batch)?;
-    let changes: Vec<RowChange<KeyBytes>> =
-        rows.iter().filter_map(|row| outcome.row_change(row, trial)).collect();
+    let changes: Vec<RowChange<KeyBytes>> = rows.iter().filter_map(|row| outcome.row_change(row, trial)).collect();
     open_batch::write(context, batch.partition, &changes)?;
     let blocking = rows.iter().filter(|row| row.blocks_key).map(|row| row.key);
     let waiting = changes.iter().filter(|change| change.state.due_in().is_some() || change.state.blocks_key());

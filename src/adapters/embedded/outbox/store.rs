@@ -9,12 +9,12 @@ use ports::partitions::{Fence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::CommandResult;
-use crate::store::Embedded;
 use crate::outbox::claim;
 use crate::outbox::exclude;
 use crate::outbox::resolve;
 use crate::outbox::settle;
 use crate::outbox::sweep;
+use crate::store::Embedded;
 
 #[async_trait]
 impl OutboxStore for Embedded {

@@ -2,9 +2,9 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::log_ends::OFFSET_BITS;
-use crate::outbox::counts::code;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
+use crate::outbox::counts::code;
 
 /// Forgets archived rows sent before `oldest`, and the events that belong to nothing any more.
 ///

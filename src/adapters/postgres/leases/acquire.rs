@@ -66,8 +66,7 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
     ];
     transaction.query(TAKE, &values).await?;
     transaction.commit().await?;
-    let in_flight =
-        lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
+    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
     Ok(Acquisition::Taken(Acquired { fence, in_flight }))
 }
