@@ -39,4 +39,4 @@ kills: ## kill -9 for as long as you like: make kills POSTHASTE_KILLS=1000
 	POSTHASTE_KILLS=$${POSTHASTE_KILLS:-200} cargo test --release --test service durability
 
 faults: ## Everything fails, for as long as you like: make faults POSTHASTE_FAULTS=2000 (POSTHASTE_SEED=n for the same again)
-	POSTHASTE_FAULTS=$${POSTHASTE_FAULTS:-500} tests/services/with.sh cargo test --release --test services laws -- --nocapture
+	POSTHASTE_FAULTS=$${POSTHASTE_FAULTS:-500} tests/services/with.sh cargo test --release --test services guarantees -- --nocapture

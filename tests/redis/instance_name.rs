@@ -1,40 +1,40 @@
 //! The instance name that one process holds, and a Redis that is refused as a store.
 use std::time::Duration;
 
-use crate::ground::Ground;
-use crate::http::tea;
-use crate::process::{Posthaste, command, finish};
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::{Posthaste, command, finish};
 
 #[test]
 fn an_instance_name_is_held_by_a_live_process_and_free_after_a_kill() {
-    let ground = Ground::new();
-    let first = Posthaste::start(&ground, &[]);
+    let backend = Backend::new();
+    let first = Posthaste::start(&backend, &[]);
 
-    let mut second = command(&ground, &["serve", "--dev"]);
+    let mut second = command(&backend, &["serve", "--dev"]);
     let (code, _, stderr) = finish(second.env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0"));
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("one") && stderr.contains(&first.pid().to_string()), "{stderr}");
-    first.http.post("/orders", &first.http.user(), &[], &tea(1));
+    first.http.post("/orders", &first.http.user(), &[], &tea_order(1));
     first.kill();
 
-    let again = Posthaste::start(&ground, &[]);
+    let again = Posthaste::start(&backend, &[]);
     assert!(again.started_in < kit::wait::patient(Duration::from_secs(5)), "after {:?}", again.started_in);
     again.drain();
-    assert_eq!(ground.events().len(), 1);
+    assert_eq!(backend.events().len(), 1);
 }
 
 #[test]
 fn a_redis_that_may_lose_data_is_refused_unless_the_config_accepts_it() {
-    let ground = Ground::with(&["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]);
+    let backend = Backend::with(&["--appendonly", "no", "--maxmemory-policy", "allkeys-lru"]);
 
-    let mut refused = command(&ground, &["serve", "--dev"]);
+    let mut refused = command(&backend, &["serve", "--dev"]);
     let (code, _, stderr) = finish(refused.env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0"));
     assert_eq!(code, 1, "{stderr}");
     for word in ["appendonly is no", "allkeys-lru", "store.durability"] {
         assert!(stderr.contains(word), "{word} is missing in: {stderr}");
     }
 
-    let warned = Posthaste::start(&ground, &[("POSTHASTE__STORE__DURABILITY", "warn")]);
+    let warned = Posthaste::start(&backend, &[("POSTHASTE__STORE__DURABILITY", "warn")]);
     assert_eq!(warned.logged("store_may_lose").len(), 1);
-    assert_eq!(warned.http.post("/orders", &warned.http.user(), &[], &tea(1)).status, 201);
+    assert_eq!(warned.http.post("/orders", &warned.http.user(), &[], &tea_order(1)).status, 201);
 }

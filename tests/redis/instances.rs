@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use kit::wait::until;
 
-use crate::check;
-use crate::ground::Ground;
-use crate::load::{Answered, Load};
-use crate::process::Posthaste;
+use crate::harness::backend::Backend;
+use crate::harness::event_log;
+use crate::harness::load::{Acknowledged, Load};
+use crate::harness::process::Posthaste;
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-fn start(ground: &Ground, name: &str) -> Posthaste {
-    Posthaste::start(ground, &[("POSTHASTE__INSTANCE__ID", name)])
+fn start(backend: &Backend, name: &str) -> Posthaste {
+    Posthaste::start(backend, &[("POSTHASTE__INSTANCE__ID", name)])
 }
 
 /// The number of partitions that each instance owns, as one instance reports it.
@@ -23,31 +23,31 @@ fn shares(service: &Posthaste) -> Vec<usize> {
 
 #[test]
 fn three_instances_share_the_partitions_and_take_over_those_of_killed_ones() {
-    let ground = Ground::new();
-    let mut fleet: Vec<Posthaste> = NAMES.iter().map(|name| start(&ground, name)).collect();
+    let backend = Backend::new();
+    let mut fleet: Vec<Posthaste> = NAMES.iter().map(|name| start(&backend, name)).collect();
     until("the partitions are shared", Duration::from_secs(20), || {
         shares(&fleet[0]).iter().all(|share| (4..=6).contains(share)).then_some(())
     });
-    let mut all = Answered::new();
+    let mut all = Acknowledged::new();
     for round in 0..4 {
         let loads: Vec<Load> = fleet.iter().map(|service| Load::start(&service.http, 4)).collect();
-        let answered = || loads.iter().map(Load::answered).sum::<usize>();
-        until("some orders were answered", Duration::from_secs(30), || (answered() >= 120).then_some(()));
+        let acknowledged = || loads.iter().map(Load::acknowledged).sum::<usize>();
+        until("some orders were acknowledged", Duration::from_secs(30), || (acknowledged() >= 120).then_some(()));
         let victim = round % NAMES.len();
         let dead = fleet.remove(victim);
         dead.kill();
         loads.into_iter().for_each(|load| all.extend(load.finish()));
         if round % 2 == 0 {
             until("the others took over", Duration::from_secs(20), || {
-                (shares(&fleet[0])[victim] == 0 && shares(&fleet[0]).iter().sum::<usize>() == Ground::PARTITIONS)
+                (shares(&fleet[0])[victim] == 0 && shares(&fleet[0]).iter().sum::<usize>() == Backend::PARTITIONS)
                     .then_some(())
             });
         }
-        fleet.insert(victim, start(&ground, NAMES[victim]));
+        fleet.insert(victim, start(&backend, NAMES[victim]));
     }
 
     fleet[0].drain();
 
     assert!(fleet[0].rows(&["PARKED"]).is_empty());
-    check::laws(&ground, &all);
+    event_log::assert_complete(&backend, &all);
 }

@@ -1,20 +1,5 @@
-//! Stories over HTTP: the real program, embedded, on a free port. Nothing is mocked; what is killed is really killed.
-mod check;
-mod cli;
-mod console;
-mod dead_letters;
-mod demo;
-mod documents;
-mod durability;
-mod faults;
-mod folder;
-mod ground;
-mod http;
-mod load;
-mod operators;
-mod orders;
-mod process;
-mod relay;
-mod schema;
-mod trouble;
-mod usage;
+//! Tests of the compiled program over HTTP and on its command line, with the embedded store on a free port. Nothing is mocked: processes
+//! are really killed.
+mod embedded;
+mod every_backend;
+mod harness;

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Ends the services of a folder and removes it: down.sh FOLDER. Safe to call twice, and while up.sh was cut short.
+# Stops the services of a folder and removes it: down.sh FOLDER. Safe to call twice, and after an interrupted up.sh.
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source-path=SCRIPTDIR source=environment/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
 [ -e "$1" ] || exit 0
 require_folder "$1"
 
 jobs=()
 for service in postgres redis kafka; do
   [ -d "$1/$service" ] || continue
-  "$here/service.sh" drop "$service" "$1" &
+  "$scripts/service.sh" drop "$service" "$1" &
   jobs+=($!)
 done
 for job in "${jobs[@]}"; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what the named services (postgres, redis, kafka; all by default) lack here. Says and does nothing when all is there.
+# Installs missing packages for the named services (postgres, redis, kafka; all by default). Prints nothing when none is missing.
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-# shellcheck source-path=SCRIPTDIR source=java.sh
+# shellcheck source-path=SCRIPTDIR source=environment/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
+# shellcheck source-path=SCRIPTDIR source=environment/java.sh
 . "$here/java.sh"
-# shellcheck source-path=SCRIPTDIR source=postgres.sh
+# shellcheck source-path=SCRIPTDIR source=environment/postgres.sh
 . "$here/postgres.sh"
 [ $# -gt 0 ] || set -- postgres redis kafka
 
@@ -13,14 +13,14 @@ files_cached() {
   [ -f "$(cache_folder)/kafka-$kafka_version/complete" ]
 }
 
-# Ends well, with all there.
+# Fetches the files of Kafka if needed, then exits with 0.
 finish() {
   case " $* " in *' kafka '*) "$here/kafka_files.sh" >/dev/null ;; esac
   exit 0
 }
 
-# One lacking thing a line: postgres, redis, java, mvn.
-lacking() {
+# Prints missing programs, one a line: postgres, redis, java, mvn.
+missing_programs() {
   local service
   for service in "$@"; do
     case $service in
@@ -35,7 +35,7 @@ lacking() {
   done
 }
 
-# Newer releases do not carry version 17 any more; their default is later.
+# Newer releases of Debian have no version 17; their default is later.
 java_package() {
   if [ -n "$(apt-cache search --names-only '^openjdk-17-jre-headless$')" ]; then
     echo openjdk-17-jre-headless
@@ -45,9 +45,9 @@ java_package() {
 }
 
 packages() {
-  local thing
-  for thing in $1; do
-    case $thing in
+  local program
+  for program in $1; do
+    case $program in
       postgres) echo postgresql ;;
       redis) echo redis-server ;;
       java) java_package ;;
@@ -56,7 +56,7 @@ packages() {
   done
 }
 
-# Runs a command with the rights to install, quietly; its last lines when it fails.
+# Runs a command with the rights to install. Prints the last lines of its output when it fails.
 as_root() {
   local log
   log=$(mktemp)
@@ -69,28 +69,28 @@ as_root() {
   die "failed: $*"
 }
 
-what=$(lacking "$@")
-[ -n "$what" ] || finish "$@"
-by_hand="please install $(tr '\n' ' ' <<<"$what")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven)"
-command -v apt-get >/dev/null || die "there is no apt-get here: $by_hand"
+missing=$(missing_programs "$@")
+[ -n "$missing" ] || finish "$@"
+by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven)"
+command -v apt-get >/dev/null || die "apt-get is not available: $by_hand"
 root=()
 if [ "$(id -u)" != 0 ]; then
-  command -v sudo >/dev/null || die "neither root nor sudo: $by_hand"
-  # Without a terminal nobody can type the password.
-  sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; } || die "sudo wants a password: $by_hand"
+  command -v sudo >/dev/null || die "not root, and sudo is not available: $by_hand"
+  # Without a terminal there is no way to enter the password.
+  sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; } || die "sudo needs a password: $by_hand"
   root=(sudo)
 fi
-# One run installs, the others wait and find it done.
+# One run installs; concurrent runs wait for it.
 mkdir -p "$(cache_folder)"
 exec 9>"$(cache_folder)/install.lock"
 flock 9
-what=$(lacking "$@")
-[ -n "$what" ] || finish "$@"
-say "installing with apt-get: $(tr '\n' ' ' <<<"$what")"
-[ ! -d /run/systemd/system ] || say "systemd may start Debian's own PostgreSQL and Redis with them; the tests leave those alone"
+missing=$(missing_programs "$@")
+[ -n "$missing" ] || finish "$@"
+say "installing with apt-get: $(tr '\n' ' ' <<<"$missing")"
+[ ! -d /run/systemd/system ] || say "systemd may start Debian's PostgreSQL and Redis with them; the tests do not use those"
 as_root apt-get update -qq 9>&-
-mapfile -t names < <(packages "$what")
+mapfile -t names < <(packages "$missing")
 as_root apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "${names[@]}" 9>&-
-what=$(lacking "$@")
-[ -z "$what" ] || die "installed, and still not found: $what"
+missing=$(missing_programs "$@")
+[ -z "$missing" ] || die "installed, and still not found: $missing"
 finish "$@"

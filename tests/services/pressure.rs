@@ -5,11 +5,11 @@ use std::time::Duration;
 use kit::wait::until;
 use serde_json::json;
 
-use crate::check;
-use crate::ground::Ground;
-use crate::http::{Http, tea};
-use crate::meter::{await_metric, metric, metrics};
-use crate::process::Posthaste;
+use crate::cluster::metrics::{await_metric, metric, metrics};
+use crate::harness::backend::Backend as Ground;
+use crate::harness::event_log;
+use crate::harness::http::{Http, tea_order};
+use crate::harness::process::Posthaste;
 
 /// Longest that anything here may take; what is judged is that it comes.
 const SOON: Duration = Duration::from_secs(40);
@@ -17,7 +17,7 @@ const LEVEL: &str = "backpressure_level";
 const FACTOR: &str = "backpressure_throttling_factor";
 
 fn place(http: &Http) -> Result<String, (u16, String)> {
-    let answer = http.post("/orders", &http.user(), &[], &tea(1));
+    let answer = http.post("/orders", &http.user(), &[], &tea_order(1));
     match answer.status {
         201 => Ok(answer.json()["id"].as_str().expect("an id").to_owned()),
         status => Err((status, answer.header("retry-after").unwrap_or_default().to_owned())),
@@ -82,7 +82,7 @@ fn a_backlog_tightens_limits_first_and_rejects_writes_last_and_lets_go_step_by_s
     answered.push(place(&service.http).expect("an elevated level takes writes"));
     assert_eq!(metric(&service.http, "rate_limit_dynamic_adjustments_total"), 3.0);
     service.drain();
-    check::laws(&ground, &answered.into_iter().map(|id| (id, 1)).collect());
+    event_log::assert_complete(&ground, &answered.into_iter().map(|id| (id, 1)).collect());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_pool_whose_connections_are_all_held_is_pressure_and_refuses_writes_before_t
 
     await_metric(&service.http, saturation, SOON, |percent| percent == 0.0);
     service.drain();
-    check::laws(&ground, &[(id, 1)].into());
+    event_log::assert_complete(&ground, &[(id, 1)].into());
 }
 
 #[test]
@@ -137,5 +137,5 @@ fn consumers_that_fall_behind_are_pressure() {
 
     await_metric(&service.http, lag, SOON, |lag| lag == 0.0);
     service.drain();
-    check::laws(&ground, &[(id, 1)].into());
+    event_log::assert_complete(&ground, &[(id, 1)].into());
 }

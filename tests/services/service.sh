@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# One throwaway service: service.sh VERB postgres|redis|kafka FOLDER, where FOLDER is POSTHASTE_TEST_SERVICES.
-#   start   on the data and the port it had; returns when it answers      stop    in order
-#   kill    -9, it and all its children                                   pause   SIGSTOP: connected, and silent
+# Controls one temporary service: service.sh VERB postgres|redis|kafka FOLDER, where FOLDER is POSTHASTE_TEST_SERVICES.
+#   start   on its previous data and port; returns when it responds       stop    gracefully
+#   kill    SIGKILL, also its children                                    pause   SIGSTOP: connections stay open
 #   resume  after a pause                                                 status  running, silent (exit 1) or stopped (3)
-#   create  a new one, on a free port (up.sh)                             drop    as fast as can be (down.sh)
+#   create  a new one, on a free port (up.sh)                             drop    stop as fast as possible (down.sh)
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-# shellcheck source-path=SCRIPTDIR source=ports.sh
+# shellcheck source-path=SCRIPTDIR source=environment/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
+# shellcheck source-path=SCRIPTDIR source=environment/ports.sh
 . "$here/ports.sh"
 usage() { die "usage: service.sh start|stop|kill|pause|resume|status postgres|redis|kafka FOLDER"; }
 [ $# = 3 ] || usage
@@ -16,24 +16,24 @@ case $service in postgres | redis | kafka) ;; *) usage ;; esac
 require_folder "$3"
 [ "$verb" != create ] || mkdir "$3/$service"
 cd "$3/$service" 2>/dev/null || die "$service does not belong to $3"
-# shellcheck source-path=SCRIPTDIR source=postgres.sh
+# shellcheck source-path=SCRIPTDIR source=environment/postgres.sh
 . "$here/$service.sh"
 
-# Longest start, in tenths of a second: other work may have the machine's cores.
+# Longest start, in tenths of a second: other work may use the processors.
 START_MAX=900
-# Longest stop in order; then it is killed.
+# Longest graceful stop; then the service is killed.
 STOP_MAX=300
-# Ports that are tried: another run, or anyone, may bind one after it was found free.
+# Number of ports to try: another process may bind one after it was found free.
 PORTS_MAX=5
 
-living() {
+running_pid() {
   local pid start
   { read -r pid start <process; } 2>/dev/null || return 1
   [ "$(started_at "$pid")" = "$start" ] && printf '%s\n' "$pid"
 }
-gone() { ! living >/dev/null; }
+has_ended() { ! running_pid >/dev/null; }
 
-# The service and its children: PostgreSQL has one for each connection, and puts each into a session of its own.
+# Prints the ids of the service and its children: PostgreSQL has one for each connection, each in a session of its own.
 tree() {
   local folder fields
   printf '%s\n' "$1"
@@ -43,7 +43,7 @@ tree() {
   return 0
 }
 
-# The id is written before the process leaves our group: whoever ends the group either ends it or finds it in the file.
+# The id is written before the process leaves this group: a signal to the group either ends it, or its id is in the file.
 launch() {
   local command
   start_command
@@ -55,7 +55,7 @@ launch() {
   ) </dev/null >>log 2>&1 &
 }
 
-# exec, also through as_postgres_owner.
+# Replaces the shell by the command, also through as_postgres_owner.
 in_place() {
   if [ "$1" = as_postgres_owner ]; then
     shift
@@ -68,26 +68,26 @@ in_place() {
 
 ready() {
   local pid
-  pid=$(living) && listens "$pid" "$(cat port)" && answers "$(cat port)"
+  pid=$(running_pid) && listens "$pid" "$(cat port)" && answers "$(cat port)"
 }
 
-ready_or_dead() { gone || ready; }
+ready_or_ended() { has_ended || ready; }
 
-# A process that was just launched has no file yet for the blink of an eye.
+# The file appears a moment after the launch.
 await_ready() {
-  until_true 50 test -s process && until_true "$START_MAX" ready_or_dead && ready
+  until_true 50 test -s process && until_true "$START_MAX" ready_or_ended && ready
 }
 
-complain() {
-  say "$1; the end of its log:"
+fail_with_log() {
+  say "$1; the last lines of its log:"
   tail -n 20 log >&2
   exit 1
 }
 
 create() {
-  # In the background, because bash ignores failures inside whatever stands before ||.
+  # In the background, because bash ignores failures inside a command before ||.
   make_data &
-  wait "$!" || complain "$service could not be made"
+  wait "$!" || fail_with_log "$service could not be created"
   local tries
   for ((tries = 1; tries <= PORTS_MAX; tries++)); do
     free_port >port
@@ -98,40 +98,40 @@ create() {
     grep -qE "$port_taken" log || break
     : >log
   done
-  complain "$service did not start"
+  fail_with_log "$service did not start"
 }
 
 start() {
-  ! living >/dev/null || die "$service runs already"
+  ! running_pid >/dev/null || die "$service runs already"
   rm -f process
   launch
-  await_ready || complain "$service did not start again"
+  await_ready || fail_with_log "$service did not start again"
 }
 
-# Ends it with a signal, and with KILL where that does not help.
+# Ends the service with a signal, and with KILL when it does not end in time.
 finish() {
   local pid all
-  pid=$(living) || return 0
+  pid=$(running_pid) || return 0
   if [ "$1" != KILL ]; then
     kill -s "$1" "$pid" 2>/dev/null || true
     mapfile -t all < <(tree "$pid")
-    kill -s CONT "${all[@]}" 2>/dev/null || true # a paused one would never hear it
-    ! until_true "$STOP_MAX" gone || return 0
+    kill -s CONT "${all[@]}" 2>/dev/null || true # a stopped process handles no signal
+    ! until_true "$STOP_MAX" has_ended || return 0
   fi
-  # Stopped first, so that no child is born while we look for them.
+  # Stopped first, so that no child starts during the search.
   kill -s STOP "$pid" 2>/dev/null || true
   mapfile -t all < <(tree "$pid")
   kill -s KILL "${all[@]}" 2>/dev/null || true
-  local each
-  for each in "${all[@]}"; do
-    until_true 100 process_ended "$each" || die "$service: process $each does not end"
+  local pid
+  for pid in "${all[@]}"; do
+    until_true 100 process_ended "$pid" || die "$service: process $pid does not end"
   done
 }
 process_ended() { ! started_at "$1" >/dev/null; }
 
-to_tree() {
+signal_tree() {
   local pid all
-  pid=$(living) || die "$service does not run"
+  pid=$(running_pid) || die "$service does not run"
   mapfile -t all < <(tree "$pid")
   kill -s "$1" "${all[@]}" 2>/dev/null || true
 }
@@ -145,10 +145,10 @@ case $verb in
     finish "$drop_signal"
     clear_outside
     ;;
-  pause) to_tree STOP ;;
-  resume) to_tree CONT ;;
+  pause) signal_tree STOP ;;
+  resume) signal_tree CONT ;;
   status)
-    gone && echo stopped && exit 3
+    has_ended && echo stopped && exit 3
     ready || { echo silent && exit 1; }
     echo running
     ;;

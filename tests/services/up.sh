@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Starts throwaway services side by side: up.sh FOLDER postgres redis kafka. Writes FOLDER/env, which a shell can source.
+# Starts temporary services in parallel: up.sh FOLDER postgres redis kafka. Writes FOLDER/env, which a shell can source.
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source-path=SCRIPTDIR source=environment/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
 folder=$1
 shift
 require_folder "$folder"
 
 jobs=()
 for service in "$@"; do
-  "$here/service.sh" create "$service" "$folder" &
+  "$scripts/service.sh" create "$service" "$folder" &
   jobs+=($!)
 done
 failed=0

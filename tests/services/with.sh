@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs a command beside real PostgreSQL, Redis and Apache Kafka: with.sh COMMAND…
-# Installs what is missing, starts throwaway instances on free ports, tells the command where they are (POSTHASTE_TEST_*),
-# ends with its exit code, and leaves nothing: not when it fails, not after Ctrl-C, not after kill -9 of this script.
-# What POSTHASTE_TEST_POSTGRES, _REDIS or _KAFKA already name is used as it is.
+# Runs a command with real PostgreSQL, Redis and Apache Kafka: with.sh COMMAND…
+# Installs missing packages, starts temporary instances on free ports, exports their addresses (POSTHASTE_TEST_*), and exits
+# with the exit code of the command. It removes the instances also after a failure, Ctrl-C, or kill -9 of this script.
+# A service that POSTHASTE_TEST_POSTGRES, _REDIS or _KAFKA already names is used and not started.
 set -euo pipefail
-# shellcheck source-path=SCRIPTDIR source=common.sh
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source-path=SCRIPTDIR source=environment/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
 [ $# -gt 0 ] || die "usage: with.sh COMMAND…"
 
 missing=()
@@ -22,7 +22,7 @@ folder=
 guard=
 
 # shellcheck disable=SC2317 # traps call it
-# The first signal goes to the command, the second ends it.
+# Passes the first signal on to the command; the second one kills it.
 pass_on() {
   if [ -n "$signalled" ]; then
     [ -z "$job" ] || kill -s KILL -- "-$job" 2>/dev/null || true
@@ -33,8 +33,8 @@ pass_on() {
   [ -z "$job" ] || kill -s "$1" -- "-$job" 2>/dev/null || true
 }
 
-# Runs a command in a process group of its own, so that all of it can be reached; its exit code in `code`. In the
-# background, because bash hears no signal while it waits for the foreground.
+# Runs a command in a process group of its own, so that a signal reaches all of it, and sets `code` to its exit code. In the
+# background, because bash handles no signal while it waits for a foreground command.
 run() {
   set -m
   (
@@ -55,23 +55,23 @@ run() {
   done
   code=0
   wait "$job" || code=$?
-  # Children that it left behind.
+  # Remaining children of the command.
   kill -s KILL -- "-$job" 2>/dev/null || true
   job=
   rm -f "$folder/group"
 }
 
 # shellcheck disable=SC2317
-clear_up() {
+clean_up() {
   trap '' INT TERM HUP
-  [ -z "$folder" ] || "$here/down.sh" "$folder"
+  [ -z "$folder" ] || "$scripts/down.sh" "$folder"
   [ -z "$guard" ] || kill -s KILL "$guard" 2>/dev/null || true
 }
 
-# A function, so that bash has read all of it: somebody may edit this file while a long run uses it.
+# A function, so that bash reads all of it before it runs: the file may change during a long run.
 main() {
-  "$here/install.sh" "${missing[@]}"
-  trap clear_up EXIT
+  "$scripts/install.sh" "${missing[@]}"
+  trap clean_up EXIT
   trap 'pass_on INT' INT
   trap 'pass_on TERM' TERM
   trap 'pass_on HUP' HUP
@@ -80,7 +80,7 @@ main() {
   guard=$!
   disown "$guard"
 
-  run "$here/up.sh" "$folder" "${missing[@]}"
+  run "$scripts/up.sh" "$folder" "${missing[@]}"
   [ -z "$signalled" ] || exit $((128 + $(kill -l "$signalled")))
   [ "$code" = 0 ] || die "the services could not be started"
   # shellcheck disable=SC1091

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Command blocks that `tests/service/documents.rs` does not execute, per document. Each has its reason in the line above it.
+/// Command blocks that `tests/service/embedded/documents.rs` does not execute, per document. Each has its reason in the line above it.
 const NOT_EXECUTED: [(&str, usize); 6] = [
     ("CONTRIBUTING.md", 2),
     ("README.md", 2),

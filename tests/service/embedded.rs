@@ -1,0 +1,8 @@
+//! Tests of the embedded installation: data folder, command line, console, demo and documents.
+mod cli;
+mod console;
+mod data_folder;
+mod demo;
+mod documents;
+mod invalid_arguments;
+mod schema;

@@ -1,0 +1,133 @@
+//! Commands, their exit codes and their output for scripts.
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::{Posthaste, command, finish, run};
+
+#[test]
+fn all_configuration_mistakes_are_reported_together_with_exit_code_78() {
+    let backend = Backend::new();
+    let mut serve = command(&backend, &["serve"]);
+    serve
+        .env("POSTHASTE__OUTBOX__LEASE", "fast")
+        .env("POSTHASTE__OUTBOX__PUBLISHER__MAX_INFLIGHT", "3")
+        .env("POSTHASTE__AUTH__JWKS_URL", "https://keys.example/jwks");
+
+    let (code, stdout, stderr) = finish(&mut serve);
+
+    assert_eq!((code, stdout.as_str()), (78, ""));
+    for text in ["outbox.lease", "did you mean outbox.publisher.max_in_flight?", "auth.hs256_secret and auth.jwks_url"]
+    {
+        assert!(stderr.contains(text), "{text} is missing in: {stderr}");
+    }
+}
+
+#[test]
+fn serve_without_a_signing_key_names_the_variable_to_set_and_the_dev_flag() {
+    let backend = Backend::new();
+    let (code, _, stderr) = finish(command(&backend, &["serve"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
+    assert_eq!(code, 78);
+    assert!(stderr.contains("POSTHASTE__AUTH__HS256_SECRET=") && stderr.contains("--dev"), "{stderr}");
+
+    let (code, token, warning) =
+        finish(command(&backend, &["token", "mint", "--sub", "ann"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
+    assert_eq!((code, token.trim().split('.').count()), (0, 3));
+    assert!(warning.contains("development secret"), "{warning}");
+}
+
+#[test]
+fn a_minted_token_is_accepted() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let (_, token, _) = run(&backend, &["token", "mint", "--sub", "ann", "--role", "USER", "--ttl", "5m"]);
+
+    assert_eq!(service.http.post("/orders", token.trim(), &[], &tea_order(1)).status, 201);
+}
+
+#[test]
+fn config_print_masks_secrets_and_schema_names_every_key() {
+    let backend = Backend::new();
+    let (code, stdout, _) = run(&backend, &["config", "print", "--json"]);
+    assert_eq!(code, 0);
+    assert!(!stdout.contains(crate::harness::http::SECRET));
+    let rows: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let row = |key: &str| rows.iter().find(|row| row["key"] == key).expect("the key is printed");
+    assert_eq!(row("auth.hs256_secret")["value"], "***");
+    assert_eq!(row("http.listen")["origin"], "POSTHASTE__HTTP__LISTEN");
+
+    let (_, schema, _) = run(&backend, &["config", "schema"]);
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    for row in &rows {
+        let path = row["key"].as_str().expect("text").replace('.', "/properties/");
+        assert!(schema.pointer(&format!("/properties/{path}")).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn the_command_line_shows_the_actor_tree_and_kills_an_actor() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let url = service.http.base().to_owned();
+
+    let (code, stdout, stderr) = run(&backend, &["actors", "tree", "--url", &url]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("/relay/partition-worker-63") && stdout.contains("/order-aggregate-15"), "{stdout}");
+    let (code, stdout, _) = run(&backend, &["actors", "tree", "--json", "--url", &url]);
+    let actors: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    assert!(code == 0 && actors.len() > 80 && actors.iter().all(|actor| actor["path"].is_string()), "{stdout}");
+    let (code, stdout, stderr) = run(&backend, &["actors", "kill", "/consumer-0", "--json", "--url", &url]);
+    assert_eq!(code, 0, "{stderr}");
+    let killed: Value = serde_json::from_str(&stdout).expect("an object");
+    assert_eq!((&killed["path"], &killed["action"]), (&"/consumer-0".into(), &"panic".into()));
+    kit::wait::until("it is restarted", Duration::from_secs(1), || {
+        let restarted = service.logged("child_restarted");
+        restarted.iter().any(|event| event["child"] == "/consumer-0").then_some(())
+    });
+    let (code, _, _) = run(&backend, &["actors", "kill", "/no-such-actor", "--url", &url]);
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn the_binary_prints_openapi_completions_and_the_manual() {
+    let backend = Backend::new();
+    let (code, openapi, _) = run(&backend, &["openapi"]);
+    let openapi: Value = serde_json::from_str(&openapi).expect("JSON");
+    assert_eq!(code, 0);
+    assert!(openapi["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")));
+    for shell in ["bash", "zsh", "fish", "man"] {
+        let (code, script, _) = run(&backend, &["completions", shell]);
+        assert!(code == 0 && script.contains("posthaste"), "{shell}");
+    }
+    let (_, manual, _) = run(&backend, &["completions", "man"]);
+    for text in [".TH posthaste-outbox-redrive", "older\\-than", ".TH posthaste-token-mint", "ttl"] {
+        assert!(manual.contains(text), "{text} is missing in the manual");
+    }
+    let (code, _, _) = run(&backend, &["no-such-command"]);
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn the_relay_bench_drains_its_events_and_counts_violations() {
+    let backend = Backend::new();
+    let mut bench =
+        command(&backend, &["bench", "relay", "--events", "500", "--keys", "20", "--rounds", "1", "--json"]);
+    let (code, stdout, stderr) = finish(&mut bench);
+
+    assert_eq!(code, 0, "{stderr}");
+    let records: Vec<Value> =
+        stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let figures =
+        |part: &str| &records.iter().find(|record| record["bench"] == part).expect("the part is printed")["figures"];
+    assert_eq!(
+        (&figures("settings")["store"], &figures("settings")["broker"]),
+        (&"embedded".into(), &"embedded".into())
+    );
+    let checked = &figures("relay")["checked"];
+    for (name, expected) in [("events", 500), ("duplicates", 0), ("order_violations", 0), ("missing", 0)] {
+        assert_eq!(checked[name], expected, "{name} in {checked}");
+    }
+    assert!(figures("relay")["events_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{stdout}");
+}

@@ -1,0 +1,181 @@
+//! The console of the service with a browser's requests: forms, a session cookie, pages and the event stream.
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::json;
+
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::Posthaste;
+
+/// Longest wait for any condition here; no test judges the duration.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A logged-in browser that follows no redirect by itself.
+struct Browser {
+    agent: ureq::Agent,
+    base: String,
+    cookie: String,
+    form_token: String,
+}
+
+struct Page {
+    status: u16,
+    location: String,
+    cookie: String,
+    text: String,
+}
+
+impl Browser {
+    fn log_in(service: &Posthaste) -> Self {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(Duration::from_secs(60)))
+            .build();
+        let base = service.http.base().to_owned();
+        let mut browser = Self { agent: config.into(), base, cookie: String::new(), form_token: String::new() };
+        let login = browser.get("/console/actors");
+        assert_eq!((login.status, &*login.location), (303, "/console/login?next=/console/actors"));
+        let session = browser.send(&login.location, &[("token", &service.http.admin())]);
+        assert_eq!((session.status, &*session.location), (303, "/console/actors"), "{}", session.text);
+        browser.cookie = session.cookie.split(';').next().expect("a cookie").to_owned();
+        let page = browser.get("/console").text;
+        let form_token = page.split("name=\"mark\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+        browser.form_token = form_token.expect("a form token").to_owned();
+        browser
+    }
+
+    fn request(&self, path: &str) -> ureq::http::request::Builder {
+        ureq::http::Request::builder().uri(format!("{}{path}", self.base)).header("Cookie", &self.cookie)
+    }
+
+    fn get(&self, path: &str) -> Page {
+        page(self.agent.run(self.request(path).body(()).expect("a legal request")).expect("a response"))
+    }
+
+    fn send(&self, path: &str, fields: &[(&str, &str)]) -> Page {
+        let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+        let form_token = [("mark", &*self.form_token)];
+        let pairs = fields.iter().chain(&form_token).map(|(name, value)| format!("{name}={}", encoded(value)));
+        let body = pairs.collect::<Vec<_>>().join("&");
+        let request = self.request(path).method("POST").header("Content-Type", "application/x-www-form-urlencoded");
+        page(self.agent.run(request.body(body).expect("a legal request")).expect("a response"))
+    }
+
+    /// Submits a form and follows the redirect to the page with the result.
+    fn submit(&self, path: &str, fields: &[(&str, &str)]) -> String {
+        let response = self.send(path, fields);
+        assert_eq!(response.status, 303, "{path}: {}", response.text);
+        let page = self.get(&response.location);
+        assert_eq!(page.status, 200, "{}", page.text);
+        page.text
+    }
+
+    /// The event stream after an event id, line by line.
+    fn stream(&self, after: &str) -> impl Iterator<Item = String> + use<> {
+        let request = self.request("/console/events/stream").header("Last-Event-ID", after);
+        let response = self.agent.run(request.body(()).expect("a legal request")).expect("a response");
+        assert_eq!(response.status(), 200);
+        BufReader::new(response.into_body().into_reader()).lines().map(|line| line.expect("the stream continues"))
+    }
+
+    /// The table row of an actor on the actors page.
+    fn actor(&self, path: &str) -> String {
+        let page = self.get("/console/actors").text;
+        let row = page.split("<tr>").find(|row| row.contains(&format!(">{path}</th>")));
+        row.unwrap_or_else(|| panic!("{path} is not in {page}")).to_owned()
+    }
+}
+
+fn page(mut response: ureq::http::Response<ureq::Body>) -> Page {
+    let header = |name: &str| response.headers().get(name).map_or("", |value| value.to_str().expect("text")).to_owned();
+    let (location, cookie) = (header("location"), header("set-cookie"));
+    let text = response.body_mut().read_to_string().expect("text");
+    Page { status: response.status().as_u16(), location, cookie, text }
+}
+
+/// Reads the stream up to an event with this name and child, and returns its id.
+fn id_of(lines: &mut impl Iterator<Item = String>, event: &str, child: &str) -> String {
+    let (mut id, mut name) = (String::new(), String::new());
+    let child = format!("\"child\":\"{child}\"");
+    for line in lines {
+        match line.split_once(": ") {
+            Some(("id", value)) => id = value.to_owned(),
+            Some(("event", value)) => name = value.to_owned(),
+            Some(("data", value)) if name == event && value.contains(&child) => return id,
+            _ => {}
+        }
+    }
+    panic!("the stream ended before {event}");
+}
+
+#[test]
+fn the_console_kills_an_actor_and_shows_its_restart_on_page_and_stream() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let browser = Browser::log_in(&service);
+    let worker = "/relay/partition-worker-7";
+    until("the worker runs", WAIT_MAX, || browser.actor(worker).contains("running").then_some(()));
+    let mut live = browser.stream("0");
+
+    let page = browser.submit("/console/actors/fault", &[("path", worker), ("action", "panic")]);
+
+    assert!(page.contains(&format!("{worker} was told: panic.")), "{page}");
+    let generation = |row: String| row.split("<td class=\"number\">").nth(1).is_some_and(|cell| cell.starts_with("2<"));
+    until("the second generation runs", WAIT_MAX, || {
+        let row = browser.actor(worker);
+        (row.contains("running") && generation(row)).then_some(())
+    });
+    let exited = id_of(&mut live, "child_exited", worker);
+    let restarted = id_of(&mut live, "child_restarted", worker);
+    drop(live);
+    let repeated = id_of(&mut browser.stream(&exited), "child_restarted", worker);
+    assert_eq!(repeated, restarted, "a reader that reconnects misses no event");
+    assert!(browser.get("/console/events?event=child_restarted").text.contains(worker));
+    let log = until("the action is logged", WAIT_MAX, || {
+        service.logged("operator_action").into_iter().find(|line| line["action"] == "panic")
+    });
+    assert_eq!((&log["by"], &log["on"]), (&json!("root"), &json!(worker)));
+}
+
+#[test]
+fn a_row_parked_and_redriven_from_the_console_is_sent() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let browser = Browser::log_in(&service);
+    service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    service.drain();
+    // While the publisher is paused no row is sent, so a row can be parked.
+    let publisher = "/relay/outbox-publisher";
+    browser.submit("/console/actors/fault", &[("path", publisher), ("action", "pause")]);
+    until("the publisher is paused", WAIT_MAX, || browser.actor(publisher).contains("paused").then_some(()));
+    let order = service.http.post("/orders", &service.http.user(), &[], &tea_order(2)).json();
+    let key = order["id"].as_str().expect("an id");
+    let rows = browser.get(&format!("/console/outbox?key={key}")).text;
+    let row = rows.split("href=\"/console/outbox/").nth(1).and_then(|rest| rest.split('"').next()).expect("a row");
+    let row = format!("/console/outbox/{row}");
+
+    let page = browser.submit(&format!("{row}/park"), &[("reason", "inspect first")]);
+    assert!(page.contains("■</span> PARKED"), "{page}");
+    browser.submit("/console/actors/fault", &[("path", publisher), ("action", "resume")]);
+    until("the overview shows the parked row", WAIT_MAX, || {
+        browser.get("/console").text.contains("PARKED: 1 now").then_some(())
+    });
+    let counted = browser.get(&format!("/console/outbox/redrive?key={key}")).text;
+    assert!(counted.contains("<strong>1</strong> parked rows match"), "{counted}");
+    assert!(browser.get(&row).text.contains("PARKED"), "counting changes nothing");
+    let done = browser.submit("/console/outbox/redrive", &[("key", key), ("matched", "1"), ("reason", "inspected")]);
+    assert!(done.contains("1 parked rows are due now."), "{done}");
+
+    until("it is sent", WAIT_MAX, || browser.get(&row).text.contains("●</span> SENT").then_some(()));
+    assert!(backend.events().iter().any(|event| event["key"] == key), "the topic has its event");
+    let actions = until("both actions are logged", WAIT_MAX, || {
+        let actions = service.logged("operator_action");
+        let reasons = ["inspect first", "inspected"];
+        reasons.iter().all(|reason| actions.iter().any(|line| line["reason"] == *reason)).then_some(actions)
+    });
+    assert!(actions.iter().all(|line| line["by"] == "root"), "{actions:?}");
+}

@@ -1,0 +1,57 @@
+//! The data folder: a damaged file, a path that is no folder, and a folder that another process holds.
+use std::time::{Duration, Instant};
+
+use crate::harness::backend::Backend;
+use crate::harness::process::{Posthaste, command, finish};
+
+#[test]
+fn a_damaged_file_is_reported_and_not_changed() {
+    let backend = Backend::new();
+    std::fs::create_dir_all(backend.data_folder()).expect("a folder");
+    let garbage = b"this is no database at all, but some other bytes..".repeat(200);
+    let name = {
+        let other = Backend::new();
+        Posthaste::start(&other, &[]).stop();
+        let files = std::fs::read_dir(other.data_folder()).expect("a folder");
+        let mut names = files.map(|file| file.expect("a file").file_name().into_string().expect("UTF-8"));
+        names.find(|name| name.ends_with(".db") || name.ends_with(".sqlite")).expect("a database file")
+    };
+    std::fs::write(backend.data_folder().join(&name), &garbage).expect("written");
+
+    let (code, _, stderr) = finish(&mut command(&backend, &["serve"]));
+
+    assert_eq!(code, 1);
+    assert!(stderr.contains(&name) && stderr.contains("damaged"), "{stderr}");
+    assert_eq!(std::fs::read(backend.data_folder().join(&name)).expect("read"), garbage, "the file is unchanged");
+}
+
+#[test]
+fn a_file_in_place_of_the_data_folder_is_reported() {
+    let backend = Backend::new();
+    std::fs::write(backend.data_folder(), "a file where the folder should be").expect("written");
+
+    let (code, _, stderr) = finish(&mut command(&backend, &["serve"]));
+
+    assert_eq!(code, 1);
+    assert!(stderr.contains(&backend.data_folder().display().to_string()), "{stderr}");
+}
+
+#[test]
+fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__INSTANCE__ID", "the-first")]);
+
+    let started = Instant::now();
+    let (code, _, stderr) = finish(command(&backend, &["serve"]).env("POSTHASTE__INSTANCE__ID", "the-second"));
+
+    assert!(
+        code == 1 && started.elapsed() < kit::wait::patient(Duration::from_secs(5)),
+        "{code} after {:?}",
+        started.elapsed()
+    );
+    let (pid, address) = (format!("pid {}", service.pid()), service.http.base().trim_start_matches("http://"));
+    for text in ["the-first", &pid, &backend.data_folder().display().to_string(), address] {
+        assert!(stderr.contains(text), "{text} is missing in: {stderr}");
+    }
+    assert_eq!(service.http.get("/readyz", None).status, 200, "the first process continues");
+}

@@ -1,0 +1,69 @@
+//! Invalid arguments are refused before any effect, with a message that names the valid ones.
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::{Posthaste, run};
+
+const UNKNOWN_ID: &str = "0197a1f0-0000-7000-8000-00000000000a";
+
+#[test]
+fn an_invalid_argument_is_refused_with_the_valid_ones() {
+    let backend = Backend::new();
+    let cases: [(&[&str], &[&str]); 13] = [
+        (&["outbox", "why"], &["--key", "--event"]),
+        (&["outbox", "show", "x"], &["number"]),
+        (&["outbox", "list", "--type", "ORDER_CREATE"], &["ORDER_CREATED", "ORDER_STATUS_CHANGED", "ORDER_CANCELLED"]),
+        (&["outbox", "redrive", "--type", "ORDER_CREATE"], &["ORDER_CREATED"]),
+        (&["token", "mint", "--role", "ROOT"], &["USER", "ADMIN"]),
+        (&["token", "mint", "--sub", ""], &["--sub"]),
+        (&["token", "mint", "--ttl", "0"], &["1s"]),
+        (&["bench", "create", "--time", "0"], &["1s"]),
+        (&["bench", "create", "--clients", "0"], &["1..="]),
+        (&["bench", "relay", "--events", "0"], &["1..="]),
+        (&["bench", "relay", "--keys", "0"], &["1..="]),
+        (&["bench", "relay", "--rounds", "0"], &["1..="]),
+        (&["demo", "--orders", "0"], &["1..="]),
+    ];
+    for (arguments, expected) in cases {
+        let (code, stdout, stderr) = run(&backend, arguments);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{arguments:?}");
+        for text in expected {
+            assert!(stderr.contains(text), "{text} is missing for {arguments:?} in: {stderr}");
+        }
+    }
+    assert!(!backend.data_folder().exists(), "no command created the folder");
+}
+
+#[test]
+fn a_missing_row_event_or_store_is_named_in_the_error() {
+    let backend = Backend::new();
+    let (code, _, stderr) = run(&backend, &["outbox", "list"]);
+    assert!(code == 1 && stderr.contains("start the service once") && stderr.contains("store.path"), "{stderr}");
+    Posthaste::start(&backend, &[]).stop();
+
+    let cases: [(&[&str], &str); 6] = [
+        (&["outbox", "show", "7"], "row 7"),
+        (&["outbox", "retry", "7"], "row 7"),
+        (&["outbox", "park", "7", "--dry-run"], "row 7"),
+        (&["outbox", "why", "--event", UNKNOWN_ID], "event 0197a1f0"),
+        (&["outbox", "why", "--key", UNKNOWN_ID], "order 0197a1f0"),
+        (&["dlt", "show", "3/17"], "dead letter 3/17"),
+    ];
+    for (arguments, named) in cases {
+        let (code, _, stderr) = run(&backend, arguments);
+        assert!(code == 1 && stderr.contains(named) && stderr.contains("was not found"), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_list_cut_by_its_limit_prints_the_next_cursor() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__KIND", "none")]);
+    for number in 1..=3 {
+        service.http.post("/orders", &service.http.user(), &[], &tea_order(number));
+    }
+
+    let (_, stdout, stderr) = run(&backend, &["outbox", "list", "--limit", "2"]);
+    assert_eq!((stdout.lines().count(), stderr.trim()), (2, "more: --after 2"));
+    let (_, stdout, stderr) = run(&backend, &["outbox", "list", "--limit", "2", "--after", "2"]);
+    assert_eq!((stdout.lines().count(), stderr.as_str()), (1, ""));
+}

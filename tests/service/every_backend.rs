@@ -1,0 +1,8 @@
+//! Tests that every backend must pass: `tests/services` and `tests/redis` run the same files on PostgreSQL and on Redis.
+mod dead_letters;
+mod durability;
+mod faults;
+mod operators;
+mod orders;
+mod overload;
+mod relay;

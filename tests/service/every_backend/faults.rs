@@ -1,0 +1,140 @@
+//! Each kind of actor ends under load, by a panic and by a stop: it runs again within a second, the log has both events, and no order or
+//! event is lost, duplicated or reordered.
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::json;
+
+use crate::harness::actors::{actor, inject, kill_and_await_restart};
+use crate::harness::backend::Backend;
+use crate::harness::event_log;
+use crate::harness::http::tea_order;
+use crate::harness::load::Load;
+use crate::harness::process::Posthaste;
+
+/// One actor of each kind.
+const ACTORS: [&str; 8] = [
+    "/failover-manager",
+    "/backpressure-manager",
+    "/relay/retry-handler",
+    "/relay/outbox-publisher",
+    "/relay/partition-worker-7",
+    "/consumer-0",
+    "/pending-promoter",
+    "/order-aggregate-3",
+];
+
+fn assert_survives_under_load(action: &str, reason: &str) {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let load = Load::start(&service.http, 4);
+    until("load runs", Duration::from_secs(30), || (load.acknowledged() > 20).then_some(()));
+    // A new broker creates its topics first; faults start after the first events were sent.
+    until("events are sent", Duration::from_secs(30), || (service.rows(&["SENT"]).len() > 20).then_some(()));
+
+    for path in ACTORS {
+        let ended = kill_and_await_restart(&service, path, action);
+        // The log arrives on another thread and may be later than the responses.
+        until(&format!("the log has the exit of {path}"), Duration::from_secs(1), || {
+            let exited = service.logged("child_exited");
+            exited.iter().any(|e| e["child"] == path && e["reason"] == reason).then_some(())
+        });
+        until(&format!("the log has the restart of {path}"), Duration::from_secs(1), || {
+            let restarted = service.logged("child_restarted");
+            restarted.iter().any(|e| e["child"] == path && e["generation"].as_u64() > Some(ended)).then_some(())
+        });
+    }
+
+    let acknowledged = load.finish();
+    service.drain();
+    assert!(service.rows(&["PARKED"]).is_empty());
+    event_log::assert_complete(&backend, &acknowledged);
+    assert!(service.stop().success());
+}
+
+#[test]
+fn a_panic_of_any_actor_loses_duplicates_and_reorders_nothing() {
+    assert_survives_under_load("panic", "panic");
+}
+
+#[test]
+fn a_stop_of_any_actor_loses_duplicates_and_reorders_nothing() {
+    assert_survives_under_load("stop", "normal");
+}
+
+#[test]
+fn the_workers_of_a_failed_publisher_restart_with_it() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    until("the workers run", Duration::from_secs(5), || {
+        (actor(&service, "/relay/partition-worker-7")["state"] == "running").then_some(())
+    });
+
+    inject(&service, "/relay/outbox-publisher", "panic");
+
+    until("its workers run again", Duration::from_secs(2), || {
+        (actor(&service, "/relay/partition-worker-7")["generation"] == 2).then_some(())
+    });
+    let exited = until("the log has their exits", Duration::from_secs(1), || {
+        let exited = service.logged("child_exited");
+        let logged = exited.iter().any(|e| e["child"] == "/relay/partition-worker-7" && e["reason"] == "sibling");
+        logged.then_some(exited)
+    });
+    assert!(
+        exited.iter().all(|e| e["child"] != "/relay/retry-handler"),
+        "rest_for_one keeps the children that started before"
+    );
+}
+
+#[test]
+fn a_paused_actor_handles_nothing_until_it_is_resumed() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    service.drain();
+    inject(&service, "/relay/outbox-publisher", "pause");
+    assert_eq!(actor(&service, "/relay/outbox-publisher")["state"], "paused");
+
+    // A worker may still claim the first order's event for a run that was requested before the pause.
+    until("an event waits for the paused publisher", Duration::from_secs(5), || {
+        let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+        assert_eq!(created.status, 201, "orders are accepted");
+        (!service.rows(&["PENDING"]).is_empty()).then_some(())
+    });
+    inject(&service, "/relay/outbox-publisher", "resume");
+    service.drain();
+}
+
+#[test]
+fn a_crash_loop_escalates_and_the_process_exits_with_70_after_draining() {
+    let backend = Backend::new();
+    let mut service = Posthaste::start(&backend, &[]);
+    let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
+
+    until("the root gives up", Duration::from_secs(60), || {
+        let path = "/admin/actors/failover-manager/panic";
+        // The request fails once the service stops.
+        let _ = service.http.try_send("POST", path, Some(&service.http.admin()), &[], Some("{}".into()));
+        (!service.logged("root_gave_up").is_empty()).then_some(())
+    });
+    let status = service.await_exit(Duration::from_secs(30));
+
+    assert_eq!(status.code(), Some(70));
+    assert!(!service.logged("intensity_exceeded").is_empty());
+    assert_eq!(service.logged("stopped").len(), 1, "it drained");
+    let id = created["id"].as_str().expect("an id").to_owned();
+    let service = Posthaste::start(&backend, &[]);
+    service.drain();
+    event_log::assert_complete(&backend, &[(id, 1)].into());
+}
+
+#[test]
+fn fault_endpoints_exist_only_when_fault_injection_is_enabled() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__FAULT_INJECTION__ENABLED", "false")]);
+    let (admin, user) = (service.http.admin(), service.http.user());
+
+    let path = "/admin/actors/consumer-0/panic";
+    assert_eq!(service.http.post(path, &admin, &[], &json!({})).status, 404);
+    assert_eq!(service.http.post(path, &user, &[], &json!({})).status, 403);
+    assert_eq!(service.http.get("/admin/actors", Some(&user)).status, 403);
+}

@@ -1,0 +1,95 @@
+//! Commands that read and change a running service: topics, outbox rows, the doctor.
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::{Posthaste, command, finish, run};
+
+#[test]
+fn topics_are_read_while_the_service_runs_and_an_unknown_name_lists_the_known() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    service.drain();
+
+    let (code, stdout, _) = run(&backend, &["topic", "list", "--json"]);
+    assert_eq!(code, 0);
+    let named = format!("\"{}\"", backend.topic("order.events"));
+    let events = stdout.lines().find(|line| line.contains(&named)).expect("it is listed");
+    let events: Value = serde_json::from_str(events).expect("an object");
+    assert!(events["offsets"].as_u64().is_some_and(|offsets| offsets >= 1), "{events}");
+    let (code, stdout, stderr) = run(&backend, &["topic", "tail", "no.such", "--from-beginning"]);
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.contains(&backend.topic("order.events")), "{stderr}");
+    let (code, stdout, _) = run(&backend, &["outbox", "list", "--status", "SENT", "--json"]);
+    assert_eq!((code, stdout.lines().count()), (0, 1));
+    let (code, stdout, _) = run(&backend, &["topic", "tail", &backend.topic("order.events-dlt"), "--from-beginning"]);
+    assert_eq!((code, stdout.as_str()), (0, ""), "the dead-letter topic exists before the first dead letter");
+    let (code, stdout, _) = run(&backend, &["outbox", "partitions", "--json"]);
+    assert_eq!((code, stdout.lines().count()), (0, Backend::PARTITIONS));
+}
+
+#[test]
+fn a_row_is_explained_parked_and_redriven_while_the_service_runs() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__KIND", "none")]);
+    let order = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
+    let key = order["id"].as_str().expect("an id");
+    let diagnose = || -> Value {
+        let (code, stdout, stderr) = run(&backend, &["outbox", "why", "--key", key, "--json"]);
+        assert_eq!(code, 0, "{stderr}");
+        serde_json::from_str(&stdout).expect("an object")
+    };
+    assert_eq!(diagnose()["verdict"], "PENDING");
+    let path = format!("/admin/outbox/why?key={key}");
+    assert_eq!(
+        diagnose(),
+        service.http.get(&path, Some(&service.http.admin())).json(),
+        "the command and HTTP print the same"
+    );
+    let (_, stdout, _) =
+        finish(command(&backend, &["outbox", "why", "--key", key]).env("POSTHASTE__BROKER__KIND", "none"));
+    assert!(stdout.contains("no broker is configured"), "{stdout}");
+
+    let (code, stdout, _) = run(&backend, &["outbox", "park", "1", "--dry-run", "--json"]);
+    assert!(code == 0 && stdout.contains("\"PENDING\""), "{stdout}");
+    let (code, stdout, _) = run(&backend, &["outbox", "park", "1", "--yes", "--json"]);
+    assert!(code == 0 && stdout.contains("\"PARKED\""), "{stdout}");
+    assert_eq!(diagnose()["verdict"], "PARKED");
+    assert_eq!(run(&backend, &["outbox", "redrive", "--dry-run"]).0, 0);
+    let (code, _, stderr) = run(&backend, &["outbox", "redrive"]);
+    assert!(code == 1 && stderr.contains("--yes"), "without a terminal there is no prompt: {stderr}");
+    assert_eq!(diagnose()["verdict"], "PARKED");
+    let (code, stdout, _) = run(&backend, &["outbox", "redrive", "--yes", "--json"]);
+    let redriven: Value = serde_json::from_str(&stdout).expect("an object");
+    assert_eq!((code, redriven), (0, serde_json::json!({"dryRun": false, "matched": 1, "redriven": 1})));
+    assert_eq!(diagnose()["verdict"], "WAITING_FOR_RETRY", "as /admin/outbox/why names it");
+    let (code, stdout, _) = run(&backend, &["outbox", "list", "--after", "1", "--json"]);
+    assert_eq!((code, stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn the_doctor_reports_configuration_origins_topics_and_store_latency() {
+    let backend = Backend::new();
+    let _service = Posthaste::start(&backend, &[]);
+    // Partitions are acquired one by one after the service is ready.
+    let stdout = kit::wait::until("the doctor finds no problem", Duration::from_secs(30), || {
+        let (code, stdout, _) = run(&backend, &["doctor", "--json"]);
+        (code == 0 && stdout.contains(&format!("{0} of {0} owned", Backend::PARTITIONS))).then_some(stdout)
+    });
+    for text in ["POSTHASTE__HTTP__LISTEN", "\"topics\"", "none missing"] {
+        assert!(stdout.contains(text), "{text} is missing in: {stdout}");
+    }
+    let store = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    let store = store.into_iter().find(|finding| finding["check"] == "store").expect("a finding");
+    assert!(store["latencyMs"].as_f64() > Some(0.0), "{store}");
+
+    let (code, stdout, _) = finish(command(&backend, &["doctor"]).env("POSTHASTE__OUTBOX__PARTITIONS", "7"));
+    let expected = format!(
+        "BAD  partitions: outbox.partitions is 7, and the store was created with {0}: set it to {0}",
+        Backend::PARTITIONS
+    );
+    assert!(code == 1 && stdout.contains(&expected), "{stdout}");
+}

@@ -1,0 +1,9 @@
+//! What the tests share: processes of the service, HTTP clients, load, and checks of the event log. `tests/services` and `tests/redis`
+//! include these files beside a `backend` of their own.
+pub mod actors;
+pub mod backend;
+pub mod event_log;
+pub mod http;
+pub mod load;
+pub mod process;
+mod topic_tail;

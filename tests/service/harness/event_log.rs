@@ -1,0 +1,35 @@
+//! The guarantees of the event log: each event of an acknowledged order is there once, in order per key, without a gap.
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::harness::backend::Backend;
+
+/// Sequence numbers per key, in the order of the log.
+pub fn sequences(events: &[Value]) -> BTreeMap<String, Vec<u64>> {
+    let mut keys: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for event in events {
+        let key = event["key"].as_str().expect("a key").to_owned();
+        let sequence = event["headers"]["x-sequence"].as_str().expect("a sequence").parse().expect("a number");
+        keys.entry(key).or_default().push(sequence);
+    }
+    keys
+}
+
+/// Asserts the guarantees for these orders, each with the number of its acknowledged changes (the create counts as one).
+/// The log may have other orders, whose responses were lost; their events too must be in order and without a gap.
+#[track_caller]
+pub fn assert_complete(backend: &Backend, acknowledged: &BTreeMap<String, u64>) {
+    let events = backend.events();
+    let ids: BTreeSet<&str> = events.iter().map(|event| event["headers"]["ce_id"].as_str().expect("an id")).collect();
+    assert_eq!(ids.len(), events.len(), "an event is in the log twice");
+    let sequences = sequences(&events);
+    for (key, seen) in &sequences {
+        let gapless: Vec<u64> = (1..=seen.len() as u64).collect();
+        assert_eq!(*seen, gapless, "the events of {key} are out of order or have a gap");
+    }
+    for (key, changes) in acknowledged {
+        let seen = sequences.get(key).map_or(0, |seen| seen.len() as u64);
+        assert!(seen >= *changes, "order {key} has {changes} acknowledged changes, and {seen} events in the log");
+    }
+}

@@ -1,0 +1,71 @@
+//! Load that records acknowledged orders, so that a test can compare them with the event log.
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+
+use crate::harness::http::{Http, tea_order};
+
+/// Acknowledged orders, each with the number of its acknowledged changes.
+pub type Acknowledged = BTreeMap<String, u64>;
+
+/// Running clients, each on its own thread.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<Mutex<Acknowledged>>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts clients that create orders and change every second one until [`Load::finish`]. Refused requests and lost responses are
+    /// expected; only acknowledged changes are recorded.
+    pub fn start(http: &Http, clients: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let acknowledged: Arc<Mutex<Acknowledged>> = Arc::default();
+        let clients = (0..clients)
+            .map(|number| {
+                let (http, stop, acknowledged) = (http.clone(), Arc::clone(&stop), Arc::clone(&acknowledged));
+                std::thread::spawn(move || client(&http, number, &stop, &acknowledged))
+            })
+            .collect();
+        Self { stop, acknowledged, clients }
+    }
+
+    pub fn acknowledged(&self) -> usize {
+        self.acknowledged.lock().expect("not poisoned").len()
+    }
+
+    /// Stops the clients and returns the acknowledged orders.
+    pub fn finish(self) -> Acknowledged {
+        self.stop.store(true, SeqCst);
+        for client in self.clients {
+            client.join().expect("a client did not panic");
+        }
+        self.acknowledged.lock().expect("not poisoned").clone()
+    }
+}
+
+fn client(http: &Http, number: usize, stop: &AtomicBool, acknowledged: &Mutex<Acknowledged>) {
+    let (user, admin) = (http.token(&format!("client-{number}"), "USER"), http.admin());
+    let mut round = 0;
+    while !stop.load(SeqCst) {
+        round += 1;
+        let body = tea_order(1 + round % 9).to_string();
+        let Ok(created) = http.try_send("POST", "/orders", Some(&user), &[], Some(body)) else { continue };
+        assert!([201, 500, 503].contains(&created.status), "{created:?}");
+        if created.status != 201 {
+            continue;
+        }
+        let id = created.json()["id"].as_str().expect("an id").to_owned();
+        acknowledged.lock().expect("not poisoned").insert(id.clone(), 1);
+        if round % 2 == 0 {
+            let body = json!({"status": "PROCESSING", "version": 0}).to_string();
+            let changed = http.try_send("PATCH", &format!("/orders/{id}/status"), Some(&admin), &[], Some(body));
+            if changed.is_ok_and(|response| response.status == 200) {
+                acknowledged.lock().expect("not poisoned").insert(id, 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The compiled program as a child process with a temporary backend and a free port.
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kit::wait::until;
+use serde_json::Value;
+
+use crate::harness::backend::Backend;
+use crate::harness::http::{Http, SECRET};
+
+/// A command of the program with the settings of a backend.
+pub fn command(backend: &Backend, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
+    command
+        .args(arguments)
+        .envs(backend.settings())
+        .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
+        .env("POSTHASTE__AUTH__HS256_SECRET", SECRET)
+        .env("POSTHASTE__LOG__FORMAT", "json")
+        .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
+        .env("POSTHASTE__FAULT_INJECTION__ENABLED", "true")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end; returns exit code, stdout and stderr.
+pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
+    finish(&mut command(backend, arguments))
+}
+
+/// Runs a prepared command to its end; returns the same.
+pub fn finish(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+/// A running service process. Dropped, it is killed.
+pub struct Posthaste {
+    child: Child,
+    log: Arc<Mutex<Vec<Value>>>,
+    errors: Arc<Mutex<String>>,
+    pub http: Http,
+    pub started_in: Duration,
+}
+
+impl Posthaste {
+    /// Starts on a backend with additional settings, and waits until it is ready.
+    pub fn start(backend: &Backend, environment: &[(&str, &str)]) -> Self {
+        let started = Instant::now();
+        let mut service = Self::launch(backend, environment, "");
+        let address = until("the service listens", Duration::from_secs(20), || {
+            if let Some(status) = service.exit() {
+                panic!("the service ended with {status}: {}", service.stderr());
+            }
+            let events = service.logged("listening");
+            events.first().map(|event| event["address"].as_str().expect("text").to_owned())
+        });
+        service.http = Http::new(&address);
+        until("the service is ready", Duration::from_secs(20), || service.is_ready().then_some(()));
+        service.started_in = started.elapsed();
+        service
+    }
+
+    /// Starts and does not wait; `address` is its listen address from the settings.
+    pub fn launch(backend: &Backend, environment: &[(&str, &str)], address: &str) -> Self {
+        let mut child = command(backend, &["serve", "--migrate"])
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let (log, errors): (Arc<Mutex<Vec<Value>>>, Arc<Mutex<String>>) = Default::default();
+        let (stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let (lines, text, mut copy) = (Arc::clone(&log), Arc::clone(&errors), copy_of_log(child.id()));
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(copy) = &mut copy {
+                    writeln!(copy, "{line}").expect("the copy is written");
+                }
+                let event = serde_json::from_str(&line).unwrap_or_else(|_| panic!("a log line is not JSON: {line}"));
+                lines.lock().expect("not poisoned").push(event);
+            }
+        });
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = stderr.read(&mut buffer) {
+                text.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&buffer[..read]));
+            }
+        });
+        Self { child, log, errors, http: Http::new(address), started_in: Duration::ZERO }
+    }
+
+    /// The exit status, or none while the process runs.
+    pub fn exit(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is a child of this process")
+    }
+
+    pub fn stderr(&self) -> String {
+        self.errors.lock().expect("not poisoned").clone()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.http.try_send("GET", "/readyz", None, &[], None).is_ok_and(|response| response.status == 200)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Every log line so far with this `event`.
+    pub fn logged(&self, event: &str) -> Vec<Value> {
+        self.log_lines(|line| line["event"] == event)
+    }
+
+    /// Every log line so far that satisfies a condition.
+    pub fn log_lines(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+        // Also called while a test panics: a second panic would hide the first.
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.iter().filter(|line| wanted(line)).cloned().collect()
+    }
+
+    /// Sends SIGKILL and waits until the process has ended.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is a child of this process");
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+        assert!(done.expect("kill runs").success());
+    }
+
+    /// Sends SIGSTOP and waits until each of its threads is stopped.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.pid());
+        until("every thread is stopped", Duration::from_secs(5), || {
+            let mut threads = std::fs::read_dir(&tasks).expect("it runs").map_while(Result::ok);
+            let stat =
+                |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            threads.all(|thread| stat(thread).contains(") T ")).then_some(())
+        });
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
+        until("the process ends", limit, || self.exit())
+    }
+
+    /// Sends SIGTERM and waits until the process has ended.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.await_exit(Duration::from_secs(30))
+    }
+
+    /// Waits until the outbox has no unsent row and every published event is consumed.
+    pub fn drain(&self) {
+        until("every event is sent and consumed", Duration::from_secs(30), || {
+            let metrics = self.http.get("/metrics", None).text;
+            let value = |name: &str| {
+                let lines = metrics.lines().filter(|line| line.starts_with(name));
+                lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+            };
+            let waiting = value("outbox_rows{status=\"PENDING\"}") + value("outbox_rows{status=\"IN_FLIGHT\"}");
+            let behind = value("kafka_consumer_lag{");
+            (waiting + behind == 0.0 && self.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty()).then_some(())
+        });
+    }
+
+    /// Outbox rows with one of these statuses.
+    pub fn rows(&self, states: &[&str]) -> Vec<Value> {
+        let rows = |status: &&str| {
+            let response = self.http.get(&format!("/admin/outbox?status={status}"), Some(&self.http.admin()));
+            assert_eq!(response.status, 200, "{}", response.text);
+            response.json()["rows"].as_array().expect("rows").clone()
+        };
+        states.iter().flat_map(rows).collect()
+    }
+}
+
+/// A copy of the process's log for inspection, when POSTHASTE_TEST_LOGS names a folder.
+fn copy_of_log(pid: u32) -> Option<File> {
+    let folder = std::env::var_os("POSTHASTE_TEST_LOGS")?;
+    let name = format!("{}-{pid}.log", std::thread::current().name().unwrap_or("story").replace(':', "_"));
+    Some(File::create(PathBuf::from(folder).join(name)).expect("the folder exists"))
+}
+
+/// Number of warnings and errors that a failed test prints for each process.
+const PRINTED_MAX: usize = 25;
+
+impl Drop for Posthaste {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let lines = self.log_lines(|line| line["level"] == "WARN" || line["level"] == "ERROR");
+            let ended = self.child.try_wait().ok().flatten().map(|status| format!(" (ended by itself: {status})"));
+            eprintln!("process {}{} logged last:", self.child.id(), ended.unwrap_or_default());
+            lines.iter().skip(lines.len().saturating_sub(PRINTED_MAX)).for_each(|line| eprintln!("  {line}"));
+            // A library that aborts the process writes to stderr.
+            let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+            errors.lines().for_each(|line| eprintln!("  stderr: {line}"));
+        }
+        // The process may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,62 @@
+//! Executes a schedule of faults on a fleet and on the services under it. Each fault is repaired before its function returns.
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::chaos::schedule::{Fault, ScheduledFault};
+use crate::cluster::fleet::Fleet;
+use crate::harness::backend::Backend;
+use crate::harness::service_control::{Service, ServiceControl};
+use crate::harness::waiting::wait_for;
+
+/// Executes the whole schedule. Faults of one target run in order, none before its time; those of different targets run in parallel.
+pub fn inject(schedule: &[ScheduledFault], backend: &Backend, fleet: &Fleet<'_>) {
+    let started = Instant::now();
+    let targets: BTreeSet<_> = schedule.iter().map(|step| step.fault.target()).collect();
+    std::thread::scope(|scope| {
+        for target in targets {
+            scope.spawn(move || {
+                for step in schedule.iter().filter(|step| step.fault.target() == target) {
+                    wait_for(step.at.saturating_sub(started.elapsed()));
+                    inject_one(step.fault, backend, fleet);
+                }
+            });
+        }
+    });
+}
+
+fn inject_one(fault: Fault, backend: &Backend, fleet: &Fleet<'_>) {
+    match fault {
+        Fault::Kill { instance, downtime } => {
+            fleet.kill(instance);
+            wait_for(downtime);
+            fleet.launch(instance);
+        }
+        Fault::Freeze { instance, duration } => {
+            fleet.freeze(instance);
+            wait_for(duration);
+            fleet.resume(instance);
+        }
+        Fault::CutStore { instance } => fleet.store(instance).cut(),
+        Fault::StallStore { instance, duration } => {
+            fleet.store(instance).stall();
+            wait_for(duration);
+            fleet.store(instance).resume();
+        }
+        Fault::CutCache { instance } => fleet.cache(instance).cut(),
+        Fault::KillStore { downtime } => kill(backend.services(), Service::Postgres, downtime),
+        Fault::KillBroker { downtime } => kill(backend.services(), Service::Kafka, downtime),
+        Fault::KillCache { downtime } => kill(backend.services(), Service::Redis, downtime),
+        Fault::FreezeBroker { duration } => {
+            backend.services().pause(Service::Kafka);
+            wait_for(duration);
+            backend.services().resume(Service::Kafka);
+        }
+        Fault::FlushCache => backend.flush_redis(),
+    }
+}
+
+fn kill(services: &ServiceControl, service: Service, downtime: Duration) {
+    services.kill(service);
+    wait_for(downtime);
+    services.start(service);
+}

@@ -1,0 +1,126 @@
+//! Faults and their times: pure data from a seed. Nothing here breaks anything.
+use std::time::Duration;
+
+use kit::clock::SeededDice;
+use ports::clock::Rng;
+
+/// Number of processes of the service.
+pub const INSTANCES: usize = 3;
+/// Mean time between two faults: short enough that faults overlap, long enough that orders are still accepted.
+const PAUSE_MEAN: Duration = Duration::from_millis(1_200);
+
+/// A failure to inject. Instances are counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// kill -9 of a process, which starts again after a while.
+    Kill { instance: usize, downtime: Duration },
+    /// SIGSTOP of a process, often past its lease, then SIGCONT.
+    Freeze { instance: usize, duration: Duration },
+    /// Every connection of a process to PostgreSQL ends.
+    CutStore { instance: usize },
+    /// Data between a process and PostgreSQL is held back in both directions.
+    StallStore { instance: usize, duration: Duration },
+    /// Every connection of a process to Redis ends.
+    CutCache { instance: usize },
+    /// kill -9 of PostgreSQL and all its children.
+    KillStore { downtime: Duration },
+    /// kill -9 of Kafka.
+    KillBroker { downtime: Duration },
+    /// SIGSTOP of Kafka: connections stay open, and nothing responds.
+    FreezeBroker { duration: Duration },
+    /// kill -9 of Redis.
+    KillCache { downtime: Duration },
+    /// Redis loses all data.
+    FlushCache,
+}
+
+/// The component that fails. Faults of one target follow each other, those of different targets overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Instance(usize),
+    Network(usize),
+    Store,
+    Broker,
+    Cache,
+}
+
+impl Fault {
+    pub fn target(self) -> Target {
+        match self {
+            Fault::Kill { instance, .. } | Fault::Freeze { instance, .. } => Target::Instance(instance),
+            Fault::CutStore { instance } | Fault::StallStore { instance, .. } | Fault::CutCache { instance } => {
+                Target::Network(instance)
+            }
+            Fault::KillStore { .. } => Target::Store,
+            Fault::KillBroker { .. } | Fault::FreezeBroker { .. } => Target::Broker,
+            Fault::KillCache { .. } | Fault::FlushCache => Target::Cache,
+        }
+    }
+}
+
+/// A fault and its time, counted from the start of the round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduledFault {
+    pub at: Duration,
+    pub fault: Fault,
+}
+
+/// Number of faults of one round. A round contains every kind, for any seed.
+pub const ROUND_FAULTS: usize = 25;
+
+/// The faults of one round in random order. Equal seeds give equal schedules.
+pub fn schedule(seed: u64) -> Vec<ScheduledFault> {
+    let rng = SeededDice::new(seed);
+    let mut faults: Vec<Fault> = (0..ROUND_FAULTS).map(|index| fault_at(index, &rng)).collect();
+    for last in (1..faults.len()).rev() {
+        faults.swap(last, below(&rng, last as u64 + 1) as usize);
+    }
+    let mut at = Duration::ZERO;
+    let step = |fault| {
+        at += between(&rng, Duration::ZERO, 2 * PAUSE_MEAN);
+        ScheduledFault { at, fault }
+    };
+    faults.into_iter().map(step).collect()
+}
+
+fn fault_at(index: usize, rng: &SeededDice) -> Fault {
+    let instance = below(rng, INSTANCES as u64) as usize;
+    let short = between(rng, Duration::ZERO, Duration::from_secs(1));
+    let long = between(rng, Duration::from_millis(500), Duration::from_secs(6));
+    match index {
+        0..8 => Fault::Kill { instance, downtime: short },
+        8..12 => Fault::Freeze { instance, duration: long },
+        12..15 => Fault::CutStore { instance },
+        15..17 => Fault::StallStore { instance, duration: long },
+        17..19 => Fault::CutCache { instance },
+        19 => Fault::KillStore { downtime: short },
+        20 => Fault::KillBroker { downtime: short },
+        21 => Fault::FreezeBroker { duration: long },
+        22 => Fault::KillCache { downtime: short },
+        _ => Fault::FlushCache,
+    }
+}
+
+fn below(rng: &SeededDice, limit: u64) -> u64 {
+    rng.next_u64() % limit
+}
+
+fn between(rng: &SeededDice, least: Duration, most: Duration) -> Duration {
+    least + Duration::from_millis(below(rng, (most - least).as_millis() as u64))
+}
+
+#[test]
+fn a_seed_repeats_its_faults_and_another_seed_differs() {
+    assert_eq!(schedule(7), schedule(7));
+    assert_ne!(schedule(7), schedule(8));
+}
+
+#[test]
+fn every_round_contains_every_kind_of_fault() {
+    for seed in 0..50 {
+        let kinds: std::collections::HashSet<_> =
+            schedule(seed).iter().map(|step| std::mem::discriminant(&step.fault)).collect();
+
+        assert_eq!(kinds.len(), 10, "seed {seed}");
+    }
+}

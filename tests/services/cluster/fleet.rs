@@ -1,0 +1,196 @@
+//! Several instances on one backend. Each keeps its port, and reaches PostgreSQL and Redis through proxies of its own.
+use std::net::TcpListener;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use kit::wait::{until, until_since};
+
+use crate::harness::backend::Backend;
+use crate::harness::http::Http;
+use crate::harness::process::Posthaste;
+use crate::harness::proxy::Proxy;
+
+/// Request timeout of clients: a frozen process never responds.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest until a new installation is ready: its schema and its topics are created meanwhile.
+const START_MAX: Duration = Duration::from_secs(60);
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+/// Instances of the service that share one backend.
+pub struct Fleet<'a> {
+    backend: &'a Backend,
+    members: Vec<Member>,
+    unexpected_exits: Mutex<Vec<String>>,
+}
+
+struct Member {
+    name: &'static str,
+    address: String,
+    settings: Vec<(String, String)>,
+    store: Proxy,
+    cache: Proxy,
+    process: Mutex<Option<Posthaste>>,
+}
+
+impl<'a> Fleet<'a> {
+    /// Prepares this number of instances with additional settings, and starts none.
+    pub fn new(backend: &'a Backend, size: usize, settings: &[(&str, &str)]) -> Self {
+        let members = NAMES[..size].iter().map(|name| Member::new(backend, name, settings)).collect();
+        Self { backend, members, unexpected_exits: Mutex::default() }
+    }
+
+    /// Starts this number of instances and waits until all are ready and every partition has an owner.
+    pub fn start(backend: &'a Backend, size: usize, settings: &[(&str, &str)]) -> Self {
+        let fleet = Self::new(backend, size, settings);
+        // The first instance migrates the schema and creates the topics.
+        for member in 0..size {
+            fleet.launch(member);
+        }
+        fleet.await_ready(START_MAX);
+        until("every partition has an owner", START_MAX, || {
+            fleet.owners().iter().all(|owner| !owner.is_empty()).then_some(())
+        });
+        fleet
+    }
+
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn name(&self, member: usize) -> &'static str {
+        self.members[member].name
+    }
+
+    /// One HTTP client for each instance, in order.
+    pub fn endpoints(&self) -> Vec<Http> {
+        self.members.iter().map(|member| Http::with_timeout(&member.address, TIMEOUT)).collect()
+    }
+
+    /// Starts an instance that is not running; does not wait until it is ready.
+    pub fn launch(&self, member: usize) {
+        let Member { settings, process, address, .. } = &self.members[member];
+        let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (&**name, &**value)).collect();
+        *process.lock().expect("not poisoned") = Some(Posthaste::launch(self.backend, &settings, address));
+    }
+
+    /// Sends SIGKILL to an instance, if it runs.
+    pub fn kill(&self, member: usize) {
+        self.record_unexpected_exits();
+        if let Some(process) = self.members[member].process.lock().expect("not poisoned").take() {
+            process.kill();
+        }
+    }
+
+    /// Calls a function with a running process.
+    pub fn with<T>(&self, member: usize, act: impl FnOnce(&mut Posthaste) -> T) -> T {
+        act(self.members[member].process.lock().expect("not poisoned").as_mut().expect("the process runs"))
+    }
+
+    /// Removes a process from the fleet, so that the test can stop it.
+    pub fn take(&self, member: usize) -> Posthaste {
+        self.members[member].process.lock().expect("not poisoned").take().expect("the process runs")
+    }
+
+    pub fn freeze(&self, member: usize) {
+        self.signal(member, "STOP");
+    }
+
+    pub fn resume(&self, member: usize) {
+        self.signal(member, "CONT");
+    }
+
+    /// Sends a signal to a process. One that ended by itself receives none; it is recorded as an unexpected exit.
+    fn signal(&self, member: usize, name: &str) {
+        self.record_unexpected_exits();
+        self.with(member, |process| {
+            if process.exit().is_none() {
+                process.signal(name);
+            }
+        });
+    }
+
+    /// The proxy between an instance and PostgreSQL.
+    pub fn store(&self, member: usize) -> &Proxy {
+        &self.members[member].store
+    }
+
+    /// The proxy between an instance and Redis.
+    pub fn cache(&self, member: usize) -> &Proxy {
+        &self.members[member].cache
+    }
+
+    /// Waits until every instance is ready; returns how long that took.
+    pub fn await_ready(&self, limit: Duration) -> Duration {
+        self.await_ready_since(Instant::now(), limit)
+    }
+
+    /// The same, where time counts from an earlier moment.
+    pub fn await_ready_since(&self, started: Instant, limit: Duration) -> Duration {
+        for member in 0..self.size() {
+            until_since(started, &format!("{} is ready", self.name(member)), limit, || {
+                self.record_unexpected_exits();
+                self.assert_no_unexpected_exit();
+                self.with(member, |process| process.is_ready()).then_some(())
+            });
+        }
+        started.elapsed()
+    }
+
+    /// The owner of each partition by its lease in the store; empty without a valid lease.
+    pub fn owners(&self) -> Vec<String> {
+        let rows = self.backend.database.rows(
+            "SELECT CASE WHEN expires_at > clock_timestamp() THEN owner END FROM outbox_lease ORDER BY partition",
+        );
+        rows.into_iter().map(|mut row| row.remove(0)).collect()
+    }
+
+    /// Number of partitions of each instance, in order.
+    pub fn shares(&self) -> Vec<usize> {
+        let owners = self.owners();
+        (0..self.size()).map(|member| owners.iter().filter(|owner| *owner == self.name(member)).count()).collect()
+    }
+
+    /// Asserts that no process ended unless the test ended it.
+    pub fn assert_no_unexpected_exit(&self) {
+        let unexpected_exits = self.unexpected_exits.lock().expect("not poisoned");
+        assert!(unexpected_exits.is_empty(), "{}", unexpected_exits.join("\n"));
+    }
+
+    fn record_unexpected_exits(&self) {
+        for member in &self.members {
+            let mut process = member.process.lock().expect("not poisoned");
+            if let Some(process) = process.as_mut()
+                && let Some(status) = process.exit()
+            {
+                let unexpected_exit = format!("{} ended by itself with {status}: {}", member.name, process.stderr());
+                let mut unexpected_exits = self.unexpected_exits.lock().expect("not poisoned");
+                if !unexpected_exits.contains(&unexpected_exit) {
+                    unexpected_exits.push(unexpected_exit);
+                }
+            }
+        }
+    }
+}
+
+impl Member {
+    fn new(backend: &Backend, name: &'static str, settings: &[(&str, &str)]) -> Self {
+        let (postgres, redis) = backend.addresses();
+        let (store, cache) = (Proxy::to(&postgres), Proxy::to(&redis));
+        let address = format!("127.0.0.1:{}", free_port());
+        let required = [
+            ("POSTHASTE__INSTANCE__ID", name.to_owned()),
+            ("POSTHASTE__HTTP__LISTEN", address.clone()),
+            ("POSTHASTE__STORE__URL", backend.postgres_url(&store.address())),
+            ("POSTHASTE__REDIS__URL", backend.redis_url(&cache.address())),
+        ];
+        let additional = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let settings = required.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(additional).collect();
+        Self { name, address, settings, store, cache, process: Mutex::default() }
+    }
+}
+
+/// A free port outside the range for outgoing connections, so that none of them takes the port while its instance is down.
+fn free_port() -> u16 {
+    let mut candidates = std::iter::repeat_with(|| 20_000 + rand::random::<u16>() % 12_000);
+    candidates.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("some port is free")
+}

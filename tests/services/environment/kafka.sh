@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Apache Kafka, one node that is broker and controller: data, start command and probe. Sourced by service.sh, in its folder.
+# shellcheck disable=SC2034,SC2154 # shared with service.sh
+# shellcheck source-path=SCRIPTDIR source=java.sh
+. "$here/java.sh"
+
+stop_signal=TERM
+drop_signal=KILL
+port_taken='BindException|Address already in use'
+# Any 16 bytes in base64 ("posthaste-tests!").
+cluster_id=cG9zdGhhc3RlLXRlc3RzIQ
+
+make_data() {
+  local files
+  files=$("$here/kafka_files.sh")
+  java_program >java
+  printf '%s\n' "$files/jars" >jars
+  cp -r "$files/formatted" data
+  mkdir tmp
+}
+
+# With the C1 compiler alone Kafka starts faster and runs more slowly; measurements need C2 too
+# (POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation). Native libraries are unpacked into this folder, so that no file remains.
+start_command() {
+  # Only this node connects to the controller, so its port may change with each start.
+  local client controller
+  client=$(cat port)
+  controller=$client
+  while [ "$controller" = "$client" ]; do controller=$(free_port); done
+  properties "$client" "$controller" >server.properties
+  command=("$(cat java)" -Xmx512m -XX:+UseSerialGC "${POSTHASTE_KAFKA_JIT:--XX:TieredStopAtLevel=1}" -XX:-UsePerfData -Djava.io.tmpdir="$PWD/tmp"
+    -Dlog4j2.configurationFile="$here/log4j2.properties" -cp "$(cat jars)/*" kafka.Kafka server.properties)
+}
+
+# A session of 2 s: after kill -9 the controller fences the new broker until the old session expires.
+properties() {
+  cat <<END
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$2
+listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$2
+advertised.listeners=PLAINTEXT://127.0.0.1:$1
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=$PWD/data
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=500
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=8
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=8
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+num.partitions=12
+auto.create.topics.enable=false
+END
+}
+
+answers() {
+  timeout 2 "$here/kafka_metadata.sh" "$1" 2>/dev/null
+}
+
+clear_outside() { :; }

@@ -1,0 +1,15 @@
+//! The tests of `tests/service/every_backend` on PostgreSQL, Kafka and Redis.
+#[path = "../service/every_backend/dead_letters.rs"]
+mod dead_letters;
+#[path = "../service/every_backend/durability.rs"]
+mod durability;
+#[path = "../service/every_backend/faults.rs"]
+mod faults;
+#[path = "../service/every_backend/operators.rs"]
+mod operators;
+#[path = "../service/every_backend/orders.rs"]
+mod orders;
+#[path = "../service/every_backend/overload.rs"]
+mod overload;
+#[path = "../service/every_backend/relay.rs"]
+mod relay;

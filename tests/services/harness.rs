@@ -1,0 +1,18 @@
+//! What the tests share: the files of `tests/service/harness`, and what several instances on real services need.
+#[path = "../service/harness/actors.rs"]
+pub mod actors;
+#[path = "../service/harness/event_log.rs"]
+pub mod event_log;
+#[path = "../service/harness/http.rs"]
+pub mod http;
+#[path = "../service/harness/load.rs"]
+pub mod load;
+#[path = "../service/harness/process.rs"]
+pub mod process;
+
+pub mod backend;
+mod database;
+mod kafka;
+pub mod proxy;
+pub mod service_control;
+pub mod waiting;

@@ -1,0 +1,93 @@
+//! A PostgreSQL client that is independent of the service: one database for each test, and queries on its tables.
+use std::sync::Mutex;
+use std::time::Duration;
+
+use kit::wait::until;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
+
+/// Longest until PostgreSQL accepts connections again.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A database for one test. Dropped, it is deleted, unless the test failed.
+pub struct Database {
+    server: String,
+    name: String,
+    connection: Mutex<Connection>,
+}
+
+/// A connection with the runtime that drives it.
+struct Connection {
+    runtime: Runtime,
+    client: Option<Client>,
+}
+
+impl Database {
+    /// Creates an empty database on a server.
+    pub fn create(server: &str, name: &str) -> Self {
+        Connection::new().query(server, &format!("CREATE DATABASE {name}")).expect("PostgreSQL responds");
+        Self { server: server.to_owned(), name: name.to_owned(), connection: Mutex::new(Connection::new()) }
+    }
+
+    /// Address of the database, with its user.
+    pub fn url(&self) -> String {
+        on_server(&self.server, &self.name)
+    }
+
+    /// Rows of a statement, each column as text; NULL is the empty text.
+    pub fn rows(&self, statement: &str) -> Vec<Vec<String>> {
+        let (mut connection, url) = (self.connection.lock().expect("not poisoned"), self.url());
+        // A connection that was cut is opened again.
+        until(statement, TIMEOUT, || connection.query(&url, statement).ok())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // After a failure the database remains for inspection.
+        if !std::thread::panicking() {
+            let statement = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+            Connection::new().query(&self.server, &statement).expect("PostgreSQL responds");
+        }
+    }
+}
+
+impl Connection {
+    fn new() -> Self {
+        Self { runtime: Builder::new_current_thread().enable_all().build().expect("a runtime"), client: None }
+    }
+
+    fn query(&mut self, url: &str, statement: &str) -> Result<Vec<Vec<String>>, Error> {
+        let Self { runtime, client } = self;
+        let result = runtime.block_on(async {
+            let client = match client {
+                Some(client) => client,
+                None => {
+                    let (opened, driver) = tokio_postgres::connect(url, NoTls).await?;
+                    tokio::spawn(driver);
+                    client.insert(opened)
+                }
+            };
+            client.simple_query(statement).await
+        });
+        if result.is_err() {
+            *client = None;
+        }
+        result.map(|messages| messages.into_iter().filter_map(row).collect())
+    }
+}
+
+fn row(message: SimpleQueryMessage) -> Option<Vec<String>> {
+    match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|column| row.get(column).unwrap_or_default().to_owned()).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The address of another database on the same server.
+fn on_server(server: &str, name: &str) -> String {
+    let (front, _) = server.rsplit_once('/').expect("an address ends with a database");
+    format!("{front}/{name}")
+}

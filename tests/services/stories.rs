@@ -1,0 +1,10 @@
+//! Tests of several instances, outages and the failure matrix on real services.
+mod failure_matrix;
+mod guarantees;
+mod instances;
+mod outages;
+mod promotion;
+mod rate_limit;
+mod recovery;
+mod region;
+mod rolling_restart;

@@ -1,0 +1,211 @@
+//! Rows of the failure matrix that leave the services running: fault, protection, outcome and metric. The rows with an outage are in
+//! `outages`.
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::{Value, json};
+
+use crate::cluster::fleet::Fleet;
+use crate::cluster::metrics::{await_metric, metric, metrics};
+use crate::harness::backend::Backend;
+use crate::harness::event_log;
+use crate::harness::http::{Response, tea_order};
+use crate::harness::load::Load;
+use crate::harness::process::Posthaste;
+use crate::harness::proxy::Proxy;
+
+/// Longest wait for any condition here; no test judges the duration.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Makes the insert of an event fail after its order was inserted, for one product.
+const REJECT_EVENT: &str = "CREATE FUNCTION reject_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF position('Rejected' IN convert_from(NEW.payload, 'UTF8')) > 0 THEN RAISE EXCEPTION 'the event is rejected'; END IF;
+    RETURN NEW; END $$;
+    CREATE TRIGGER reject_event BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION reject_event()";
+/// Number of rows that creates of that product wrote.
+const ROWS_WRITTEN: &str = "SELECT (SELECT count(*) FROM orders WHERE items::text LIKE '%Rejected%')
+    + (SELECT count(*) FROM outbox_event WHERE position('Rejected'::bytea IN payload) > 0)
+    + (SELECT count(*) FROM mark WHERE key = 'rejected')";
+
+fn rejected_order() -> Value {
+    json!({"items": [{"productName": "Rejected Tea", "quantity": 1, "price": "2.50"}]})
+}
+
+#[track_caller]
+fn assert_refused(response: &Response) {
+    assert_eq!((response.status, &response.json()["code"]), (503, &json!("INFRASTRUCTURE_ERROR")), "{}", response.text);
+    assert!(response.header("retry-after").is_some());
+}
+
+#[test]
+fn a_failed_create_transaction_leaves_nothing_and_fails_no_other_create() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let user = service.http.user();
+    let create = || service.http.post("/orders", &user, &[("Idempotency-Key", "rejected")], &rejected_order());
+    let failures = "orders_operation_failure_count_total{operation=\"create\"}";
+    backend.database.rows(REJECT_EVENT);
+    let load = Load::start(&service.http, 4);
+    until("load runs", WAIT_MAX, || (load.acknowledged() > 20).then_some(()));
+
+    for attempt in 1..=5 {
+        assert_refused(&create());
+        assert_eq!(
+            metric(&service.http, failures),
+            f64::from(attempt),
+            "each failure is counted, and no other create fails"
+        );
+    }
+    let acknowledged = load.finish();
+
+    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "0", "neither order, nor event, nor mark");
+    assert_eq!(metric(&service.http, "orders_created_count_total"), acknowledged.len() as f64);
+    backend.database.rows("DROP TRIGGER reject_event ON outbox_event");
+    let created = create();
+    assert_eq!((created.status, created.header("idempotent-replayed")), (201, None), "the key was not used up");
+    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "3");
+    service.drain();
+    event_log::assert_complete(&backend, &acknowledged);
+}
+
+#[test]
+fn a_create_that_loses_its_connection_before_commit_leaves_nothing() {
+    let backend = Backend::new();
+    let proxy = Proxy::to(&backend.addresses().0);
+    let service = Posthaste::start(&backend, &[("POSTHASTE__STORE__URL", &backend.postgres_url(&proxy.address()))]);
+    let (user, failures) = (service.http.user(), "orders_operation_failure_count_total{operation=\"create\"}");
+    let create = || service.http.post("/orders", &user, &[("Idempotency-Key", "rejected")], &rejected_order());
+    let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass";
+    backend.database.rows("BEGIN; LOCK TABLE orders IN EXCLUSIVE MODE");
+
+    let response = std::thread::scope(|scope| {
+        let client = scope.spawn(create);
+        until("its transaction waits for the lock", WAIT_MAX, || {
+            (backend.database.rows(blocked)[0][0] != "0").then_some(())
+        });
+        proxy.cut();
+        client.join().expect("it receives a response")
+    });
+    backend.database.rows("ROLLBACK");
+
+    assert_refused(&response);
+    assert_eq!(metric(&service.http, failures), 1.0);
+    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "0", "neither order, nor event, nor mark");
+    until("the same request is accepted", WAIT_MAX, || (create().status == 201).then_some(()));
+    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "3", "once");
+}
+
+#[test]
+fn a_record_that_is_delivered_twice_is_consumed_once() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let (processed, duplicates) = ("kafka_consumer_processed_count_total", "kafka_consumer_duplicate_count_total");
+    let id = service.http.post("/orders", &user, &[], &tea_order(1)).json()["id"].as_str().expect("an id").to_owned();
+    let change = json!({"status": "SHIPPED", "version": 0});
+    assert_eq!(service.http.patch(&format!("/orders/{id}/status"), &admin, &[], &change).status, 200);
+    await_metric(&service.http, processed, WAIT_MAX, |count| count == 2.0);
+    let state = || {
+        let tables = "SELECT (SELECT count(*) FROM processed_events), (SELECT count(*) FROM outbox_event)";
+        (service.http.get(&format!("/orders/{id}"), Some(&user)).json(), backend.database.rows(tables))
+    };
+    let before = state();
+    let records = backend.read("order.events");
+    assert_eq!((records.len(), metric(&service.http, duplicates)), (2, 0.0));
+
+    backend.repeat(&records);
+    await_metric(&service.http, duplicates, WAIT_MAX, |count| count == 2.0);
+
+    assert_eq!(backend.read("order.events").len(), 4, "the topic has both copies");
+    assert_eq!(metric(&service.http, processed), 2.0, "and each event was processed once");
+    assert_eq!(state(), before, "duplicates change nothing");
+    assert_eq!(metric(&service.http, "kafka_consumer_lag_ms_count"), 2.0);
+    await_metric(&service.http, "kafka_consumer_lag", WAIT_MAX, |lag| lag == 0.0);
+}
+
+#[test]
+fn of_concurrent_changes_of_one_version_one_succeeds_and_the_others_conflict() {
+    let backend = Backend::new();
+    let fleet = Fleet::start(&backend, 2, &[]);
+    let endpoints = fleet.endpoints();
+    let (user, admin) = (endpoints[0].user(), endpoints[0].admin());
+    let race = |headers: &[(&str, &str)], body: Value| {
+        let created = endpoints[0].post("/orders", &user, &[], &tea_order(1)).json();
+        let path = format!("/orders/{}/status", created["id"].as_str().expect("an id"));
+        let ask = |racer: usize| endpoints[racer % 2].patch(&path, &admin, headers, &body).status;
+        let mut responses: Vec<u16> = std::thread::scope(|scope| {
+            let ask = &ask;
+            let racers: Vec<_> = (0..8).map(|racer| scope.spawn(move || ask(racer))).collect();
+            racers.into_iter().map(|racer| racer.join().expect("a response")).collect()
+        });
+        responses.sort_unstable();
+        responses
+    };
+    let total = |name: &str| endpoints.iter().map(|endpoint| metric(endpoint, name)).sum::<f64>();
+    let conflicts = "orders_operation_failure_count_total{operation=\"change_status\"}";
+
+    assert_eq!(race(&[], json!({"status": "SHIPPED", "version": 0})), [200, 409, 409, 409, 409, 409, 409, 409]);
+    assert_eq!((total(conflicts), total("http_server_requests_seconds_count{status=\"409\"}")), (7.0, 7.0));
+    let tag = [("If-Match", "\"0\"")];
+    assert_eq!(race(&tag, json!({"status": "SHIPPED"})), [200, 412, 412, 412, 412, 412, 412, 412]);
+    assert_eq!((total(conflicts), total("http_server_requests_seconds_count{status=\"412\"}")), (14.0, 7.0));
+
+    let versions = backend.database.rows("SELECT version FROM orders");
+    assert_eq!(versions, [["1"], ["1"]]);
+    until("every event is sent", WAIT_MAX, || {
+        (backend.database.rows("SELECT count(*) FROM outbox")[0][0] == "0").then_some(())
+    });
+    assert_eq!(backend.events().len(), 4, "one event for each create, and one for each change that succeeded");
+}
+
+#[test]
+fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let place =
+        |tea: &Value| service.http.post("/orders", &user, &[], tea).json()["id"].as_str().expect("id").to_owned();
+    let mut placed = vec![place(&tea_order(1))];
+    service.drain();
+    backend.configure("order.events", "max.message.bytes", "3000");
+    let large = json!({"items": vec![json!({"productName": "T".repeat(250), "quantity": 1, "price": 1}); 20]});
+
+    let row = until("an event is parked", WAIT_MAX, || {
+        // Kafka applies the new limit after a moment.
+        placed.push(place(&large));
+        until("no row is waiting", WAIT_MAX, || service.rows(&["PENDING", "IN_FLIGHT"]).is_empty().then_some(()));
+        service.rows(&["PARKED"]).pop()
+    });
+    let refused = placed.pop().expect("the last one");
+    assert_eq!(row["key"], json!(refused));
+    let change = json!({"status": "SHIPPED", "version": 0});
+    assert_eq!(service.http.patch(&format!("/orders/{refused}/status"), &admin, &[], &change).status, 200);
+    let other = place(&tea_order(1));
+    until("the event of another key is sent", WAIT_MAX, || {
+        let status = format!("SELECT status FROM outbox_rows WHERE key = '{other}'");
+        (backend.database.rows(&status)[0][0] == "SENT").then_some(())
+    });
+
+    let permanent = "retry_classification_count_total{classification=\"PERMANENT\"}";
+    let seen = metrics(&service.http, ["outbox_entries_failed_total", permanent]);
+    assert_eq!(seen, [1.0, 1.0], "one attempt: a permanent error is not retried");
+    await_metric(&service.http, "outbox_rows{status=\"PARKED\"}", WAIT_MAX, |rows| rows == 1.0);
+    let waiting = service.rows(&["PENDING"]);
+    assert_eq!(
+        waiting.iter().map(|row| &row["key"]).collect::<Vec<_>>(),
+        [&json!(refused)],
+        "a parked row blocks its key"
+    );
+    backend.configure("order.events", "max.message.bytes", "1000000");
+    let again = (format!("/admin/outbox/{}/retry", row["id"]), json!({"reason": "the topic accepts it now"}));
+    until("the retry sends it", WAIT_MAX, || {
+        // 409 while it is in flight.
+        assert!([200, 409].contains(&service.http.post(&again.0, &admin, &[], &again.1).status));
+        let waiting = format!("SELECT count(*) FROM outbox_rows WHERE key = '{refused}' AND status <> 'SENT'");
+        (backend.database.rows(&waiting)[0][0] == "0").then_some(())
+    });
+
+    service.drain();
+    let acknowledged = placed.into_iter().map(|id| (id, 1)).chain([(refused, 2), (other, 1)]);
+    event_log::assert_complete(&backend, &acknowledged.collect());
+    await_metric(&service.http, "outbox_rows{status=\"PARKED\"}", WAIT_MAX, |rows| rows == 0.0);
+}

@@ -1,0 +1,90 @@
+//! The guarantees under random failures: clients, three instances, and faults from a seed in every component; then the checks of all
+//! evidence. `POSTHASTE_FAULTS=2000` injects more faults, `POSTHASTE_SEED=n` repeats a run.
+use std::time::{Duration, Instant};
+
+use kit::wait::until_since;
+
+use crate::chaos::injection::inject;
+use crate::chaos::schedule::{INSTANCES, ROUND_FAULTS, schedule};
+use crate::cluster::fleet::Fleet;
+use crate::harness::backend::Backend;
+use crate::oracle::checks::{Copies, violations};
+use crate::oracle::clients::{CLIENTS, Clients};
+use crate::oracle::evidence::{await_drained, collect};
+
+/// Most rounds on one backend: the checks keep all its evidence in memory.
+const ROUNDS_MAX: usize = 8;
+/// Longest from the last repair until every instance accepts writes, as the contract says.
+const RECOVERY_MAX: Duration = Duration::from_secs(30);
+
+/// Failures are more frequent and shorter than in production, so retries and probes are more frequent too.
+const SETTINGS: [(&str, &str); 3] = [
+    ("POSTHASTE__OUTBOX__RETRY__MAX", "5s"),
+    ("POSTHASTE__PROMOTION__INTERVAL", "0"),
+    ("POSTHASTE__FAILOVER__PROBE_INTERVAL", "1s"),
+];
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Number of faults of a run: `POSTHASTE_FAULTS`, or a default.
+fn faults(default: usize) -> usize {
+    number("POSTHASTE_FAULTS").map_or(default, |faults| faults as usize)
+}
+
+#[test]
+fn under_random_failures_each_event_is_published_once_and_in_order() {
+    run(faults(2 * ROUND_FAULTS), "exactly-once", Copies::One);
+}
+
+#[test]
+fn in_at_least_once_mode_nothing_is_lost_and_first_occurrences_are_in_order() {
+    run(faults(ROUND_FAULTS), "at-least-once", Copies::AtLeastOne);
+}
+
+fn run(faults: usize, delivery: &str, copies: Copies) {
+    let seed = number("POSTHASTE_SEED").unwrap_or_else(rand::random);
+    let rounds = faults.div_ceil(ROUND_FAULTS);
+    eprintln!("{delivery}: {} faults, POSTHASTE_SEED={seed}", rounds * ROUND_FAULTS);
+    for first in (0..rounds).step_by(ROUNDS_MAX) {
+        let seeds = (first..rounds.min(first + ROUNDS_MAX)).map(|round| seed.wrapping_add(round as u64));
+        run_rounds(&seeds.collect::<Vec<u64>>(), delivery, copies);
+    }
+}
+
+fn run_rounds(seeds: &[u64], delivery: &str, copies: Copies) {
+    let started = Instant::now();
+    let backend = Backend::exclusive();
+    let mut settings = SETTINGS.to_vec();
+    settings.push(("POSTHASTE__BROKER__DELIVERY", delivery));
+    let fleet = Fleet::start(&backend, INSTANCES, &settings);
+    let clients = Clients::start(&fleet.endpoints(), CLIENTS, seeds[0]);
+    for seed in seeds {
+        inject(&schedule(*seed), &backend, &fleet);
+        let repaired = Instant::now();
+        let ready = fleet.await_ready(RECOVERY_MAX);
+        let before = clients.acknowledged();
+        until_since(repaired, "writes are acknowledged again", RECOVERY_MAX, || {
+            (clients.acknowledged() > before + CLIENTS).then_some(())
+        });
+        eprintln!("  seed {seed}: ready {ready:?} after the last repair, {before} acknowledgements so far");
+    }
+    let orders = clients.finish();
+
+    await_drained(&backend);
+    fleet.assert_no_unexpected_exit();
+    let evidence = collect(&backend, &fleet.endpoints(), orders);
+    let duplicates = evidence.log.len().saturating_sub(evidence.consumed.len());
+    eprintln!(
+        "  {} orders, {} events, {duplicates} of them twice, {:?}",
+        evidence.shown.len(),
+        evidence.log.len(),
+        started.elapsed()
+    );
+    let violations = violations(&evidence, copies);
+    let seeds = format!("seeds {seeds:?}");
+    let first = &violations[..violations.len().min(40)];
+    assert!(violations.is_empty(), "{} violations, {seeds}:\n{}", violations.len(), first.join("\n"));
+    assert_eq!(backend.read("order.events-dlt").len(), 0, "{seeds}: an outage creates no dead letter");
+}

@@ -1,0 +1,83 @@
+//! PendingPromoter on several instances that promote the same pending orders at once.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::{Value, json};
+
+use crate::cluster::fleet::Fleet;
+use crate::cluster::metrics::metric;
+use crate::harness::backend::Backend;
+use crate::harness::event_log;
+use crate::harness::http::{Http, tea_order};
+
+/// Longest wait for any condition here; no test judges the duration.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Number of pending orders: many pages.
+const ORDERS: usize = 240;
+
+/// Pending orders, created by several clients.
+fn place(endpoints: &[Http]) -> BTreeMap<String, u64> {
+    std::thread::scope(|scope| {
+        let client = |endpoint: &Http| {
+            let user = endpoint.user();
+            let place = |_| {
+                endpoint.post("/orders", &user, &[], &tea_order(1)).json()["id"].as_str().expect("an id").to_owned()
+            };
+            (0..ORDERS / endpoints.len()).map(place).collect::<Vec<_>>()
+        };
+        let clients: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || client(endpoint))).collect();
+        let ids = clients.into_iter().flat_map(|client| client.join().expect("every order is acknowledged"));
+        ids.map(|id| (id, 2)).collect()
+    })
+}
+
+#[test]
+fn three_processes_that_promote_the_same_orders_at_once_change_each_once() {
+    let backend = Backend::new();
+    let settings = [("POSTHASTE__PROMOTION__INTERVAL", "200ms"), ("POSTHASTE__PROMOTION__BATCH", "20")];
+    let fleet = Fleet::start(&backend, 3, &settings);
+    let endpoints = fleet.endpoints();
+    let on_all = |action: &str| {
+        for endpoint in &endpoints {
+            let path = format!("/admin/actors/pending-promoter/{action}");
+            assert_eq!(endpoint.post(&path, &endpoint.admin(), &[], &json!({})).status, 202);
+        }
+    };
+    on_all("pause");
+    let placed = place(&endpoints);
+    let count = |status: &str| {
+        let statement = format!("SELECT count(*) FROM orders WHERE status = '{status}' AND version = 1");
+        backend.database.rows(&statement)[0][0].parse::<usize>().expect("a number")
+    };
+    assert_eq!(count("PROCESSING"), 0, "all are pending");
+
+    on_all("resume");
+    until("all are promoted", WAIT_MAX, || (count("PROCESSING") == ORDERS).then_some(()));
+
+    let promoted = |member: usize| {
+        let events = fleet.with(member, |process| process.logged("orders_promoted"));
+        events.iter().map(|line| line["promoted"].as_u64().expect("a number")).sum::<u64>()
+    };
+    until("each promoter has logged its promotions", WAIT_MAX, || {
+        ((0..3).map(promoted).sum::<u64>() == ORDERS as u64).then_some(())
+    });
+    let shares: Vec<u64> = (0..3).map(promoted).collect();
+    assert!(shares.iter().filter(|share| **share > 0).count() > 1, "several instances promoted orders: {shares:?}");
+    for member in 0..3 {
+        // `arbiter_stalled` reports a busy machine, not a failed promotion.
+        let is_error = |line: &Value| line["level"] == "ERROR" && line["event"] != "arbiter_stalled";
+        let unexpected = |line: &Value| is_error(line) || line["event"] == "promotion_stopped";
+        let lines = fleet.with(member, |process| process.log_lines(unexpected));
+        assert!(lines.is_empty(), "an instance that loses the race logs nothing: {lines:?}");
+    }
+    let written = endpoints.iter().map(|endpoint| metric(endpoint, "outbox_entries_written_total")).sum::<f64>();
+    assert_eq!(written, 2.0 * ORDERS as f64);
+    until("every event is sent", WAIT_MAX, || {
+        (backend.database.rows("SELECT count(*) FROM outbox")[0][0] == "0").then_some(())
+    });
+    event_log::assert_complete(&backend, &placed);
+    let events = event_log::sequences(&backend.events());
+    assert!(events.values().all(|seen| *seen == [1, 2]), "one event for its create and one for its promotion");
+    fleet.assert_no_unexpected_exit();
+}

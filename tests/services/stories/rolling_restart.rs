@@ -1,0 +1,88 @@
+//! A rolling restart of three instances under load. Timeouts are longer than any wait of the test, so that an event that waits for one of
+//! them fails it. Latencies are printed.
+use std::time::{Duration, Instant};
+
+use kit::wait::{patient, until};
+
+use crate::cluster::fleet::Fleet;
+use crate::harness::backend::Backend;
+use crate::oracle::checks::{Copies, violations};
+use crate::oracle::clients::{CLIENTS, Clients};
+use crate::oracle::evidence::{await_drained, collect};
+use crate::stories::instances::LONG_TIMEOUTS;
+
+/// Longest stop and start, as the contract says.
+const STOP_MAX: Duration = Duration::from_secs(25);
+const START_MAX: Duration = Duration::from_secs(10);
+/// Acknowledgements that give a meaningful p99 of a phase.
+const PHASE_ACKNOWLEDGEMENTS: usize = 1_500;
+/// Shorter than any timeout: a partition that is not handed over waits more than a minute for its next owner.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_rolling_restart_duplicates_reorders_and_delays_no_event() {
+    let backend = Backend::exclusive();
+    let fleet = Fleet::start(&backend, 3, &LONG_TIMEOUTS);
+    let clients = Clients::start(&fleet.endpoints(), CLIENTS, rand::random());
+    await_acknowledged(&clients, PHASE_ACKNOWLEDGEMENTS);
+
+    let started = now(&backend);
+    await_acknowledged(&clients, PHASE_ACKNOWLEDGEMENTS);
+    let rolling = now(&backend);
+    for member in 0..fleet.size() {
+        let stopping = Instant::now();
+        let mut process = fleet.take(member);
+        process.signal("TERM");
+        assert!(process.await_exit(STOP_MAX).success(), "{} stops in order", fleet.name(member));
+        let stopped = stopping.elapsed();
+        fleet.launch(member);
+        let ready = fleet.await_ready(START_MAX);
+        eprintln!("{} stopped within {stopped:?}, was ready again after {ready:?}", fleet.name(member));
+    }
+    let rolled = now(&backend);
+    await_acknowledged(&clients, PHASE_ACKNOWLEDGEMENTS);
+    let ended = now(&backend);
+    let orders = clients.finish();
+
+    await_drained(&backend);
+    let [_, during, _] = [("before", &started, &rolling), ("during", &rolling, &rolled), ("after", &rolled, &ended)]
+        .map(|(phase, from, to)| print_delays(&backend, phase, from, to));
+    assert!(during < patient(DELAY_MAX).as_secs_f64(), "an event waited {during} s for its partition's next owner");
+    fleet.assert_no_unexpected_exit();
+    let violations = violations(&collect(&backend, &fleet.endpoints(), orders), Copies::One);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+/// Waits until clients received this number of further acknowledgements.
+fn await_acknowledged(clients: &Clients, more: usize) {
+    let before = clients.acknowledged();
+    until("clients receive acknowledgements", Duration::from_secs(60), || {
+        (clients.acknowledged() >= before + more).then_some(())
+    });
+}
+
+/// Current time of the store, which also dates the events.
+fn now(backend: &Backend) -> String {
+    backend.database.rows("SELECT clock_timestamp()")[0][0].clone()
+}
+
+/// Prints the delay between insertion and settlement of a phase's events; returns the longest in seconds.
+fn print_delays(backend: &Backend, phase: &str, from: &str, to: &str) -> f64 {
+    let took = "extract(epoch FROM sent_at - created_at)";
+    let rank = |rank: &str| format!("percentile_disc({rank}) WITHIN GROUP (ORDER BY {took})");
+    let statement = format!(
+        "SELECT count(*), {}, {}, max({took}) FROM outbox_rows WHERE created_at >= '{from}' AND created_at < '{to}'",
+        rank("0.5"),
+        rank("0.99")
+    );
+    let row = backend.database.rows(&statement).remove(0);
+    let [p50, p99, max] = [1, 2, 3].map(|column: usize| row[column].parse::<f64>().expect("seconds"));
+    eprintln!(
+        "{phase} the rolling restart: {} events, commit → settled p50 {:.0} ms, p99 {:.0} ms, longest {:.0} ms",
+        row[0],
+        p50 * 1e3,
+        p99 * 1e3,
+        max * 1e3
+    );
+    max
+}
