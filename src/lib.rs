@@ -12,7 +12,7 @@ use actors::Cast;
 use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    Beside, Checked, Migration, OpenedStore, Schema, StartError, Throwaway, beside, checkup, migrate, migrations,
+    Beside, Checked, Migration, Schema, StartError, Throwaway, ThrowawayStore, beside, checkup, migrate, migrations,
     provide_topics, server_environment, server_settings,
 };
 

@@ -11,7 +11,9 @@ mod checkup;
 mod opening;
 mod options;
 mod schema;
+mod start_error;
 mod store;
+mod thread_rng;
 mod throwaway;
 
 use std::sync::Arc;
@@ -36,37 +38,12 @@ pub use beside::{Beside, beside};
 pub use checkup::{Checked, checkup};
 use opening::Door;
 pub use schema::{Migration, Schema, migrate, migrations, provide_topics};
+pub use start_error::StartError;
 use store::{Opened, Opening};
-pub use throwaway::{OpenedStore, Throwaway, server_environment, server_settings};
+use thread_rng::ThreadRng;
+pub use throwaway::{Throwaway, ThrowawayStore, server_environment, server_settings};
 
 use crate::config::Config;
-
-/// Why a start cannot succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The configuration is wrong; exit 78.
-    #[error("{0}")]
-    Config(String),
-    /// The store cannot be opened, or was not there within `startup.deadline`.
-    #[error("the store cannot be opened: {0}")]
-    Store(String),
-    /// The broker's topics cannot be looked after.
-    #[error("the broker cannot be used: {0}")]
-    Broker(String),
-    /// The address cannot be listened on.
-    #[error("cannot listen: {0}")]
-    Listen(#[source] std::io::Error),
-}
-
-impl StartError {
-    /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            StartError::Config(_) => 78,
-            StartError::Store(_) | StartError::Broker(_) | StartError::Listen(_) => 1,
-        }
-    }
-}
 
 /// A service's parts, wired and not yet running.
 pub(crate) struct Wired {
@@ -93,15 +70,6 @@ impl HttpParts {
     pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::Parts {
         let Self { queries, operations, dead_letters, admission, metrics, auth, options } = self;
         api::Parts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
-    }
-}
-
-/// Random bits of the operating system.
-struct ThreadRng;
-
-impl Rng for ThreadRng {
-    fn next_u64(&self) -> u64 {
-        rand::random()
     }
 }
 

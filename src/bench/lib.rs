@@ -2,6 +2,7 @@
 //! measurement gives it data of its own and starts the service for it ([`Program`]).
 mod error;
 mod load;
+mod plan;
 mod program;
 mod report;
 mod run;
@@ -10,5 +11,6 @@ mod service;
 mod store;
 
 pub use error::Error;
+pub use plan::{Plan, Scenario};
 pub use program::{BrokerUse, OpenStore, Program, StoreAndBroker, ThrowawayData};
-pub use run::{Plan, Scenario, run};
+pub use run::run;

@@ -1,50 +1,11 @@
 //! The scenarios of one run, in turn, and the settings that they share.
-use std::time::Duration;
-
 use serde_json::json;
 
 use crate::error::Error;
+use crate::plan::{Bench, Plan, Scenario};
 use crate::program::Program;
 use crate::report::{Reporter, Style};
 use crate::scenarios::{create, end_to_end, overload, relay};
-
-/// What one run measures, and how long.
-pub struct Plan {
-    /// `None` measures every scenario.
-    pub scenario: Option<Scenario>,
-    /// Clients that each send a request after the response to their last one.
-    pub clients: usize,
-    /// Duration of the load in each round.
-    pub time: Duration,
-    /// Rounds of each comparison; the median counts.
-    pub rounds: u32,
-    /// Events that the relay drains in each round.
-    pub events: u64,
-    /// Orders that these events belong to.
-    pub keys: u64,
-    /// One JSON object a line instead of text.
-    pub json: bool,
-}
-
-/// A measurement by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenario {
-    /// Orders over HTTP as fast as they are answered.
-    Create,
-    /// Waiting events drained by the relay.
-    Relay,
-    /// Latency from commit to acknowledgement and consumption.
-    EndToEnd,
-    /// Far more clients than the service can serve.
-    Overload,
-}
-
-/// The program, the plan and where figures go: what every scenario needs.
-pub(crate) struct Bench<'a, P> {
-    pub program: &'a P,
-    pub plan: &'a Plan,
-    pub reporter: Reporter,
-}
 
 /// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
 ///

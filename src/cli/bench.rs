@@ -11,7 +11,7 @@ use clap::builder::RangedU64ValueParser;
 use ports::clock::{Clock, Rng};
 use ports::topics::TopicReader;
 use posthaste::config::{BrokerKind, CacheKind, DeliveryKind, StoreKind};
-use posthaste::{Config, OpenedStore, Throwaway};
+use posthaste::{Config, Throwaway, ThrowawayStore};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -163,7 +163,7 @@ struct BenchData<'a> {
 }
 
 impl ThrowawayData for BenchData<'_> {
-    type Store = OpenedStore;
+    type Store = ThrowawayStore;
 
     fn service(&self) -> Result<Command, bench::Error> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -204,7 +204,7 @@ impl ThrowawayData for BenchData<'_> {
         posthaste::server_environment(&self.throwaway.config).map_err(bench::Error::new)
     }
 
-    async fn open_store(&self, instance: &str) -> Result<OpenedStore, bench::Error> {
+    async fn open_store(&self, instance: &str) -> Result<ThrowawayStore, bench::Error> {
         self.throwaway.open_store(instance).await.map_err(bench::Error::new)
     }
 

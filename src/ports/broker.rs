@@ -7,8 +7,7 @@ use async_trait::async_trait;
 use domain::Timestamp;
 
 use crate::error::Error;
-use crate::outbox::RowId;
-use crate::partitions::{PartitionNo, ProducerSessionId, Token};
+use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
 
 /// One message of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]

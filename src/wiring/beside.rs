@@ -10,8 +10,8 @@ use ports::broker::Broker;
 use ports::clock::Clock;
 use ports::topics::TopicReader;
 
-use super::StartError;
 use super::backends::StorePorts;
+use super::start_error::StartError;
 use crate::config::{BrokerKind, Config, StoreKind};
 
 /// What operators work with at the command line.

@@ -6,8 +6,8 @@ use embedded::BrokerProbe;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 
-use super::StartError;
 use super::backends::{BrokerPorts, Held, StoreHeld};
+use super::start_error::StartError;
 use crate::config::{BrokerKind, Config};
 
 /// Opens the configured broker. One that is not there yet is no reason not to start: events wait.

@@ -7,8 +7,8 @@ use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
-use super::StartError;
 use super::backends::{CachePorts, Held, StoreHeld};
+use super::start_error::StartError;
 use crate::config::{CacheKind, Config};
 
 /// How long an order read a moment ago is believed over a store that others write too.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use ports::clock::Clock;
 use ports::probe::Probe;
 
-use super::StartError;
+use super::start_error::StartError;
 use crate::config::{BrokerKind, CacheKind, Config, StoreKind};
 
 /// How long a dependency may take to answer `doctor`.
@@ -157,7 +157,7 @@ async fn broker(_: &Config) -> Vec<Checked> {
 #[cfg(feature = "redis")]
 async fn redis(config: &Config) -> Checked {
     let instance = super::options::operator();
-    let dice: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::ThreadRng);
+    let dice: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::thread_rng::ThreadRng);
     let options = super::options::redis(config, &instance, "doctor", &dice, &telemetry::Metrics::new());
     match redis::Redis::open(options) {
         Ok(redis) => ask("redis", &redis).await,

@@ -8,7 +8,7 @@ use memory::SystemClock;
 use ports::clock::Clock;
 use telemetry::Metrics;
 
-use super::StartError;
+use super::start_error::StartError;
 use super::store::{NotOpen, Opened, Opening, Patience};
 use crate::config::Config;
 

@@ -168,7 +168,7 @@ pub(super) fn redis_store(
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::StoreOptions {
     use crate::config::WeakDurability;
-    let dice = std::sync::Arc::new(super::ThreadRng);
+    let dice = std::sync::Arc::new(super::thread_rng::ThreadRng);
     let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), dice);
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;

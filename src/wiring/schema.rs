@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use domain::Timestamp;
 use embedded::Embedded;
 
-use super::StartError;
+use super::start_error::StartError;
 use crate::config::{BrokerKind, Config, StoreKind};
 
 /// One step of the schema.

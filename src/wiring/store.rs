@@ -10,8 +10,8 @@ use ports::probe::Probe;
 use ports::wake::WakeChannel;
 use telemetry::Metrics;
 
-use super::StartError;
 use super::backends::{Held, StoreHeld, StorePorts};
+use super::start_error::StartError;
 use crate::config::{Config, StoreKind};
 
 /// What opening any store needs.

@@ -13,8 +13,10 @@ use ports::topics::TopicReader;
 use tempfile::TempDir;
 
 use super::backends::{Held, StorePorts};
+use super::beside::beside;
+use super::start_error::StartError;
 use super::store::{Opened, open_once};
-use super::{StartError, ThreadRng, beside};
+use super::thread_rng::ThreadRng;
 use crate::config::{BrokerKind, Config, StoreKind};
 
 /// A configuration whose data no other process uses.
@@ -28,12 +30,12 @@ pub struct Throwaway {
 }
 
 /// The store of throwaway data, opened as its only instance.
-pub struct OpenedStore {
+pub struct ThrowawayStore {
     ports: StorePorts,
     held: Held,
 }
 
-impl bench::OpenStore for OpenedStore {
+impl bench::OpenStore for ThrowawayStore {
     fn orders(&self) -> Arc<dyn OrderStore> {
         Arc::clone(&self.ports.orders)
     }
@@ -87,9 +89,9 @@ impl Throwaway {
     ///
     /// # Errors
     /// The store cannot be opened.
-    pub async fn open_store(&self, instance: &str) -> Result<OpenedStore, StartError> {
+    pub async fn open_store(&self, instance: &str) -> Result<ThrowawayStore, StartError> {
         let Opened { ports, held, .. } = open_once(&self.config, instance).await?;
-        Ok(OpenedStore { ports, held })
+        Ok(ThrowawayStore { ports, held })
     }
 
     /// Opens the store that is its own broker, without relay and consumers; `None` where the store is no broker.

@@ -5,3 +5,4 @@ pub(crate) mod log_ends;
 pub(crate) mod publish;
 pub(crate) mod sessions;
 pub(crate) mod topic_reader;
+pub(crate) mod topics;

@@ -4,7 +4,7 @@ use rusqlite::ErrorCode;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum CommandError {
+pub(crate) enum WriteError {
     /// An error of SQLite, not yet classified.
     Sql(rusqlite::Error),
     /// An error that the command itself decided.
@@ -12,26 +12,26 @@ pub(crate) enum CommandError {
 }
 
 /// The result of a command on the writer or of a read.
-pub(crate) type CommandResult<T> = Result<T, CommandError>;
+pub(crate) type CommandResult<T> = Result<T, WriteError>;
 
-impl From<rusqlite::Error> for CommandError {
+impl From<rusqlite::Error> for WriteError {
     fn from(error: rusqlite::Error) -> Self {
-        CommandError::Sql(error)
+        WriteError::Sql(error)
     }
 }
 
-impl From<Error> for CommandError {
+impl From<Error> for WriteError {
     fn from(error: Error) -> Self {
-        CommandError::Port(error)
+        WriteError::Port(error)
     }
 }
 
-impl CommandError {
+impl WriteError {
     /// The error for the caller of the port; `operation` names the command.
     pub(crate) fn into_port_error(&self, operation: &str) -> Error {
         match self {
-            CommandError::Sql(error) => of_statement(error, operation),
-            CommandError::Port(error) => error.clone(),
+            WriteError::Sql(error) => of_statement(error, operation),
+            WriteError::Port(error) => error.clone(),
         }
     }
 }
@@ -73,6 +73,11 @@ fn no_room_for_shared_memory(error: &rusqlite::Error) -> bool {
 }
 
 /// An error for a value in the file that this program never writes.
-pub(crate) fn broken(what: impl std::fmt::Display) -> CommandError {
-    CommandError::Port(Error::Broken(what.to_string()))
+pub(crate) fn broken(what: impl std::fmt::Display) -> WriteError {
+    WriteError::Port(Error::Broken(what.to_string()))
+}
+
+/// The error of a call after the store was closed.
+pub(crate) fn closed(operation: &str) -> Error {
+    Error::Unreachable(format!("{operation}: the store is closed"))
 }

@@ -8,7 +8,7 @@ use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 
-use crate::error::CommandError;
+use crate::error::WriteError;
 use crate::store::Embedded;
 
 /// The store's pulse: a row rewritten through the writer. Its saturation is the writer's queue.
@@ -51,7 +51,7 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     let begun = Instant::now();
     if store.is_full() {
         let path = store.inner.options.folder.join("posthaste.room");
-        store.write("probe_room", move |_| look_for_room(&path).map_err(CommandError::Port)).await?;
+        store.write("probe_room", move |_| look_for_room(&path).map_err(WriteError::Port)).await?;
         store.has_room();
     }
     store
@@ -95,7 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new(folder.path(), InstanceId("here".into()), Arc::new(SystemClock::new()));
         let store = Embedded::open(Options { writing: WriterMode::Inline, ..options }).unwrap();
-        let result = store.write("order", |_| Err::<(), _>(CommandError::Port(Error::Full("no room".into())))).await;
+        let result = store.write("order", |_| Err::<(), _>(WriteError::Port(Error::Full("no room".into())))).await;
         assert!(matches!(result, Err(Error::Full(_))));
         // Whatever is written there finds no room; the look takes the link away, and with it the full disk.
         std::os::unix::fs::symlink("/dev/full", folder.path().join("posthaste.room")).unwrap();

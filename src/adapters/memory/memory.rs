@@ -2,9 +2,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use domain::{Order, OrderId, Subject};
+use ports::Error;
+use ports::cache::OrderCache;
 use ports::clock::Clock;
+use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
-use crate::idempotency::IdempotencyKeys;
+use crate::idempotency::{IdempotencyKeys, KeyState, scoped};
 use crate::order_cache::CachedOrders;
 use crate::rate_limit::TokenBuckets;
 
@@ -53,5 +59,66 @@ impl Memory {
             keys: IdempotencyKeys::new(options.keys_max),
         };
         Self { inner: Arc::new(inner) }
+    }
+}
+
+#[async_trait]
+impl OrderCache for Memory {
+    async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
+        Ok(self.inner.orders.get(id, self.inner.clock.now()))
+    }
+
+    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+        self.inner.orders.put(order, self.inner.clock.now());
+        Ok(())
+    }
+
+    async fn evict(&self, id: OrderId) -> Result<(), Error> {
+        self.inner.orders.evict(id);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl RateLimiter for Memory {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
+        Ok(self.inner.buckets.take(bucket, policy, throttle, self.inner.clock.now()))
+    }
+
+    async fn policy(&self, _tier: &str, _class: &str) -> Result<Option<RateLimitPolicy>, Error> {
+        // Policies by tier and class are entries in Redis; without Redis the default applies to every request.
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Idempotency for Memory {
+    async fn begin(
+        &self,
+        subject: &Subject,
+        key: &str,
+        _fingerprint: &[u8; 32],
+        lock: Duration,
+    ) -> Result<BeginOutcome, Error> {
+        Ok(self.inner.keys.begin(scoped(subject, key), self.inner.clock.now(), lock))
+    }
+
+    async fn complete(
+        &self,
+        subject: &Subject,
+        key: &str,
+        fingerprint: &[u8; 32],
+        order_id: OrderId,
+        keep: Duration,
+    ) -> Result<(), Error> {
+        let until = self.inner.clock.now().after(keep);
+        let completed = KeyState::Completed { order_id, fingerprint: *fingerprint, until };
+        self.inner.keys.complete(scoped(subject, key), completed);
+        Ok(())
+    }
+
+    async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
+        self.inner.keys.abandon(&scoped(subject, key));
+        Ok(())
     }
 }

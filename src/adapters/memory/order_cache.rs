@@ -2,13 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use domain::{Order, OrderId, Timestamp};
-use ports::Error;
-use ports::cache::OrderCache;
 
 use crate::bounded::BoundedMap;
-use crate::memory::Memory;
 
 /// Orders by id.
 pub(crate) struct CachedOrders {
@@ -28,11 +24,11 @@ impl CachedOrders {
         Self { entries: BoundedMap::new(capacity), ttl }
     }
 
-    fn get(&self, id: OrderId, now: Timestamp) -> Option<Arc<Order>> {
+    pub(crate) fn get(&self, id: OrderId, now: Timestamp) -> Option<Arc<Order>> {
         self.entries.read(&id, |cached| cached.order.clone().filter(|_| cached.until > now))
     }
 
-    fn put(&self, order: Arc<Order>, now: Timestamp) {
+    pub(crate) fn put(&self, order: Arc<Order>, now: Timestamp) {
         let (version, until) = (order.version, self.expiry(order.id, now));
         self.entries.update(order.id, |cached| {
             if cached.as_ref().is_none_or(|cached| cached.version <= version) {
@@ -41,7 +37,7 @@ impl CachedOrders {
         });
     }
 
-    fn evict(&self, id: OrderId) {
+    pub(crate) fn evict(&self, id: OrderId) {
         self.entries.change(&id, |cached| {
             if let Some(cached) = cached {
                 cached.order = None;
@@ -53,22 +49,5 @@ impl CachedOrders {
     fn expiry(&self, id: OrderId, now: Timestamp) -> Timestamp {
         let jitter = f64::from(id.bytes()[14]) / 255.0 * 0.2;
         now.after(self.ttl.mul_f64(1.0 - jitter))
-    }
-}
-
-#[async_trait]
-impl OrderCache for Memory {
-    async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
-        Ok(self.inner.orders.get(id, self.inner.clock.now()))
-    }
-
-    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
-        self.inner.orders.put(order, self.inner.clock.now());
-        Ok(())
-    }
-
-    async fn evict(&self, id: OrderId) -> Result<(), Error> {
-        self.inner.orders.evict(id);
-        Ok(())
     }
 }

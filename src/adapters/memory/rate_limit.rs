@@ -5,13 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use domain::Timestamp;
-use ports::Error;
-use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
 use crate::bounded::BoundedMap;
-use crate::memory::Memory;
 
 /// Longest reported time to the next token, also where no token will ever come.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -30,7 +27,13 @@ impl TokenBuckets {
         Self(BoundedMap::new(capacity))
     }
 
-    fn take(&self, name: &str, policy: &RateLimitPolicy, throttle: f64, now: Timestamp) -> RateLimitDecision {
+    pub(crate) fn take(
+        &self,
+        name: &str,
+        policy: &RateLimitPolicy,
+        throttle: f64,
+        now: Timestamp,
+    ) -> RateLimitDecision {
         self.0.update(name.into(), |bucket| {
             let (after, decision) = take(*bucket, policy, throttle, now);
             *bucket = Some(after);
@@ -61,18 +64,6 @@ fn take(
     let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
     let at = before.map_or(now, |bucket| now.max(bucket.at));
     (TokenBucket { tokens, at }, RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in })
-}
-
-#[async_trait]
-impl RateLimiter for Memory {
-    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
-        Ok(self.inner.buckets.take(bucket, policy, throttle, self.inner.clock.now()))
-    }
-
-    async fn policy(&self, _tier: &str, _class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        // Policies by tier and class are entries in Redis; without Redis the default applies to every request.
-        Ok(None)
-    }
 }
 
 #[cfg(test)]

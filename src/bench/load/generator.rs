@@ -65,7 +65,7 @@ fn percentiles(sorted_micros: &[u32]) -> Value {
 }
 
 /// The latency of one request that succeeded.
-struct Sample {
+struct LatencySample {
     micros: u32,
     after_warm_up: bool,
 }
@@ -104,7 +104,7 @@ impl Load {
             samples.extend(client.await.map_err(Error::new)??);
         }
         let elapsed = begin.elapsed();
-        samples.sort_unstable_by_key(|sample: &Sample| sample.micros);
+        samples.sort_unstable_by_key(|sample: &LatencySample| sample.micros);
         let after = samples.iter().filter(|sample| sample.after_warm_up).map(|sample| sample.micros).collect();
         let micros: Vec<u32> = samples.into_iter().map(|sample| sample.micros).collect();
         Ok(LoadResult {
@@ -122,7 +122,7 @@ async fn client(
     token: String,
     number: usize,
     shared: Rc<SharedLoad>,
-) -> Result<Vec<Sample>, Error> {
+) -> Result<Vec<LatencySample>, Error> {
     let mut connection = HttpConnection::connect(address).await?;
     let mut samples = Vec::new();
     let body = format!(
@@ -139,7 +139,7 @@ async fn client(
         };
         if matches!(response.status, 200 | 201) {
             let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
-            samples.push(Sample { micros, after_warm_up: sent >= shared.begin + WARM_UP });
+            samples.push(LatencySample { micros, after_warm_up: sent >= shared.begin + WARM_UP });
         } else {
             shared.refused.set(shared.refused.get() + 1);
         }

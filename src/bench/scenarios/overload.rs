@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::load::generator::{Load, LoadResult, RequestKind};
+use crate::plan::Bench;
 use crate::program::{BrokerUse, Program};
-use crate::run::Bench;
 use crate::service::process::ServiceProcess;
 use crate::store::throwaway::with_data;
 

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::load::figures::{median, ratio, rounded};
+use crate::plan::Bench;
 use crate::program::{BrokerUse, Program};
-use crate::run::Bench;
 use crate::service::process::ServiceProcess;
 use crate::service::topic_checker::TopicReport;
 use crate::store::throwaway::with_data;

@@ -38,7 +38,7 @@ pub(crate) async fn events_per_second(data: &impl ThrowawayData) -> Result<f64, 
 
 async fn store_only(data: &impl ThrowawayData) -> Result<f64, Error> {
     let store = data.open_store(NAME).await?;
-    let drain = Arc::new(Drain {
+    let drain = Arc::new(StatementDrain {
         outbox: store.outbox(),
         leases: store.leases(),
         next: AtomicU32::new(0),
@@ -62,7 +62,7 @@ async fn store_only(data: &impl ThrowawayData) -> Result<f64, Error> {
 }
 
 /// State that all workers of a measurement share.
-struct Drain {
+struct StatementDrain {
     outbox: Arc<dyn OutboxStore>,
     leases: Arc<dyn PartitionLeases>,
     next: AtomicU32,
@@ -71,7 +71,7 @@ struct Drain {
     topic: Arc<str>,
 }
 
-impl Drain {
+impl StatementDrain {
     /// Drains one partition after another; returns the number of events.
     async fn work(self: Arc<Self>) -> Result<u64, ports::Error> {
         let mut moved = 0;

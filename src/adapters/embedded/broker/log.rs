@@ -11,8 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::broker::headers;
 use crate::broker::log_ends::{LogEnds, LogTopic, offset_of, place};
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandError, CommandResult, broken};
-use crate::store::Embedded;
+use crate::error::{CommandResult, WriteError, broken};
 
 /// Most records of one read.
 const READ_MAX: u32 = 10_000;
@@ -22,10 +21,10 @@ const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A record whose place is chosen: made by the caller, so that the writer only writes.
 pub(crate) struct PlacedRecord {
-    number: u32,
-    partition: u32,
-    record: Record,
-    headers: Vec<u8>,
+    pub(crate) number: u32,
+    pub(crate) partition: u32,
+    pub(crate) record: Record,
+    pub(crate) headers: Vec<u8>,
 }
 
 /// Learns every topic and its ends.
@@ -42,59 +41,6 @@ pub(crate) fn load(sql: &Connection, log_ends: &LogEnds) -> rusqlite::Result<()>
     let ends = ends.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
     log_ends.advance(&ends.collect::<Result<Vec<_>, _>>()?);
     Ok(())
-}
-
-impl Embedded {
-    /// Makes topics that are missing. Idempotent; a topic that is there keeps its partitions.
-    ///
-    /// # Errors
-    /// As any write.
-    pub async fn create_topics(&self, names: &[&str]) -> Result<(), Error> {
-        for name in names {
-            self.topic(name).await?;
-        }
-        Ok(())
-    }
-
-    /// A topic by its name; made on first use.
-    pub(crate) async fn topic(&self, name: &str) -> Result<(Arc<str>, LogTopic), Error> {
-        if let Some(known) = self.inner.log_ends.topic(name) {
-            return Ok(known);
-        }
-        let (shared, partitions): (Arc<str>, u32) = (name.into(), self.inner.options.topic_partitions.max(1));
-        let wanted = shared.clone();
-        let topic = self.write("topic_create", move |context| create(context, &wanted, partitions)).await?;
-        self.inner.log_ends.learn(shared.clone(), topic);
-        Ok((shared, topic))
-    }
-
-    /// Chooses each record's place.
-    pub(crate) async fn choose(&self, record: Record) -> Result<PlacedRecord, Error> {
-        let (_, topic) = self.topic(&record.topic).await?;
-        let partition = outbox::partition::topic_partition(record.key.as_bytes(), topic.partitions);
-        let headers = headers::encode(&record.headers);
-        Ok(PlacedRecord { number: topic.first + partition, partition, record, headers })
-    }
-}
-
-fn create(context: &WriteContext<'_>, name: &str, partitions: u32) -> CommandResult<LogTopic> {
-    let mut known = context.sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
-    let known =
-        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    let first: u32 =
-        context.sql.query_row("SELECT coalesce(max(first + partitions), 0) FROM topic", [], |row| row.get(0))?;
-    context
-        .sql
-        .prepare_cached("INSERT INTO topic (name, first, partitions) VALUES (?1, ?2, ?3)")?
-        .execute(params![name, first, partitions])?;
-    let mut insert = context.sql.prepare_cached("INSERT INTO topic_partition (number) VALUES (?1)")?;
-    for number in first..first + partitions {
-        insert.execute([number])?;
-    }
-    Ok(LogTopic { first, partitions })
 }
 
 /// Appends records in their order; answers where each stands.
@@ -177,5 +123,5 @@ pub(crate) fn topic_in(sql: &Connection, name: &str) -> CommandResult<LogTopic> 
     }
     let mut names = sql.prepare_cached("SELECT name FROM topic ORDER BY name")?;
     let names: Vec<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Err(CommandError::Port(Error::Rejected(format!("there is no topic {name}; there are: {}", names.join(", ")))))
+    Err(WriteError::Port(Error::Rejected(format!("there is no topic {name}; there are: {}", names.join(", ")))))
 }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use crate::broker::log;
 use crate::broker::log_ends::{LogTopic, offset_of, place};
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandResult, WriteError};
 use crate::store::Embedded;
 
 #[async_trait]
@@ -24,7 +24,7 @@ impl TopicReader for Embedded {
             let topic = log::topic_in(sql, &name)?;
             if partition >= topic.partitions {
                 let message = format!("topic {name} has {} partitions, none is {partition}", topic.partitions);
-                return Err(CommandError::Port(Error::Rejected(message)));
+                return Err(WriteError::Port(Error::Rejected(message)));
             }
             log::read(sql, &name, topic, partition, offset, limit)
         })

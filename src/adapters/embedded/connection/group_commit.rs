@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::broker::log_ends::LogEnds;
-use crate::error::{CommandError, CommandResult, of_commit, of_statement};
+use crate::error::{CommandResult, WriteError, of_commit, of_statement};
 use crate::orders::owner_index::{self, FRESH_MAX};
 use crate::outbox::counts::Counts;
 
@@ -266,7 +266,7 @@ impl Engine {
     fn end(&self, group: &CommitGroup) -> Result<(), Error> {
         let written = match &group.lost {
             Some(error) => Err(error.clone()),
-            None => group.counts.write(&self.sql).map_err(|error: CommandError| error.into_port_error("count")),
+            None => group.counts.write(&self.sql).map_err(|error: WriteError| error.into_port_error("count")),
         };
         let ended = match written {
             Ok(()) => self.statement("COMMIT").map_err(|error| of_commit(&error)),

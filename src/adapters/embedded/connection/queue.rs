@@ -13,12 +13,12 @@ pub(crate) enum PushError {
 
 /// Many put, few take; putting never waits.
 pub(crate) struct Queue<T> {
-    state: Mutex<QueueState<T>>,
+    state: Mutex<BoundedQueueState<T>>,
     filled: Condvar,
     capacity: usize,
 }
 
-struct QueueState<T> {
+struct BoundedQueueState<T> {
     waiting: VecDeque<T>,
     closed: bool,
 }
@@ -26,7 +26,7 @@ struct QueueState<T> {
 impl<T> Queue<T> {
     /// An empty queue for so many things.
     pub(crate) fn new(capacity: usize) -> Self {
-        let state = QueueState { waiting: VecDeque::new(), closed: false };
+        let state = BoundedQueueState { waiting: VecDeque::new(), closed: false };
         Self { state: Mutex::new(state), filled: Condvar::new(), capacity }
     }
 

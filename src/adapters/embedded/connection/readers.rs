@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::completion::{CompleteOnDrop, Completion};
 use crate::connection::queue::{PushError, Queue};
-use crate::error::{CommandResult, broken};
+use crate::error::{CommandResult, broken, closed};
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -51,7 +51,7 @@ impl Readers {
         match self.queue.put(job) {
             Ok(()) => {}
             Err(PushError::Full) => return Err(Error::Overloaded(format!("{operation}: the readers' queue is full"))),
-            Err(PushError::Closed) => return Err(crate::connection::writer::shut(operation)),
+            Err(PushError::Closed) => return Err(closed(operation)),
         }
         answer.await.unwrap_or_else(|_| Err(Error::Unreachable(format!("{operation}: a reader stopped"))))
     }

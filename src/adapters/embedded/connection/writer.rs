@@ -11,7 +11,7 @@ use crate::connection::completion::{CompleteOnDrop, Completion};
 use crate::connection::group_commit::{ClosureCommand, Engine, Isolation, WriteContext, WriterCommand};
 use crate::connection::queue::{PushError, Queue};
 use crate::connection::readers::snapshot;
-use crate::error::CommandResult;
+use crate::error::{CommandResult, closed};
 
 /// Runs commands, one after another.
 pub(crate) enum Writer {
@@ -54,11 +54,11 @@ impl Writer {
                 Err(PushError::Full) => {
                     return Err(Error::Overloaded(format!("{operation}: the writer's queue is full")));
                 }
-                Err(PushError::Closed) => return Err(shut(operation)),
+                Err(PushError::Closed) => return Err(closed(operation)),
             },
             Writer::Inline(engine) => match engine.lock().as_mut() {
                 Some(engine) => engine.run(VecDeque::from([Box::new(call) as Box<dyn WriterCommand>])),
-                None => return Err(shut(operation)),
+                None => return Err(closed(operation)),
             },
         }
         answer
@@ -75,7 +75,7 @@ impl Writer {
         match self {
             Writer::Inline(engine) => match engine.lock().as_ref() {
                 Some(engine) => snapshot(&engine.sql, read).map_err(|error| error.into_port_error(operation)),
-                None => Err(shut(operation)),
+                None => Err(closed(operation)),
             },
             Writer::Thread { .. } => Err(Error::Broken(format!("{operation}: no reader"))),
         }
@@ -132,8 +132,4 @@ fn write_all(mut engine: Engine, jobs: &Queue<Box<dyn WriterCommand>>, group_max
 /// Moves the log into the file, so that an operator finds one file. What fails here fails harmlessly: the next opening does it.
 fn checkpoint(engine: &Engine) {
     let _ = engine.sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-}
-
-pub(crate) fn shut(operation: &str) -> Error {
-    Error::Unreachable(format!("{operation}: the store is closed"))
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 
 use super::lease;
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandResult, WriteError};
 use crate::outbox::blocked_keys;
 use crate::store::Embedded;
 use crate::units::millis;
@@ -121,7 +121,7 @@ fn acquire(
     ttl: i64,
 ) -> CommandResult<Acquisition> {
     let Some(row) = lease::read(context, partition)? else {
-        return Err(CommandError::Port(Error::Rejected(format!("there is no partition {partition}"))));
+        return Err(WriteError::Port(Error::Rejected(format!("there is no partition {partition}"))));
     };
     let lease = row.lease;
     let former = lease.owner.as_ref();

@@ -6,7 +6,7 @@ use ports::operators::{Audit, OperatorOutcome, RowFilter};
 use ports::outbox::{RowId, RowStatus};
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::rows::{RowQuery, status_of};
+use super::rows::{OutboxRowQuery, status_of};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
@@ -15,7 +15,7 @@ use crate::outbox::open_batch::KeyBytes;
 use crate::units::millis;
 
 /// A row that was not sent, with its place.
-struct UnsentRow {
+struct UnsentOutboxRow {
     partition: u32,
     /// The code in the file.
     status: i64,
@@ -58,7 +58,7 @@ pub(crate) fn redrive(
     audit: &Audit,
 ) -> CommandResult<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    let query = RowQuery::of(&filter, context.now);
+    let query = OutboxRowQuery::of(&filter, context.now);
     if !commit {
         return Ok(OperatorOutcome::Done(query.count(context.sql)?));
     }
@@ -80,7 +80,7 @@ pub(crate) fn redrive(
 fn change(
     context: &mut WriteContext<'_>,
     action: OperatorAction,
-    unsent: &UnsentRow,
+    unsent: &UnsentOutboxRow,
     audit: &Audit,
 ) -> CommandResult<()> {
     let change = match action {
@@ -91,7 +91,7 @@ fn change(
     write_audit(context, action, change.id, audit)
 }
 
-fn write(context: &mut WriteContext<'_>, unsent: &UnsentRow, change: &RowChange<KeyBytes>) -> CommandResult<()> {
+fn write(context: &mut WriteContext<'_>, unsent: &UnsentOutboxRow, change: &RowChange<KeyBytes>) -> CommandResult<()> {
     let due = change.state.due_in().map(|due_in| context.now.millis().saturating_add(millis(due_in)));
     let status = i64::from(change.state.code());
     let mut update = context.sql.prepare_cached(
@@ -111,11 +111,11 @@ fn write(context: &mut WriteContext<'_>, unsent: &UnsentRow, change: &RowChange<
     blocked_keys::refresh(context, unsent.partition, change.key)
 }
 
-fn find_unsent(context: &WriteContext<'_>, id: RowId) -> CommandResult<Option<UnsentRow>> {
+fn find_unsent(context: &WriteContext<'_>, id: RowId) -> CommandResult<Option<UnsentOutboxRow>> {
     let read = |row: &Row<'_>| {
         let blocks_key = false; // The rules of operators' actions do not read it.
         let (attempts, deaths, trial_deaths) = (row.get(3)?, row.get(4)?, row.get(5)?);
-        Ok(UnsentRow {
+        Ok(UnsentOutboxRow {
             partition: row.get(0)?,
             status: row.get(2)?,
             row: OutboxRow { id, key: row.get(1)?, attempts, deaths, trial_deaths, blocks_key },

@@ -62,13 +62,13 @@ impl LeadingTable {
 }
 
 /// A filter as SQL.
-pub(crate) struct RowQuery {
+pub(crate) struct OutboxRowQuery {
     lead: LeadingTable,
     conditions: String,
     values: Vec<Value>,
 }
 
-impl RowQuery {
+impl OutboxRowQuery {
     /// Rows that a filter lets through, seen from now.
     pub(crate) fn of(filter: &RowFilter, now: Timestamp) -> Self {
         let lead = LeadingTable::of(filter.status);
@@ -140,10 +140,10 @@ impl RowQuery {
 
 /// One row, also one whose event is gone.
 pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>> {
-    if let Some(view) = RowQuery::row(id, false).rows(sql, 1)?.pop() {
+    if let Some(view) = OutboxRowQuery::row(id, false).rows(sql, 1)?.pop() {
         return Ok(Some(view));
     }
-    Ok(RowQuery::row(id, true).rows(sql, 1)?.pop())
+    Ok(OutboxRowQuery::row(id, true).rows(sql, 1)?.pop())
 }
 
 /// The status behind a code.

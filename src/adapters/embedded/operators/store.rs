@@ -6,13 +6,13 @@ use ports::outbox::RowId;
 
 use crate::operators::actions;
 use crate::operators::diagnosis;
-use crate::operators::rows::{self, RowQuery};
+use crate::operators::rows::{self, OutboxRowQuery};
 use crate::store::Embedded;
 
 #[async_trait]
 impl OutboxOperators for Embedded {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
-        let query = RowQuery::of(filter, self.inner.clock.now());
+        let query = OutboxRowQuery::of(filter, self.inner.clock.now());
         self.read("outbox_rows", move |sql| query.rows(sql, limit)).await
     }
 

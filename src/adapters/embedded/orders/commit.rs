@@ -7,8 +7,7 @@ use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandError, CommandResult, broken};
-use crate::orders::owner_index;
+use crate::error::{CommandResult, WriteError, broken};
 use crate::orders::row;
 use crate::outbox::counts::code;
 
@@ -36,7 +35,7 @@ fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewR
     let mut statement = context.sql.prepare_cached("SELECT 1 FROM outbox_event WHERE event_id = ?1")?;
     let twice = before.iter().any(|other| other.event_id == event.event_id);
     if twice || statement.exists([event.event_id.bytes()])? {
-        return Err(CommandError::Port(Error::Rejected(format!("event {}: its id is taken", event.event_id))));
+        return Err(WriteError::Port(Error::Rejected(format!("event {}: its id is taken", event.event_id))));
     }
     Ok(())
 }
@@ -61,7 +60,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
     let order = &commit.order;
     let written = match commit.expected {
         None => {
-            owner_index::note(context, order)?;
+            list_unfiled(context, order)?;
             row::insert(context, order)?
         }
         Some(expected) => {
@@ -73,6 +72,14 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
     };
     context.counts.order(order.status, 1);
     if written { Ok(()) } else { Err(broken(format!("order {} changed while it was written", order.id))) }
+}
+
+/// Adds a new order to the list of orders that are not in the index by owner yet.
+fn list_unfiled(context: &mut WriteContext<'_>, order: &domain::Order) -> CommandResult<()> {
+    let mut statement = context.sql.prepare_cached("INSERT INTO order_fresh (owner, id) VALUES (?1, ?2)")?;
+    statement.execute(params![order.owner.as_str(), order.id.bytes()])?;
+    context.fresh += 1;
+    Ok(())
 }
 
 fn version_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<u64>> {

@@ -3,7 +3,7 @@ use domain::{Hlc, Item, Items, Money, Order, OrderId, RegionId, Status, Subject,
 use rusqlite::{Row, params};
 
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandError, CommandResult, broken};
+use crate::error::{CommandResult, WriteError, broken};
 
 /// The columns that [`read`] expects, in its order.
 pub(crate) const COLUMNS: &str =
@@ -76,7 +76,7 @@ pub(crate) fn read(row: &Row<'_>) -> CommandResult<Order> {
 fn lines(items: &Items) -> CommandResult<String> {
     let lines: Vec<(&str, u32, String)> =
         items.as_slice().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
-    serde_json::to_string(&lines).map_err(|error| CommandError::Port(ports::Error::Rejected(error.to_string())))
+    serde_json::to_string(&lines).map_err(|error| WriteError::Port(ports::Error::Rejected(error.to_string())))
 }
 
 fn items_of(text: &str) -> Result<Items, String> {

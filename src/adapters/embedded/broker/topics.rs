@@ -1,0 +1,66 @@
+//! Topics of the embedded broker: created on first use, and the partition of each record.
+use std::sync::Arc;
+
+use ports::Error;
+use ports::broker::Record;
+use rusqlite::{OptionalExtension, params};
+
+use crate::broker::headers;
+use crate::broker::log::PlacedRecord;
+use crate::broker::log_ends::LogTopic;
+use crate::connection::group_commit::WriteContext;
+use crate::error::CommandResult;
+use crate::store::Embedded;
+
+impl Embedded {
+    /// Makes topics that are missing. Idempotent; a topic that is there keeps its partitions.
+    ///
+    /// # Errors
+    /// As any write.
+    pub async fn create_topics(&self, names: &[&str]) -> Result<(), Error> {
+        for name in names {
+            self.topic(name).await?;
+        }
+        Ok(())
+    }
+
+    /// A topic by its name; made on first use.
+    pub(crate) async fn topic(&self, name: &str) -> Result<(Arc<str>, LogTopic), Error> {
+        if let Some(known) = self.inner.log_ends.topic(name) {
+            return Ok(known);
+        }
+        let (shared, partitions): (Arc<str>, u32) = (name.into(), self.inner.options.topic_partitions.max(1));
+        let wanted = shared.clone();
+        let topic = self.write("topic_create", move |context| create(context, &wanted, partitions)).await?;
+        self.inner.log_ends.learn(shared.clone(), topic);
+        Ok((shared, topic))
+    }
+
+    /// Chooses each record's place.
+    pub(crate) async fn choose(&self, record: Record) -> Result<PlacedRecord, Error> {
+        let (_, topic) = self.topic(&record.topic).await?;
+        let partition = outbox::partition::topic_partition(record.key.as_bytes(), topic.partitions);
+        let headers = headers::encode(&record.headers);
+        Ok(PlacedRecord { number: topic.first + partition, partition, record, headers })
+    }
+}
+
+fn create(context: &WriteContext<'_>, name: &str, partitions: u32) -> CommandResult<LogTopic> {
+    let mut known = context.sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
+    let known =
+        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let first: u32 =
+        context.sql.query_row("SELECT coalesce(max(first + partitions), 0) FROM topic", [], |row| row.get(0))?;
+    context
+        .sql
+        .prepare_cached("INSERT INTO topic (name, first, partitions) VALUES (?1, ?2, ?3)")?
+        .execute(params![name, first, partitions])?;
+    let mut insert = context.sql.prepare_cached("INSERT INTO topic_partition (number) VALUES (?1)")?;
+    for number in first..first + partitions {
+        insert.execute([number])?;
+    }
+    Ok(LogTopic { first, partitions })
+}
