@@ -18,7 +18,7 @@ fn a_second_live_process_of_one_name_is_refused_and_a_killed_ones_name_is_free_a
     first.kill();
 
     let again = Posthaste::start(&ground, &[]);
-    assert!(again.started_in < kit::wait::patient(Duration::from_secs(5)), "after {:?}", again.started_in);
+    assert!(again.started_in < kit::wait::scaled(Duration::from_secs(5)), "after {:?}", again.started_in);
     again.drain();
     assert_eq!(ground.events().len(), 1);
 }

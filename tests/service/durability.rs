@@ -20,7 +20,7 @@ fn an_answered_order_survives_kill_9_and_its_events_come_once_and_in_order() {
     for round in 0..kills() {
         let service = Posthaste::start(&ground, &[]);
         assert!(
-            service.started_in < kit::wait::patient(Ground::START_MAX),
+            service.started_in < kit::wait::scaled(Ground::START_MAX),
             "round {round}: ready only after {:?}",
             service.started_in
         );

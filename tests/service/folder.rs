@@ -45,7 +45,7 @@ fn a_second_process_on_the_same_folder_is_refused_and_told_who_holds_it() {
     let (code, _, stderr) = finish(command(&ground, &["serve"]).env("POSTHASTE__INSTANCE__ID", "the-second"));
 
     assert!(
-        code == 1 && begun.elapsed() < kit::wait::patient(Duration::from_secs(5)),
+        code == 1 && begun.elapsed() < kit::wait::scaled(Duration::from_secs(5)),
         "{code} after {:?}",
         begun.elapsed()
     );

@@ -131,7 +131,7 @@ fn a_paused_actor_does_not_hold_a_stop() {
     let status = service.stop();
 
     assert!(
-        status.success() && begun.elapsed() < kit::wait::patient(Duration::from_secs(5)),
+        status.success() && begun.elapsed() < kit::wait::scaled(Duration::from_secs(5)),
         "{status} after {:?}",
         begun.elapsed()
     );

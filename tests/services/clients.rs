@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use domain::Status;
-use kit::clock::SeededDice;
+use kit::clock::SeededRng;
 use ports::clock::Rng;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ impl Clients {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let client = |number| Client {
             doors: doors.to_vec(),
-            dice: SeededDice::new(seed.wrapping_add(number as u64)),
+            dice: SeededRng::new(seed.wrapping_add(number as u64)),
             name: name(number),
             lines: Vec::new(),
             answered: Arc::clone(&answered),
@@ -72,7 +72,7 @@ pub fn name(number: usize) -> String {
 
 struct Client {
     doors: Vec<Http>,
-    dice: SeededDice,
+    dice: SeededRng,
     name: String,
     lines: Vec<Line>,
     answered: Arc<AtomicUsize>,

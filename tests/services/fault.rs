@@ -1,7 +1,7 @@
 //! What goes wrong, and when: pure data from a seed. Nothing here breaks anything.
 use std::time::Duration;
 
-use kit::clock::SeededDice;
+use kit::clock::SeededRng;
 use ports::clock::Rng;
 
 /// Processes of the service.
@@ -70,7 +70,7 @@ pub const DECK: usize = 25;
 
 /// One deck, shuffled. The same seed gives the same.
 pub fn schedule(seed: u64) -> Vec<Step> {
-    let dice = SeededDice::new(seed);
+    let dice = SeededRng::new(seed);
     let mut deck: Vec<Fault> = (0..DECK).map(|card| draw(card, &dice)).collect();
     for last in (1..deck.len()).rev() {
         deck.swap(last, below(&dice, last as u64 + 1) as usize);
@@ -83,7 +83,7 @@ pub fn schedule(seed: u64) -> Vec<Step> {
     deck.into_iter().map(step).collect()
 }
 
-fn draw(card: usize, dice: &SeededDice) -> Fault {
+fn draw(card: usize, dice: &SeededRng) -> Fault {
     let instance = below(dice, INSTANCES as u64) as usize;
     let short = between(dice, Duration::ZERO, Duration::from_secs(1));
     let long = between(dice, Duration::from_millis(500), Duration::from_secs(6));
@@ -101,11 +101,11 @@ fn draw(card: usize, dice: &SeededDice) -> Fault {
     }
 }
 
-fn below(dice: &SeededDice, limit: u64) -> u64 {
+fn below(dice: &SeededRng, limit: u64) -> u64 {
     dice.next_u64() % limit
 }
 
-fn between(dice: &SeededDice, least: Duration, most: Duration) -> Duration {
+fn between(dice: &SeededRng, least: Duration, most: Duration) -> Duration {
     least + Duration::from_millis(below(dice, (most - least).as_millis() as u64))
 }
 

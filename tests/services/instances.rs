@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until, until_since};
+use kit::wait::{scaled, until, until_since};
 
 use crate::chaos::pass;
 use crate::check;
@@ -49,7 +49,7 @@ fn await_fair(fleet: &Fleet<'_>, limit: Duration) -> Duration {
         if shares.iter().sum::<usize>() == PARTITIONS && shares.iter().all(|share| *share <= most) {
             return begun.elapsed();
         }
-        assert!(begun.elapsed() < patient(limit), "shares are {shares:?} and not fair after {limit:?}");
+        assert!(begun.elapsed() < scaled(limit), "shares are {shares:?} and not fair after {limit:?}");
         pass(Duration::from_millis(50));
     }
 }
@@ -60,7 +60,7 @@ fn await_shares(fleet: &Fleet<'_>, wanted: &[usize], limit: Duration) -> Duratio
         shares.sort_unstable();
         shares != wanted
     } {
-        assert!(begun.elapsed() < patient(limit), "shares are {shares:?} and not {wanted:?} after {limit:?}");
+        assert!(begun.elapsed() < scaled(limit), "shares are {shares:?} and not {wanted:?} after {limit:?}");
         pass(Duration::from_millis(50));
         shares = fleet.shares();
     }
@@ -99,7 +99,7 @@ fn a_second_live_holder_of_a_name_is_refused_and_told_who_has_it() {
     let (code, _, stderr) = finish(command(&ground, &["serve"]).env("POSTHASTE__INSTANCE__ID", "one"));
 
     assert!(
-        code == 1 && begun.elapsed() < patient(Duration::from_secs(5)),
+        code == 1 && begun.elapsed() < scaled(Duration::from_secs(5)),
         "{code} after {:?}: {stderr}",
         begun.elapsed()
     );
@@ -164,7 +164,7 @@ fn after_kill_9_the_relay_stalls_no_longer_than_promised_and_readers_see_on() {
     let (more, stalled) = flow(&ground, &fleet.doors()[1], Instant::now(), STALL_MAX);
 
     eprintln!("everything flows {stalled:?} after the kill");
-    assert!(stalled <= patient(STALL_MAX), "{stalled:?}");
+    assert!(stalled <= scaled(STALL_MAX), "{stalled:?}");
     let answered = load.finish();
     await_empty(&ground, DRAIN);
     check::laws(&ground, &answered.into_iter().chain(more).collect());

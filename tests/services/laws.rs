@@ -2,7 +2,7 @@
 //! `POSTHASTE_FAULTS=2000` for a night, `POSTHASTE_SEED=n` for the same again.
 use std::time::{Duration, Instant};
 
-use kit::wait::{until, until_since, until_told};
+use kit::wait::{until, until_ok, until_since};
 
 use crate::book::{Line, read_back};
 use crate::chaos::play;
@@ -95,7 +95,7 @@ fn on_one_ground(seeds: &[u64], delivery: &str, copies: Copies) {
 
 /// Looks into the store itself: nothing is parked, nothing waits, and what left was consumed.
 pub fn await_drained(ground: &Ground) {
-    until_told(Instant::now(), DRAIN, || {
+    until_ok(Instant::now(), DRAIN, || {
         let rows = ground.database.rows("SELECT row_to_json(outbox), status FROM outbox ORDER BY id LIMIT 20");
         assert!(rows.iter().all(|row| row[1].as_str() < "3"), "parked: {rows:?}");
         let Some(first) = rows.first() else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! A rolling restart of three instances under load, with times longer than any wait of a test: what it costs is printed, what it breaks is nothing.
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until};
+use kit::wait::{scaled, until};
 
 use crate::clients::Clients;
 use crate::fleet::Fleet;
@@ -47,7 +47,7 @@ fn a_rolling_restart_of_three_instances_doubles_nothing_reorders_nothing_and_hol
     await_drained(&ground);
     let [_, during, _] = [("before", &begun, &rolling), ("during", &rolling, &rolled), ("after", &rolled, &ended)]
         .map(|(phase, from, to)| held_up(&ground, phase, from, to));
-    assert!(during < patient(HELD_UP_MAX).as_secs_f64(), "an event waited {during} s for its partition's next owner");
+    assert!(during < scaled(HELD_UP_MAX).as_secs_f64(), "an event waited {during} s for its partition's next owner");
     fleet.assert_no_surprises();
     let wrongs = wrongs(&evidence(&ground, &fleet.doors(), lines), Copies::One);
     assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));

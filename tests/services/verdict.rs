@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Status;
-use kit::checkers::{Answered, check};
+use kit::checkers::{AcknowledgedEvent, check};
 use ports::source::Delivery;
 use serde_json::Value;
 
@@ -39,15 +39,16 @@ pub fn wrongs(evidence: &Evidence, copies: Copies) -> Vec<String> {
 fn log(Evidence { lines, log, .. }: &Evidence, copies: Copies) -> Vec<String> {
     let versions = |line: &Line| (0..line.told.len() as u64).collect::<Vec<_>>();
     let told = lines.iter().filter_map(|line| Some((line.id.as_ref()?, versions(line))));
-    let answered: Vec<Answered> =
-        told.flat_map(|(id, versions)| versions.into_iter().map(move |version| Answered::of(id, version))).collect();
+    let answered: Vec<AcknowledgedEvent> = told
+        .flat_map(|(id, versions)| versions.into_iter().map(move |version| AcknowledgedEvent::of(id, version)))
+        .collect();
     let mut findings = check(log, &answered);
     if copies == Copies::AtLeastOne {
-        findings.doubled.clear();
+        findings.duplicated.clear();
     }
     let kinds = [
         ("lost", findings.lost),
-        ("doubled", findings.doubled),
+        ("doubled", findings.duplicated),
         ("reordered", findings.reordered),
         ("gap", findings.gaps),
         ("malformed", findings.malformed),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis as client;
-use kit::{Backend, SeededDice, conformance_suite};
+use kit::{Backend, SeededRng, conformance_suite};
 use ports::idempotency::Idempotency;
 use ports::inbox::Inbox;
 use ports::operators::{Audit, OutboxOperators};
@@ -22,7 +22,7 @@ const PARTITIONS: u32 = 4;
 
 fn options(url: &str, prefix: &str, instance: &str) -> StoreOptions {
     // Two lives of one name must not draw the same boot.
-    let dice = Arc::new(SeededDice::new(rand_seed()));
+    let dice = Arc::new(SeededRng::new(rand_seed()));
     let mut options = StoreOptions::new(url, InstanceId(instance.into()), dice);
     (options.prefix, options.partitions, options.answer_within) = (prefix.into(), PARTITIONS, LIMIT);
     options

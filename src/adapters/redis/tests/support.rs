@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::redis as client;
 use domain::{Order, Status, Subject};
-use kit::{Factory, SeededDice};
+use kit::{Factory, SeededRng};
 use ports::cache::OrderCache;
 use ports::partitions::InstanceId;
 use redis::{Options, Redis};
@@ -34,7 +34,7 @@ pub fn prefix() -> String {
 /// machine that is busy with other tests.
 pub fn options(url: &str, prefix: &str, instance: &str) -> Options {
     static SEED: AtomicU64 = AtomicU64::new(1);
-    let dice = Arc::new(SeededDice::new(SEED.fetch_add(1, Relaxed)));
+    let dice = Arc::new(SeededRng::new(SEED.fetch_add(1, Relaxed)));
     let mut options = Options::new(url, InstanceId(instance.into()), dice);
     options.prefix = prefix.into();
     options.policies = format!("{prefix}rate_limit:config:");
@@ -60,8 +60,8 @@ pub async fn believed(redis: &Redis) {
 pub fn orders() -> [Order; 3] {
     let make = Factory::seeded(1, "orders".into());
     let placed = make.placed("ann").0;
-    let processing = make.moved(&placed, Status::Processing).0;
-    let shipped = make.moved(&processing, Status::Shipped).0;
+    let processing = make.status_changed(&placed, Status::Processing).0;
+    let shipped = make.status_changed(&processing, Status::Shipped).0;
     [placed, processing, shipped]
 }
 
