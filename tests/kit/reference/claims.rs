@@ -61,8 +61,9 @@ impl State {
                 continue;
             }
             let suspect = row.deaths >= SUSPECT_DEATHS;
-            let alone = suspect || row.blocks_key || kind == ClaimKind::Trial || row.status == RowStatus::Parked;
-            if alone && row.blocks_later_rows() {
+            let without_later_rows =
+                suspect || row.blocks_key || kind == ClaimKind::Trial || row.status == RowStatus::Parked;
+            if without_later_rows && row.blocks_later_rows() {
                 blocked.insert(key);
             }
             if !matches!(row.status, RowStatus::Pending | RowStatus::Failed) {

@@ -190,3 +190,16 @@ impl OutboxStore for Reference {
         Ok(old.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_reason_has_at_most_256_characters_and_no_nul() {
+        let reason = format!("\0é{}", "é\0".repeat(300));
+
+        assert_eq!(stored_reason(&reason), "é".repeat(256));
+        assert_eq!(stored_reason("a\0b"), "ab");
+    }
+}
