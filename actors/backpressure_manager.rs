@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::backpressure::{Inputs, Level, Pressure, Stage};
+use app::policy::backpressure::{Pressure, PressureInputs, PressureLevel, PressureStage};
 use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
@@ -23,7 +23,7 @@ const ASK_DEADLINE: Duration = Duration::from_millis(500);
 
 /// The level, as last judged.
 #[derive(Message)]
-#[rtype(result = "Level")]
+#[rtype(result = "PressureLevel")]
 pub struct HowHard;
 
 /// The actor.
@@ -35,7 +35,7 @@ pub struct BackpressureManager {
     store: Option<Arc<dyn Probe>>,
     pressure: Pressure,
     born: Instant,
-    inputs: Inputs,
+    inputs: PressureInputs,
     /// What the looks since the last sample saw, added up, and how many they were.
     looks: (f64, u32),
 }
@@ -59,7 +59,7 @@ impl BackpressureManager {
             store,
             pressure,
             born: Instant::now(),
-            inputs: Inputs::default(),
+            inputs: PressureInputs::default(),
             looks: (0.0, 0),
         }
     }
@@ -113,7 +113,7 @@ impl BackpressureManager {
         }
     }
 
-    fn show(&self, stage: Stage) {
+    fn show(&self, stage: PressureStage) {
         let metrics = &self.world.metrics;
         metrics.backpressure_level.set(stage.level().number());
         metrics.backpressure_throttling_factor.set(stage.limit_factor());
@@ -121,9 +121,9 @@ impl BackpressureManager {
         metrics.backpressure_kafka_lag_ms.set(whole(u64::try_from(self.inputs.lag.as_millis()).unwrap_or(u64::MAX)));
         metrics.backpressure_db_saturation_percent.set(self.inputs.saturation * 100.0);
         let inputs = self.inputs;
-        self.world.vitals.paint(|picture| {
-            picture.stage = stage;
-            picture.inputs = inputs;
+        self.world.vitals.update(|snapshot| {
+            snapshot.stage = stage;
+            snapshot.inputs = inputs;
         });
         self.show_mailboxes();
     }
@@ -146,9 +146,9 @@ impl BackpressureManager {
         metrics.outbox_oldest_pending_age_seconds.set(age.as_secs_f64());
         metrics.outbox_lag.record(age);
         let (depth, now) = (*depth, self.world.clock.now());
-        self.world.vitals.paint(|picture| {
-            picture.depth = depth;
-            picture.measured_at = Some(now);
+        self.world.vitals.update(|snapshot| {
+            snapshot.depth = depth;
+            snapshot.measured_at = Some(now);
         });
     }
 
@@ -169,9 +169,9 @@ impl BackpressureManager {
         }
     }
 
-    fn tell(&self, before: Level, level: Level) {
+    fn tell(&self, before: PressureLevel, level: PressureLevel) {
         let (from, to) = (before.as_str(), level.as_str());
-        let Inputs { lag, backlog, saturation } = self.inputs;
+        let PressureInputs { lag, backlog, saturation } = self.inputs;
         let lag_ms = lag.as_millis() as u64;
         self.world.metrics.rate_limit_dynamic_adjustments.inc();
         if level > before {

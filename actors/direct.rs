@@ -1,7 +1,7 @@
 //! Publishing without an outbox (`outbox.enabled = false`): fire and forget, as its name in the documentation says.
 use std::sync::Arc;
 
-use app::relay::{self, Envelope};
+use app::relay::{self, RecordEnvelope};
 use ports::broker::Broker;
 use ports::orders::NewRow;
 use ports::outbox::ClaimedRow;
@@ -11,13 +11,13 @@ use telemetry::Metrics;
 #[derive(Clone)]
 pub struct Direct {
     broker: Arc<dyn Broker>,
-    envelope: Envelope,
+    envelope: RecordEnvelope,
     metrics: Arc<Metrics>,
 }
 
 impl Direct {
     /// Publishing to this broker.
-    pub fn new(broker: Arc<dyn Broker>, envelope: Envelope, metrics: Arc<Metrics>) -> Self {
+    pub fn new(broker: Arc<dyn Broker>, envelope: RecordEnvelope, metrics: Arc<Metrics>) -> Self {
         Self { broker, envelope, metrics }
     }
 

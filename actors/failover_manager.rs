@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::failover::{Mode, Region};
-use app::vitals::Component;
+use app::health::Component;
+use app::policy::failover::{RegionHealth, RegionMode};
 use futures::future::join_all;
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
@@ -20,7 +20,7 @@ pub struct FailoverManager {
     world: World,
     options: Arc<Options>,
     bus: SupervisionBus,
-    region: Region,
+    region: RegionHealth,
 }
 
 /// What one dependency answered.
@@ -35,7 +35,7 @@ struct Answer {
 impl FailoverManager {
     /// A manager that believes in health until probes say otherwise.
     pub fn new(world: World, options: Arc<Options>, bus: SupervisionBus) -> Self {
-        Self { world, options, bus, region: Region::default() }
+        Self { world, options, bus, region: RegionHealth::default() }
     }
 
     fn round(&mut self, ctx: &mut Context<Self>) {
@@ -60,7 +60,7 @@ impl FailoverManager {
         }
         self.show_room(&answers);
         self.paint(answers);
-        if let Some(mode) = round.turned {
+        if let Some(mode) = round.new_mode {
             self.turn(mode);
         }
     }
@@ -74,7 +74,7 @@ impl FailoverManager {
             // It does not answer at all: whether there is room is not known, and what was seen stands.
             Err(_) => return,
         };
-        self.world.vitals.paint(|picture| picture.no_room = no_room);
+        self.world.vitals.update(|snapshot| snapshot.no_room = no_room);
     }
 
     fn note(&self, answer: &Answer, was_up: bool) {
@@ -116,13 +116,13 @@ impl FailoverManager {
                 detail: answer.pulse.err(),
             })
             .collect();
-        self.world.vitals.paint(|picture| picture.components = components);
+        self.world.vitals.update(|snapshot| snapshot.components = components);
     }
 
-    fn turn(&self, mode: Mode) {
-        let passive = mode == Mode::Passive;
+    fn turn(&self, mode: RegionMode) {
+        let passive = mode == RegionMode::Passive;
         self.world.gate.set_passive(passive);
-        self.world.vitals.paint(|picture| picture.passive = passive);
+        self.world.vitals.update(|snapshot| snapshot.passive = passive);
         self.world.metrics.failover_events_count.inc();
         let region = self.options.relay.region.as_str();
         if passive {
@@ -160,7 +160,7 @@ impl Actor for FailoverManager {
     fn started(&mut self, ctx: &mut Self::Context) {
         // A manager that comes back finds the gate as it left it: a passive region stays passive until two healthy rounds.
         if self.world.gate.is_passive() {
-            self.region = Region::passive();
+            self.region = RegionHealth::passive();
         }
         self.round(ctx);
     }

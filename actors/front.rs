@@ -1,7 +1,9 @@
 //! The actors' door for HTTP: commands to the shards, the tree as rows, faults, the live stream.
 use std::sync::Arc;
 
-use app::dispatch::{ActorView, ChangeOrder, CreateOrder, Created, Dispatch, Fault, InjectError, LiveEvent, LiveFeed};
+use app::dispatch::{
+    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, InjectError, InjectedFault, LiveEvent, LiveFeed,
+};
 use app::error::CommandError;
 use async_trait::async_trait;
 use domain::Order;
@@ -50,15 +52,15 @@ impl Dispatch for Front {
         .collect()
     }
 
-    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError> {
+    fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError> {
         if !self.faults {
             return Err(InjectError::Disabled);
         }
         let done = match fault {
-            Fault::Panic => self.bus.panic(path, by),
-            Fault::Stop => self.bus.stop(path, by),
-            Fault::Pause => self.bus.pause(path, by),
-            Fault::Resume => self.bus.resume(path, by),
+            InjectedFault::Panic => self.bus.panic(path, by),
+            InjectedFault::Stop => self.bus.stop(path, by),
+            InjectedFault::Pause => self.bus.pause(path, by),
+            InjectedFault::Resume => self.bus.resume(path, by),
         };
         done.map_err(|_| InjectError::NoSuchActor)
     }

@@ -58,7 +58,7 @@ impl Cast {
     /// Starts the tree on this thread, which must be an actix `System` (or a `LocalSet`, with `Options::threads` off).
     pub async fn start(world: World, options: Options, bus_options: supervision::Options) -> Cast {
         let bus = SupervisionBus::new(bus_options, Arc::new(Counting(Arc::clone(&world.metrics))));
-        world.vitals.paint(|picture| picture.broker_configured = world.broker.is_some());
+        world.vitals.update(|snapshot| snapshot.broker_configured = world.broker.is_some());
         let options = Arc::new(options);
         let tree = tree::tree(&world, &options, &bus);
         let front = Arc::new(Front::new(tree.shards, bus.clone(), options.faults));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use actix::prelude::*;
 use app::commands::change_order::{self, change_order};
 use app::commands::create_order::{self, create_order};
-use app::commands::{Desk, Reach};
+use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::{MailboxMessage, MailboxPermit};
@@ -24,8 +24,10 @@ use crate::nudge::Nudge;
 pub struct Create {
     /// What is asked.
     pub command: CreateOrder,
-    /// Tells the asker whether the store was reached, should this actor die.
-    pub reach: Reach,
+    /// Guard of the command's idempotency key, shared with the caller.
+    pub key: Option<IdempotencyGuard>,
+    /// Shows the caller whether the store was called, should this actor die.
+    pub progress: CommitProgress,
 }
 
 /// Change an order.
@@ -35,29 +37,35 @@ pub struct Change {
     /// What is asked.
     pub command: ChangeOrder,
     /// As in [`Create`].
-    pub reach: Reach,
+    pub progress: CommitProgress,
 }
 
 /// One shard.
 pub struct OrderAggregate {
-    desk: Arc<Desk>,
+    desk: Arc<CommandContext>,
     nudge: Nudge,
     direct: Option<Direct>,
     metrics: Arc<Metrics>,
-    vitals: Vitals,
+    vitals: HealthBoard,
     turns: HashMap<OrderId, Arc<Mutex<()>>>,
 }
 
 impl OrderAggregate {
     /// A shard with nothing in hand. `direct` publishes where there is no outbox.
-    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>, metrics: Arc<Metrics>, vitals: Vitals) -> Self {
+    pub fn new(
+        desk: Arc<CommandContext>,
+        nudge: Nudge,
+        direct: Option<Direct>,
+        metrics: Arc<Metrics>,
+        vitals: HealthBoard,
+    ) -> Self {
         Self { desk, nudge, direct, metrics, vitals, turns: HashMap::new() }
     }
 
     /// Readiness turns red with the first write that finds no room, and not with the next round of probes.
     fn heed<T>(&self, outcome: &Result<T, CommandError>) {
         match outcome {
-            Err(CommandError::NoRoom(why)) => self.vitals.paint(|picture| picture.no_room = Some(why.clone())),
+            Err(CommandError::NoRoom(why)) => self.vitals.update(|snapshot| snapshot.no_room = Some(why.clone())),
             Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
             _ => {}
         }
@@ -96,9 +104,9 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
 
     fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
-        let (Create { command, reach }, permit) = message.begin(ctx);
+        let (Create { command, key, progress }, permit) = message.begin(ctx);
         let desk = Arc::clone(&self.desk);
-        let work = async move { create_order(&desk, command, &reach).await };
+        let work = async move { create_order(&desk, command, key, &progress).await };
         Box::pin(work.into_actor(self).map(move |outcome, this, _| this.created(outcome, permit)))
     }
 }
@@ -107,13 +115,13 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Arc<Order>, CommandError>>;
 
     fn handle(&mut self, message: MailboxMessage<Change>, ctx: &mut Self::Context) -> Self::Result {
-        let (Change { command, reach }, permit) = message.begin(ctx);
+        let (Change { command, progress }, permit) = message.begin(ctx);
         let (desk, id) = (Arc::clone(&self.desk), command.id);
         let turn = self.turn(id);
         let work = async move {
             // A fair queue: commands of one order run in the order in which they came.
             let _turn = turn.lock_owned().await;
-            change_order(&desk, &command, &reach).await
+            change_order(&desk, &command, &progress).await
         };
         Box::pin(work.into_actor(self).map(move |outcome, this, _| this.changed(id, outcome, permit)))
     }
@@ -122,11 +130,11 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
 impl OrderAggregate {
     fn created(
         &mut self,
-        outcome: Result<create_order::Outcome, CommandError>,
+        outcome: Result<create_order::CreateOutcome, CommandError>,
         _permit: MailboxPermit,
     ) -> Result<Created, CommandError> {
         self.heed(&outcome);
-        let create_order::Outcome { created, rows } = outcome?;
+        let create_order::CreateOutcome { created, rows } = outcome?;
         self.announce(rows);
         Ok(created)
     }
@@ -134,12 +142,12 @@ impl OrderAggregate {
     fn changed(
         &mut self,
         id: OrderId,
-        outcome: Result<change_order::Outcome, CommandError>,
+        outcome: Result<change_order::ChangeOutcome, CommandError>,
         _permit: MailboxPermit,
     ) -> Result<Arc<Order>, CommandError> {
         self.forget_turn(id);
         self.heed(&outcome);
-        let change_order::Outcome { order, rows } = outcome?;
+        let change_order::ChangeOutcome { order, rows } = outcome?;
         self.announce(rows);
         Ok(order)
     }

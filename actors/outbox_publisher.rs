@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Release};
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::breaker::{Breaker, Pass};
-use app::vitals::Vitals;
+use app::health::HealthBoard;
+use app::policy::breaker::{BreakerPermit, CircuitBreaker};
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 pub use retire::Retire;
@@ -49,7 +49,7 @@ pub struct OutboxPublisher {
     membership: Membership,
     woken: Arc<[AtomicBool]>,
     schedule: Schedule,
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     born: Instant,
     probing: Option<PartitionNo>,
     /// Partitions that wait for a moment of their own, earliest wins.
@@ -73,7 +73,7 @@ impl OutboxPublisher {
         membership: Membership,
         woken: Arc<[AtomicBool]>,
     ) -> Self {
-        let breaker = Breaker::new(options.breaker.clone());
+        let breaker = CircuitBreaker::new(options.breaker.clone());
         let (schedule, pace) = (Schedule::new(options.neighbourhoods), Pace::new(&options));
         Self {
             world,
@@ -100,13 +100,13 @@ impl OutboxPublisher {
     fn pump(&mut self, ctx: &mut Context<Self>) {
         while !self.retiring && self.schedule.is_waiting() && self.schedule.running() < self.options.max_in_flight {
             let probe = match self.breaker.pass(self.born.elapsed()) {
-                Pass::Free => false,
-                Pass::Probe => true,
-                Pass::Wait(pause) => return self.pump_later(pause, ctx),
+                BreakerPermit::Free => false,
+                BreakerPermit::Probe => true,
+                BreakerPermit::Wait(pause) => return self.pump_later(pause, ctx),
             };
             let Some((partition, kind)) = self.schedule.next(self.options.max_in_flight) else {
                 if probe {
-                    self.breaker.undecided(self.born.elapsed());
+                    self.breaker.probe_without_result(self.born.elapsed());
                 }
                 return;
             };
@@ -216,7 +216,7 @@ impl OutboxPublisher {
         let Some(broker) = picture.components.iter().find(|component| component.name == "broker") else { return };
         let away = broker.detail.is_some();
         if std::mem::replace(&mut self.broker_away, away) && !away {
-            self.breaker.hasten(self.born.elapsed());
+            self.breaker.allow_probe_now(self.born.elapsed());
             self.pump_is_due = false;
             self.pump(ctx);
         }
@@ -229,7 +229,7 @@ impl OutboxPublisher {
         }
         self.probing = None;
         if said == Broker::NotAsked {
-            self.breaker.undecided(self.born.elapsed());
+            self.breaker.probe_without_result(self.born.elapsed());
         }
         self.show_breaker();
     }
@@ -249,7 +249,7 @@ impl OutboxPublisher {
     fn show_breaker(&self) {
         let name = self.breaker.name();
         self.world.metrics.kafka_breaker_state.set(self.breaker.number());
-        self.world.vitals.paint(|picture| picture.breaker = name);
+        self.world.vitals.update(|snapshot| snapshot.breaker = name);
     }
 
     /// Logs the change from working to failing and back, not every turn.
@@ -304,7 +304,7 @@ impl OutboxPublisher {
     }
 
     /// Health, as the store of the picture sees it.
-    fn vitals(&self) -> &Vitals {
+    fn vitals(&self) -> &HealthBoard {
         &self.world.vitals
     }
 }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
-use app::commands::Desk;
+use app::commands::CommandContext;
 use app::commands::promote_pending::{page, promotion};
 use app::error::CommandError;
 use domain::OrderId;
@@ -18,7 +18,7 @@ pub struct Promote;
 
 /// The actor.
 pub struct PendingPromoter {
-    desk: Arc<Desk>,
+    desk: Arc<CommandContext>,
     shards: Shards,
     options: Arc<Options>,
     running: bool,
@@ -26,7 +26,7 @@ pub struct PendingPromoter {
 
 impl PendingPromoter {
     /// A promoter that has not run yet.
-    pub fn new(desk: Arc<Desk>, shards: Shards, options: Arc<Options>) -> Self {
+    pub fn new(desk: Arc<CommandContext>, shards: Shards, options: Arc<Options>) -> Self {
         Self { desk, shards, options, running: false }
     }
 
@@ -54,7 +54,7 @@ impl PendingPromoter {
 }
 
 /// Pages until none is left. An order that refuses (it moved on meanwhile, another instance was first) is passed.
-async fn promote_all(desk: &Desk, shards: &Shards, limit: u32) -> u64 {
+async fn promote_all(desk: &CommandContext, shards: &Shards, limit: u32) -> u64 {
     let (mut promoted, mut after) = (0, None::<OrderId>);
     loop {
         let ids = match page(desk, after, limit).await {

@@ -2,9 +2,9 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
-use app::chain::{self, Failure, Poison, Rules, Step};
-use app::gate::Gate;
-use app::relay::{Refused, cut};
+use app::admission::gate::Gate;
+use app::relay::RefusedRow;
+use app::relay::chain::{self, ChainRules, ChainStep, Poison, PublishFailure};
 use ports::Error;
 use ports::clock::Rng;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId};
@@ -26,7 +26,7 @@ pub struct Exclude {
     /// Its rows.
     pub rows: Arc<[ClaimedRow]>,
     /// Which did not go, and why.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRow>,
 }
 
 /// What was decided and written.
@@ -39,7 +39,7 @@ pub enum Excluded {
         /// Rows that were taken out.
         out: Vec<RowId>,
         /// Rows that go to their fallback instead.
-        fallback: Vec<Refused>,
+        fallback: Vec<RefusedRow>,
     },
     /// The lease has passed on: nothing was changed.
     Stale,
@@ -48,7 +48,7 @@ pub enum Excluded {
 /// The actor.
 pub struct RetryHandler {
     outbox: Arc<dyn OutboxStore>,
-    rules: Arc<Rules>,
+    rules: Arc<ChainRules>,
     gate: Arc<Gate>,
     dice: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
@@ -58,7 +58,7 @@ impl RetryHandler {
     /// A handler with nothing in hand.
     pub fn new(
         outbox: Arc<dyn OutboxStore>,
-        rules: Arc<Rules>,
+        rules: Arc<ChainRules>,
         gate: Arc<Gate>,
         dice: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
@@ -66,13 +66,13 @@ impl RetryHandler {
         Self { outbox, rules, gate, dice, metrics }
     }
 
-    fn sort(&self, rows: &[ClaimedRow], refused: Vec<Refused>) -> (Vec<Exclusion>, Vec<Refused>) {
+    fn sort(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> (Vec<Exclusion>, Vec<RefusedRow>) {
         let (mut exclusions, mut fallback) = (Vec::new(), Vec::new());
         for refused in refused {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
-            let failure = Failure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
-            let step = chain::next(&self.rules, failure, self.gate.stage().retry_factor(), self.dice.fraction());
+            let failure = PublishFailure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
+            let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.dice.fraction());
             self.count(&refused, step);
             match fate(step) {
                 // A payload that is gone can go nowhere, not even to a fallback.
@@ -81,32 +81,32 @@ impl RetryHandler {
                     row: row.id,
                     disposition: fate.unwrap_or(Disposition::ParkKey),
                     failure_type: refused.failure_type,
-                    reason: cut(&refused.reason).to_owned(),
+                    reason: outbox::truncate_reason(&refused.reason),
                 }),
             }
         }
         (exclusions, fallback)
     }
 
-    fn count(&self, refused: &Refused, step: Step) {
+    fn count(&self, refused: &RefusedRow, step: ChainStep) {
         self.metrics.retry_classification_count.with([refused.fault.as_str()]).inc();
         match step {
-            Step::Retry(delay) => {
+            ChainStep::Retry(delay) => {
                 self.metrics.outbox_retry_count.inc();
                 self.metrics.retry_delay_ms.record(delay);
             }
-            Step::Fallback => {}
-            Step::Park(_) => self.metrics.outbox_entries_failed.inc(),
+            ChainStep::Fallback => {}
+            ChainStep::Park(_) => self.metrics.outbox_entries_failed.inc(),
         }
     }
 }
 
-fn fate(step: Step) -> Option<Disposition> {
+fn fate(step: ChainStep) -> Option<Disposition> {
     match step {
-        Step::Retry(delay) => Some(Disposition::Retry(delay)),
-        Step::Fallback => None,
-        Step::Park(Poison::BlockKey) => Some(Disposition::ParkKey),
-        Step::Park(Poison::SkipRow) => Some(Disposition::ParkRow),
+        ChainStep::Retry(delay) => Some(Disposition::Retry(delay)),
+        ChainStep::Fallback => None,
+        ChainStep::Park(Poison::BlockKey) => Some(Disposition::ParkKey),
+        ChainStep::Park(Poison::SkipRow) => Some(Disposition::ParkRow),
     }
 }
 

@@ -251,7 +251,7 @@ fn consumers(
         handlers: world.handlers.clone(),
         region: options.relay.region.clone(),
         group: options.group.clone(),
-        topics: app::intake::topics_of(&options.topic),
+        topics: outbox::topics::consumed_topics(&options.topic),
         members: options.consumers,
         batch: options.consumer_batch,
         clock: Arc::clone(&world.clock),
@@ -301,5 +301,5 @@ fn shards(
         spec = spec.child(shard.arbiter(threads.orders()));
         inboxes.push(inbox);
     }
-    (Shards::new(inboxes, Arc::clone(&world.desk.idempotency), options.request_timeout), spec)
+    (Shards::new(inboxes, Arc::clone(&world.desk), options.request_timeout), spec)
 }

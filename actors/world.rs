@@ -2,11 +2,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::commands::Desk;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::vitals::Vitals;
-use app::{breaker, chain, policy, relay};
+use app::admission::gate::Gate;
+use app::commands::CommandContext;
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
+use app::policy::{self, breaker};
+use app::relay::{self, chain};
 use ports::broker::Broker;
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
@@ -23,7 +24,7 @@ use crate::lanes::Pinning;
 #[derive(Clone)]
 pub struct World {
     /// The write side's desk: orders, keys, cache, gate.
-    pub desk: Arc<Desk>,
+    pub desk: Arc<CommandContext>,
     /// The outbox.
     pub outbox: Arc<dyn OutboxStore>,
     /// Who may move what.
@@ -47,7 +48,7 @@ pub struct World {
     /// May we write?
     pub gate: Arc<Gate>,
     /// Our health.
-    pub vitals: Vitals,
+    pub vitals: HealthBoard,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -60,13 +61,13 @@ pub struct Options {
     /// What the relay keeps to.
     pub relay: relay::Options,
     /// What becomes of events that do not go.
-    pub rules: chain::Rules,
+    pub rules: chain::ChainRules,
     /// When sends pause because the broker is away.
     pub breaker: breaker::Options,
     /// When pressure rises.
-    pub pressure: policy::backpressure::Thresholds,
+    pub pressure: policy::backpressure::PressureThresholds,
     /// When the region turns passive.
-    pub region: policy::failover::Thresholds,
+    pub region: policy::failover::FailoverThresholds,
     /// Shares of keys.
     pub partitions: u32,
     /// Lanes to the broker; a partition is pinned to one while its session lives.
@@ -141,10 +142,10 @@ impl Default for Options {
                 lease: Duration::from_secs(30),
                 margin: Duration::from_secs(1),
             },
-            rules: chain::Rules::default(),
+            rules: chain::ChainRules::default(),
             breaker: breaker::Options::default(),
-            pressure: policy::backpressure::Thresholds::default(),
-            region: policy::failover::Thresholds::default(),
+            pressure: policy::backpressure::PressureThresholds::default(),
+            region: policy::failover::FailoverThresholds::default(),
             partitions: 64,
             lanes: Pinning::Together(2),
             max_in_flight: 16,

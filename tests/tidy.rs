@@ -2,10 +2,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-#[path = "tidy/documents.rs"]
-mod documents;
 #[path = "tidy/configure.rs"]
 mod configure;
+#[path = "tidy/documents.rs"]
+mod documents;
 #[path = "tidy/markdown.rs"]
 mod markdown;
 
@@ -249,7 +249,8 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 
 /// Every name that a scrape may hold.
 fn series() -> BTreeSet<String> {
-    let of = |entry: &telemetry::MetricDefinition| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
+    let of =
+        |entry: &telemetry::MetricDefinition| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
     telemetry::CATALOGUE.iter().flat_map(of).collect()
 }
 

@@ -2,10 +2,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::handlers::Handlers;
-use app::intake::{self, Failure, RETRY_DELAYS, Step, Understood};
-use app::policy::conflict::Stand;
+use app::consume::handlers::Handlers;
+use app::consume::intake::{self, DecodedMessage, IntakeFailure, IntakeStep};
+use app::policy::conflict::VersionStamp;
 use domain::{RegionId, Timestamp};
+use outbox::topics::{self, RETRY_DELAYS};
 use ports::Error;
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
@@ -99,13 +100,13 @@ impl Intake {
 
     /// Retry topics pause, they do not sleep: a message waits for its delay since it was written there.
     fn not_yet(&self, delivery: &Delivery) -> Option<Duration> {
-        let stage = intake::stage_of(&delivery.position.topic)?;
+        let stage = topics::retry_stage(&delivery.position.topic)?;
         let waited = self.clock.now().since(delivery.record.timestamp);
         RETRY_DELAYS.get(stage)?.checked_sub(waited).filter(|left| !left.is_zero())
     }
 
     async fn take(&self, delivery: &Delivery, turn: &mut Turn) -> Result<(), Error> {
-        let understood = match intake::understand(delivery) {
+        let understood = match intake::decode(delivery) {
             Ok(understood) => understood,
             Err(failure) => {
                 self.metrics.kafka_schema_validation_errors.inc();
@@ -125,23 +126,23 @@ impl Intake {
             return Ok(());
         }
         let remote = self.remote(&understood, turn).await?;
-        match intake::judge(&self.handlers, delivery, &understood, remote, self.clock.now()) {
-            Step::Take { mark, stale } => {
+        match intake::decide(&self.handlers, delivery, &understood, remote, self.clock.now()) {
+            IntakeStep::Process { event, stale } => {
                 if stale {
                     self.metrics.region_conflict_rejected_count.inc();
                 }
-                turn.marks.push(mark);
+                turn.marks.push(event);
                 turn.written.push(understood.event.occurred_at);
                 self.leave(delivery, needs_order, turn);
             }
-            Step::Retry { stage, failure } => {
+            IntakeStep::Retry { stage, failure } => {
                 // One that waited in a later topic than its own failures lead to goes on from there: back would be past its followers.
                 let stage = round.map_or(stage, |round| stage.max(round + 1));
                 let detour = needs_order.then_some(stage);
                 self.retry(delivery, stage, detour, &failure, understood.attempts_made + 1, turn);
                 self.leave(delivery, needs_order, turn);
             }
-            Step::Dead(failure) => {
+            IntakeStep::DeadLetter(failure) => {
                 self.dead(delivery, Some(understood.attempts_made + 1), &failure, turn);
                 self.leave(delivery, needs_order, turn);
             }
@@ -164,21 +165,21 @@ impl Intake {
         Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
     }
 
-    async fn remote(&self, understood: &Understood, turn: &Turn) -> Result<Option<Option<Stand>>, Error> {
+    async fn remote(&self, understood: &DecodedMessage, turn: &Turn) -> Result<Option<Option<VersionStamp>>, Error> {
         if !intake::is_remote(understood, &self.region) {
             return Ok(None);
         }
         let id = understood.event.order_id;
         let in_this_turn = turn.marks.iter().rev().flat_map(|mark| &mark.effects).find_map(|effect| match effect {
             Effect::RememberRemote { order_id, region, hlc } => {
-                (*order_id == id).then(|| Stand { hlc: *hlc, region: region.clone() })
+                (*order_id == id).then(|| VersionStamp { hlc: *hlc, region: region.clone() })
             }
         });
         match in_this_turn {
             Some(stand) => Ok(Some(Some(stand))),
             None => {
                 let last = self.inbox.remote(id).await?;
-                Ok(Some(last.map(|remote| Stand { hlc: remote.hlc, region: remote.region })))
+                Ok(Some(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region })))
             }
         }
     }
@@ -188,14 +189,14 @@ impl Intake {
         delivery: &Delivery,
         stage: u32,
         detour: Option<u32>,
-        failure: &Failure,
+        failure: &IntakeFailure,
         attempts: u32,
         turn: &mut Turn,
     ) {
         self.metrics.kafka_consumer_retry_count.inc();
         let topic = stage.min(RETRY_DELAYS.len() as u32 - 1);
-        let target = format!("{}-retry-{topic}", intake::base_topic(&delivery.position.topic));
-        let mut onward = intake::onward(delivery, target, failure, attempts, self.clock.now());
+        let target = topics::retry_topic(topics::base_topic(&delivery.position.topic), topic as usize);
+        let mut onward = intake::forward_record(delivery, target, failure, attempts, self.clock.now());
         onward.headers.retain(|(name, _)| &**name != ROUND);
         if topic < stage {
             onward.headers.push((ROUND.into(), stage.to_string().into_bytes().into()));
@@ -207,12 +208,12 @@ impl Intake {
     }
 
     fn leave(&self, delivery: &Delivery, needs_order: bool, turn: &mut Turn) {
-        if needs_order && intake::stage_of(&delivery.position.topic).is_some() {
+        if needs_order && topics::retry_stage(&delivery.position.topic).is_some() {
             turn.detours.push(DetourChange::Leave { key: delivery.record.key.to_string() });
         }
     }
 
-    fn dead(&self, delivery: &Delivery, attempts: Option<u32>, failure: &Failure, turn: &mut Turn) {
+    fn dead(&self, delivery: &Delivery, attempts: Option<u32>, failure: &IntakeFailure, turn: &mut Turn) {
         self.metrics.kafka_consumer_dlq_count.inc();
         let Position { topic, partition, offset } = &delivery.position;
         tracing::error!(
@@ -224,8 +225,8 @@ impl Intake {
             error = failure.reason.as_str(),
             "a message was set aside in the dead letters"
         );
-        let target = format!("{}-dlt", intake::base_topic(topic));
-        turn.onward.push(intake::onward(delivery, target, failure, attempts.unwrap_or(1), self.clock.now()));
+        let target = topics::dead_letter_topic(topics::base_topic(topic));
+        turn.onward.push(intake::forward_record(delivery, target, failure, attempts.unwrap_or(1), self.clock.now()));
     }
 
     async fn carry_out(&self, turn: Turn, source: &dyn GroupMember) -> Result<(), Error> {
@@ -271,14 +272,14 @@ impl Intake {
 /// The round of a key's detour that a message from a retry topic is in: its topic's number, and beyond the last topic a count of its
 /// own, which tells a message that went into that topic again from those that stand there since before.
 fn round_of(delivery: &Delivery) -> Option<u32> {
-    let stage = u32::try_from(intake::stage_of(&delivery.position.topic)?).ok()?;
+    let stage = u32::try_from(topics::retry_stage(&delivery.position.topic)?).ok()?;
     let round = delivery.record.text(ROUND).and_then(|told| told.parse().ok());
     Some(round.unwrap_or(stage))
 }
 
 /// Why a message takes a detour although nothing is wrong with it.
-fn behind() -> Failure {
-    Failure {
+fn behind() -> IntakeFailure {
+    IntakeFailure {
         failure_type: ports::FailureType::System,
         class: "posthaste.WaitsForEarlier",
         reason: "an earlier message of its key is being retried".to_owned(),

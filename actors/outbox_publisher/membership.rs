@@ -117,9 +117,9 @@ impl OutboxPublisher {
     fn ready(&self) {
         let owned = self.membership.book.held().len();
         self.world.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
-        self.vitals().paint(|picture| {
-            picture.partitions_owned = owned;
-            picture.started = true;
+        self.vitals().update(|snapshot| {
+            snapshot.partitions_owned = owned;
+            snapshot.started = true;
         });
     }
 

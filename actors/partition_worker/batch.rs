@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::relay::{Envelope, Plan, Refused, fallback_record, plan};
+use app::relay::{BatchPlan, RecordEnvelope, RefusedRow, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Batch, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimedBatch, ClaimedRow, FencedOutcome, RowId, Settlement};
@@ -29,14 +29,14 @@ struct Cargo {
     send: Vec<(RowId, Record)>,
     /// What a first call put through, at least once, before the rest goes again.
     gone: Vec<(RowId, Position)>,
-    fallback: Vec<Refused>,
+    fallback: Vec<RefusedRow>,
     more: bool,
     probe: bool,
 }
 
 impl Relay {
     pub(super) async fn send(&self, mut session: Session, batch: ClaimedBatch, probe: bool) -> End {
-        let Plan { send, refused } = plan(&batch.rows, &self.envelope, self.broker.record_bytes_max());
+        let BatchPlan { send, refused } = plan(&batch.rows, &self.envelope, self.broker.record_bytes_max());
         let ClaimedBatch { token, rows, more } = batch;
         let mut cargo = Cargo { token, rows: rows.into(), send, gone: Vec::new(), fallback: Vec::new(), more, probe };
         if !refused.is_empty()
@@ -88,9 +88,9 @@ impl Relay {
         End::unsure(Report { more: true, error, broker, ..Report::default() })
     }
 
-    fn refusal(&self, cargo: &Cargo, row: RowId, error: &Error) -> Refused {
+    fn refusal(&self, cargo: &Cargo, row: RowId, error: &Error) -> RefusedRow {
         let in_fallback = cargo.fallback.iter().any(|refused| refused.row == row);
-        Refused { in_fallback, ..Refused::by(row, error) }
+        RefusedRow { in_fallback, ..RefusedRow::from_error(row, error) }
     }
 
     async fn publish(
@@ -111,7 +111,7 @@ impl Relay {
     }
 
     /// Awaited and confirmed before anything else happens to the batch: a message alone is no confirmation.
-    async fn exclude(&self, session: &mut Session, cargo: &mut Cargo, refused: Vec<Refused>) -> Result<(), End> {
+    async fn exclude(&self, session: &mut Session, cargo: &mut Cargo, refused: Vec<RefusedRow>) -> Result<(), End> {
         let (fence, token, rows) = (session.fence.clone(), cargo.token, Arc::clone(&cargo.rows));
         let answer = self.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
         match answer {
@@ -203,11 +203,11 @@ impl Relay {
 
 impl Cargo {
     /// Makes the records anew of what did not go. They are handed over and not copied: mostly all of them go.
-    fn load(&mut self, envelope: &Envelope, record_bytes_max: usize) {
+    fn load(&mut self, envelope: &RecordEnvelope, record_bytes_max: usize) {
         let gone: HashSet<RowId> = self.gone.iter().map(|(row, _)| *row).collect();
-        let Plan { send, .. } = plan(&self.rows, envelope, record_bytes_max);
+        let BatchPlan { send, .. } = plan(&self.rows, envelope, record_bytes_max);
         self.send = send.into_iter().filter(|(row, _)| !gone.contains(row)).collect();
-        let fallback: Vec<Refused> = std::mem::take(&mut self.fallback);
+        let fallback: Vec<RefusedRow> = std::mem::take(&mut self.fallback);
         let (went, left) = fallback.into_iter().partition(|refused| gone.contains(&refused.row));
         self.fallback = went;
         self.send_to_fallback(left, envelope);
@@ -237,7 +237,7 @@ impl Cargo {
     }
 
     /// A fallback goes through its lane with the rest of the batch, in its row's place.
-    fn send_to_fallback(&mut self, refused: Vec<Refused>, envelope: &Envelope) {
+    fn send_to_fallback(&mut self, refused: Vec<RefusedRow>, envelope: &RecordEnvelope) {
         for refused in refused {
             let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
             let Some(payload) = &row.payload else { continue };

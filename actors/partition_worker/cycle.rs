@@ -1,7 +1,7 @@
 //! One turn of a worker: a session if there is none, a claim, and the claimed batch's way out.
 use std::sync::Arc;
 
-use app::relay::Envelope;
+use app::relay::RecordEnvelope;
 use ports::Error;
 use ports::broker;
 use ports::outbox::{Claim, Claimed, OutboxStore};
@@ -32,7 +32,7 @@ pub struct Relay {
     /// Our name.
     pub instance: InstanceId,
     /// What our records have in common.
-    pub envelope: Envelope,
+    pub envelope: RecordEnvelope,
     /// Limits.
     pub options: app::relay::Options,
     /// Stamps for measured ages.

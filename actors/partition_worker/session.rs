@@ -88,7 +88,7 @@ impl Relay {
         self.lanes.over(&open.session).await;
         let watermark = self.broker.watermark(fence.partition).await.map_err(Trouble::of_broker)?;
         let published = watermark.is_some_and(|mark| mark >= open.token);
-        let verdict = match (published, open.died) {
+        let verdict = match (published, open.claimer_died) {
             (true, _) => BatchOutcome::Published,
             (false, true) => BatchOutcome::ClaimerDied,
             (false, false) => BatchOutcome::NotSent,

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use app::admission::gate::GateClosed;
 use app::error::CommandError;
-use app::gate::Closed;
-use app::policy::backpressure::{Level, Stage};
+use app::policy::backpressure::{PressureLevel, PressureStage};
 use async_trait::async_trait;
 use kit::faults::{Call, InjectedFault};
 use ports::Error;
@@ -58,20 +58,23 @@ async fn critical_pressure_gates_writes_and_falls_step_by_step() {
     let life = house.start().await;
     ledger.place_many(&life, 25).await;
 
-    life.until("limits tighten first", Duration::from_secs(5), async || life.gate.stage() == Stage::Limits).await;
-    life.until("retries lengthen second", Duration::from_secs(2), async || life.gate.stage() == Stage::Retries).await;
+    life.until("limits tighten first", Duration::from_secs(5), async || life.gate.stage() == PressureStage::Limits)
+        .await;
+    life.until("retries lengthen second", Duration::from_secs(2), async || life.gate.stage() == PressureStage::Retries)
+        .await;
     ledger.place(&life).await;
-    life.until("rejection is last", Duration::from_secs(2), async || life.gate.stage() == Stage::Rejection).await;
-    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Pressure)));
-    assert_eq!(life.picture().stage, Stage::Rejection);
+    life.until("rejection is last", Duration::from_secs(2), async || life.gate.stage() == PressureStage::Rejection)
+        .await;
+    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(GateClosed::Pressure)));
+    assert_eq!(life.picture().stage, PressureStage::Rejection);
 
     house.script.clear();
     life.drained(SOON).await;
-    life.until("pressure is elevated", SOON, async || life.picture().stage.level() == Level::Elevated).await;
+    life.until("pressure is elevated", SOON, async || life.picture().stage.level() == PressureLevel::Elevated).await;
     ledger.place(&life).await;
     life.pass(Duration::from_secs(5)).await;
-    assert_eq!(life.picture().stage.level(), Level::Elevated, "one level in ten calm seconds");
-    life.until("pressure is normal", SOON, async || life.picture().stage.level() == Level::Normal).await;
+    assert_eq!(life.picture().stage.level(), PressureLevel::Elevated, "one level in ten calm seconds");
+    life.until("pressure is normal", SOON, async || life.picture().stage.level() == PressureLevel::Normal).await;
 
     ledger.laws(&life).await;
 }
@@ -83,16 +86,16 @@ async fn a_backpressure_manager_that_dies_leaves_the_gate_with_a_keeper() {
     house.script.always(Call::Publish, InjectedFault::Unreachable);
     let life = house.start().await;
     ledger.place_many(&life, 25).await;
-    life.until("pressure is critical", SOON, async || life.picture().stage.level() == Level::Critical).await;
+    life.until("pressure is critical", SOON, async || life.picture().stage.level() == PressureLevel::Critical).await;
 
     life.bus().panic("/backpressure-manager", "test").expect("it stands");
     for _ in 0..50 {
         life.pass(Duration::from_millis(100)).await;
         let refused = ledger.try_place(&life).await;
-        assert_eq!(refused, Err(CommandError::Gated(Closed::Pressure)), "a death opens no gate");
+        assert_eq!(refused, Err(CommandError::Gated(GateClosed::Pressure)), "a death opens no gate");
     }
     house.script.clear();
-    life.until("pressure is normal", SOON * 3, async || life.picture().stage.level() == Level::Normal).await;
+    life.until("pressure is normal", SOON * 3, async || life.picture().stage.level() == PressureLevel::Normal).await;
 
     ledger.place(&life).await;
 }
@@ -111,7 +114,7 @@ async fn a_dependency_that_is_away_makes_the_region_passive_until_it_answered_tw
     life.until("the region is passive", SOON, async || life.gate.is_passive()).await;
     // Below its own threshold of two the dependency makes no round unhealthy; then three of them do.
     assert_eq!(db.asked.load(SeqCst) - before, 4);
-    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(Closed::Passive)));
+    assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(GateClosed::Passive)));
 
     db.up.store(true, SeqCst);
     let before = db.asked.load(SeqCst);
@@ -165,10 +168,10 @@ async fn a_full_pool_is_felt_within_seconds_and_a_spike_that_a_probe_happens_to_
     life.pass(Duration::from_millis(1_500)).await;
     db.percent.store(0, SeqCst);
     life.pass(Duration::from_secs(30)).await;
-    assert_eq!(life.picture().stage, Stage::Calm, "a spike is no pressure, however seldom the store is probed");
+    assert_eq!(life.picture().stage, PressureStage::Calm, "a spike is no pressure, however seldom the store is probed");
     db.percent.store(80, SeqCst);
 
-    life.until("the pool is felt", Duration::from_secs(5), async || life.gate.stage() == Stage::Retries).await;
+    life.until("the pool is felt", Duration::from_secs(5), async || life.gate.stage() == PressureStage::Retries).await;
     let felt = (life.picture().inputs.saturation * 100.0, life.metrics.backpressure_db_saturation_percent.get());
     assert!((felt.0 - 80.0).abs() < 0.1 && (felt.1 - 80.0).abs() < 0.1, "{felt:?}");
 }
@@ -188,7 +191,7 @@ async fn connections_that_come_and_go_are_no_pressure_however_often_all_are_in_u
         life.pass(Duration::from_millis(700)).await;
     }
 
-    assert_eq!(life.picture().stage, Stage::Calm);
+    assert_eq!(life.picture().stage, PressureStage::Calm);
     assert_eq!(life.metrics.backpressure_level.get(), 0);
 }
 

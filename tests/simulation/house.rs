@@ -3,14 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{Cast, Options, Pinning, World};
-use app::commands::{self, Desk};
-use app::dead_letters::DeadLetters;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::vitals::Vitals;
-use embedded::{Embedded, Writing};
+use app::admission::gate::Gate;
+use app::commands::{self, CommandContext};
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
+use app::operators::dead_letters::DeadLetters;
+use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng, TokioClock};
 use kit::faults::{FaultScript, FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox};
+use memory::Memory;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
@@ -129,7 +130,7 @@ impl House {
     fn store_options(&self) -> embedded::Options {
         let clock = Arc::clone(&self.clock);
         let mut options = embedded::Options::new(self.folder.path(), self.options.instance.clone(), clock);
-        options.writing = Writing::Inline;
+        options.writing = WriterMode::Inline;
         options.partitions = self.options.partitions;
         options.topic_partitions = 3;
         options.installation = Some("sim".into());
@@ -138,12 +139,13 @@ impl House {
 
     fn world(&self, store: &Embedded, first_lane: u32) -> World {
         let (real, script) = (Arc::new(store.clone()), self.script.clone());
+        let memory = Arc::new(Memory::new(&memory::Options::default(), self.clock.clone()));
         let gate = Arc::new(Gate::default());
         let faulty = FaultyBroker::around(real.clone(), script.clone());
-        let desk = Desk {
+        let desk = CommandContext {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
-            idempotency: real.clone(),
-            cache: real.clone(),
+            idempotency: memory.clone(),
+            cache: memory,
             clock: self.clock.clone(),
             dice: self.dice.clone(),
             gate: gate.clone(),
@@ -162,7 +164,7 @@ impl House {
             clock: self.clock.clone(),
             dice: self.dice.clone(),
             gate,
-            vitals: Vitals::default(),
+            vitals: HealthBoard::default(),
             metrics: telemetry::Metrics::new(),
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{Cast, World};
-use app::dispatch::{ChangeOrder, CreateOrder, Expect, Viewer};
+use app::admission::gate::Gate;
+use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, Viewer};
 use app::error::CommandError;
-use app::gate::Gate;
-use app::vitals::{Picture, Vitals};
+use app::health::{HealthBoard, HealthSnapshot};
 use domain::{Item, Items, Money, Order, OrderId, Status, Subject};
 use embedded::Embedded;
 use kit::checkers::read_all;
@@ -42,7 +42,7 @@ pub struct Life {
     pub gate: Arc<Gate>,
     /// Its counters.
     pub metrics: Arc<Metrics>,
-    vitals: Vitals,
+    vitals: HealthBoard,
 }
 
 impl Life {
@@ -104,7 +104,8 @@ impl Life {
 
     /// Moves an order on.
     pub async fn change(&self, id: OrderId, to: Status) -> Result<Arc<Order>, CommandError> {
-        let command = ChangeOrder { id, to, viewer: Viewer::Admin, expect: Expect::default(), trace: None };
+        let command =
+            ChangeOrder { id, to, viewer: Viewer::Admin, preconditions: ChangePreconditions::default(), trace: None };
         self.run(self.cast.dispatch().change(command)).await
     }
 
@@ -156,7 +157,7 @@ impl Life {
     /// Runs until everything has left and the consumers have acknowledged it, retry topics included.
     pub async fn consumed(&self, limit: Duration) {
         self.drained(limit).await;
-        let topics = app::intake::topics_of(TOPIC);
+        let topics = outbox::topics::consumed_topics(TOPIC);
         self.until("everything is consumed", limit, async || {
             let reader = self.store.join(GROUP, &topics, 0, 1).await.expect("the group can be joined");
             reader.lag().await.expect("the lag is known").iter().all(|lag| lag.messages == 0)
@@ -165,7 +166,7 @@ impl Life {
     }
 
     /// What it knows of its own health.
-    pub fn picture(&self) -> Arc<Picture> {
+    pub fn picture(&self) -> Arc<HealthSnapshot> {
         self.vitals.read()
     }
 }

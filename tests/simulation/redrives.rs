@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use app::dead_letters::{AGAIN_AFTER, DeadLetterFilter, DeadLetters, Sent};
 use app::error::QueryError;
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TIMEOUT, ReplayReport};
 use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
@@ -24,7 +24,7 @@ fn audit() -> Audit {
     Audit { operator: "olga".into(), reason: "the handler is mended".into() }
 }
 
-async fn redrive(letters: &DeadLetters, limit: u32) -> Result<Sent, QueryError> {
+async fn redrive(letters: &DeadLetters, limit: u32) -> Result<ReplayReport, QueryError> {
     letters.redrive(&DeadLetterFilter::default(), limit, true, &audit()).await
 }
 
@@ -61,24 +61,24 @@ async fn a_letter_is_taken_once_its_handler_is_mended_and_goes_back_once() {
     let doors = house.dead_letters(&life);
 
     let dry = doors.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
-    assert_eq!(dry, Sent { matched: 1, redriven: 0, next: None });
-    let place = doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
-    assert_eq!((place.redriven, life.log(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
+    assert_eq!(dry, ReplayReport { matched: 1, redriven: 0, next: None });
+    let place = doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
+    assert_eq!((place.redrive, life.log(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
     let sent = redrive(&doors, 1_000).await.expect("sent back");
     life.consumed(SOON).await;
 
     assert_eq!((sent.redriven, scribe.taken(id)), (1, vec![0]));
     assert_eq!(life.metrics.kafka_consumer_processed_count.get(), 1);
-    assert_eq!(redrive(&doors, 1_000).await.expect("nothing to do"), Sent::default());
+    assert_eq!(redrive(&doors, 1_000).await.expect("nothing to do"), ReplayReport::default());
     let log = life.log(TOPIC).await;
     let (first, again) = (&log[0].record, &log[1].record);
     assert_eq!((log.len(), &first.key, &first.value), (2, &again.key, &again.value));
     assert_eq!((header(again, "x-redriven-by"), header(again, "ce_id")), ("olga".into(), header(first, "ce_id")));
     let told = |name: &str| name.starts_with("kafka_") || name.starts_with("retry_topic") || name == "x-failure-type";
     assert!(again.headers.iter().all(|(name, _)| !told(name)), "its journey begins anew: {:?}", again.headers);
-    let letter = doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
-    let note = letter.redriven.as_ref().expect("known");
-    assert_eq!((&note.audit, note.arrived, life.log(DEAD).await.len()), (&audit(), true, 1));
+    let letter = doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
+    let note = letter.redrive.as_ref().expect("known");
+    assert_eq!((&note.audit, note.confirmed, life.log(DEAD).await.len()), (&audit(), true, 1));
     let origin = letter.origin().expect("told");
     assert_eq!((&*origin.topic, origin.offset, letter.attempts()), (TOPIC, Some(0), Some(5)));
 }
@@ -99,10 +99,13 @@ async fn an_append_that_failed_frees_its_letters_and_one_whose_answer_is_lost_ke
     assert!(matches!(redrive(&doors, 10).await, Err(QueryError::Unknown(_))), "the failure before left it free");
     let held = redrive(&doors, 10).await.expect("nothing can be done");
     assert_eq!((held.matched, held.redriven), (1, 0), "it may be on its way");
-    let place = app::dead_letters::Place { partition: life.log(DEAD).await[0].position.partition, offset: 0 };
+    let place = app::operators::dead_letters::DeadLetterPosition {
+        partition: life.log(DEAD).await[0].position.partition,
+        offset: 0,
+    };
     assert!(matches!(doors.redrive_one(place, true, &audit()).await, Err(QueryError::Conflict(_))));
-    life.pass(AGAIN_AFTER).await;
-    assert!(doors.redrive_one(place, true, &audit()).await.expect("free again").went_back());
+    life.pass(RESERVATION_TIMEOUT).await;
+    assert!(doors.redrive_one(place, true, &audit()).await.expect("free again").is_redriven());
     life.consumed(SOON).await;
 
     assert_eq!(life.log(TOPIC).await.len(), 3, "it arrived twice");
@@ -176,7 +179,7 @@ async fn filters_choose_and_pages_end() {
     let life = house.start().await;
     letters(&life, 40, 4).await;
     let doors = house.dead_letters(&life);
-    let count = async |filter: DeadLetterFilter| doors.list(&filter, 500).await.expect("listed").letters.len();
+    let count = async |filter: DeadLetterFilter| doors.list(&filter, 500).await.expect("listed").dead_letters.len();
     let all = DeadLetterFilter::default;
 
     assert_eq!(count(DeadLetterFilter { key: Some("key-1".into()), ..all() }).await, 10);
@@ -193,7 +196,7 @@ async fn filters_choose_and_pages_end() {
     let (mut filter, mut seen) = (all(), 0);
     loop {
         let page = doors.list(&filter, 7).await.expect("listed");
-        (seen, filter.after) = (seen + page.letters.len(), page.next);
+        (seen, filter.after) = (seen + page.dead_letters.len(), page.next);
         if page.next.is_none() {
             break;
         }
@@ -210,8 +213,8 @@ async fn where_nothing_died_there_is_nothing_to_see() {
     life.drained(SOON).await;
     let doors = house.dead_letters(&life);
 
-    assert!(doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters.is_empty());
-    assert_eq!(redrive(&doors, 10).await.expect("nothing to do"), Sent::default());
-    let nowhere = app::dead_letters::Place { partition: 99, offset: 0 };
+    assert!(doors.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters.is_empty());
+    assert_eq!(redrive(&doors, 10).await.expect("nothing to do"), ReplayReport::default());
+    let nowhere = app::operators::dead_letters::DeadLetterPosition { partition: 99, offset: 0 };
     assert_eq!(doors.find(nowhere).await.unwrap_err(), QueryError::NotFound);
 }

@@ -1,8 +1,8 @@
 //! The chain of an event that is refused: retry behind its key's head, fallback, parking, and an operator's word.
 use std::time::Duration;
 
-use app::chain::{Fallback, Poison};
-use app::policy::backpressure::Stage;
+use app::policy::backpressure::PressureStage;
+use app::relay::chain::{Fallback, Poison};
 use domain::{OrderId, Status};
 use ports::broker::Record;
 use ports::operators::{OutboxOperators, RowDiagnosis, RowSelector};
@@ -38,7 +38,7 @@ async fn events_of(life: &Life, id: OrderId) -> usize {
 async fn head(life: &Life, id: OrderId) -> RowDiagnosis {
     let rows = life.store.rows(&ports::operators::RowFilter { key: Some(id), ..Default::default() }, 10).await;
     let first = rows.expect("rows can be read").into_iter().min_by_key(|row| row.id).expect("the key has rows");
-    let standing = life.store.standing(RowSelector::Event(first.event_id)).await.expect("it can be explained");
+    let standing = life.store.diagnose(RowSelector::Event(first.event_id)).await.expect("it can be explained");
     standing.expect("the event is known")
 }
 
@@ -193,7 +193,7 @@ async fn retries_are_put_off_under_pressure() {
     // ELEVATED from the first sample on, and for ever.
     house.options.pressure.backlog = (0, u64::MAX);
     let life = house.start().await;
-    life.until("retries are put off", SOON, async || life.gate.stage() == Stage::Retries).await;
+    life.until("retries are put off", SOON, async || life.gate.stage() == PressureStage::Retries).await;
     house.moods.add(1, Mood::RefuseForNow, |_| true);
 
     ledger.place(&life).await;

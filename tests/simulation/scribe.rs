@@ -1,9 +1,9 @@
 //! A handler that fails as it is told and remembers what it was given, and messages as other services write them.
 use std::sync::Arc;
 
-use app::contract::{self, Incoming};
-use app::handlers::{EventHandler, HandlerFault, Handlers};
-use domain::{Event, EventType, Hlc, OrderId};
+use app::consume::handlers::{EventHandler, HandlerFault, Handlers};
+use app::contract::{self, DecodedEvent};
+use domain::{EventType, Hlc, OrderEvent, OrderId};
 use parking_lot::Mutex;
 use ports::broker::Record;
 use ports::inbox::Effect;
@@ -24,7 +24,7 @@ pub struct Seen {
     pub taken: bool,
 }
 
-type Fails = Box<dyn Fn(&Incoming) -> bool + Send + Sync>;
+type Fails = Box<dyn Fn(&DecodedEvent) -> bool + Send + Sync>;
 
 /// The handler. It fails for what `fails` picks, as often as it has failures left.
 pub struct Scribe {
@@ -36,7 +36,11 @@ pub struct Scribe {
 
 impl Scribe {
     /// A handler of every type.
-    pub fn new(ordered: bool, failures: usize, fails: impl Fn(&Incoming) -> bool + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(
+        ordered: bool,
+        failures: usize,
+        fails: impl Fn(&DecodedEvent) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self { ordered, left: Mutex::new(failures), fails: Box::new(fails), seen: Mutex::default() })
     }
 
@@ -56,7 +60,7 @@ impl Scribe {
         self.seen().iter().filter(|seen| seen.taken && seen.order_id == id).map(|seen| seen.version).collect()
     }
 
-    fn takes(&self, event: &Incoming) -> bool {
+    fn takes(&self, event: &DecodedEvent) -> bool {
         let mut left = self.left.lock();
         if *left == 0 || !(self.fails)(event) {
             return true;
@@ -71,7 +75,7 @@ impl EventHandler for Scribe {
         self.ordered
     }
 
-    fn handle(&self, event: &Incoming) -> Result<Vec<Effect>, HandlerFault> {
+    fn handle(&self, event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault> {
         let taken = self.takes(event);
         let version = event.after.as_ref().map_or(0, |after| after.version);
         self.seen.lock().push(Seen { at: Instant::now(), order_id: event.order_id, version, taken });
@@ -80,7 +84,7 @@ impl EventHandler for Scribe {
 }
 
 /// An event as another region wrote it.
-pub fn from_region(event: &Event, region: &str, hlc: Hlc) -> Record {
+pub fn from_region(event: &OrderEvent, region: &str, hlc: Hlc) -> Record {
     let text = |name: &str, value: String| (name.into(), value.into_bytes().into());
     Record {
         topic: TOPIC.into(),

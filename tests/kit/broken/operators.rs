@@ -22,8 +22,8 @@ impl OutboxOperators for BrokenOperators {
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
         self.real.row(id).await
     }
-    async fn standing(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        let diagnosis = self.real.standing(selector).await?;
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let diagnosis = self.real.diagnose(selector).await?;
         let hides = self.flaw == Flaw::HidesBlockingRow;
         Ok(diagnosis.map(|found| if hides { RowDiagnosis { head: None, ..found } } else { found }))
     }

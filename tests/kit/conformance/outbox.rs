@@ -37,6 +37,7 @@ suite! { $ outbox:
     a_settlement_changes_only_its_own_partition,
     an_excluded_row_waits_for_its_retry_by_the_stores_clock,
     an_excluded_row_keeps_its_attempt_and_failure_reason,
+    a_stored_failure_reason_has_at_most_256_characters_and_no_nul,
     exclusion_returns_the_keys_later_rows_and_their_attempts,
     exclusion_keeps_the_token_open_for_the_rest,
     a_batch_without_remaining_rows_can_be_closed,

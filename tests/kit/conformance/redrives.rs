@@ -147,7 +147,7 @@ async fn a_record_holds_the_operator_and_the_confirmation<B: Backend>(backend: &
 
     let records = given.redrive_records(&dead_letters).await;
 
-    let record = |at: usize| records[at].as_ref().map(|one| (one.audit.clone(), one.arrived));
+    let record = |at: usize| records[at].as_ref().map(|one| (one.audit.clone(), one.confirmed));
     assert_eq!((record(0), record(1), record(2)), (Some((audit(), true)), Some((audit(), false)), None));
 }
 

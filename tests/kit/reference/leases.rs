@@ -40,7 +40,7 @@ impl State {
         lease.expires_at = Some(now.after(request.ttl));
         let in_flight = lease.open.as_mut().map(|open| {
             open.claimer_died |= owner_died;
-            OpenBatch { token: open.token, session: open.session.clone(), died: open.claimer_died }
+            OpenBatch { token: open.token, session: open.session.clone(), claimer_died: open.claimer_died }
         });
         let fence = Fence {
             partition: request.partition,

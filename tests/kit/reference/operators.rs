@@ -114,7 +114,7 @@ impl OutboxOperators for Reference {
         Ok(self.state.lock().rows.get(&id).map(view))
     }
 
-    async fn standing(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         Ok(self.state.lock().diagnosis(selector))
     }
 

@@ -20,14 +20,14 @@ impl RedriveLedger for Reference {
         let now = self.now();
         let mut state = self.state.lock();
         let mut reserve = |dead_letter: &DeadLetterId| {
-            let record = RedriveRecord { audit: audit.clone(), at: now, arrived: false };
+            let record = RedriveRecord { audit: audit.clone(), at: now, confirmed: false };
             match state.redrives.entry(dead_letter.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(record);
                     true
                 }
                 Entry::Occupied(mut reserved) => {
-                    let free = !reserved.get().arrived && now.since(reserved.get().at) >= again_after;
+                    let free = !reserved.get().confirmed && now.since(reserved.get().at) >= again_after;
                     if free {
                         reserved.insert(record);
                     }
@@ -42,7 +42,7 @@ impl RedriveLedger for Reference {
         let mut state = self.state.lock();
         for dead_letter in dead_letters {
             if let Some(reserved) = state.redrives.get_mut(dead_letter) {
-                reserved.arrived = true;
+                reserved.confirmed = true;
             }
         }
         Ok(())
@@ -50,7 +50,7 @@ impl RedriveLedger for Reference {
 
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let mut state = self.state.lock();
-        state.redrives.retain(|dead_letter, reserved| reserved.arrived || !dead_letters.contains(dead_letter));
+        state.redrives.retain(|dead_letter, reserved| reserved.confirmed || !dead_letters.contains(dead_letter));
         Ok(())
     }
 

@@ -163,6 +163,6 @@ pub(super) async fn an_unknown_key_or_event_has_no_diagnosis<B: Backend>(backend
     let (never_written, event) = given.factory.placed("ann");
 
     for selector in [RowSelector::Key(never_written.id), RowSelector::Event(event.id)] {
-        assert_eq!(backend.operators().standing(selector).await.expect("the call succeeds"), None);
+        assert_eq!(backend.operators().diagnose(selector).await.expect("the call succeeds"), None);
     }
 }

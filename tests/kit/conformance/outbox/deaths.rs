@@ -55,7 +55,7 @@ pub(super) async fn a_batch_resolved_as_not_sent_counts_no_death<B: Backend>(bac
         let batch = worker.claim(ALL).await;
         assert_eq!((batch.rows.len(), batch.rows[0].attempt), (2, 1));
         let open = worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
-        assert!(!open.died);
+        assert!(!open.claimer_died);
         worker.resolve(open.token, BatchOutcome::NotSent).await;
         assert_eq!(deaths(&given, &batch.rows[0]).await, 0);
     }
@@ -180,7 +180,7 @@ pub(super) async fn a_trial_resolved_as_not_sent_counts_no_death<B: Backend>(bac
     for _ in 0..4 {
         let trial = worker.trial().await;
         let open = worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
-        assert!(!open.died);
+        assert!(!open.claimer_died);
         worker.resolve(trial.token, BatchOutcome::NotSent).await;
         given.advance(BETWEEN_TRIALS).await;
     }
@@ -211,7 +211,7 @@ pub(super) async fn an_owners_death_clears_the_deaths_of_rows_not_in_flight<B: B
 
     let Acquisition::Taken(acquired) = acquired else { panic!("the owner is dead: {acquired:?}") };
     let open = acquired.in_flight.expect("the batch is open");
-    assert!(open.died);
+    assert!(open.claimer_died);
     backend.outbox().resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.expect("the call succeeds");
     assert_eq!(
         given.diagnosis(RowSelector::Event(other.event_id)).await.deaths,
@@ -253,7 +253,7 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
         let Acquisition::Taken(acquired) = acquired else { panic!("the previous owner is dead: {acquired:?}") };
         let mut worker = Worker::of(backend, acquired.fence);
         if let Some(open) = acquired.in_flight {
-            assert!(open.died);
+            assert!(open.claimer_died);
             worker.resolve(open.token, BatchOutcome::ClaimerDied).await;
         }
         for dies in [false, true] {

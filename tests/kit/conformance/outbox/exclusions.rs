@@ -159,3 +159,16 @@ pub(super) async fn exclusion_returns_a_later_head_of_the_key_to_pending<B: Back
     worker.settle(&batch).await;
     worker.expect_nothing_due().await;
 }
+
+pub(super) async fn a_stored_failure_reason_has_at_most_256_characters_and_no_nul<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_order(P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let id = batch.rows[0].id;
+    let long = Exclusion { reason: "é\0".repeat(300), ..exclusion(id, Disposition::ParkKey) };
+
+    worker.exclude(batch.token, &[long]).await;
+
+    assert_eq!(given.row(id).await.last_failure_reason, Some("é".repeat(256)));
+}

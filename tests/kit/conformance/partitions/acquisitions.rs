@@ -91,7 +91,7 @@ pub(super) async fn a_restarted_instance_reacquires_its_partition_at_once<B: Bac
     let Acquisition::Taken(acquired) = acquisition else { panic!("{acquisition:?}") };
     assert!(acquired.fence.epoch > worker.fence.epoch);
     let open = acquired.in_flight.expect("the batch of the former process is open");
-    assert_eq!((open.token, open.session, open.died), (token, worker.session, true));
+    assert_eq!((open.token, open.session, open.claimer_died), (token, worker.session, true));
 }
 
 pub(super) async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) {

@@ -40,7 +40,7 @@ pub(super) async fn an_open_batch_survives_several_dead_owners_until_resolved<B:
         };
         let open = acquired.in_flight.expect("the batch was not resolved");
         assert_eq!(
-            (open.token, &open.session, open.died),
+            (open.token, &open.session, open.claimer_died),
             (token, &former.session, true),
             "{name} receives token, session and death"
         );
@@ -59,7 +59,7 @@ pub(super) async fn a_live_claimer_that_lost_its_lease_is_not_reported_dead<B: B
     };
 
     let open = acquired.in_flight.expect("the batch is open");
-    assert_eq!((open.token, open.died), (token, false), "the claimer is alive and lost its lease");
+    assert_eq!((open.token, open.claimer_died), (token, false), "the claimer is alive and lost its lease");
 }
 
 pub(super) async fn the_acquire_reason_decides_whether_the_claimer_died<B: Backend>(backend: &B) {
@@ -71,7 +71,7 @@ pub(super) async fn the_acquire_reason_decides_whether_the_claimer_died<B: Backe
 
         let open = worker.reacquire(reason).await.expect("the batch is open");
 
-        assert_eq!((open.token, open.died), (token, died), "{reason:?}");
+        assert_eq!((open.token, open.claimer_died), (token, died), "{reason:?}");
         worker.resolve(token, BatchOutcome::Published).await;
         assert_eq!(worker.reacquire(reason).await, None, "a resolved batch is not open");
     }
