@@ -1,4 +1,4 @@
-//! What a backend shows the suites: its ports, and a hand on its clock. It implements what it offers and leaves the rest.
+//! What the suites need from a backend: its ports and control of its clock. A backend implements the methods of the ports it offers.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ use ports::source::ConsumerGroups;
 use ports::topics::TopicReader;
 use tokio::runtime::{Builder, Runtime};
 
-/// A backend under test. A case gets one to itself: nothing of another case may show in it.
+/// A backend under test. Each case gets a fresh one: no data of another case may be visible in it.
 #[async_trait]
 pub trait Backend: Send + Sync + Sized + 'static {
-    /// An empty one.
+    /// A backend without data, for one case.
     async fn fresh() -> Self;
 
-    /// Lets the store's clock run on: by setting it, by shifting what is stored into the past, or by waiting.
+    /// Advances the store's clock: by setting it, by shifting stored times into the past, or by waiting.
     async fn advance(&self, by: Duration);
 
-    /// The runtime a case runs in.
+    /// The tokio runtime that a case runs in.
     fn runtime() -> Runtime {
         Builder::new_current_thread().enable_all().build().expect("a runtime can be built")
     }
 
-    /// How many partitions the outbox has; at least two.
+    /// The number of the outbox's partitions; at least two.
     fn partitions(&self) -> u32 {
         64
     }
@@ -42,73 +42,73 @@ pub trait Backend: Send + Sync + Sized + 'static {
         "orders".into()
     }
 
-    /// How long a poll must wait to be sure of what is there; a broker that answers at once needs no time.
-    fn patience(&self) -> Duration {
+    /// How long a poll waits for messages that exist; zero where the broker delivers them at once.
+    fn poll_timeout(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Its orders.
+    /// The backend's order store.
     fn orders(&self) -> Arc<dyn OrderStore> {
         not_offered("orders")
     }
-    /// Its outbox.
+    /// The backend's outbox, read and written by workers.
     fn outbox(&self) -> Arc<dyn OutboxStore> {
         not_offered("outbox")
     }
-    /// The operators' side of its outbox.
+    /// The operators' access to the backend's outbox.
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         not_offered("operators")
     }
-    /// Its memory of dead letters that were sent back.
+    /// The ledger of replayed dead letters.
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
         not_offered("redrives")
     }
-    /// Its partition leases.
+    /// The backend's membership and partition leases.
     fn leases(&self) -> Arc<dyn PartitionLeases> {
         not_offered("leases")
     }
-    /// Its inbox.
+    /// The backend's inbox of consumed events.
     fn inbox(&self) -> Arc<dyn Inbox> {
         not_offered("inbox")
     }
-    /// Its broker.
+    /// The backend's broker, for publishing.
     fn broker(&self) -> Arc<dyn Broker> {
         not_offered("broker")
     }
-    /// Its consumers' side.
-    fn sources(&self) -> Arc<dyn ConsumerGroups> {
-        not_offered("sources")
+    /// The consumer groups of the backend's broker.
+    fn consumer_groups(&self) -> Arc<dyn ConsumerGroups> {
+        not_offered("consumer_groups")
     }
-    /// The look into its topics.
+    /// The reader of the broker's topics.
     fn topics(&self) -> Arc<dyn TopicReader> {
         not_offered("topics")
     }
-    /// Its idempotency keys.
+    /// The backend's store of idempotency keys.
     fn idempotency(&self) -> Arc<dyn Idempotency> {
         not_offered("idempotency")
     }
-    /// Its cache, large enough for a case and not about to forget.
+    /// The backend's cache, large enough that a case causes no eviction.
     fn cache(&self) -> Arc<dyn OrderCache> {
         not_offered("cache")
     }
-    /// Its token buckets.
+    /// The backend's rate limiter.
     fn rate_limit(&self) -> Arc<dyn RateLimiter> {
         not_offered("rate_limit")
     }
-    /// The probes of its dependencies, all of them well.
+    /// The probes of the backend's dependencies, all of them healthy.
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
         not_offered("probes")
     }
 
-    /// What operators left in the audit table, oldest first; `None` where a test cannot look.
+    /// The audit table, oldest entry first; `None` where a test cannot read it.
     async fn audits(&self) -> Option<Vec<Audit>> {
         None
     }
-    /// Loses a row's payload behind the port's back; `false` where a test cannot.
+    /// Deletes a row's payload without the port; `false` where a test cannot.
     async fn lose_payload(&self, _row: RowId) -> bool {
         false
     }
-    /// Sets a policy aside for a tier and endpoint class; `false` where a test cannot.
+    /// Stores a policy for a tier and endpoint class; `false` where a test cannot.
     async fn set_policy(&self, _tier: &str, _class: &str, _policy: &RateLimitPolicy) -> bool {
         false
     }
@@ -119,5 +119,5 @@ pub trait Backend: Send + Sync + Sized + 'static {
 }
 
 fn not_offered<T>(port: &str) -> T {
-    panic!("this backend does not offer {port}: take its suite away, or offer it")
+    panic!("this backend does not offer the port {port}: remove the suite of that port, or implement the method")
 }

@@ -1,4 +1,4 @@
-//! Checkers of the invariants over a topic read back: nothing lost, doubled or reordered, and `x-sequence` gapless per key.
+//! Checks a topic's records against the acknowledged events: none lost, duplicated or reordered, and `x-sequence` without gaps per key.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -7,52 +7,52 @@ use ports::broker::Record;
 use ports::source::Delivery;
 use ports::topics::TopicReader;
 
-/// Records read at a time.
+/// The number of records per read.
 const PAGE: u32 = 500;
-/// Faults of a kind that a report spells out.
+/// The most findings of one kind that a report prints.
 const SHOWN: usize = 10;
-/// The header that names the event, as CloudEvents have it.
+/// The CloudEvents header with the event's id.
 const EVENT_ID: &str = "ce_id";
 
-/// An event that somebody was answered for: it must arrive.
+/// An event of an acknowledged request: it must be in the topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Answered {
-    /// Its key, as the record carries it.
+pub struct AcknowledgedEvent {
+    /// The event's key, as in the record.
     pub key: String,
-    /// Its place in the key's line, from 1.
+    /// The event's number within its key, from 1.
     pub sequence: u64,
-    /// Its name, where the client was told; without it any event in that place will do.
+    /// The event's id, where the client received it; without it any event with this sequence matches.
     pub event_id: Option<String>,
 }
 
-impl Answered {
-    /// The event of an order's version, whatever its name.
+impl AcknowledgedEvent {
+    /// The event of an order's version, with any id.
     pub fn of(key: impl fmt::Display, version: u64) -> Self {
         Self { key: key.to_string(), sequence: version + 1, event_id: None }
     }
 }
 
-/// What a checker found wrong, line by line.
+/// Violations found in a topic, one line of text each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Answered for, and not there.
+    /// Acknowledged events that the topic does not contain.
     pub lost: Vec<String>,
-    /// There more than once.
-    pub doubled: Vec<String>,
-    /// Behind a later one of its key, or beside its key's other events in another partition.
+    /// Events that the topic contains more than once.
+    pub duplicated: Vec<String>,
+    /// Events after a later one of their key, or in another topic partition than their key's other events.
     pub reordered: Vec<String>,
-    /// A place of a key's line that nothing stands in, although a later one is taken.
+    /// Sequences that a key skips.
     pub gaps: Vec<String>,
-    /// Records that do not say who they are.
+    /// Records without event id or sequence.
     pub malformed: Vec<String>,
-    /// Events read, doubles not counted.
+    /// The number of different events read.
     pub events: usize,
 }
 
 /// Every committed record of a topic, partition by partition, in order. Reads in pages.
 ///
 /// # Errors
-/// What the port says.
+/// The port's error, when the topic cannot be read.
 pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Delivery>, Error> {
     let views = topics.list().await?;
     let partitions = views.into_iter().filter(|view| view.name == topic).flat_map(|view| view.partitions);
@@ -60,7 +60,7 @@ pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Deliv
     for (partition, (mut next, end)) in (0..).zip(partitions) {
         while next < end {
             let page = topics.read(topic, partition, next, PAGE).await?;
-            // A transactional broker's markers take offsets that nothing stands at: an empty page is the end.
+            // Offsets of a transactional broker's markers have no record: an empty page is the end.
             let Some(last) = page.last() else { break };
             next = last.position.offset + 1;
             all.extend(page);
@@ -69,67 +69,78 @@ pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Deliv
     Ok(all)
 }
 
-/// Judges a log against what was answered. Events that nobody was answered for may be there too: an answer can be lost.
-pub fn check(log: &[Delivery], answered: &[Answered]) -> Findings {
+/// Checks a topic's records against the acknowledged events. The topic may contain other events too: a reply can be lost.
+pub fn check(log: &[Delivery], acknowledged: &[AcknowledgedEvent]) -> Findings {
     let mut findings = Findings::default();
     let mut seen: BTreeMap<String, &Delivery> = BTreeMap::new();
-    let mut lines: BTreeMap<String, Line> = BTreeMap::new();
+    let mut histories: BTreeMap<String, KeyHistory> = BTreeMap::new();
     for delivery in log {
         let record = &delivery.record;
         let (Some(event), Some(sequence)) = (text(record, EVENT_ID), number(record, "x-sequence")) else {
-            findings.malformed.push(format!("{} has no {EVENT_ID} or x-sequence", place(delivery)));
+            findings.malformed.push(format!("{} has no {EVENT_ID} or x-sequence", position_text(delivery)));
             continue;
         };
         if let Some(first) = seen.get(&event) {
-            findings.doubled.push(format!("event {event}: {} and again {}", place(first), place(delivery)));
+            findings.duplicated.push(format!(
+                "event {event}: {} and again {}",
+                position_text(first),
+                position_text(delivery)
+            ));
             continue;
         }
         seen.insert(event.clone(), delivery);
-        lines.entry(record.key.to_string()).or_default().add(sequence, event, delivery, &mut findings);
+        histories.entry(record.key.to_string()).or_default().add(sequence, event, delivery, &mut findings);
     }
     findings.events = seen.len();
-    for (key, line) in &lines {
-        let last = line.places.keys().next_back().copied().unwrap_or(0);
-        let missing = (1..last).filter(|sequence| !line.places.contains_key(sequence));
-        findings.gaps.extend(missing.map(|sequence| format!("key {key}: nothing at {sequence} of {last}")));
+    for (key, history) in &histories {
+        let last = history.events.keys().next_back().copied().unwrap_or(0);
+        let missing = (1..last).filter(|sequence| !history.events.contains_key(sequence));
+        findings.gaps.extend(missing.map(|sequence| format!("key {key}: no event at {sequence} of {last}")));
     }
-    for wanted in answered.iter().collect::<BTreeSet<_>>() {
-        let there = lines.get(&wanted.key).and_then(|line| line.places.get(&wanted.sequence));
-        if there.is_none_or(|there| wanted.event_id.as_ref().is_some_and(|event| event != there)) {
-            let name = wanted.event_id.as_deref().unwrap_or("its event");
-            findings.lost.push(format!("key {}: {name} at {}", wanted.key, wanted.sequence));
+    for expected in acknowledged.iter().collect::<BTreeSet<_>>() {
+        let found = histories.get(&expected.key).and_then(|history| history.events.get(&expected.sequence));
+        if found.is_none_or(|found| expected.event_id.as_ref().is_some_and(|event| event != found)) {
+            let event = expected.event_id.as_deref().unwrap_or("its event");
+            findings.lost.push(format!("key {}: {event} at {}", expected.key, expected.sequence));
         }
     }
     findings
 }
 
-/// One key's events so far.
+/// The events of one key, in the order of the log.
 #[derive(Default)]
-struct Line {
+struct KeyHistory {
     partition: Option<u32>,
     highest: u64,
-    places: BTreeMap<u64, String>,
+    events: BTreeMap<u64, String>,
 }
 
-impl Line {
+impl KeyHistory {
     fn add(&mut self, sequence: u64, event: String, delivery: &Delivery, findings: &mut Findings) {
         let key = &delivery.record.key;
         let partition = *self.partition.get_or_insert(delivery.position.partition);
         if partition != delivery.position.partition {
-            findings
-                .reordered
-                .push(format!("key {key}: {} although it began in partition {partition}", place(delivery)));
+            findings.reordered.push(format!(
+                "key {key}: {} although the key's first event is in partition {partition}",
+                position_text(delivery)
+            ));
         } else if sequence < self.highest {
-            findings.reordered.push(format!("key {key}: {sequence} after {} at {}", self.highest, place(delivery)));
+            findings.reordered.push(format!(
+                "key {key}: {sequence} after {} at {}",
+                self.highest,
+                position_text(delivery)
+            ));
         }
         self.highest = self.highest.max(sequence);
-        if let Some(other) = self.places.insert(sequence, event) {
-            findings.doubled.push(format!("key {key}: two events at {sequence}, {other} and at {}", place(delivery)));
+        if let Some(other) = self.events.insert(sequence, event) {
+            findings
+                .duplicated
+                .push(format!("key {key}: two events at {sequence}, {other} and at {}", position_text(delivery)));
         }
     }
 }
 
-fn place(delivery: &Delivery) -> String {
+fn position_text(delivery: &Delivery) -> String {
     let at = &delivery.position;
     format!("{}/{}@{}", at.topic, at.partition, at.offset)
 }
@@ -144,18 +155,18 @@ fn number(record: &Record, name: &str) -> Option<u64> {
 }
 
 impl Findings {
-    /// Panics with the report unless everything is there, once and in order.
+    /// Panics with the report unless every event is in the topic, once and in order.
     pub fn assert_exactly_once(&self) {
-        assert!(self.doubled.is_empty() && self.is_complete(), "{self}");
+        assert!(self.duplicated.is_empty() && self.is_complete(), "{self}");
     }
 
-    /// Panics with the report unless everything is there and in order; doubles are forgiven.
+    /// Panics with the report unless every event is in the topic and in order; duplicates are allowed.
     pub fn assert_at_least_once(&self) {
         assert!(self.is_complete(), "{self}");
     }
 
     fn is_complete(&self) -> bool {
-        [&self.lost, &self.reordered, &self.gaps, &self.malformed].iter().all(|found| found.is_empty())
+        [&self.lost, &self.reordered, &self.gaps, &self.malformed].iter().all(|findings| findings.is_empty())
     }
 }
 
@@ -164,7 +175,7 @@ impl fmt::Display for Findings {
         writeln!(f, "{} events", self.events)?;
         let kinds = [
             ("lost", &self.lost),
-            ("doubled", &self.doubled),
+            ("duplicated", &self.duplicated),
             ("reordered", &self.reordered),
             ("gaps", &self.gaps),
             ("malformed", &self.malformed),
@@ -193,18 +204,19 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_log_in_order_is_clean() {
+    fn a_complete_log_in_order_has_no_findings() {
         let log = [delivery("a", 1, "e1", 0, 0), delivery("b", 1, "e2", 0, 1), delivery("a", 2, "e3", 0, 2)];
-        let answered = [Answered::of("a", 0), Answered::of("a", 1), Answered::of("b", 0)];
+        let acknowledged =
+            [AcknowledgedEvent::of("a", 0), AcknowledgedEvent::of("a", 1), AcknowledgedEvent::of("b", 0)];
 
-        let findings = check(&log, &answered);
+        let findings = check(&log, &acknowledged);
 
         findings.assert_exactly_once();
         assert_eq!(findings.events, 3);
     }
 
     #[test]
-    fn each_kind_of_damage_is_found() {
+    fn each_kind_of_violation_is_found() {
         let log = [
             delivery("a", 2, "e2", 0, 0),
             delivery("a", 1, "e1", 0, 1),
@@ -213,24 +225,24 @@ mod tests {
             delivery("c", 1, "e4", 1, 1),
             delivery("c", 2, "e5", 0, 3),
         ];
-        let mut nameless = delivery("d", 1, "e6", 1, 2);
-        nameless.record.headers.clear();
-        let log: Vec<Delivery> = log.into_iter().chain([nameless]).collect();
+        let mut without_headers = delivery("d", 1, "e6", 1, 2);
+        without_headers.record.headers.clear();
+        let log: Vec<Delivery> = log.into_iter().chain([without_headers]).collect();
 
-        let findings = check(&log, &[Answered::of("z", 0), Answered::of("b", 2)]);
+        let findings = check(&log, &[AcknowledgedEvent::of("z", 0), AcknowledgedEvent::of("b", 2)]);
 
         assert_eq!(findings.lost, ["key z: its event at 1"]);
-        assert_eq!(findings.doubled, ["event e1: orders/0@1 and again orders/0@2"]);
+        assert_eq!(findings.duplicated, ["event e1: orders/0@1 and again orders/0@2"]);
         assert_eq!(findings.reordered.len(), 2, "{findings}");
-        assert_eq!(findings.gaps, ["key b: nothing at 1 of 3", "key b: nothing at 2 of 3"]);
+        assert_eq!(findings.gaps, ["key b: no event at 1 of 3", "key b: no event at 2 of 3"]);
         assert_eq!(findings.malformed.len(), 1);
     }
 
     #[test]
-    fn another_event_in_the_answered_ones_place_is_a_loss() {
+    fn another_event_at_the_acknowledged_sequence_is_a_loss() {
         let log = [delivery("a", 1, "e1", 0, 0)];
-        let answered = Answered { event_id: Some("e9".to_owned()), ..Answered::of("a", 0) };
+        let acknowledged = AcknowledgedEvent { event_id: Some("e9".to_owned()), ..AcknowledgedEvent::of("a", 0) };
 
-        assert_eq!(check(&log, &[answered]).lost, ["key a: e9 at 1"]);
+        assert_eq!(check(&log, &[acknowledged]).lost, ["key a: e9 at 1"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Time and chance that a test owns.
+//! Clocks and random numbers that a test controls.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -9,26 +9,26 @@ use ports::clock::{Clock, Rng};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-/// When tests begin unless they say otherwise: 2026-01-01T00:00:00Z.
-pub const BEGINNING: Timestamp = Timestamp::from_millis(1_767_225_600_000);
+/// The default start time of test clocks: 2026-01-01T00:00:00Z.
+pub const START_TIME: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// A clock that stands still until it is moved. Clones show the same time.
+/// A clock that stands still until a test advances it. Clones share the time.
 #[derive(Clone, Debug)]
 pub struct TestClock(Arc<AtomicI64>);
 
 impl TestClock {
-    /// A clock that shows this time.
+    /// A clock that starts at this time.
     pub fn at(time: Timestamp) -> Self {
         Self(Arc::new(AtomicI64::new(time.millis())))
     }
 
-    /// Lets time pass.
+    /// Moves the clock forward by this duration.
     pub fn advance(&self, by: Duration) {
         let later = self.now().after(by);
         self.0.store(later.millis(), Ordering::SeqCst);
     }
 
-    /// Moves on to this time. An earlier one changes nothing: a clock of this kind never goes back.
+    /// Moves the clock forward to this time. An earlier time changes nothing: the clock never goes back.
     pub fn set(&self, time: Timestamp) {
         self.0.fetch_max(time.millis(), Ordering::SeqCst);
     }
@@ -36,7 +36,7 @@ impl TestClock {
 
 impl Default for TestClock {
     fn default() -> Self {
-        Self::at(BEGINNING)
+        Self::at(START_TIME)
     }
 }
 
@@ -46,38 +46,38 @@ impl Clock for TestClock {
     }
 }
 
-/// A clock that follows tokio's time, so that paused virtual time drives a store's clock too. Clones show the same time.
+/// A clock that follows tokio's time, so that paused virtual time drives a store's clock too. Clones share the time.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     origin: tokio::time::Instant,
-    began: Timestamp,
+    start: Timestamp,
 }
 
 impl TokioClock {
-    /// A clock that shows `began` now. Call it inside the runtime whose time it is to follow.
-    pub fn starting_at(began: Timestamp) -> Self {
-        Self { origin: tokio::time::Instant::now(), began }
+    /// A clock that shows `start` now. Call it inside the runtime that owns the time.
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self { origin: tokio::time::Instant::now(), start }
     }
 }
 
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
-        self.began.after(self.origin.elapsed())
+        self.start.after(self.origin.elapsed())
     }
 }
 
-/// Chance that a seed repeats.
+/// Random numbers that a seed reproduces.
 #[derive(Debug)]
-pub struct SeededDice(Mutex<StdRng>);
+pub struct SeededRng(Mutex<StdRng>);
 
-impl SeededDice {
-    /// The dice of this seed.
+impl SeededRng {
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(StdRng::seed_from_u64(seed)))
     }
 }
 
-impl Rng for SeededDice {
+impl Rng for SeededRng {
     fn next_u64(&self) -> u64 {
         self.0.lock().next_u64()
     }
@@ -88,33 +88,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_clock_moves_only_when_told_and_never_back() {
+    fn a_test_clock_moves_only_when_advanced_and_never_back() {
         let clock = TestClock::default();
         let twin = clock.clone();
 
         clock.advance(Duration::from_secs(1));
-        clock.set(BEGINNING);
+        clock.set(START_TIME);
 
-        assert_eq!(twin.now(), BEGINNING.after(Duration::from_secs(1)));
+        assert_eq!(twin.now(), START_TIME.after(Duration::from_secs(1)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_tokio_clock_follows_virtual_time() {
-        let clock = TokioClock::starting_at(BEGINNING);
+        let clock = TokioClock::starting_at(START_TIME);
 
         tokio::time::advance(Duration::from_secs(86_400)).await;
 
-        assert_eq!(clock.now(), BEGINNING.after(Duration::from_secs(86_400)));
+        assert_eq!(clock.now(), START_TIME.after(Duration::from_secs(86_400)));
     }
 
     #[test]
-    fn a_seed_repeats_its_rolls() {
-        let rolls = |seed| {
-            let dice = SeededDice::new(seed);
-            [dice.next_u64(), dice.next_u64(), dice.next_u64()]
+    fn a_seed_reproduces_its_numbers() {
+        let numbers = |seed| {
+            let rng = SeededRng::new(seed);
+            [rng.next_u64(), rng.next_u64(), rng.next_u64()]
         };
 
-        assert_eq!(rolls(7), rolls(7));
-        assert_ne!(rolls(7), rolls(8));
+        assert_eq!(numbers(7), numbers(7));
+        assert_ne!(numbers(7), numbers(8));
     }
 }

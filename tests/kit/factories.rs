@@ -1,4 +1,4 @@
-//! Orders, rows, items, ids and records, made up from a seed: the same seed makes the same ones.
+//! Orders, rows, items, ids and records generated from a seed: the same seed generates the same data.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -11,11 +11,11 @@ use ports::clock::Rng;
 use ports::orders::{Commit, IdempotencyMark, NewRow, TraceContext};
 use ports::partitions::PartitionNo;
 
-use crate::clock::{BEGINNING, SeededDice};
+use crate::clock::{START_TIME, SeededRng};
 
-/// Makes things up. Each order is a millisecond younger than the one before.
+/// Generates test data. Each timestamp is a millisecond later than the one before.
 pub struct Factory {
-    dice: SeededDice,
+    rng: SeededRng,
     millis: AtomicI64,
     topic: Arc<str>,
 }
@@ -23,25 +23,25 @@ pub struct Factory {
 impl Factory {
     /// A factory of this seed, whose events go to `topic`.
     pub fn seeded(seed: u64, topic: Arc<str>) -> Self {
-        Self { dice: SeededDice::new(seed), millis: AtomicI64::new(BEGINNING.millis()), topic }
+        Self { rng: SeededRng::new(seed), millis: AtomicI64::new(START_TIME.millis()), topic }
     }
 
-    /// The next millisecond.
+    /// The next timestamp: a millisecond later.
     pub fn instant(&self) -> Timestamp {
         Timestamp::from_millis(self.millis.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A fresh order id of this instant.
+    /// A new order id of this instant.
     pub fn order_id(&self, at: Timestamp) -> OrderId {
-        OrderId::at(at, self.dice.entropy())
+        OrderId::at(at, self.rng.entropy())
     }
 
-    /// A fresh event id.
+    /// A new event id of the next instant.
     pub fn event_id(&self) -> EventId {
-        EventId::at(self.instant(), self.dice.entropy())
+        EventId::at(self.instant(), self.rng.entropy())
     }
 
-    /// So many lines, the odd ones with awkward names and prices.
+    /// Items with `count` lines, some with special characters and extreme prices.
     pub fn items(&self, count: u32) -> Items {
         let lines = (0..count).map(|line| {
             let (name, price) = match line % 3 {
@@ -49,33 +49,33 @@ impl Factory {
                 1 => (format!("naïve ☕ \"{line}\" 'n' \\ , NULL"), "1234567890.123456789012"),
                 _ => (format!("{line} %s; --"), "0.00"),
             };
-            let price = Money::parse(price).expect("the price is legal");
-            Item::new(&name, line + 1, price).expect("the line is legal")
+            let price = Money::parse(price).expect("the price is valid");
+            Item::new(&name, line + 1, price).expect("the line is valid")
         });
-        Items::new(lines.collect()).expect("the lines are few and their total is exact")
+        Items::new(lines.collect()).expect("the number of lines and their total are in range")
     }
 
-    /// An order just placed by `owner`, and its event.
+    /// A new order of `owner`, and its event.
     pub fn placed(&self, owner: &str) -> (Order, OrderEvent) {
         let now = self.instant();
         Order::place(NewOrder {
             id: self.order_id(now),
             event_id: self.event_id(),
-            owner: Subject::new(owner).expect("owners have names"),
+            owner: Subject::new(owner).expect("the owner's name is valid"),
             items: self.items(3),
             region: RegionId::new("eu-west-1"),
             now,
         })
     }
 
-    /// The order moved on, and its event.
-    pub fn moved(&self, order: &Order, to: Status) -> (Order, OrderEvent) {
+    /// The order with its status changed, and the event.
+    pub fn status_changed(&self, order: &Order, to: Status) -> (Order, OrderEvent) {
         let change =
             ChangeContext { event_id: self.event_id(), region: RegionId::new("us-east-1"), now: self.instant() };
-        order.change_status(to, change).expect("the move is legal")
+        order.change_status(to, change).expect("the status change is allowed")
     }
 
-    /// The outbox row of an event.
+    /// The outbox row of an event, not yet written.
     pub fn row(&self, event: &OrderEvent, partition: PartitionNo) -> NewRow {
         NewRow {
             event_id: event.id,
@@ -92,19 +92,19 @@ impl Factory {
         }
     }
 
-    /// A commit that places an order.
+    /// A commit that places a new order.
     pub fn creation(&self, owner: &str, partition: PartitionNo) -> Commit {
         let (order, event) = self.placed(owner);
         Commit { order, expected: None, events: vec![self.row(&event, partition)], mark: None }
     }
 
-    /// A commit that moves an order on.
+    /// A commit that changes an order's status.
     pub fn change(&self, order: &Order, to: Status, partition: PartitionNo) -> Commit {
-        let (next, event) = self.moved(order, to);
+        let (next, event) = self.status_changed(order, to);
         Commit { order: next, expected: Some(order.version), events: vec![self.row(&event, partition)], mark: None }
     }
 
-    /// The durable mark of a creation.
+    /// The durable idempotency mark of a creation.
     pub fn mark(&self, order: &Order, key: &str) -> IdempotencyMark {
         IdempotencyMark {
             subject: order.owner.clone(),
@@ -114,21 +114,21 @@ impl Factory {
         }
     }
 
-    /// A trace context.
+    /// A random trace context with a state.
     pub fn trace(&self) -> TraceContext {
         TraceContext {
             parent: format!(
                 "00-{:016x}{:016x}-{:016x}-01",
-                self.dice.next_u64(),
-                self.dice.next_u64(),
-                self.dice.next_u64()
+                self.rng.next_u64(),
+                self.rng.next_u64(),
+                self.rng.next_u64()
             )
             .into(),
             state: Some("vendor=opaque".into()),
         }
     }
 
-    /// A message for the factory's topic, with a text header and a binary one.
+    /// A record for the factory's topic, with text headers and a binary one.
     pub fn record(&self, key: &str, value: &str) -> Record {
         Record {
             topic: Arc::clone(&self.topic),

@@ -1,46 +1,47 @@
-//! Waiting for a condition with a deadline: the only place where tests let time pass.
+//! Waits for a condition with a deadline: the only code in tests that sleeps.
 use std::time::{Duration, Instant};
 
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The environment variable with the factor for every deadline.
+const FACTOR_VARIABLE: &str = "POSTHASTE_TEST_PATIENCE";
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// So much longer do tests wait here than a quiet machine takes: `POSTHASTE_TEST_PATIENCE` times, once unless it is set. A deadline
-/// tells what stands still from what goes on; where others share the processors or the disk, it must not tell how busy those are.
-pub fn patient(limit: Duration) -> Duration {
-    let patience = std::env::var("POSTHASTE_TEST_PATIENCE").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
-    limit * patience
+/// A deadline of an idle machine, multiplied by the factor of the environment (1 unless it is set). Where other processes share
+/// the processors or the disk, a deadline must detect a hang and not a slow machine.
+pub fn scaled(limit: Duration) -> Duration {
+    let factor = std::env::var(FACTOR_VARIABLE).ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
+    limit * factor
 }
 
-/// Looks until `look` finds something, no longer than [`patient`]ly.
+/// Calls `poll` until it returns a value, for at most the [`scaled`] `limit`. `what` names the value in the panic message.
 ///
 /// # Panics
-/// When it finds nothing within `limit`, saying what was waited for.
+/// When the limit has passed.
 #[track_caller]
-pub fn until<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
-    until_since(Instant::now(), what, limit, look)
+pub fn until<T>(what: &str, limit: Duration, poll: impl FnMut() -> Option<T>) -> T {
+    until_since(Instant::now(), what, limit, poll)
 }
 
-/// The same, where the limit counts from an earlier moment: for several waits that share one.
+/// As [`until`], with the limit counted from `start`: for several waits that share one deadline.
 ///
 /// # Panics
-/// As [`until`].
+/// When the limit has passed.
 #[track_caller]
-pub fn until_since<T>(begun: Instant, what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    until_told(begun, limit, || look().ok_or_else(|| what.to_owned()))
+pub fn until_since<T>(start: Instant, what: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
+    until_ok(start, limit, || poll().ok_or_else(|| what.to_owned()))
 }
 
-/// The same, where each look tells what it saw instead of what is waited for: the last of it is what a wait in vain says.
+/// As [`until_since`], where each poll that fails describes what it found: the panic message contains the last description.
 ///
 /// # Panics
-/// As [`until`].
+/// When the limit has passed.
 #[track_caller]
-pub fn until_told<T>(begun: Instant, limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let limit = patient(limit);
+pub fn until_ok<T>(start: Instant, limit: Duration, mut poll: impl FnMut() -> Result<T, String>) -> T {
+    let limit = scaled(limit);
     loop {
-        match look() {
-            Ok(found) => return found,
-            Err(seen) => assert!(begun.elapsed() < limit, "waited {limit:?} in vain for: {seen}"),
+        match poll() {
+            Ok(value) => return value,
+            Err(found) => assert!(start.elapsed() < limit, "waited {limit:?} without success for: {found}"),
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -18,7 +18,7 @@ fn an_instance_name_is_held_by_a_live_process_and_free_after_a_kill() {
     first.kill();
 
     let again = Posthaste::start(&backend, &[]);
-    assert!(again.started_in < kit::wait::patient(Duration::from_secs(5)), "after {:?}", again.started_in);
+    assert!(again.started_in < kit::wait::scaled(Duration::from_secs(5)), "after {:?}", again.started_in);
     again.drain();
     assert_eq!(backend.events().len(), 1);
 }

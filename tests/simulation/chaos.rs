@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use actors::Pinning;
 use domain::OrderId;
-use kit::clock::SeededDice;
-use kit::faults::{Call, Mishap};
+use kit::clock::SeededRng;
+use kit::faults::{Call, InjectedFault};
 use ports::clock::Rng;
 
 use crate::house::{House, seeds};
@@ -18,7 +18,7 @@ const STEPS: usize = 80;
 const CALM: Duration = Duration::from_secs(900);
 
 const CALLS: [Call; 15] = [
-    Call::OpenLane,
+    Call::OpenSession,
     Call::Publish,
     Call::Watermark,
     Call::Fence,
@@ -36,19 +36,19 @@ const CALLS: [Call; 15] = [
 ];
 
 fn trouble(house: &House, level: f64) {
-    let slow = Mishap::Slow(Duration::from_millis(700));
+    let slow = InjectedFault::Slow(Duration::from_millis(700));
     for call in CALLS {
-        for mishap in [Mishap::Unreachable, Mishap::UnknownNotDone, Mishap::UnknownDone, slow] {
+        for mishap in [InjectedFault::Unreachable, InjectedFault::UnknownNotDone, InjectedFault::UnknownDone, slow] {
             house.script.sometimes(level, call, mishap);
         }
     }
-    house.script.sometimes(level, Call::Publish, Mishap::LaneLost);
+    house.script.sometimes(level, Call::Publish, InjectedFault::SessionLost);
     for call in [Call::Publish, Call::Claim, Call::Settle, Call::Resolve, Call::Exclude, Call::Acquire] {
-        house.script.sometimes(level / 10.0, call, Mishap::Panic);
+        house.script.sometimes(level / 10.0, call, InjectedFault::Panic);
     }
-    let dice = SeededDice::new(house.dice.next_u64());
+    let dice = SeededRng::new(house.dice.next_u64());
     house.moods.add(usize::MAX, Mood::RefuseForNow, move |_| dice.fraction() < level / 2.0);
-    let dice = SeededDice::new(house.dice.next_u64());
+    let dice = SeededRng::new(house.dice.next_u64());
     house.moods.add(usize::MAX, Mood::Break, move |_| dice.fraction() < level / 4.0);
 }
 
@@ -120,7 +120,7 @@ async fn run(seed: u64) {
         life = one_turn(&house, life, &mut ledger).await;
     }
 
-    house.script.calm();
+    house.script.clear();
     house.moods.calm();
     if life.gave_up().await {
         drop(life);

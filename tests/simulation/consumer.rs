@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use domain::{Hlc, Status};
 use kit::Factory;
-use kit::clock::{BEGINNING, SeededDice};
-use kit::faults::{Call, Mishap};
+use kit::clock::{START_TIME, SeededRng};
+use kit::faults::{Call, InjectedFault};
 use ports::broker::{Broker, Record};
 use ports::clock::Rng;
 use ports::inbox::Inbox;
@@ -115,7 +115,7 @@ async fn a_keys_later_messages_wait_behind_one_that_is_retried_where_order_is_ne
 #[tokio::test(start_paused = true)]
 async fn whichever_messages_of_a_key_fail_how_often_none_is_taken_before_an_earlier_one() {
     for seed in seeds(8) {
-        let dice = SeededDice::new(seed);
+        let dice = SeededRng::new(seed);
         let scribe = Scribe::new(true, 60, move |_| dice.fraction() < 0.5);
         let (mut house, mut ledger) = (House::seeded(seed), Ledger::default());
         (house.consumes, house.handlers) = (true, scribe.handlers());
@@ -200,13 +200,13 @@ async fn another_regions_stale_event_advances_the_inbox_and_is_counted() {
     let life = house.start().await;
     let make = Factory::seeded(seed(), TOPIC.into());
     let (order, placed) = make.placed("ann");
-    let (_, moved) = make.moved(&order, Status::Processing);
-    let stamp = |seconds: i64, counter| Hlc { millis: BEGINNING.millis() + seconds * 1_000, counter };
+    let (_, moved) = make.status_changed(&order, Status::Processing);
+    let stamp = |seconds: i64, counter| Hlc { millis: START_TIME.millis() + seconds * 1_000, counter };
 
     append(&life, from_region(&moved, "eu", stamp(2, 0))).await;
     append(&life, from_region(&placed, "us", stamp(1, 7))).await;
     life.consumed(SOON).await;
-    let (_, ahead) = make.moved(&order, Status::Shipped);
+    let (_, ahead) = make.status_changed(&order, Status::Shipped);
     append(&life, from_region(&ahead, "eu", stamp(3_600, 0))).await;
     life.consumed(SOON).await;
 
@@ -221,7 +221,7 @@ async fn another_regions_stale_event_advances_the_inbox_and_is_counted() {
 async fn a_consumer_that_dies_again_and_again_takes_each_message_into_account_once() {
     let scribe = Scribe::new(true, 10, |event| event.order_id.bytes()[15] % 3 == 0);
     let (house, mut ledger) = (house(&scribe), Ledger::default());
-    house.script.sometimes(0.2, Call::Append, Mishap::Unreachable);
+    house.script.sometimes(0.2, Call::Append, InjectedFault::Unreachable);
     let mut life = house.start().await;
     for round in 0..20 {
         let id = ledger.place(&life).await;
@@ -234,7 +234,7 @@ async fn a_consumer_that_dies_again_and_again_takes_each_message_into_account_on
             let _ = life.bus().panic("/consumer-0", "test");
         }
     }
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
     life.consumed(SOON * 4).await;
 

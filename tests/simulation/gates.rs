@@ -7,7 +7,7 @@ use app::admission::gate::GateClosed;
 use app::error::CommandError;
 use app::policy::backpressure::{PressureLevel, PressureStage};
 use async_trait::async_trait;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 
@@ -54,7 +54,7 @@ impl Probe for Switch {
 async fn critical_pressure_gates_writes_and_falls_step_by_step() {
     let (mut house, mut ledger) = (House::new(), Ledger::default());
     house.options.pressure.backlog = (10, 20);
-    house.script.always(Call::Publish, Mishap::Unreachable);
+    house.script.always(Call::Publish, InjectedFault::Unreachable);
     let life = house.start().await;
     ledger.place_many(&life, 25).await;
 
@@ -68,7 +68,7 @@ async fn critical_pressure_gates_writes_and_falls_step_by_step() {
     assert_eq!(ledger.try_place(&life).await, Err(CommandError::Gated(GateClosed::Pressure)));
     assert_eq!(life.picture().stage, PressureStage::Rejection);
 
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
     life.until("pressure is elevated", SOON, async || life.picture().stage.level() == PressureLevel::Elevated).await;
     ledger.place(&life).await;
@@ -83,7 +83,7 @@ async fn critical_pressure_gates_writes_and_falls_step_by_step() {
 async fn a_backpressure_manager_that_dies_leaves_the_gate_with_a_keeper() {
     let (mut house, mut ledger) = (House::new(), Ledger::default());
     house.options.pressure.backlog = (10, 20);
-    house.script.always(Call::Publish, Mishap::Unreachable);
+    house.script.always(Call::Publish, InjectedFault::Unreachable);
     let life = house.start().await;
     ledger.place_many(&life, 25).await;
     life.until("pressure is critical", SOON, async || life.picture().stage.level() == PressureLevel::Critical).await;
@@ -94,7 +94,7 @@ async fn a_backpressure_manager_that_dies_leaves_the_gate_with_a_keeper() {
         let refused = ledger.try_place(&life).await;
         assert_eq!(refused, Err(CommandError::Gated(GateClosed::Pressure)), "a death opens no gate");
     }
-    house.script.calm();
+    house.script.clear();
     life.until("pressure is normal", SOON * 3, async || life.picture().stage.level() == PressureLevel::Normal).await;
 
     ledger.place(&life).await;

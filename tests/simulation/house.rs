@@ -9,8 +9,8 @@ use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use embedded::{Embedded, WriterMode};
-use kit::clock::{BEGINNING, SeededDice, TokioClock};
-use kit::faults::{FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox, Script};
+use kit::clock::{START_TIME, SeededRng, TokioClock};
+use kit::faults::{FaultScript, FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox};
 use memory::Memory;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
@@ -47,9 +47,9 @@ pub struct House {
     folder: TempDir,
     clock: Arc<TokioClock>,
     /// Chance, seeded.
-    pub dice: Arc<SeededDice>,
+    pub dice: Arc<SeededRng>,
     /// What goes wrong in the ports.
-    pub script: Script,
+    pub script: FaultScript,
     /// What the broker thinks of single records, and what it saw.
     pub moods: Moods,
     /// How the cast works.
@@ -85,9 +85,9 @@ impl House {
         Self {
             seed,
             folder: tempfile::tempdir().expect("a folder can be made"),
-            clock: Arc::new(TokioClock::starting_at(BEGINNING)),
-            dice: Arc::new(SeededDice::new(seed)),
-            script: Script::seeded(seed.wrapping_add(1)),
+            clock: Arc::new(TokioClock::starting_at(START_TIME)),
+            dice: Arc::new(SeededRng::new(seed)),
+            script: FaultScript::seeded(seed.wrapping_add(1)),
             moods: Moods::default(),
             options,
             handlers: Handlers::default(),

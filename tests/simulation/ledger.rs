@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use app::error::CommandError;
 use domain::{EventId, Order, OrderId, Status, Version};
 use futures::future::join_all;
-use kit::checkers::{Answered, check};
+use kit::checkers::{AcknowledgedEvent, check};
 use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 use ports::source::Delivery;
@@ -28,7 +28,7 @@ pub struct Known {
 pub struct Ledger {
     /// Every order somebody was answered for.
     pub orders: BTreeMap<OrderId, Known>,
-    answered: Vec<Answered>,
+    answered: Vec<AcknowledgedEvent>,
 }
 
 impl Ledger {
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     fn note(&mut self, order: &Order) {
-        self.answered.push(Answered::of(order.id, order.version));
+        self.answered.push(AcknowledgedEvent::of(order.id, order.version));
         self.orders.insert(order.id, Known { version: order.version, status: order.status, unsure: false });
     }
 

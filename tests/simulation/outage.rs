@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use domain::Status;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 use ports::outbox::RowStatus;
 
 use crate::house::House;
@@ -36,11 +36,11 @@ async fn nothing_was_burnt(life: &Life, attempts_most: u32) {
 async fn an_hour_without_a_broker_burns_no_attempt_and_all_leaves_within_half_a_minute() {
     let (house, mut ledger) = (House::new(), Ledger::default());
     let life = house.start().await;
-    house.script.always(Call::Publish, Mishap::Unreachable);
+    house.script.always(Call::Publish, InjectedFault::Unreachable);
 
     an_hour_of_orders(&life, &mut ledger).await;
     nothing_was_burnt(&life, 0).await;
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
 
     ledger.laws(&life).await;
@@ -64,11 +64,11 @@ async fn an_hour_of_aborts_burns_no_more_attempts_than_open_the_breaker() {
 async fn an_hour_of_lost_answers_loses_and_doubles_nothing() {
     let (house, mut ledger) = (House::new(), Ledger::default());
     let life = house.start().await;
-    house.script.always(Call::Publish, Mishap::UnknownNotDone);
+    house.script.always(Call::Publish, InjectedFault::UnknownNotDone);
 
     an_hour_of_orders(&life, &mut ledger).await;
     nothing_was_burnt(&life, house.options.breaker.failures).await;
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
 
     ledger.laws(&life).await;
@@ -77,15 +77,15 @@ async fn an_hour_of_lost_answers_loses_and_doubles_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_starts_while_the_broker_is_away_begins_once_it_is_there() {
     let (house, mut ledger) = (House::new(), Ledger::default());
-    for call in [Call::Watermark, Call::OpenLane, Call::Fence, Call::Publish, Call::Append] {
-        house.script.always(call, Mishap::Unreachable);
+    for call in [Call::Watermark, Call::OpenSession, Call::Fence, Call::Publish, Call::Append] {
+        house.script.always(call, InjectedFault::Unreachable);
     }
     let life = house.start().await;
     ledger.place_many(&life, 20).await;
     life.pass(Duration::from_secs(600)).await;
     assert_eq!(life.depth().await.pending, 20);
 
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
 
     ledger.laws(&life).await;
@@ -96,11 +96,11 @@ async fn an_hour_without_a_store_for_the_relay_loses_nothing() {
     let (house, mut ledger) = (House::new(), Ledger::default());
     let life = house.start().await;
     for call in [Call::Claim, Call::Settle, Call::Resolve, Call::Acquire, Call::Heartbeat, Call::Renew] {
-        house.script.always(call, Mishap::Unreachable);
+        house.script.always(call, InjectedFault::Unreachable);
     }
 
     an_hour_of_orders(&life, &mut ledger).await;
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
 
     ledger.laws(&life).await;

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use domain::Status;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 use ports::broker::Record;
 use ports::clock::Rng;
 use ports::outbox::RowStatus;
@@ -53,7 +53,7 @@ async fn a_row_that_kills_its_worker_is_convicted_alone_after_two_trials() {
 async fn a_service_whose_workers_are_killed_at_random_parks_nothing() {
     let (mut house, mut ledger) = (House::new(), Ledger::default());
     house.options.partitions = 2;
-    house.script.always(Call::Publish, Mishap::Slow(Duration::from_secs(2)));
+    house.script.always(Call::Publish, InjectedFault::Slow(Duration::from_secs(2)));
     let life = house.start().await;
 
     for round in 0..60 {
@@ -62,7 +62,7 @@ async fn a_service_whose_workers_are_killed_at_random_parks_nothing() {
         // A worker that is between two lives is not hit.
         let _ = life.bus().panic(&format!("/relay/partition-worker-{}", round % 2), "test");
     }
-    house.script.calm();
+    house.script.clear();
     life.drained(AGES).await;
 
     assert_eq!(life.depth().await.parked, 0);
@@ -73,7 +73,7 @@ async fn a_service_whose_workers_are_killed_at_random_parks_nothing() {
 async fn a_process_that_is_killed_at_random_a_hundred_times_parks_nothing() {
     let (mut house, mut ledger) = (House::new(), Ledger::default());
     house.options.partitions = 2;
-    house.script.always(Call::Publish, Mishap::Slow(Duration::from_millis(500)));
+    house.script.always(Call::Publish, InjectedFault::Slow(Duration::from_millis(500)));
 
     for _ in 0..100 {
         let life = house.start().await;
@@ -81,7 +81,7 @@ async fn a_process_that_is_killed_at_random_a_hundred_times_parks_nothing() {
         life.pass(Duration::from_millis(house.dice.next_u64() % 2_000)).await;
         drop(life);
     }
-    house.script.calm();
+    house.script.clear();
     let life = house.start().await;
     life.drained(AGES).await;
 

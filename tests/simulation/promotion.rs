@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use futures::future::join;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 use ports::orders::{OrderFilter, OrderStore};
 
 use crate::house::House;
@@ -37,7 +37,7 @@ async fn orders_that_moved_on_meanwhile_are_passed() {
     let mut ids = ledger.place_many(&life, 20).await;
     // As the promoter walks along them.
     ids.sort();
-    house.script.always(Call::Commit, Mishap::Slow(Duration::from_millis(100)));
+    house.script.always(Call::Commit, InjectedFault::Slow(Duration::from_millis(100)));
 
     let (promoted, cancelled) = join(life.promote(), async {
         for id in &ids[15..18] {
@@ -49,7 +49,7 @@ async fn orders_that_moved_on_meanwhile_are_passed() {
 
     assert_eq!(promoted, Some(20 - cancelled));
     assert_eq!(waiting(&life).await, 0);
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
     ledger.laws(&life).await;
 }
@@ -60,7 +60,7 @@ async fn it_comes_by_itself_and_goes_on_where_a_store_that_was_away_stopped_it()
     house.options.promotion_interval = Duration::from_secs(60);
     let life = house.start().await;
     ledger.place_many(&life, 30).await;
-    house.script.times(1, Call::Commit, Mishap::Unreachable);
+    house.script.times(1, Call::Commit, InjectedFault::Unreachable);
 
     life.pass(Duration::from_secs(70)).await;
     assert_eq!(waiting(&life).await, 30, "the store was away");

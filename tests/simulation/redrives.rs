@@ -7,7 +7,7 @@ use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TI
 use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 use ports::broker::Broker;
 use ports::operators::Audit;
 use ports::source::Delivery;
@@ -93,9 +93,9 @@ async fn an_append_that_failed_frees_its_letters_and_one_whose_answer_is_lost_ke
     life.until("it is dead", SOON, async || life.log(DEAD).await.len() == 1).await;
     let doors = house.dead_letters(&life);
 
-    house.script.once(Call::Append, Mishap::Unreachable);
+    house.script.once(Call::Append, InjectedFault::Unreachable);
     assert!(matches!(redrive(&doors, 10).await, Err(QueryError::Unavailable(_))));
-    house.script.once(Call::Append, Mishap::UnknownDone);
+    house.script.once(Call::Append, InjectedFault::UnknownDone);
     assert!(matches!(redrive(&doors, 10).await, Err(QueryError::Unknown(_))), "the failure before left it free");
     let held = redrive(&doors, 10).await.expect("nothing can be done");
     assert_eq!((held.matched, held.redriven), (1, 0), "it may be on its way");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use app::error::CommandError;
 use domain::{Hlc, Order, OrderId, RegionId, Status};
 use kit::Factory;
-use kit::clock::{BEGINNING, SeededDice};
+use kit::clock::{START_TIME, SeededRng};
 use ports::broker::{Broker, Record};
 use ports::clock::Rng;
 use ports::inbox::Inbox;
@@ -23,15 +23,15 @@ const UPDATES: usize = 8;
 type Winners = BTreeMap<OrderId, (RegionId, Hlc)>;
 
 fn stamp(millis: i64, counter: u32) -> Hlc {
-    Hlc { millis: BEGINNING.millis() + millis, counter }
+    Hlc { millis: START_TIME.millis() + millis, counter }
 }
 
-fn below(dice: &SeededDice, end: u32) -> u32 {
+fn below(dice: &SeededRng, end: u32) -> u32 {
     (dice.next_u64() % u64::from(end)) as u32
 }
 
 /// Updates of both regions to the same orders, and who must win. Some stamps are alike, some from a clock that nobody believes.
-fn updates(dice: &SeededDice, make: &Factory) -> (Vec<Record>, Winners) {
+fn updates(dice: &SeededRng, make: &Factory) -> (Vec<Record>, Winners) {
     let (mut records, mut winners) = (Vec::new(), Winners::new());
     for _ in 0..ORDERS {
         let (order, _) = make.placed("ann");
@@ -39,7 +39,7 @@ fn updates(dice: &SeededDice, make: &Factory) -> (Vec<Record>, Winners) {
             let region = if below(dice, 2) == 0 { "eu" } else { "us" };
             let wild = n > 0 && below(dice, 6) == 0;
             let hlc = stamp(if wild { 3_600_000 } else { i64::from(below(dice, 5)) }, below(dice, 2));
-            let (_, event) = make.moved(&order, Status::Processing);
+            let (_, event) = make.status_changed(&order, Status::Processing);
             records.push(from_region(&event, region, hlc));
             let stand = (RegionId::new(region), hlc);
             let winner = winners.entry(order.id).or_insert_with(|| stand.clone());
@@ -52,7 +52,7 @@ fn updates(dice: &SeededDice, make: &Factory) -> (Vec<Record>, Winners) {
 }
 
 /// One service that hears of all of it, in an order of its own, of some twice, while its consumer dies now and then.
-async fn heard(house: &House, dice: &SeededDice, records: &[Record]) -> Winners {
+async fn heard(house: &House, dice: &SeededRng, records: &[Record]) -> Winners {
     let life = house.start().await;
     let mut left = records.to_vec();
     while !left.is_empty() {
@@ -90,7 +90,7 @@ async fn winners(life: &Life, records: &[Record]) -> Winners {
 #[tokio::test(start_paused = true)]
 async fn whatever_comes_first_the_same_change_stands_at_the_end() {
     for seed in seeds(6) {
-        let dice = SeededDice::new(seed);
+        let dice = SeededRng::new(seed);
         let (records, expected) = updates(&dice, &Factory::seeded(seed, TOPIC.into()));
         for turn in 0..3 {
             let scribe = Scribe::new(false, 0, |_| false);

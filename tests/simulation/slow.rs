@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use domain::Status;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 
 use crate::house::House;
 use crate::ledger::Ledger;
@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 async fn a_slow_broker_is_handed_no_more_than_the_bound_and_all_of_it_leaves_in_order() {
     let (mut house, mut ledger) = (House::new(), Ledger::default());
     (house.options.partitions, house.options.max_in_flight, house.options.relay.batch) = (12, 3, 5);
-    house.script.always(Call::Publish, Mishap::Slow(Duration::from_secs(3)));
+    house.script.always(Call::Publish, InjectedFault::Slow(Duration::from_secs(3)));
     let life = house.start().await;
 
     let ids = ledger.place_many(&life, 60).await;
@@ -32,12 +32,12 @@ async fn a_broker_that_hangs_for_minutes_is_handed_no_more_than_the_bound() {
     let (mut house, mut ledger) = (House::new(), Ledger::default());
     (house.options.partitions, house.options.max_in_flight) = (12, 3);
     let life = house.start().await;
-    house.script.always(Call::Publish, Mishap::Hang);
+    house.script.always(Call::Publish, InjectedFault::Hang);
 
     ledger.place_many(&life, 40).await;
     life.pass(Duration::from_secs(600)).await;
     assert_eq!(house.moods.most_in_flight(), 3);
-    house.script.calm();
+    house.script.clear();
     life.drained(Duration::from_secs(60)).await;
 
     ledger.laws(&life).await;

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use domain::Status;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 use ports::topics::TopicReader;
 
 use crate::house::House;
@@ -45,13 +45,13 @@ async fn what_has_not_left_never_expires() {
     let life = house.start().await;
     let id = ledger.place(&life).await;
     life.drained(SOON).await;
-    house.script.always(Call::Publish, Mishap::Unreachable);
+    house.script.always(Call::Publish, InjectedFault::Unreachable);
     ledger.step(&life, id, Status::Processing).await;
     let waiting = ledger.place_many(&life, 10).await.len() as u64 + 1;
 
     sleep_through(&life, DAY * 400).await;
     assert_eq!(life.depth().await.pending, waiting);
-    house.script.calm();
+    house.script.clear();
     life.drained(SOON).await;
 
     assert_eq!(life.depth().await.sent, waiting);

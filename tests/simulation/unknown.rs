@@ -1,6 +1,6 @@
 //! Answers that are lost: whatever the call was and whether it was done or not, the relay finds out and does not guess.
 use domain::Status;
-use kit::faults::{Call, Mishap};
+use kit::faults::{Call, InjectedFault};
 
 use crate::house::House;
 use crate::ledger::Ledger;
@@ -8,12 +8,12 @@ use crate::life::SOON;
 use crate::moody::Mood;
 
 /// Two answers of this kind are lost, in a life with refusals and a lost lane, so that each kind of call is made.
-async fn two_answers_are_lost(call: Call, mishap: Mishap) {
+async fn two_answers_are_lost(call: Call, mishap: InjectedFault) {
     let (house, mut ledger) = (House::new(), Ledger::default());
     house.script.times(2, call, mishap);
     house.moods.add(4, Mood::RefuseForNow, |_| true);
     if call == Call::Resolve || call == Call::Fence {
-        house.script.times(2, Call::Publish, Mishap::LaneLost);
+        house.script.times(2, Call::Publish, InjectedFault::SessionLost);
     }
     let life = house.start().await;
 
@@ -25,12 +25,12 @@ async fn two_answers_are_lost(call: Call, mishap: Mishap) {
     }
     life.drained(SOON * 2).await;
 
-    assert_eq!(house.script.met().iter().filter(|met| **met == (call, mishap)).count(), 2, "{call:?} {mishap:?}");
+    assert_eq!(house.script.injected().iter().filter(|met| **met == (call, mishap)).count(), 2, "{call:?} {mishap:?}");
     ledger.laws(&life).await;
 }
 
 async fn lost_either_way(call: Call) {
-    for mishap in [Mishap::UnknownDone, Mishap::UnknownNotDone, Mishap::Unreachable] {
+    for mishap in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone, InjectedFault::Unreachable] {
         two_answers_are_lost(call, mishap).await;
     }
 }
@@ -42,7 +42,7 @@ async fn a_publish_whose_answer_is_lost_stands_once_whether_it_was_done_or_not()
 
 #[tokio::test(start_paused = true)]
 async fn a_lane_that_is_lost_is_opened_anew_and_its_claims_are_resolved() {
-    two_answers_are_lost(Call::Publish, Mishap::LaneLost).await;
+    two_answers_are_lost(Call::Publish, InjectedFault::SessionLost).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn an_acquisition_whose_answer_is_lost_is_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watermark_and_a_lane_that_do_not_answer_are_asked_for_again() {
-    for call in [Call::Watermark, Call::OpenLane] {
+    for call in [Call::Watermark, Call::OpenSession] {
         lost_either_way(call).await;
     }
 }

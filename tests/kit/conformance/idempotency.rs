@@ -1,70 +1,72 @@
-//! The suite of `Idempotency`: of two who use a key one has it, and what it made is remembered.
+//! The suite of `Idempotency`: one caller acquires a key, and a completed key returns its order.
+use std::time::Duration;
+
 use domain::{OrderId, Subject};
 use futures::future::join_all;
 use ports::idempotency::BeginOutcome;
 
-use super::given::{DAY, Given, HOUR, SECOND, given};
 use crate::backend::Backend;
+use crate::conformance::fixture::given::{DAY, Given, HOUR, SECOND, given};
 
 suite! { $ idempotency:
-    a_fresh_key_is_ours,
-    a_key_in_use_is_running,
-    of_concurrent_callers_one_gets_the_key,
-    a_completed_key_tells_the_order_and_what_was_asked,
-    a_completed_key_tells_what_was_asked_first,
+    a_new_key_is_acquired,
+    a_key_in_use_is_in_progress,
+    one_of_many_concurrent_callers_acquires_the_key,
+    a_completed_key_returns_its_order_and_fingerprint,
+    a_completed_key_returns_the_first_fingerprint,
     an_abandoned_key_is_free,
-    abandoning_forgets_nothing_that_was_made,
-    a_key_is_free_when_its_lock_time_is_over,
-    a_completed_key_outlives_its_lock_time,
-    a_completed_key_is_forgotten_after_its_keep,
-    a_key_can_be_completed_after_its_lock_was_lost,
-    subjects_and_keys_are_kept_apart,
+    abandoning_does_not_delete_a_completed_key,
+    a_key_is_free_after_its_lock_expires,
+    a_completed_key_outlives_its_lock,
+    a_completed_key_expires_after_its_retention,
+    a_key_can_be_completed_after_its_lock_expired,
+    keys_of_different_subjects_are_independent,
 }
 
 const FINGERPRINT: [u8; 32] = [7; 32];
-const OTHER: [u8; 32] = [8; 32];
-const LOCK: std::time::Duration = HOUR;
+const OTHER_FINGERPRINT: [u8; 32] = [8; 32];
+const LOCK: Duration = HOUR;
 
 fn ann() -> Subject {
-    Subject::new("ann").expect("a name")
+    Subject::new("ann").expect("the name is valid")
 }
 
 impl<B: Backend> Given<'_, B> {
     async fn begin(&self, key: &str) -> BeginOutcome {
-        self.backend.idempotency().begin(&ann(), key, &FINGERPRINT, LOCK).await.expect("answered")
+        self.backend.idempotency().begin(&ann(), key, &FINGERPRINT, LOCK).await.expect("the call succeeds")
     }
 
     async fn complete(&self, key: &str) -> OrderId {
-        let order_id = self.make.placed("ann").0.id;
+        let order_id = self.factory.placed("ann").0.id;
         let completed = self.backend.idempotency().complete(&ann(), key, &FINGERPRINT, order_id, DAY).await;
-        completed.expect("answered");
+        completed.expect("the call succeeds");
         order_id
     }
 }
 
-async fn a_fresh_key_is_ours<B: Backend>(backend: &B) {
+async fn a_new_key_is_acquired<B: Backend>(backend: &B) {
     assert_eq!(given(backend).begin("key").await, BeginOutcome::Acquired);
 }
 
-async fn a_key_in_use_is_running<B: Backend>(backend: &B) {
+async fn a_key_in_use_is_in_progress<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
 
     assert_eq!(given.begin("key").await, BeginOutcome::InProgress);
-    let other = backend.idempotency().begin(&ann(), "key", &OTHER, LOCK).await.expect("answered");
-    assert_eq!(other, BeginOutcome::InProgress, "whatever is asked");
+    let other = backend.idempotency().begin(&ann(), "key", &OTHER_FINGERPRINT, LOCK).await.expect("the call succeeds");
+    assert_eq!(other, BeginOutcome::InProgress, "also for another fingerprint");
 }
 
-async fn of_concurrent_callers_one_gets_the_key<B: Backend>(backend: &B) {
+async fn one_of_many_concurrent_callers_acquires_the_key<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    let answers = join_all((0..16).map(|_| given.begin("key"))).await;
+    let results = join_all((0..16).map(|_| given.begin("key"))).await;
 
-    assert_eq!(answers.iter().filter(|answer| **answer == BeginOutcome::Acquired).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| **answer == BeginOutcome::InProgress).count(), 15);
+    assert_eq!(results.iter().filter(|result| **result == BeginOutcome::Acquired).count(), 1);
+    assert_eq!(results.iter().filter(|result| **result == BeginOutcome::InProgress).count(), 15);
 }
 
-async fn a_completed_key_tells_the_order_and_what_was_asked<B: Backend>(backend: &B) {
+async fn a_completed_key_returns_its_order_and_fingerprint<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
 
@@ -73,12 +75,12 @@ async fn a_completed_key_tells_the_order_and_what_was_asked<B: Backend>(backend:
     assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
-async fn a_completed_key_tells_what_was_asked_first<B: Backend>(backend: &B) {
+async fn a_completed_key_returns_the_first_fingerprint<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
     let order_id = given.complete("key").await;
 
-    let other = backend.idempotency().begin(&ann(), "key", &OTHER, LOCK).await.expect("answered");
+    let other = backend.idempotency().begin(&ann(), "key", &OTHER_FINGERPRINT, LOCK).await.expect("the call succeeds");
 
     assert_eq!(other, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
@@ -87,23 +89,23 @@ async fn an_abandoned_key_is_free<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
 
-    backend.idempotency().abandon(&ann(), "key").await.expect("answered");
+    backend.idempotency().abandon(&ann(), "key").await.expect("the call succeeds");
 
     assert_eq!(given.begin("key").await, BeginOutcome::Acquired);
 }
 
-async fn abandoning_forgets_nothing_that_was_made<B: Backend>(backend: &B) {
+async fn abandoning_does_not_delete_a_completed_key<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
     let order_id = given.complete("key").await;
 
-    backend.idempotency().abandon(&ann(), "key").await.expect("answered");
-    backend.idempotency().abandon(&ann(), "never-begun").await.expect("answered");
+    backend.idempotency().abandon(&ann(), "key").await.expect("the call succeeds");
+    backend.idempotency().abandon(&ann(), "never-begun").await.expect("the call succeeds");
 
     assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
-async fn a_key_is_free_when_its_lock_time_is_over<B: Backend>(backend: &B) {
+async fn a_key_is_free_after_its_lock_expires<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
 
@@ -111,10 +113,10 @@ async fn a_key_is_free_when_its_lock_time_is_over<B: Backend>(backend: &B) {
     assert_eq!(given.begin("key").await, BeginOutcome::InProgress);
     given.advance(LOCK / 2 + SECOND).await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Acquired, "asking in between did not prolong it");
+    assert_eq!(given.begin("key").await, BeginOutcome::Acquired, "a refused begin does not extend the lock");
 }
 
-async fn a_completed_key_outlives_its_lock_time<B: Backend>(backend: &B) {
+async fn a_completed_key_outlives_its_lock<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
     let order_id = given.complete("key").await;
@@ -124,7 +126,7 @@ async fn a_completed_key_outlives_its_lock_time<B: Backend>(backend: &B) {
     assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
-async fn a_completed_key_is_forgotten_after_its_keep<B: Backend>(backend: &B) {
+async fn a_completed_key_expires_after_its_retention<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
     given.complete("key").await;
@@ -134,7 +136,7 @@ async fn a_completed_key_is_forgotten_after_its_keep<B: Backend>(backend: &B) {
     assert_eq!(given.begin("key").await, BeginOutcome::Acquired);
 }
 
-async fn a_key_can_be_completed_after_its_lock_was_lost<B: Backend>(backend: &B) {
+async fn a_key_can_be_completed_after_its_lock_expired<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
     given.advance(LOCK + SECOND).await;
@@ -144,15 +146,15 @@ async fn a_key_can_be_completed_after_its_lock_was_lost<B: Backend>(backend: &B)
     assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
-async fn subjects_and_keys_are_kept_apart<B: Backend>(backend: &B) {
+async fn keys_of_different_subjects_are_independent<B: Backend>(backend: &B) {
     let given = given(backend);
     given.begin("key").await;
     let begin = async |name: &str, key: &str| {
-        let subject = Subject::new(name).expect("a name");
-        backend.idempotency().begin(&subject, key, &FINGERPRINT, LOCK).await.expect("answered")
+        let subject = Subject::new(name).expect("the name is valid");
+        backend.idempotency().begin(&subject, key, &FINGERPRINT, LOCK).await.expect("the call succeeds")
     };
 
-    // The second pair would meet in a store that glues name and key together.
+    // The second and third pair collide in a store that concatenates subject and key.
     for (name, key) in [("bob", "key"), ("ann", "key:2"), ("ann:key", "2"), ("ann", "Key"), ("an", "nkey")] {
         assert_eq!(begin(name, key).await, BeginOutcome::Acquired, "{name} {key}");
     }

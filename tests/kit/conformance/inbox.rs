@@ -1,60 +1,58 @@
-//! The suite of `Inbox`: a message is consumed once, its effects are done once, and a key on a detour stays on it.
+//! The suite of `Inbox`: an event is consumed once with its effects, and a key on a detour stays on it.
 use domain::{EventId, Hlc, OrderId, RegionId};
 use futures::future::join_all;
 use ports::broker::Position;
 use ports::inbox::{Detour, DetourChange, Effect, InboxOutcome, ProcessedEvent, RemoteStamp};
 
-use super::given::{DAY, Given, HOUR, SECOND, given};
 use crate::backend::Backend;
+use crate::conformance::fixture::given::{DAY, Given, HOUR, SECOND, given};
 
 suite! { $ inbox:
     a_first_delivery_is_new_and_a_second_is_a_duplicate,
-    a_duplicate_at_another_position_is_a_duplicate,
-    a_duplicate_within_one_call_is_a_duplicate,
-    a_duplicate_fails_no_neighbour,
-    answers_come_in_the_order_of_the_marks,
-    groups_remember_apart,
-    of_concurrent_consumers_of_one_message_one_wins,
-    an_effect_is_done_with_its_mark,
-    a_duplicates_effect_is_not_done,
-    the_stamp_that_last_won_is_remembered,
-    remotes_are_remembered_for_each_order_apart,
+    an_event_repeated_at_another_position_is_a_duplicate,
+    an_event_repeated_within_one_call_is_a_duplicate,
+    a_duplicate_does_not_fail_the_rest_of_its_call,
+    outcomes_come_in_the_order_of_the_events,
+    each_group_has_its_own_inbox,
+    one_of_many_concurrent_consumers_of_an_event_wins,
+    an_effect_commits_with_its_event,
+    a_duplicates_effect_is_not_applied,
+    the_latest_remote_stamp_is_kept,
+    remote_stamps_are_kept_per_order,
     a_key_without_a_detour_has_none,
     a_detour_ends_with_its_last_message,
     detours_belong_to_one_key_of_one_group,
-    several_detours_change_at_once,
-    only_old_marks_are_swept_and_at_most_so_many,
-    a_swept_message_would_be_new_again,
+    several_detours_change_in_one_call,
+    a_sweep_deletes_only_old_events_up_to_its_limit,
+    a_swept_event_is_new_again,
 }
 
 impl<B: Backend> Given<'_, B> {
-    fn arrived(&self, event_id: EventId, offset: u64) -> ProcessedEvent {
-        ProcessedEvent {
-            event_id,
-            position: Position { topic: self.topic(), partition: 0, offset },
-            effects: Vec::new(),
-        }
+    fn event_at(&self, event_id: EventId, offset: u64) -> ProcessedEvent {
+        let position = Position { topic: self.topic(), partition: 0, offset };
+        ProcessedEvent { event_id, position, effects: Vec::new() }
     }
 
-    fn arrival(&self, offset: u64) -> ProcessedEvent {
-        self.arrived(self.make.event_id(), offset)
+    fn new_event(&self, offset: u64) -> ProcessedEvent {
+        self.event_at(self.factory.event_id(), offset)
     }
 
-    async fn marked(&self, group: &str, marks: &[ProcessedEvent]) -> Vec<InboxOutcome> {
-        self.backend.inbox().commit(group, marks.to_vec()).await.expect("a commit is answered")
+    async fn consume(&self, group: &str, events: &[ProcessedEvent]) -> Vec<InboxOutcome> {
+        self.backend.inbox().commit(group, events.to_vec()).await.expect("the commit succeeds")
     }
 
     async fn remote(&self, order_id: OrderId) -> Option<RemoteStamp> {
-        self.backend.inbox().remote(order_id).await.expect("answered")
+        self.backend.inbox().remote(order_id).await.expect("the stamp is read")
     }
 
+    /// The stage of a key's detour and the number of its outstanding messages.
     async fn detour(&self, group: &str, key: &str) -> Option<(u32, u32)> {
-        let detour = self.backend.inbox().detour(group, key).await.expect("answered");
+        let detour = self.backend.inbox().detour(group, key).await.expect("the detour is read");
         detour.map(|Detour { stage, outstanding }| (stage, outstanding))
     }
 
     async fn change(&self, group: &str, changes: Vec<DetourChange>) {
-        self.backend.inbox().set_detours(group, changes).await.expect("answered");
+        self.backend.inbox().set_detours(group, changes).await.expect("the detours are changed");
     }
 }
 
@@ -62,7 +60,7 @@ fn effect(order_id: OrderId, region: &str, millis: i64) -> Effect {
     Effect::RememberRemote { order_id, region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
-fn remote(region: &str, millis: i64) -> RemoteStamp {
+fn stamp(region: &str, millis: i64) -> RemoteStamp {
     RemoteStamp { region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
@@ -76,126 +74,126 @@ fn leave(key: &str) -> DetourChange {
 
 async fn a_first_delivery_is_new_and_a_second_is_a_duplicate<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mark = given.arrival(0);
+    let event = given.new_event(0);
 
-    assert_eq!(given.marked("g", std::slice::from_ref(&mark)).await, [InboxOutcome::New]);
-    assert_eq!(given.marked("g", std::slice::from_ref(&mark)).await, [InboxOutcome::Duplicate]);
-    assert_eq!(given.marked("g", &[mark]).await, [InboxOutcome::Duplicate]);
-    assert_eq!(given.marked("g", &[]).await, []);
+    assert_eq!(given.consume("g", std::slice::from_ref(&event)).await, [InboxOutcome::New]);
+    assert_eq!(given.consume("g", std::slice::from_ref(&event)).await, [InboxOutcome::Duplicate]);
+    assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(given.consume("g", &[]).await, []);
 }
 
-async fn a_duplicate_at_another_position_is_a_duplicate<B: Backend>(backend: &B) {
+async fn an_event_repeated_at_another_position_is_a_duplicate<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mark = given.arrival(0);
-    given.marked("g", std::slice::from_ref(&mark)).await;
+    let event = given.new_event(0);
+    given.consume("g", std::slice::from_ref(&event)).await;
 
-    let elsewhere = given.arrived(mark.event_id, 9);
+    let elsewhere = given.event_at(event.event_id, 9);
 
-    assert_eq!(given.marked("g", &[elsewhere]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(given.consume("g", &[elsewhere]).await, [InboxOutcome::Duplicate]);
 }
 
-async fn a_duplicate_within_one_call_is_a_duplicate<B: Backend>(backend: &B) {
+async fn an_event_repeated_within_one_call_is_a_duplicate<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mark = given.arrival(0);
+    let event = given.new_event(0);
 
-    let answers = given.marked("g", &[mark.clone(), given.arrived(mark.event_id, 1)]).await;
+    let results = given.consume("g", &[event.clone(), given.event_at(event.event_id, 1)]).await;
 
-    assert_eq!(answers, [InboxOutcome::New, InboxOutcome::Duplicate]);
+    assert_eq!(results, [InboxOutcome::New, InboxOutcome::Duplicate]);
 }
 
-async fn a_duplicate_fails_no_neighbour<B: Backend>(backend: &B) {
+async fn a_duplicate_does_not_fail_the_rest_of_its_call<B: Backend>(backend: &B) {
     let given = given(backend);
-    let seen = given.arrival(0);
-    given.marked("g", std::slice::from_ref(&seen)).await;
-    let fresh = [given.arrival(1), given.arrival(2)];
+    let seen = given.new_event(0);
+    given.consume("g", std::slice::from_ref(&seen)).await;
+    let fresh = [given.new_event(1), given.new_event(2)];
 
-    given.marked("g", &[fresh[0].clone(), seen, fresh[1].clone()]).await;
+    given.consume("g", &[fresh[0].clone(), seen, fresh[1].clone()]).await;
 
-    assert_eq!(given.marked("g", &fresh).await, [InboxOutcome::Duplicate; 2], "both neighbours were remembered");
+    assert_eq!(given.consume("g", &fresh).await, [InboxOutcome::Duplicate; 2], "the other two events were recorded");
 }
 
-async fn answers_come_in_the_order_of_the_marks<B: Backend>(backend: &B) {
+async fn outcomes_come_in_the_order_of_the_events<B: Backend>(backend: &B) {
     let given = given(backend);
-    let marks: Vec<ProcessedEvent> = (0..40).map(|offset| given.arrival(offset)).collect();
-    let mut odd: Vec<ProcessedEvent> = marks.iter().skip(1).step_by(2).cloned().collect();
+    let events: Vec<ProcessedEvent> = (0..40).map(|offset| given.new_event(offset)).collect();
+    let mut odd: Vec<ProcessedEvent> = events.iter().skip(1).step_by(2).cloned().collect();
     odd.reverse();
-    given.marked("g", &odd).await;
+    given.consume("g", &odd).await;
 
-    let answers = given.marked("g", &marks).await;
+    let results = given.consume("g", &events).await;
 
-    for (at, answer) in answers.into_iter().enumerate() {
-        assert_eq!(answer, if at % 2 == 1 { InboxOutcome::Duplicate } else { InboxOutcome::New }, "mark {at}");
+    for (at, result) in results.into_iter().enumerate() {
+        assert_eq!(result, if at % 2 == 1 { InboxOutcome::Duplicate } else { InboxOutcome::New }, "event {at}");
     }
 }
 
-async fn groups_remember_apart<B: Backend>(backend: &B) {
+async fn each_group_has_its_own_inbox<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mark = given.arrival(0);
+    let event = given.new_event(0);
 
     for group in ["g", "h", "G"] {
-        assert_eq!(given.marked(group, std::slice::from_ref(&mark)).await, [InboxOutcome::New]);
+        assert_eq!(given.consume(group, std::slice::from_ref(&event)).await, [InboxOutcome::New]);
     }
 }
 
-async fn of_concurrent_consumers_of_one_message_one_wins<B: Backend>(backend: &B) {
+async fn one_of_many_concurrent_consumers_of_an_event_wins<B: Backend>(backend: &B) {
     let given = given(backend);
-    let marks: Vec<ProcessedEvent> = (0..8).map(|offset| given.arrival(offset)).collect();
-    let mut backwards = marks.clone();
+    let events: Vec<ProcessedEvent> = (0..8).map(|offset| given.new_event(offset)).collect();
+    let mut backwards = events.clone();
     backwards.reverse();
-    let turns = (0..12).map(|turn| if turn % 2 == 0 { &marks } else { &backwards });
+    let calls = (0..12).map(|index| if index % 2 == 0 { &events } else { &backwards });
 
-    let answers = join_all(turns.map(|marks| given.marked("g", marks))).await;
+    let results = join_all(calls.map(|events| given.consume("g", events))).await;
 
-    let new = answers.into_iter().flatten().filter(|answer| *answer == InboxOutcome::New).count();
-    assert_eq!(new, 8, "each message was new to one consumer, and opposite orders stopped nobody");
+    let new = results.into_iter().flatten().filter(|result| *result == InboxOutcome::New).count();
+    assert_eq!(new, 8, "each event was new to one consumer, and opposite orders did not deadlock");
 }
 
-async fn an_effect_is_done_with_its_mark<B: Backend>(backend: &B) {
+async fn an_effect_commits_with_its_event<B: Backend>(backend: &B) {
     let given = given(backend);
-    let order = given.make.placed("ann").0.id;
+    let order = given.factory.placed("ann").0.id;
     assert_eq!(given.remote(order).await, None);
 
-    given.marked("g", &[ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.arrival(0) }]).await;
+    given.consume("g", &[ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) }]).await;
 
-    assert_eq!(given.remote(order).await, Some(remote("us", 5)));
+    assert_eq!(given.remote(order).await, Some(stamp("us", 5)));
 }
 
-async fn a_duplicates_effect_is_not_done<B: Backend>(backend: &B) {
+async fn a_duplicates_effect_is_not_applied<B: Backend>(backend: &B) {
     let given = given(backend);
-    let order = given.make.placed("ann").0.id;
-    let mark = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.arrival(0) };
-    given.marked("g", std::slice::from_ref(&mark)).await;
+    let order = given.factory.placed("ann").0.id;
+    let event = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) };
+    given.consume("g", std::slice::from_ref(&event)).await;
 
-    let late = ProcessedEvent { effects: vec![effect(order, "ap", 9)], ..mark };
-    assert_eq!(given.marked("g", &[late]).await, [InboxOutcome::Duplicate]);
+    let late = ProcessedEvent { effects: vec![effect(order, "ap", 9)], ..event };
+    assert_eq!(given.consume("g", &[late]).await, [InboxOutcome::Duplicate]);
 
-    assert_eq!(given.remote(order).await, Some(remote("us", 5)));
+    assert_eq!(given.remote(order).await, Some(stamp("us", 5)));
 }
 
-async fn the_stamp_that_last_won_is_remembered<B: Backend>(backend: &B) {
+async fn the_latest_remote_stamp_is_kept<B: Backend>(backend: &B) {
     let given = given(backend);
-    let order = given.make.placed("ann").0.id;
+    let order = given.factory.placed("ann").0.id;
     let won = |region, millis, offset| ProcessedEvent {
         effects: vec![effect(order, region, millis)],
-        ..given.arrival(offset)
+        ..given.new_event(offset)
     };
 
-    given.marked("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
-    assert_eq!(given.remote(order).await, Some(remote("ap", 6)), "in the order of the marks");
+    given.consume("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
+    assert_eq!(given.remote(order).await, Some(stamp("ap", 6)), "effects apply in the order of the events");
 
-    given.marked("g", &[won("us", 7, 2)]).await;
-    assert_eq!(given.remote(order).await, Some(remote("us", 7)));
+    given.consume("g", &[won("us", 7, 2)]).await;
+    assert_eq!(given.remote(order).await, Some(stamp("us", 7)));
 }
 
-async fn remotes_are_remembered_for_each_order_apart<B: Backend>(backend: &B) {
+async fn remote_stamps_are_kept_per_order<B: Backend>(backend: &B) {
     let given = given(backend);
-    let orders = [given.make.placed("ann").0.id, given.make.placed("ann").0.id];
+    let orders = [given.factory.placed("ann").0.id, given.factory.placed("ann").0.id];
     let effects = vec![effect(orders[0], "us", 5), effect(orders[1], "ap", 6)];
 
-    given.marked("g", &[ProcessedEvent { effects, ..given.arrival(0) }]).await;
+    given.consume("g", &[ProcessedEvent { effects, ..given.new_event(0) }]).await;
 
-    assert_eq!(given.remote(orders[0]).await, Some(remote("us", 5)));
-    assert_eq!(given.remote(orders[1]).await, Some(remote("ap", 6)));
+    assert_eq!(given.remote(orders[0]).await, Some(stamp("us", 5)));
+    assert_eq!(given.remote(orders[1]).await, Some(stamp("ap", 6)));
 }
 
 async fn a_key_without_a_detour_has_none<B: Backend>(backend: &B) {
@@ -218,7 +216,7 @@ async fn a_detour_ends_with_its_last_message<B: Backend>(backend: &B) {
     given.change("g", vec![leave("key")]).await;
     assert_eq!(given.detour("g", "key").await, None);
     given.change("g", vec![enter("key", 0)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((0, 1)), "a new detour begins anew");
+    assert_eq!(given.detour("g", "key").await, Some((0, 1)), "a new detour starts with its own stage and count");
 }
 
 async fn detours_belong_to_one_key_of_one_group<B: Backend>(backend: &B) {
@@ -232,7 +230,7 @@ async fn detours_belong_to_one_key_of_one_group<B: Backend>(backend: &B) {
     assert_eq!(given.detour("g", "key").await, Some((1, 1)));
 }
 
-async fn several_detours_change_at_once<B: Backend>(backend: &B) {
+async fn several_detours_change_in_one_call<B: Backend>(backend: &B) {
     let given = given(backend);
     given.change("g", vec![enter("old", 1)]).await;
 
@@ -243,30 +241,30 @@ async fn several_detours_change_at_once<B: Backend>(backend: &B) {
     assert_eq!(given.detour("g", "other").await, Some((3, 1)));
 }
 
-async fn only_old_marks_are_swept_and_at_most_so_many<B: Backend>(backend: &B) {
+async fn a_sweep_deletes_only_old_events_up_to_its_limit<B: Backend>(backend: &B) {
     let given = given(backend);
-    let old: Vec<ProcessedEvent> = (0..3).map(|offset| given.arrival(offset)).collect();
-    given.marked("g", &old).await;
+    let old: Vec<ProcessedEvent> = (0..3).map(|offset| given.new_event(offset)).collect();
+    given.consume("g", &old).await;
     given.advance(DAY + SECOND).await;
-    let young = given.arrival(3);
-    given.marked("g", std::slice::from_ref(&young)).await;
+    let young = given.new_event(3);
+    given.consume("g", std::slice::from_ref(&young)).await;
     given.advance(HOUR).await;
     let sweep = async || backend.inbox().sweep(DAY, 2).await.expect("swept");
 
     assert_eq!((sweep().await, sweep().await, sweep().await), (2, 1, 0));
 
-    assert_eq!(given.marked("g", &[young]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(given.consume("g", &[young]).await, [InboxOutcome::Duplicate]);
 }
 
-async fn a_swept_message_would_be_new_again<B: Backend>(backend: &B) {
+async fn a_swept_event_is_new_again<B: Backend>(backend: &B) {
     let given = given(backend);
-    let order = given.make.placed("ann").0.id;
-    let mark = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.arrival(0) };
-    given.marked("g", std::slice::from_ref(&mark)).await;
+    let order = given.factory.placed("ann").0.id;
+    let event = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) };
+    given.consume("g", std::slice::from_ref(&event)).await;
     given.advance(DAY + SECOND).await;
 
     backend.inbox().sweep(DAY, 10).await.expect("swept");
 
-    assert_eq!(given.remote(order).await, Some(remote("us", 5)), "what was done stays done");
-    assert_eq!(given.marked("g", &[mark]).await, [InboxOutcome::New]);
+    assert_eq!(given.remote(order).await, Some(stamp("us", 5)), "a sweep does not undo effects");
+    assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::New]);
 }

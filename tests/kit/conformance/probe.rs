@@ -1,15 +1,15 @@
-//! The suite of `Probe`: known names, a sign of life while all is well, an error once it is not.
-use super::given::SECOND;
+//! The suite of `Probe`: known names, success while the dependency is healthy, an error once it is unreachable.
 use crate::backend::Backend;
+use crate::conformance::fixture::given::SECOND;
 
 suite! { $ probe:
-    every_probe_has_a_known_name_of_its_own,
-    a_dependency_that_is_well_gives_a_sign_of_life,
-    saturation_is_a_share,
-    a_dependency_that_is_cut_off_gives_none,
+    every_probe_has_a_known_and_unique_name,
+    a_healthy_dependency_passes_its_probe,
+    saturation_is_between_zero_and_one,
+    an_unreachable_dependency_fails_its_probe,
 }
 
-async fn every_probe_has_a_known_name_of_its_own<B: Backend>(backend: &B) {
+async fn every_probe_has_a_known_and_unique_name<B: Backend>(backend: &B) {
     let mut names: Vec<&str> = backend.probes().iter().map(|probe| probe.name()).collect();
     let count = names.len();
     names.sort_unstable();
@@ -19,23 +19,23 @@ async fn every_probe_has_a_known_name_of_its_own<B: Backend>(backend: &B) {
     assert!(names.iter().all(|name| ["db", "broker", "redis"].contains(name)), "{names:?}");
 }
 
-async fn a_dependency_that_is_well_gives_a_sign_of_life<B: Backend>(backend: &B) {
+async fn a_healthy_dependency_passes_its_probe<B: Backend>(backend: &B) {
     for probe in backend.probes() {
         for _ in 0..3 {
-            let pulse = probe.check().await.unwrap_or_else(|error| panic!("{}: {error}", probe.name()));
-            assert!(pulse.latency < SECOND * 30, "{}: {:?}", probe.name(), pulse.latency);
+            let report = probe.check().await.unwrap_or_else(|error| panic!("{}: {error}", probe.name()));
+            assert!(report.latency < SECOND * 30, "{}: {:?}", probe.name(), report.latency);
         }
     }
 }
 
-async fn saturation_is_a_share<B: Backend>(backend: &B) {
+async fn saturation_is_between_zero_and_one<B: Backend>(backend: &B) {
     for probe in backend.probes() {
         let saturation = probe.saturation();
         assert!(saturation.is_none_or(|share| (0.0..=1.0).contains(&share)), "{}: {saturation:?}", probe.name());
     }
 }
 
-async fn a_dependency_that_is_cut_off_gives_none<B: Backend>(backend: &B) {
+async fn an_unreachable_dependency_fails_its_probe<B: Backend>(backend: &B) {
     if !backend.cut_off().await {
         return;
     }

@@ -1,46 +1,46 @@
-//! The suite of `RateLimit`. Cases count in tokens per hour, so that the time a real backend takes changes no figure.
+//! The suite of `RateLimiter`. The cases count tokens per hour, so that the time a real backend takes changes no figure.
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
-use super::given::{Given, HOUR, SECOND, given};
 use crate::backend::Backend;
+use crate::conformance::fixture::given::{Given, HOUR, SECOND, given};
 
 suite! { $ rate_limit:
     a_bucket_holds_a_quarter_more_than_its_capacity,
-    a_refused_request_takes_nothing,
+    a_refused_request_takes_no_token,
     a_bucket_is_refilled_evenly,
-    a_bucket_is_never_fuller_than_full,
-    the_time_until_the_next_token_is_told,
-    buckets_are_kept_apart,
+    a_bucket_never_exceeds_its_size,
+    the_time_until_the_next_token_is_returned,
+    buckets_are_independent,
     concurrent_requests_share_one_bucket,
-    throttling_narrows_the_size,
-    throttling_narrows_the_refill,
-    throttled_to_nothing_lets_nothing_pass,
-    a_small_capacity_lets_at_least_its_own_number_pass,
-    a_policy_is_found_where_one_is_set_aside,
+    throttling_reduces_the_size,
+    throttling_reduces_the_refill,
+    a_throttle_of_zero_allows_nothing,
+    a_small_capacity_allows_its_whole_number,
+    a_stored_policy_is_found_by_tier_and_class,
 }
 
-/// Eight an hour each of eight hours: the bucket holds ten, and a token comes every hour.
+/// 8 tokens in 8 hours: the bucket's size is 10, and it gains one token an hour.
 fn policy() -> RateLimitPolicy {
     RateLimitPolicy { name: Arc::from("default"), capacity: 8, window: HOUR * 8 }
 }
 
 impl<B: Backend> Given<'_, B> {
     async fn take(&self, bucket: &str, throttle: f64) -> RateLimitDecision {
-        self.backend.rate_limit().take(bucket, &policy(), throttle).await.expect("answered")
+        self.backend.rate_limit().take(bucket, &policy(), throttle).await.expect("the call succeeds")
     }
 
-    /// Takes until refused: how many passed.
-    async fn empty(&self, bucket: &str, throttle: f64) -> u32 {
-        let mut passed = 0;
+    /// Takes tokens until a request is refused; returns how many were allowed.
+    async fn take_until_refused(&self, bucket: &str, throttle: f64) -> u32 {
+        let mut allowed = 0;
         while self.take(bucket, throttle).await.allowed {
-            passed += 1;
-            assert!(passed <= 1_000, "nothing is ever refused");
+            allowed += 1;
+            assert!(allowed <= 1_000, "no request is refused");
         }
-        passed
+        allowed
     }
 }
 
@@ -52,17 +52,17 @@ async fn a_bucket_holds_a_quarter_more_than_its_capacity<B: Backend>(backend: &B
     let given = given(backend);
 
     for left in (0..10).rev() {
-        let taken = given.take("ann", 1.0).await;
-        assert_eq!((taken.allowed, taken.remaining), (true, left));
+        let decision = given.take("ann", 1.0).await;
+        assert_eq!((decision.allowed, decision.remaining), (true, left));
     }
 
     let refused = given.take("ann", 1.0).await;
     assert_eq!((refused.allowed, refused.remaining), (false, 0));
 }
 
-async fn a_refused_request_takes_nothing<B: Backend>(backend: &B) {
+async fn a_refused_request_takes_no_token<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.empty("ann", 1.0).await;
+    given.take_until_refused("ann", 1.0).await;
     for _ in 0..20 {
         assert!(!given.take("ann", 1.0).await.allowed);
     }
@@ -75,30 +75,30 @@ async fn a_refused_request_takes_nothing<B: Backend>(backend: &B) {
 
 async fn a_bucket_is_refilled_evenly<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.empty("ann", 1.0).await;
+    given.take_until_refused("ann", 1.0).await;
 
     given.advance(HOUR / 2).await;
-    assert!(!given.take("ann", 1.0).await.allowed, "half a token");
+    assert!(!given.take("ann", 1.0).await.allowed, "half a token is not enough");
     given.advance(HOUR / 2 + SECOND).await;
-    assert!(given.take("ann", 1.0).await.allowed, "asking in between cost nothing");
+    assert!(given.take("ann", 1.0).await.allowed, "a refused request takes no token");
     given.advance(HOUR * 3).await;
-    assert_eq!(given.empty("ann", 1.0).await, 3);
+    assert_eq!(given.take_until_refused("ann", 1.0).await, 3);
 }
 
-async fn a_bucket_is_never_fuller_than_full<B: Backend>(backend: &B) {
+async fn a_bucket_never_exceeds_its_size<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.empty("ann", 1.0).await;
+    given.take_until_refused("ann", 1.0).await;
 
     given.advance(HOUR * 100).await;
 
-    assert_eq!(given.empty("ann", 1.0).await, 10);
+    assert_eq!(given.take_until_refused("ann", 1.0).await, 10);
 }
 
-async fn the_time_until_the_next_token_is_told<B: Backend>(backend: &B) {
+async fn the_time_until_the_next_token_is_returned<B: Backend>(backend: &B) {
     let given = given(backend);
     let first = given.take("ann", 1.0).await;
     assert!(close(first.next_in, HOUR), "{first:?}");
-    given.empty("ann", 1.0).await;
+    given.take_until_refused("ann", 1.0).await;
 
     let at_once = given.take("ann", 1.0).await;
     given.advance(HOUR / 4).await;
@@ -108,9 +108,9 @@ async fn the_time_until_the_next_token_is_told<B: Backend>(backend: &B) {
     assert!(close(later.next_in, HOUR / 4 * 3), "{later:?}");
 }
 
-async fn buckets_are_kept_apart<B: Backend>(backend: &B) {
+async fn buckets_are_independent<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.empty("ann", 1.0).await;
+    given.take_until_refused("ann", 1.0).await;
 
     assert_eq!(given.take("bob", 1.0).await.remaining, 9);
     assert!(!given.take("ann", 1.0).await.allowed);
@@ -119,22 +119,22 @@ async fn buckets_are_kept_apart<B: Backend>(backend: &B) {
 async fn concurrent_requests_share_one_bucket<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    let answers = join_all((0..32).map(|_| given.take("ann", 1.0))).await;
+    let results = join_all((0..32).map(|_| given.take("ann", 1.0))).await;
 
-    assert_eq!(answers.iter().filter(|taken| taken.allowed).count(), 10);
+    assert_eq!(results.iter().filter(|decision| decision.allowed).count(), 10);
 }
 
-async fn throttling_narrows_the_size<B: Backend>(backend: &B) {
+async fn throttling_reduces_the_size<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    assert_eq!(given.empty("fresh", 0.5).await, 5);
+    assert_eq!(given.take_until_refused("fresh", 0.5).await, 5);
     given.take("full", 1.0).await;
-    assert_eq!(given.empty("full", 0.5).await, 5, "what is above the narrowed size is gone");
+    assert_eq!(given.take_until_refused("full", 0.5).await, 5, "tokens above the reduced size are dropped");
 }
 
-async fn throttling_narrows_the_refill<B: Backend>(backend: &B) {
+async fn throttling_reduces_the_refill<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.empty("ann", 0.5).await;
+    given.take_until_refused("ann", 0.5).await;
     let refused = given.take("ann", 0.5).await;
     assert!(close(refused.next_in, HOUR * 2), "{refused:?}");
 
@@ -144,20 +144,20 @@ async fn throttling_narrows_the_refill<B: Backend>(backend: &B) {
     assert!(given.take("ann", 0.5).await.allowed);
 }
 
-async fn throttled_to_nothing_lets_nothing_pass<B: Backend>(backend: &B) {
+async fn a_throttle_of_zero_allows_nothing<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    let taken = given.take("ann", 0.0).await;
+    let decision = given.take("ann", 0.0).await;
 
-    assert_eq!((taken.allowed, taken.remaining), (false, 0));
-    assert!(taken.next_in > HOUR, "{taken:?}");
+    assert_eq!((decision.allowed, decision.remaining), (false, 0));
+    assert!(decision.next_in > HOUR, "{decision:?}");
 }
 
-async fn a_small_capacity_lets_at_least_its_own_number_pass<B: Backend>(backend: &B) {
+async fn a_small_capacity_allows_its_whole_number<B: Backend>(backend: &B) {
     let small = RateLimitPolicy { name: "small".into(), capacity: 3, window: HOUR * 3 };
     let mut passed = 0;
 
-    while backend.rate_limit().take("ann", &small, 1.0).await.expect("answered").allowed {
+    while backend.rate_limit().take("ann", &small, 1.0).await.expect("the call succeeds").allowed {
         passed += 1;
         assert!(passed <= 3, "3 + 3 / 4 whole tokens are 3");
     }
@@ -165,13 +165,14 @@ async fn a_small_capacity_lets_at_least_its_own_number_pass<B: Backend>(backend:
     assert_eq!(passed, 3);
 }
 
-async fn a_policy_is_found_where_one_is_set_aside<B: Backend>(backend: &B) {
-    let find = async |tier: &str, class: &str| backend.rate_limit().policy(tier, class).await.expect("answered");
+async fn a_stored_policy_is_found_by_tier_and_class<B: Backend>(backend: &B) {
+    let find =
+        async |tier: &str, class: &str| backend.rate_limit().policy(tier, class).await.expect("the call succeeds");
     assert_eq!(find("gold", "write").await, None);
     let gold = RateLimitPolicy { name: "gold".into(), capacity: 600, window: Duration::from_secs(60) };
 
     if backend.set_policy("gold", "write", &gold).await {
-        let found = find("gold", "write").await.expect("it was set aside");
+        let found = find("gold", "write").await.expect("the policy was stored");
         assert_eq!((found.capacity, found.window), (gold.capacity, gold.window));
         assert_eq!(find("gold", "read").await, None);
         assert_eq!(find("silver", "write").await, None);

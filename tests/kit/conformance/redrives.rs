@@ -1,167 +1,178 @@
-//! The suite of `Redrives`: a dead letter is sent back once, and what was left half done can be taken up.
+//! The suite of `RedriveLedger`: a dead letter is replayed once, and an unconfirmed reservation expires.
 use futures::future::join_all;
 use ports::broker::Position;
 use ports::operators::Audit;
 use ports::redrives::{DeadLetterId, RedriveRecord};
 
-use super::given::{Given, HOUR, RETRY, audit, given};
 use crate::backend::Backend;
+use crate::conformance::fixture::given::{Given, HOUR, RETRY, audit, given};
 
 suite! { $ redrives:
-    letters_that_nobody_took_are_the_callers,
-    a_letter_in_hand_is_nobody_elses,
-    of_many_who_take_the_same_letters_each_gets_others,
-    a_letter_that_was_left_in_hand_is_free_in_the_end,
-    whoever_takes_a_letter_later_stands_in_the_book,
-    a_letter_that_arrived_is_never_taken_again,
-    a_released_letter_is_free_at_once,
-    a_letter_that_arrived_is_not_released,
-    it_is_known_who_took_a_letter_and_what_became_of_it,
-    places_topics_and_times_tell_letters_apart,
-    no_letters_are_no_trouble,
+    a_free_dead_letter_is_reserved,
+    a_reserved_dead_letter_is_not_reserved_twice,
+    one_of_many_concurrent_reservations_wins_each_dead_letter,
+    an_unconfirmed_reservation_expires,
+    a_record_names_the_latest_operator,
+    a_confirmed_dead_letter_is_never_reserved_again,
+    a_released_dead_letter_is_free_at_once,
+    a_confirmed_dead_letter_cannot_be_released,
+    a_record_holds_the_operator_and_the_confirmation,
+    position_and_timestamp_identify_a_dead_letter,
+    an_empty_list_of_dead_letters_is_accepted,
 }
 
 impl<B: Backend> Given<'_, B> {
-    fn letter(&self, partition: u32, offset: u64) -> DeadLetterId {
+    fn dead_letter(&self, partition: u32, offset: u64) -> DeadLetterId {
         let position = Position { topic: "orders-dlt".into(), partition, offset };
-        DeadLetterId { position, timestamp: self.make.instant() }
+        DeadLetterId { position, timestamp: self.factory.instant() }
     }
 
-    async fn take_letters(&self, letters: &[DeadLetterId]) -> Vec<bool> {
-        self.backend.redrives().reserve(letters, RETRY, &audit()).await.expect("a take is answered")
+    async fn reserve(&self, dead_letters: &[DeadLetterId]) -> Vec<bool> {
+        self.backend.redrives().reserve(dead_letters, RETRY, &audit()).await.expect("the reservation succeeds")
     }
 
-    async fn letters_arrived(&self, letters: &[DeadLetterId]) {
-        self.backend.redrives().confirm(letters).await.expect("answered");
+    async fn confirm(&self, dead_letters: &[DeadLetterId]) {
+        self.backend.redrives().confirm(dead_letters).await.expect("the confirmation succeeds");
     }
 
-    async fn release_letters(&self, letters: &[DeadLetterId]) {
-        self.backend.redrives().release(letters).await.expect("answered");
+    async fn release(&self, dead_letters: &[DeadLetterId]) {
+        self.backend.redrives().release(dead_letters).await.expect("the release succeeds");
     }
 
-    async fn known(&self, letters: &[DeadLetterId]) -> Vec<Option<RedriveRecord>> {
-        self.backend.redrives().find(letters).await.expect("answered")
+    async fn redrive_records(&self, dead_letters: &[DeadLetterId]) -> Vec<Option<RedriveRecord>> {
+        self.backend.redrives().find(dead_letters).await.expect("the records are read")
     }
 }
 
-async fn letters_that_nobody_took_are_the_callers<B: Backend>(backend: &B) {
+async fn a_free_dead_letter_is_reserved<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    assert_eq!(given.take_letters(&[given.letter(1, 7), given.letter(0, 3)]).await, [true, true]);
+    assert_eq!(given.reserve(&[given.dead_letter(1, 7), given.dead_letter(0, 3)]).await, [true, true]);
 }
 
-async fn a_letter_in_hand_is_nobody_elses<B: Backend>(backend: &B) {
+async fn a_reserved_dead_letter_is_not_reserved_twice<B: Backend>(backend: &B) {
     let given = given(backend);
-    let (first, second) = (given.letter(0, 0), given.letter(0, 1));
-    given.take_letters(std::slice::from_ref(&first)).await;
+    let (first, second) = (given.dead_letter(0, 0), given.dead_letter(0, 1));
+    given.reserve(std::slice::from_ref(&first)).await;
 
-    assert_eq!(given.take_letters(&[second, first]).await, [true, false], "answers come in the order of the letters");
+    assert_eq!(
+        given.reserve(&[second, first]).await,
+        [true, false],
+        "the results are in the order of the dead letters"
+    );
 }
 
-async fn of_many_who_take_the_same_letters_each_gets_others<B: Backend>(backend: &B) {
+async fn one_of_many_concurrent_reservations_wins_each_dead_letter<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letters: Vec<DeadLetterId> = (0..40).map(|offset| given.letter(0, offset)).collect();
-    let backwards: Vec<DeadLetterId> = letters.iter().rev().cloned().collect();
+    let dead_letters: Vec<DeadLetterId> = (0..40).map(|offset| given.dead_letter(0, offset)).collect();
+    let backwards: Vec<DeadLetterId> = dead_letters.iter().rev().cloned().collect();
 
-    let taken = join_all([&letters, &backwards, &letters, &backwards].map(|asked| given.take_letters(asked))).await;
+    let reserved = join_all([&dead_letters, &backwards, &dead_letters, &backwards].map(|ids| given.reserve(ids))).await;
 
     let winners = |at: usize| {
-        taken.iter().enumerate().filter(|(one, taken)| taken[if one % 2 == 0 { at } else { 39 - at }]).count()
+        reserved
+            .iter()
+            .enumerate()
+            .filter(|(call, reserved)| reserved[if call % 2 == 0 { at } else { 39 - at }])
+            .count()
     };
-    assert!((0..40).all(|at| winners(at) == 1), "{taken:?}");
+    assert!((0..40).all(|at| winners(at) == 1), "{reserved:?}");
 }
 
-async fn a_letter_that_was_left_in_hand_is_free_in_the_end<B: Backend>(backend: &B) {
+async fn an_unconfirmed_reservation_expires<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letter = [given.letter(0, 0)];
-    given.take_letters(&letter).await;
+    let dead_letter = [given.dead_letter(0, 0)];
+    given.reserve(&dead_letter).await;
 
     backend.advance(RETRY / 2).await;
-    assert_eq!(given.take_letters(&letter).await, [false], "whoever has it may still be sending");
+    assert_eq!(given.reserve(&dead_letter).await, [false], "the reservation has not expired");
     backend.advance(RETRY / 2).await;
-    assert_eq!(given.take_letters(&letter).await, [true]);
-    assert_eq!(given.take_letters(&letter).await, [false], "and its time begins anew");
+    assert_eq!(given.reserve(&dead_letter).await, [true]);
+    assert_eq!(given.reserve(&dead_letter).await, [false], "a new reservation starts a new expiry");
 }
 
-async fn whoever_takes_a_letter_later_stands_in_the_book<B: Backend>(backend: &B) {
+async fn a_record_names_the_latest_operator<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letter = [given.letter(0, 0)];
-    given.take_letters(&letter).await;
+    let dead_letter = [given.dead_letter(0, 0)];
+    given.reserve(&dead_letter).await;
     backend.advance(HOUR).await;
-    let another = Audit { operator: "otto".into(), reason: "the night shift".into() };
+    let another = Audit { operator: "otto".into(), reason: "ticket 8".into() };
 
-    assert_eq!(backend.redrives().reserve(&letter, RETRY, &another).await.expect("answered"), [true]);
+    assert_eq!(backend.redrives().reserve(&dead_letter, RETRY, &another).await.expect("the call succeeds"), [true]);
 
-    assert_eq!(given.known(&letter).await[0].as_ref().expect("known").audit, another);
+    assert_eq!(
+        given.redrive_records(&dead_letter).await[0].as_ref().expect("the reservation is recorded").audit,
+        another
+    );
 }
 
-async fn a_letter_that_arrived_is_never_taken_again<B: Backend>(backend: &B) {
+async fn a_confirmed_dead_letter_is_never_reserved_again<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letter = [given.letter(0, 0)];
-    given.take_letters(&letter).await;
-    given.letters_arrived(&letter).await;
+    let dead_letter = [given.dead_letter(0, 0)];
+    given.reserve(&dead_letter).await;
+    given.confirm(&dead_letter).await;
 
     backend.advance(HOUR).await;
 
-    assert_eq!(given.take_letters(&letter).await, [false]);
+    assert_eq!(given.reserve(&dead_letter).await, [false]);
 }
 
-async fn a_released_letter_is_free_at_once<B: Backend>(backend: &B) {
+async fn a_released_dead_letter_is_free_at_once<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letters = [given.letter(0, 0), given.letter(0, 1)];
-    given.take_letters(&letters).await;
+    let dead_letters = [given.dead_letter(0, 0), given.dead_letter(0, 1)];
+    given.reserve(&dead_letters).await;
 
-    given.release_letters(&letters[..1]).await;
+    given.release(&dead_letters[..1]).await;
 
-    assert_eq!(given.known(&letters[..1]).await, [None]);
-    assert_eq!(given.take_letters(&letters).await, [true, false]);
+    assert_eq!(given.redrive_records(&dead_letters[..1]).await, [None]);
+    assert_eq!(given.reserve(&dead_letters).await, [true, false]);
 }
 
-async fn a_letter_that_arrived_is_not_released<B: Backend>(backend: &B) {
+async fn a_confirmed_dead_letter_cannot_be_released<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letter = [given.letter(0, 0)];
-    given.take_letters(&letter).await;
-    given.letters_arrived(&letter).await;
+    let dead_letter = [given.dead_letter(0, 0)];
+    given.reserve(&dead_letter).await;
+    given.confirm(&dead_letter).await;
 
-    given.release_letters(&letter).await;
+    given.release(&dead_letter).await;
 
-    assert_eq!(given.take_letters(&letter).await, [false]);
+    assert_eq!(given.reserve(&dead_letter).await, [false]);
 }
 
-async fn it_is_known_who_took_a_letter_and_what_became_of_it<B: Backend>(backend: &B) {
+async fn a_record_holds_the_operator_and_the_confirmation<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letters = [given.letter(2, 5), given.letter(2, 6), given.letter(2, 7)];
-    given.take_letters(&letters[..2]).await;
-    given.letters_arrived(&letters[..1]).await;
+    let dead_letters = [given.dead_letter(2, 5), given.dead_letter(2, 6), given.dead_letter(2, 7)];
+    given.reserve(&dead_letters[..2]).await;
+    given.confirm(&dead_letters[..1]).await;
 
-    let known = given.known(&letters).await;
+    let records = given.redrive_records(&dead_letters).await;
 
-    let told = |at: usize| known[at].as_ref().map(|one| (one.audit.clone(), one.confirmed));
-    assert_eq!((told(0), told(1), told(2)), (Some((audit(), true)), Some((audit(), false)), None));
+    let record = |at: usize| records[at].as_ref().map(|one| (one.audit.clone(), one.confirmed));
+    assert_eq!((record(0), record(1), record(2)), (Some((audit(), true)), Some((audit(), false)), None));
 }
 
-async fn places_topics_and_times_tell_letters_apart<B: Backend>(backend: &B) {
+async fn position_and_timestamp_identify_a_dead_letter<B: Backend>(backend: &B) {
     let given = given(backend);
-    let letter = given.letter(1, 1);
-    given.take_letters(std::slice::from_ref(&letter)).await;
-    let at = |position: Position| DeadLetterId { position, timestamp: letter.timestamp };
+    let dead_letter = given.dead_letter(1, 1);
+    given.reserve(std::slice::from_ref(&dead_letter)).await;
+    let at = |position: Position| DeadLetterId { position, timestamp: dead_letter.timestamp };
     let others = [
-        at(Position { topic: "payments-dlt".into(), ..letter.position.clone() }),
-        at(Position { partition: 2, ..letter.position.clone() }),
-        at(Position { offset: 2, ..letter.position.clone() }),
-        // The same place of a topic that was made anew.
-        DeadLetterId { timestamp: given.make.instant(), ..letter.clone() },
+        at(Position { topic: "payments-dlt".into(), ..dead_letter.position.clone() }),
+        at(Position { partition: 2, ..dead_letter.position.clone() }),
+        at(Position { offset: 2, ..dead_letter.position.clone() }),
+        // The same position of a topic that was deleted and created again.
+        DeadLetterId { timestamp: given.factory.instant(), ..dead_letter.clone() },
     ];
 
-    assert_eq!(given.known(&others).await, [None, None, None, None]);
-    assert_eq!(given.take_letters(&others).await, [true; 4]);
+    assert_eq!(given.redrive_records(&others).await, [None, None, None, None]);
+    assert_eq!(given.reserve(&others).await, [true; 4]);
 }
 
-async fn no_letters_are_no_trouble<B: Backend>(backend: &B) {
+async fn an_empty_list_of_dead_letters_is_accepted<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    assert_eq!(given.take_letters(&[]).await, [] as [bool; 0]);
-    given.letters_arrived(&[]).await;
-    given.release_letters(&[]).await;
-    assert_eq!(given.known(&[]).await, []);
+    assert_eq!(given.reserve(&[]).await, [] as [bool; 0]);
+    given.confirm(&[]).await;
+    given.release(&[]).await;
+    assert_eq!(given.redrive_records(&[]).await, []);
 }

@@ -1,17 +1,17 @@
-//! The suite of `Topics`: a look that changes nothing.
+//! The suite of `TopicReader`: reads of topics that acknowledge and change nothing.
 use std::sync::Arc;
 
 use ports::topics::TopicView;
 
-use super::given::{Given, P0, given};
 use crate::backend::Backend;
+use crate::conformance::fixture::given::{Given, P0, given};
 
 suite! { $ topics:
     topics_are_listed_by_name,
-    a_topic_shows_how_far_each_partition_goes,
-    a_partition_is_read_from_an_offset_and_at_most_so_much,
-    reading_beyond_the_end_shows_nothing,
-    reading_begins_at_the_first_that_is_kept,
+    a_topic_shows_the_offsets_of_each_partition,
+    a_partition_is_read_from_an_offset_up_to_a_limit,
+    reading_beyond_the_end_returns_nothing,
+    reading_begins_at_the_first_retained_record,
     reading_acknowledges_nothing,
 }
 
@@ -20,9 +20,9 @@ async fn view<B: Backend>(given: &Given<'_, B>) -> TopicView {
     views.into_iter().find(|view| view.name == *given.topic()).expect("the topic is listed")
 }
 
-/// So many records of one key: returns the partition they stand in.
-async fn filled<B: Backend>(given: &Given<'_, B>, count: usize) -> u32 {
-    let records = (0..count).map(|at| given.make.record("k", &at.to_string())).collect();
+/// Appends `count` records of one key and returns their topic partition.
+async fn append_records<B: Backend>(given: &Given<'_, B>, count: usize) -> u32 {
+    let records = (0..count).map(|at| given.factory.record("k", &at.to_string())).collect();
     let positions = given.backend.broker().append(records).await.expect("appended");
     positions[0].partition
 }
@@ -30,7 +30,7 @@ async fn filled<B: Backend>(given: &Given<'_, B>, count: usize) -> u32 {
 async fn topics_are_listed_by_name<B: Backend>(backend: &B) {
     let given = given(backend);
     for suffix in ["-dlt", "", "-retry-0"] {
-        let mut record = given.make.record("k", "1");
+        let mut record = given.factory.record("k", "1");
         record.topic = Arc::from(format!("{}{suffix}", given.topic()));
         backend.broker().append(vec![record]).await.expect("appended");
     }
@@ -44,20 +44,20 @@ async fn topics_are_listed_by_name<B: Backend>(backend: &B) {
     }
 }
 
-async fn a_topic_shows_how_far_each_partition_goes<B: Backend>(backend: &B) {
+async fn a_topic_shows_the_offsets_of_each_partition<B: Backend>(backend: &B) {
     let given = given(backend);
-    let partition = filled(&given, 3).await;
+    let partition = append_records(&given, 3).await;
 
     for (at, (first, next)) in (0..).zip(view(&given).await.partitions) {
         let kept = next - first;
-        // A transactional broker's markers take offsets too.
+        // The markers of a transactional broker use offsets too.
         assert!(if at == partition { kept >= 3 } else { kept == 0 }, "partition {at}: {first}..{next}");
     }
 }
 
-async fn a_partition_is_read_from_an_offset_and_at_most_so_much<B: Backend>(backend: &B) {
+async fn a_partition_is_read_from_an_offset_up_to_a_limit<B: Backend>(backend: &B) {
     let given = given(backend);
-    let partition = filled(&given, 5).await;
+    let partition = append_records(&given, 5).await;
     let read = async |offset, limit| {
         let read = backend.topics().read(&given.topic(), partition, offset, limit).await.expect("read");
         read.into_iter().map(|delivery| (delivery.position.offset, delivery.record.value)).collect::<Vec<_>>()
@@ -69,18 +69,18 @@ async fn a_partition_is_read_from_an_offset_and_at_most_so_much<B: Backend>(back
     assert_eq!(read(all[3].0, 100).await, all[3..]);
 }
 
-async fn reading_beyond_the_end_shows_nothing<B: Backend>(backend: &B) {
+async fn reading_beyond_the_end_returns_nothing<B: Backend>(backend: &B) {
     let given = given(backend);
-    let partition = filled(&given, 2).await;
+    let partition = append_records(&given, 2).await;
     let (_, next) = view(&given).await.partitions[partition as usize];
 
     assert_eq!(backend.topics().read(&given.topic(), partition, next, 10).await.expect("read"), []);
     assert_eq!(backend.topics().read(&given.topic(), partition, next + 1_000, 10).await.expect("read"), []);
 }
 
-async fn reading_begins_at_the_first_that_is_kept<B: Backend>(backend: &B) {
+async fn reading_begins_at_the_first_retained_record<B: Backend>(backend: &B) {
     let given = given(backend);
-    let partition = filled(&given, 2).await;
+    let partition = append_records(&given, 2).await;
     let (first, _) = view(&given).await.partitions[partition as usize];
 
     let read = backend.topics().read(&given.topic(), partition, 0, 1).await.expect("read");
@@ -90,14 +90,14 @@ async fn reading_begins_at_the_first_that_is_kept<B: Backend>(backend: &B) {
 
 async fn reading_acknowledges_nothing<B: Backend>(backend: &B) {
     let given = given(backend);
-    let lane = given.lane(0).await;
-    given.published(&lane, given.batch(P0, 1, given.records([("k", "1"), ("k", "2")]))).await;
-    let source = backend.sources().join("g", &[given.topic().to_string()], 0, 1).await.expect("joined");
+    let session = given.session(0).await;
+    given.published(&session, given.batch(P0, 1, given.records([("k", "1"), ("k", "2")]))).await;
+    let member = backend.consumer_groups().join("g", &[given.topic().to_string()], 0, 1).await.expect("joined");
 
     given.visible().await;
 
-    let polled = source.poll(10, backend.patience()).await.expect("polled");
+    let polled = member.poll(10, backend.poll_timeout()).await.expect("polled");
     given.visible().await;
     assert_eq!(polled.len(), 2);
-    assert_eq!(source.lag().await.expect("told").iter().map(|lag| lag.messages).sum::<u64>(), 2);
+    assert_eq!(member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum::<u64>(), 2);
 }

@@ -1,11 +1,11 @@
-//! The suites find what is wrong: every flaw makes at least one case fail.
+//! The suites detect every flaw: each makes at least one case fail.
 use kit::Reference;
-use kit::broken::judge_all;
+use kit::broken::check_all_flaws;
 
 #[tokio::test]
-async fn no_flaw_goes_unnoticed_around_the_reference() {
-    let judged = judge_all::<Reference>().await;
+async fn every_flaw_around_the_reference_is_detected() {
+    let report = check_all_flaws::<Reference>().await;
 
-    println!("{judged}");
-    assert!(judged.unnoticed.is_empty(), "{judged}");
+    println!("{report}");
+    assert!(report.undetected.is_empty(), "{report}");
 }

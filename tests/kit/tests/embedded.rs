@@ -1,4 +1,4 @@
-//! The embedded adapter keeps every port's word: with its writer inline, as simulations run it, and on a thread, as services do.
+//! Every suite passes on the embedded adapter, with its writer inline, as in simulations, and on a thread, as in services.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ struct Store {
 
 impl Store {
     fn open(writing: WriterMode) -> Self {
-        let folder = tempfile::tempdir().expect("a folder can be made");
+        let folder = tempfile::tempdir().expect("a folder is created");
         let clock = TestClock::default();
         let mut options = Options::new(folder.path(), InstanceId("kit".into()), Arc::new(clock.clone()));
         options.writing = writing;
-        let store = Embedded::open(options).expect("an empty folder can be opened");
+        let store = Embedded::open(options).expect("a store opens in an empty folder");
         let memory = Memory::new(&memory::Options::default(), Arc::new(clock.clone()));
         Self { store, memory, clock, _folder: folder }
     }
 
-    /// A pause of a consumer is measured by the runtime's clock, all the rest by the store's.
+    /// Advances the store's clock, and the runtime's clock, which measures a consumer's pause.
     async fn advance(&self, by: Duration) {
         self.clock.advance(by);
         tokio::time::pause();
@@ -83,7 +83,7 @@ macro_rules! backend {
             fn broker(&self) -> Arc<dyn Broker> {
                 Arc::new(self.0.store.clone())
             }
-            fn sources(&self) -> Arc<dyn ConsumerGroups> {
+            fn consumer_groups(&self) -> Arc<dyn ConsumerGroups> {
                 Arc::new(self.0.store.clone())
             }
             fn topics(&self) -> Arc<dyn TopicReader> {
@@ -122,7 +122,7 @@ macro_rules! every_suite {
             conformance_suite!(partitions, $backend);
             conformance_suite!(inbox, $backend);
             conformance_suite!(broker, $backend);
-            conformance_suite!(source, $backend);
+            conformance_suite!(consumer_groups, $backend);
             conformance_suite!(topics, $backend);
             conformance_suite!(idempotency, $backend);
             conformance_suite!(cache, $backend);
@@ -136,8 +136,8 @@ every_suite!(inline, Inline);
 every_suite!(threaded, Threaded);
 
 #[tokio::test]
-async fn no_flaw_goes_unnoticed_around_the_embedded_store() {
-    let judged = kit::broken::judge_all::<Inline>().await;
+async fn every_flaw_around_the_embedded_store_is_detected() {
+    let report = kit::broken::check_all_flaws::<Inline>().await;
 
-    assert!(judged.unnoticed.is_empty(), "{judged}");
+    assert!(report.undetected.is_empty(), "{report}");
 }

@@ -1,8 +1,8 @@
-//! The faults do what they say: done or not done is decided by the script, and told or not told too.
+//! Each injected fault has its documented effect: the call is executed or not, and the caller knows or not.
 use std::sync::Arc;
 use std::time::Duration;
 
-use kit::faults::{Call, FaultyBroker, FaultyOrders, Mishap, Script};
+use kit::faults::{Call, FaultScript, FaultyBroker, FaultyOrders, InjectedFault};
 use kit::{Backend, Factory, Reference};
 use ports::Error;
 use ports::broker::{Batch, Broker, Published};
@@ -11,126 +11,126 @@ use ports::partitions::PartitionNo;
 
 const P0: PartitionNo = PartitionNo(0);
 
-struct Bench {
+struct Fixture {
     real: Reference,
     broker: Arc<FaultyBroker>,
-    script: Script,
-    make: Factory,
+    script: FaultScript,
+    factory: Factory,
 }
 
-async fn bench() -> Bench {
-    let (real, script) = (Reference::fresh().await, Script::seeded(7));
+async fn fixture() -> Fixture {
+    let (real, script) = (Reference::fresh().await, FaultScript::seeded(7));
     let broker = Arc::new(FaultyBroker::around(real.broker(), script.clone()));
-    let make = Factory::seeded(7, real.topic());
-    Bench { real, broker, script, make }
+    let factory = Factory::seeded(7, real.topic());
+    Fixture { real, broker, script, factory }
 }
 
-impl Bench {
+impl Fixture {
     fn batch(&self, token: u64) -> Batch {
-        let record = self.make.record("key", &token.to_string());
+        let record = self.factory.record("key", &token.to_string());
         Batch { partition: P0, token, records: vec![(1, record)], time_left: Duration::from_secs(30) }
     }
 
     async fn watermark(&self) -> Option<u64> {
-        self.real.broker().watermark(P0).await.expect("the real broker answers")
+        self.real.broker().watermark(P0).await.expect("the watermark is read")
     }
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_may_have_happened_or_not() {
-    let bench = bench().await;
-    let lane = bench.broker.open_session(0).await.expect("opened");
-    bench.script.once(Call::Publish, Mishap::UnknownNotDone);
-    bench.script.once(Call::Publish, Mishap::UnknownDone);
+async fn an_unknown_outcome_is_either_done_or_not_done() {
+    let fixture = fixture().await;
+    let session = fixture.broker.open_session(0).await.expect("opened");
+    fixture.script.once(Call::Publish, InjectedFault::UnknownNotDone);
+    fixture.script.once(Call::Publish, InjectedFault::UnknownDone);
 
-    assert!(matches!(bench.broker.publish(&lane, bench.batch(1)).await, Published::Unknown(_)));
-    assert_eq!(bench.watermark().await, None);
-    assert!(matches!(bench.broker.publish(&lane, bench.batch(2)).await, Published::Unknown(_)));
-    assert_eq!(bench.watermark().await, Some(2));
-    assert!(matches!(bench.broker.publish(&lane, bench.batch(3)).await, Published::Committed(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, Published::Unknown(_)));
+    assert_eq!(fixture.watermark().await, None);
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(2)).await, Published::Unknown(_)));
+    assert_eq!(fixture.watermark().await, Some(2));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(3)).await, Published::Committed(_)));
 }
 
 #[tokio::test]
-async fn a_lost_lane_is_really_lost() {
-    let bench = bench().await;
-    let lane = bench.broker.open_session(0).await.expect("opened");
-    bench.script.once(Call::Publish, Mishap::LaneLost);
+async fn a_lost_session_stays_lost() {
+    let fixture = fixture().await;
+    let session = fixture.broker.open_session(0).await.expect("opened");
+    fixture.script.once(Call::Publish, InjectedFault::SessionLost);
 
     for token in [1, 2] {
-        assert!(matches!(bench.broker.publish(&lane, bench.batch(token)).await, Published::SessionLost(_)));
+        assert!(matches!(fixture.broker.publish(&session, fixture.batch(token)).await, Published::SessionLost(_)));
     }
 }
 
 #[tokio::test]
-async fn a_hung_publish_goes_on_when_released_and_meets_the_fence() {
-    let bench = bench().await;
-    let lane = bench.broker.open_session(0).await.expect("opened");
-    bench.script.once(Call::Publish, Mishap::Hang);
-    let mut hung = Box::pin(bench.broker.publish(&lane, bench.batch(1)));
+async fn a_publish_released_after_a_fence_is_rejected() {
+    let fixture = fixture().await;
+    let session = fixture.broker.open_session(0).await.expect("opened");
+    fixture.script.once(Call::Publish, InjectedFault::Hang);
+    let mut hung = Box::pin(fixture.broker.publish(&session, fixture.batch(1)));
     assert!(futures::poll!(&mut hung).is_pending());
 
-    bench.broker.fence(&lane).await.expect("fenced");
-    bench.script.release();
+    fixture.broker.fence(&session).await.expect("fenced");
+    fixture.script.release();
 
     assert!(matches!(hung.await, Published::SessionLost(_)));
-    assert_eq!(bench.watermark().await, None);
+    assert_eq!(fixture.watermark().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn slowness_takes_virtual_time() {
-    let bench = bench().await;
-    let lane = bench.broker.open_session(0).await.expect("opened");
-    let begun = tokio::time::Instant::now();
-    bench.script.once(Call::Publish, Mishap::Slow(Duration::from_secs(60)));
+async fn a_delay_takes_virtual_time() {
+    let fixture = fixture().await;
+    let session = fixture.broker.open_session(0).await.expect("opened");
+    let start = tokio::time::Instant::now();
+    fixture.script.once(Call::Publish, InjectedFault::Slow(Duration::from_secs(60)));
 
-    assert!(matches!(bench.broker.publish(&lane, bench.batch(1)).await, Published::Committed(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, Published::Committed(_)));
 
-    assert_eq!(begun.elapsed(), Duration::from_secs(60));
+    assert_eq!(start.elapsed(), Duration::from_secs(60));
 }
 
 #[tokio::test]
-async fn picked_records_are_refused_until_calm() {
-    let bench = bench().await;
-    let lane = bench.broker.open_session(0).await.expect("opened");
-    bench.script.refuse(|record| &*record.key == "key");
+async fn selected_records_are_refused_until_cleared() {
+    let fixture = fixture().await;
+    let session = fixture.broker.open_session(0).await.expect("opened");
+    fixture.script.refuse(|record| &*record.key == "key");
 
-    let answer = bench.broker.publish(&lane, bench.batch(1)).await;
-    assert!(matches!(&answer, Published::Aborted { refused, .. } if refused.len() == 1), "{answer:?}");
-    assert!(bench.broker.append(vec![bench.make.record("key", "1")]).await.is_err());
+    let published = fixture.broker.publish(&session, fixture.batch(1)).await;
+    assert!(matches!(&published, Published::Aborted { refused, .. } if refused.len() == 1), "{published:?}");
+    assert!(fixture.broker.append(vec![fixture.factory.record("key", "1")]).await.is_err());
 
-    bench.script.calm();
-    assert!(matches!(bench.broker.publish(&lane, bench.batch(1)).await, Published::Committed(_)));
+    fixture.script.clear();
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, Published::Committed(_)));
 }
 
 #[tokio::test]
-async fn a_store_fails_before_or_after() {
-    let bench = bench().await;
-    let orders = FaultyOrders::around(bench.real.orders(), bench.script.clone());
-    let (before, after) = (bench.make.creation("ann", P0), bench.make.creation("ann", P0));
-    let (never, done) = (before.order.id, after.order.id);
-    bench.script.once(Call::Commit, Mishap::Unreachable);
-    bench.script.once(Call::Commit, Mishap::UnknownDone);
+async fn a_store_call_fails_before_or_after_it_is_executed() {
+    let fixture = fixture().await;
+    let orders = FaultyOrders::around(fixture.real.orders(), fixture.script.clone());
+    let (before, after) = (fixture.factory.creation("ann", P0), fixture.factory.creation("ann", P0));
+    let (not_written, written) = (before.order.id, after.order.id);
+    fixture.script.once(Call::Commit, InjectedFault::Unreachable);
+    fixture.script.once(Call::Commit, InjectedFault::UnknownDone);
 
     assert!(matches!(orders.commit(before).await, Err(Error::Unreachable(_))));
     assert!(matches!(orders.commit(after).await, Err(Error::Unknown(_))));
 
-    assert_eq!(orders.find(never).await.expect("found"), None);
-    assert!(orders.find(done).await.expect("found").is_some());
-    assert_eq!(bench.script.met().len(), 2);
+    assert_eq!(orders.find(not_written).await.expect("found"), None);
+    assert!(orders.find(written).await.expect("found").is_some());
+    assert_eq!(fixture.script.injected().len(), 2);
 }
 
 #[tokio::test]
-async fn a_seed_repeats_its_mishaps() {
+async fn a_seed_reproduces_its_faults() {
     let run = async |seed| {
         let real = Reference::fresh().await;
-        let script = Script::seeded(seed);
+        let script = FaultScript::seeded(seed);
         let broker = FaultyBroker::around(real.broker(), script.clone());
-        script.sometimes(0.3, Call::Watermark, Mishap::Unreachable);
-        let mut answers = Vec::new();
+        script.sometimes(0.3, Call::Watermark, InjectedFault::Unreachable);
+        let mut results = Vec::new();
         for _ in 0..64 {
-            answers.push(broker.watermark(P0).await.is_ok());
+            results.push(broker.watermark(P0).await.is_ok());
         }
-        answers
+        results
     };
 
     assert_eq!(run(7).await, run(7).await);

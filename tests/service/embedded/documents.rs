@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use kit::wait::{patient, until};
+use kit::wait::{scaled, until};
 use tempfile::TempDir;
 
 /// Documents with command blocks, each executed by a test below.
@@ -130,7 +130,7 @@ impl Reader {
     /// Variables that a block sets are exported for the blocks after it.
     fn run(&self, name: &str, commands: &str) {
         let script = format!("set -a\n. \"$VARIABLES\"\n{commands}\nexport -p >\"$VARIABLES\"");
-        let seconds = patient(COMMANDS_MAX).as_secs().to_string();
+        let seconds = scaled(COMMANDS_MAX).as_secs().to_string();
         let mut shell = self.shell(&["timeout", "--kill-after=5", &seconds, "bash"], &script);
         let output = shell.output().expect("bash runs");
         assert!(

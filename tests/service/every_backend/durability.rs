@@ -20,7 +20,7 @@ fn an_acknowledged_order_survives_kill_9_and_its_events_are_published_once_in_or
     for round in 0..kills() {
         let service = Posthaste::start(&backend, &[]);
         assert!(
-            service.started_in < kit::wait::patient(Backend::START_MAX),
+            service.started_in < kit::wait::scaled(Backend::START_MAX),
             "round {round}: ready only after {:?}",
             service.started_in
         );

@@ -132,7 +132,7 @@ fn a_paused_actor_does_not_delay_a_stop() {
     let status = service.stop();
 
     assert!(
-        status.success() && started.elapsed() < kit::wait::patient(Duration::from_secs(5)),
+        status.success() && started.elapsed() < kit::wait::scaled(Duration::from_secs(5)),
         "{status} after {:?}",
         started.elapsed()
     );

@@ -1,7 +1,7 @@
 //! Faults and their times: pure data from a seed. Nothing here breaks anything.
 use std::time::Duration;
 
-use kit::clock::SeededDice;
+use kit::clock::SeededRng;
 use ports::clock::Rng;
 
 /// Number of processes of the service.
@@ -70,7 +70,7 @@ pub const ROUND_FAULTS: usize = 25;
 
 /// The faults of one round in random order. Equal seeds give equal schedules.
 pub fn schedule(seed: u64) -> Vec<ScheduledFault> {
-    let rng = SeededDice::new(seed);
+    let rng = SeededRng::new(seed);
     let mut faults: Vec<Fault> = (0..ROUND_FAULTS).map(|index| fault_at(index, &rng)).collect();
     for last in (1..faults.len()).rev() {
         faults.swap(last, below(&rng, last as u64 + 1) as usize);
@@ -83,7 +83,7 @@ pub fn schedule(seed: u64) -> Vec<ScheduledFault> {
     faults.into_iter().map(step).collect()
 }
 
-fn fault_at(index: usize, rng: &SeededDice) -> Fault {
+fn fault_at(index: usize, rng: &SeededRng) -> Fault {
     let instance = below(rng, INSTANCES as u64) as usize;
     let short = between(rng, Duration::ZERO, Duration::from_secs(1));
     let long = between(rng, Duration::from_millis(500), Duration::from_secs(6));
@@ -101,11 +101,11 @@ fn fault_at(index: usize, rng: &SeededDice) -> Fault {
     }
 }
 
-fn below(rng: &SeededDice, limit: u64) -> u64 {
+fn below(rng: &SeededRng, limit: u64) -> u64 {
     rng.next_u64() % limit
 }
 
-fn between(rng: &SeededDice, least: Duration, most: Duration) -> Duration {
+fn between(rng: &SeededRng, least: Duration, most: Duration) -> Duration {
     least + Duration::from_millis(below(rng, (most - least).as_millis() as u64))
 }
 

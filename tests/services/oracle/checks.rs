@@ -43,11 +43,11 @@ fn log_violations(Evidence { orders, log, .. }: &Evidence, copies: Copies) -> Ve
         known.flat_map(|(id, versions)| versions.into_iter().map(move |version| Answered::of(id, version))).collect();
     let mut findings = check(log, &answered);
     if copies == Copies::AtLeastOne {
-        findings.doubled.clear();
+        findings.duplicated.clear();
     }
     let kinds = [
         ("lost", findings.lost),
-        ("doubled", findings.doubled),
+        ("doubled", findings.duplicated),
         ("reordered", findings.reordered),
         ("gap", findings.gaps),
         ("malformed", findings.malformed),

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use domain::Status;
-use kit::clock::SeededDice;
+use kit::clock::SeededRng;
 use ports::clock::Rng;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ impl Clients {
         let (stop, acknowledged) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let client = |number| Client {
             endpoints: endpoints.to_vec(),
-            rng: SeededDice::new(seed.wrapping_add(number as u64)),
+            rng: SeededRng::new(seed.wrapping_add(number as u64)),
             name: name(number),
             orders: Vec::new(),
             acknowledged: Arc::clone(&acknowledged),
@@ -74,7 +74,7 @@ pub fn name(number: usize) -> String {
 
 struct Client {
     endpoints: Vec<Http>,
-    rng: SeededDice,
+    rng: SeededRng,
     name: String,
     orders: Vec<ClientOrder>,
     acknowledged: Arc<AtomicUsize>,

@@ -1,7 +1,7 @@
 //! Collects the evidence of a run: waits until everything is consumed, then reads HTTP, Kafka and the inbox.
 use std::time::{Duration, Instant};
 
-use kit::wait::{until, until_told};
+use kit::wait::{until, until_ok};
 
 use crate::harness::backend::Backend;
 use crate::harness::http::Http;
@@ -14,7 +14,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(120);
 
 /// Reads the store itself: waits until no row is waiting and every sent event is consumed, and asserts that no row is parked.
 pub fn await_drained(backend: &Backend) {
-    until_told(Instant::now(), DRAIN_MAX, || {
+    until_ok(Instant::now(), DRAIN_MAX, || {
         let rows = backend.database.rows("SELECT row_to_json(outbox), status FROM outbox ORDER BY id LIMIT 20");
         assert!(rows.iter().all(|row| row[1].as_str() < "3"), "parked: {rows:?}");
         let Some(first) = rows.first() else { return Ok(()) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until, until_since};
+use kit::wait::{scaled, until, until_since};
 
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
@@ -51,7 +51,7 @@ fn await_fair(fleet: &Fleet<'_>, limit: Duration) -> Duration {
         if shares.iter().sum::<usize>() == PARTITIONS && shares.iter().all(|share| *share <= most) {
             return started.elapsed();
         }
-        assert!(started.elapsed() < patient(limit), "shares are {shares:?} and not fair after {limit:?}");
+        assert!(started.elapsed() < scaled(limit), "shares are {shares:?} and not fair after {limit:?}");
         wait_for(Duration::from_millis(50));
     }
 }
@@ -62,7 +62,7 @@ fn await_shares(fleet: &Fleet<'_>, wanted: &[usize], limit: Duration) -> Duratio
         shares.sort_unstable();
         shares != wanted
     } {
-        assert!(started.elapsed() < patient(limit), "shares are {shares:?} and not {wanted:?} after {limit:?}");
+        assert!(started.elapsed() < scaled(limit), "shares are {shares:?} and not {wanted:?} after {limit:?}");
         wait_for(Duration::from_millis(50));
         shares = fleet.shares();
     }
@@ -107,7 +107,7 @@ fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
     let (code, _, stderr) = finish(command(&backend, &["serve"]).env("POSTHASTE__INSTANCE__ID", "one"));
 
     assert!(
-        code == 1 && started.elapsed() < patient(Duration::from_secs(5)),
+        code == 1 && started.elapsed() < scaled(Duration::from_secs(5)),
         "{code} after {:?}: {stderr}",
         started.elapsed()
     );
@@ -172,7 +172,7 @@ fn after_kill_9_the_relay_stalls_for_one_dead_after_and_one_lease_at_most() {
     let (more, stalled) = create_and_await_sent(&backend, &fleet.endpoints()[1], Instant::now(), STALL_MAX);
 
     eprintln!("every event sent {stalled:?} after the kill");
-    assert!(stalled <= patient(STALL_MAX), "{stalled:?}");
+    assert!(stalled <= scaled(STALL_MAX), "{stalled:?}");
     let acknowledged = load.finish();
     await_empty(&backend, DRAIN_MAX);
     event_log::assert_complete(&backend, &acknowledged.into_iter().chain(more).collect());

@@ -2,7 +2,7 @@
 //! them fails it. Latencies are printed.
 use std::time::{Duration, Instant};
 
-use kit::wait::{patient, until};
+use kit::wait::{scaled, until};
 
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
@@ -47,7 +47,7 @@ fn a_rolling_restart_duplicates_reorders_and_delays_no_event() {
     await_drained(&backend);
     let [_, during, _] = [("before", &started, &rolling), ("during", &rolling, &rolled), ("after", &rolled, &ended)]
         .map(|(phase, from, to)| print_delays(&backend, phase, from, to));
-    assert!(during < patient(DELAY_MAX).as_secs_f64(), "an event waited {during} s for its partition's next owner");
+    assert!(during < scaled(DELAY_MAX).as_secs_f64(), "an event waited {during} s for its partition's next owner");
     fleet.assert_no_unexpected_exit();
     let violations = violations(&collect(&backend, &fleet.endpoints(), orders), Copies::One);
     assert!(violations.is_empty(), "{}", violations.join("\n"));

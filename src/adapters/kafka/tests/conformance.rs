@@ -73,13 +73,13 @@ macro_rules! backend {
             fn topic(&self) -> Arc<str> {
                 self.0.kafka.options().topic("order.events").into()
             }
-            fn patience(&self) -> Duration {
+            fn poll_timeout(&self) -> Duration {
                 Duration::from_millis(1_500)
             }
             fn broker(&self) -> Arc<dyn Broker> {
                 Arc::new(self.0.kafka.clone())
             }
-            fn sources(&self) -> Arc<dyn ConsumerGroups> {
+            fn consumer_groups(&self) -> Arc<dyn ConsumerGroups> {
                 Arc::new(SeparateGroups(self.0.kafka.clone()))
             }
             fn topics(&self) -> Arc<dyn TopicReader> {
@@ -92,7 +92,7 @@ macro_rules! backend {
 backend!(ExactlyOnce, Guarantee::ExactlyOnce);
 
 conformance_suite!(broker, ExactlyOnce);
-conformance_suite!(source, ExactlyOnce);
+conformance_suite!(consumer_groups, ExactlyOnce);
 conformance_suite!(topics, ExactlyOnce);
 
 /// A broker behind a proxy that can cut its connections.

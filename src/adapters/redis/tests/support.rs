@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::redis as client;
 use domain::{Order, Status, Subject};
-use kit::{Factory, SeededDice};
+use kit::{Factory, SeededRng};
 use ports::cache::OrderCache;
 use ports::partitions::InstanceId;
 use redis::{Options, Redis, StoreOptions};
@@ -36,7 +36,7 @@ pub fn prefix() -> String {
 /// tolerate a machine that is busy with other tests.
 pub fn options(url: &str, prefix: &str, instance: &str) -> Options {
     static SEED: AtomicU64 = AtomicU64::new(1);
-    let rng = Arc::new(SeededDice::new(SEED.fetch_add(1, Relaxed)));
+    let rng = Arc::new(SeededRng::new(SEED.fetch_add(1, Relaxed)));
     let mut options = Options::new(url, InstanceId(instance.into()), rng);
     options.prefix = prefix.into();
     options.policy_prefix = format!("{prefix}rate_limit:config:");
@@ -50,7 +50,7 @@ pub fn store_options(url: &str, prefix: &str, instance: &str) -> StoreOptions {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = now.wrapping_add(NEXT.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut options = StoreOptions::new(url, InstanceId(instance.into()), Arc::new(SeededDice::new(seed)));
+    let mut options = StoreOptions::new(url, InstanceId(instance.into()), Arc::new(SeededRng::new(seed)));
     (options.prefix, options.partitions, options.response_timeout) = (prefix.into(), PARTITIONS, LIMIT);
     options
 }
@@ -72,8 +72,8 @@ pub async fn trusted(redis: &Redis) {
 pub fn orders() -> [Order; 3] {
     let make = Factory::seeded(1, "orders".into());
     let placed = make.placed("ann").0;
-    let processing = make.moved(&placed, Status::Processing).0;
-    let shipped = make.moved(&processing, Status::Shipped).0;
+    let processing = make.status_changed(&placed, Status::Processing).0;
+    let shipped = make.status_changed(&processing, Status::Shipped).0;
     [placed, processing, shipped]
 }
 

@@ -1,0 +1,59 @@
+//! Consumer groups with a flaw.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::broker::Position;
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+
+use crate::broken::flaw::Flaw;
+
+pub(crate) struct BrokenConsumerGroups {
+    pub(crate) real: Arc<dyn ConsumerGroups>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl ConsumerGroups for BrokenConsumerGroups {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
+        let real = self.real.join(group, topics, member, members).await?;
+        Ok(Arc::new(BrokenMember { real, flaw: self.flaw }))
+    }
+}
+
+struct BrokenMember {
+    real: Arc<dyn GroupMember>,
+    flaw: Flaw,
+}
+
+#[async_trait]
+impl GroupMember for BrokenMember {
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
+        let limit = if self.flaw == Flaw::PollIgnoresLimit { 1_000 } else { limit };
+        let deliveries = self.real.poll(limit, timeout).await?;
+        if self.flaw == Flaw::AcknowledgesOnPoll {
+            let positions: Vec<Position> = deliveries.iter().map(|delivery| delivery.position.clone()).collect();
+            self.real.acknowledge(&positions).await?;
+        }
+        Ok(deliveries)
+    }
+    async fn acknowledge(&self, positions: &[Position]) -> Result<(), Error> {
+        self.real.acknowledge(positions).await
+    }
+    async fn rewind(&self) -> Result<(), Error> {
+        if self.flaw == Flaw::NeverRewinds { Ok(()) } else { self.real.rewind().await }
+    }
+    async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
+        if self.flaw == Flaw::NeverPauses { Ok(()) } else { self.real.pause(from, resume_after).await }
+    }
+    async fn lag(&self) -> Result<Vec<Lag>, Error> {
+        if self.flaw == Flaw::ReportsNoLag { Ok(Vec::new()) } else { self.real.lag().await }
+    }
+}

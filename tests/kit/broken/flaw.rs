@@ -1,0 +1,49 @@
+//! The list of flaws, each with the suite that must detect it.
+
+/// Calls a macro with every suite and its flaws.
+macro_rules! with_flaws_by_suite {
+    ($macro:ident) => {
+        $macro! {
+            orders: DropsMark, DropsEvents, OverwritesNewerVersion, ListsOldestFirst, CountIgnoresFilter, SweepsRecentMarks;
+            outbox: IgnoresFence, LetsLaterRowsOvertake, RetriesWithoutDelay, ReportsFirstAttempt, SettleReturnsRows,
+                ResolvesAsPublished, CountsNoDeaths, ClaimsSuspectsInOrdinaryClaims, DropsPayload, OutboxSweepIgnoresLimit,
+                SweepsRecentRows;
+            operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow;
+            redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,
+                IgnoresTopic;
+            partitions: HidesOpenBatch, IgnoresWatermark, TakesLeaseOfLiveOwner, TreatsUncertainAsDeath, RenewsLostLeases,
+                ReleasesWithOpenBatch, HidesOtherMembers, ShowsHalfOfPartitions;
+            inbox: ReportsDuplicatesAsNew, DropsEffects, SharesInboxBetweenGroups, NeverEndsDetours, InboxSweepIgnoresLimit,
+                SweepsRecentEvents;
+            broker: PublishesAfterFence, HidesWatermark, ShowsAbortedRecords, CommitsAfterLease, DropsHeaders, ScattersKeys,
+                AppendsPartially;
+            consumer_groups: AcknowledgesOnPoll, NeverRewinds, NeverPauses, ReportsNoLag, PollIgnoresLimit;
+            topics: ReadIgnoresOffset, ReadIgnoresLimit, ListsUnsorted;
+            idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,
+                LockNeverExpires;
+            cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders;
+            rate_limit: AllowsEverything, IgnoresThrottle, SharesBucket, AllowsNoBurst;
+            probe: HasUnknownName, ReportsAlwaysHealthy;
+        }
+    };
+}
+
+macro_rules! define_flaws {
+    ($($suite:ident: $($flaw:ident),+;)+) => {
+        /// The deliberate flaw of a broken backend.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum Flaw {
+            $($($flaw,)+)+
+        }
+
+        impl Flaw {
+            /// Every flaw of every suite.
+            pub const ALL: &[Flaw] = &[$($(Flaw::$flaw,)+)+];
+        }
+    };
+}
+
+with_flaws_by_suite!(define_flaws);
+
+pub(crate) use with_flaws_by_suite;

@@ -1,0 +1,79 @@
+//! Partition leases with a flaw.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::partitions::{
+    AcquireReason, Acquisition, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView, Release,
+    Token,
+};
+
+use crate::broken::flaw::Flaw;
+
+pub(crate) struct BrokenLeases {
+    pub(crate) real: Arc<dyn PartitionLeases>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl PartitionLeases for BrokenLeases {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+        let mut members = self.real.heartbeat(instance, dead_after).await?;
+        if self.flaw == Flaw::HidesOtherMembers {
+            members.retain(|member| member.instance == *instance);
+        }
+        Ok(members)
+    }
+    async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
+        self.real.leave(instance).await
+    }
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        owner: &InstanceId,
+        reason: AcquireReason,
+        watermark: Option<Token>,
+        ttl: Duration,
+    ) -> Result<Acquisition, Error> {
+        let watermark = watermark.filter(|_| self.flaw != Flaw::IgnoresWatermark);
+        let reason = match (self.flaw, reason) {
+            (Flaw::TreatsUncertainAsDeath, AcquireReason::Uncertain) => AcquireReason::WorkerDied,
+            (_, reason) => reason,
+        };
+        let mut acquisition = self.real.acquire(partition, owner, reason, watermark, ttl).await?;
+        if let (Acquisition::Held { by, .. }, Flaw::TakesLeaseOfLiveOwner) = (&acquisition, self.flaw) {
+            let views = self.real.overview().await?;
+            let held = views.iter().find(|view| view.partition == partition).map_or(0, |view| view.epoch);
+            self.real.release(partition, by, held).await?;
+            acquisition = self.real.acquire(partition, owner, reason, watermark, ttl).await?;
+        }
+        if let (Acquisition::Taken(acquired), Flaw::HidesOpenBatch) = (&mut acquisition, self.flaw) {
+            acquired.in_flight = None;
+        }
+        Ok(acquisition)
+    }
+    async fn renew(
+        &self,
+        owner: &InstanceId,
+        held: &[(PartitionNo, Epoch)],
+        ttl: Duration,
+    ) -> Result<Vec<PartitionNo>, Error> {
+        let renewed = self.real.renew(owner, held, ttl).await?;
+        let requested = || held.iter().map(|(partition, _)| *partition).collect();
+        Ok(if self.flaw == Flaw::RenewsLostLeases { requested() } else { renewed })
+    }
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        match self.real.release(partition, owner, epoch).await? {
+            Release::InFlight if self.flaw == Flaw::ReleasesWithOpenBatch => Ok(Release::Done),
+            release => Ok(release),
+        }
+    }
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        let mut views = self.real.overview().await?;
+        if self.flaw == Flaw::ShowsHalfOfPartitions {
+            views.truncate(views.len() / 2);
+        }
+        Ok(views)
+    }
+}

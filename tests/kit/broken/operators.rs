@@ -1,0 +1,52 @@
+//! Operators' access to the outbox, with a flaw.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::outbox::RowId;
+
+use crate::broken::flaw::Flaw;
+
+pub(crate) struct BrokenOperators {
+    pub(crate) real: Arc<dyn OutboxOperators>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl OutboxOperators for BrokenOperators {
+    async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        let all = RowFilter { after: filter.after, ..RowFilter::default() };
+        self.real.rows(if self.flaw == Flaw::ListIgnoresFilter { &all } else { filter }, limit).await
+    }
+    async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        self.real.row(id).await
+    }
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let diagnosis = self.real.diagnose(selector).await?;
+        let hides = self.flaw == Flaw::HidesBlockingRow;
+        Ok(diagnosis.map(|found| if hides { RowDiagnosis { head: None, ..found } } else { found }))
+    }
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        if self.flaw == Flaw::RetryChangesNothing {
+            return Ok(OperatorOutcome::Done(1));
+        }
+        self.real.retry(id, audit).await
+    }
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        if self.flaw == Flaw::ParkChangesNothing {
+            return Ok(OperatorOutcome::Done(1));
+        }
+        self.real.park(id, audit).await
+    }
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
+        let commit = commit || self.flaw == Flaw::DryRunRedrives;
+        self.real.redrive(filter, limit, commit, audit).await
+    }
+}

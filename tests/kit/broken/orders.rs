@@ -1,0 +1,57 @@
+//! An order store with a flaw.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Status, Subject};
+use ports::Error;
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+
+use crate::broken::flaw::Flaw;
+
+pub(crate) struct BrokenOrders {
+    pub(crate) real: Arc<dyn OrderStore>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl OrderStore for BrokenOrders {
+    async fn commit(&self, mut commit: Commit) -> Result<Committed, Error> {
+        if self.flaw == Flaw::DropsMark {
+            commit.mark = None;
+        }
+        if self.flaw == Flaw::DropsEvents {
+            commit.events.clear();
+        }
+        match self.real.commit(commit.clone()).await? {
+            Committed::Stale { current } if self.flaw == Flaw::OverwritesNewerVersion => {
+                self.real.commit(Commit { expected: Some(current), ..commit }).await
+            }
+            committed => Ok(committed),
+        }
+    }
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.real.find(id).await
+    }
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
+        let mut page = self.real.list(filter, from, limit).await?;
+        if self.flaw == Flaw::ListsOldestFirst {
+            page.reverse();
+        }
+        Ok(page)
+    }
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+        let everything = OrderFilter::default();
+        self.real.count(if self.flaw == Flaw::CountIgnoresFilter { &everything } else { filter }).await
+    }
+    async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
+        self.real.oldest(status, after, limit).await
+    }
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+        self.real.find_mark(subject, key, keep).await
+    }
+    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let keep = if self.flaw == Flaw::SweepsRecentMarks { keep / 1_000 } else { keep };
+        self.real.sweep_marks(keep, limit).await
+    }
+}

@@ -1,0 +1,94 @@
+//! An outbox with a flaw.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::outbox::{
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, Settlement,
+};
+use ports::partitions::{Fence, PartitionLeases, Token};
+
+use crate::broken::flaw::Flaw;
+
+pub(crate) struct BrokenOutbox {
+    pub(crate) real: Arc<dyn OutboxStore>,
+    pub(crate) leases: Arc<dyn PartitionLeases>,
+    pub(crate) flaw: Flaw,
+}
+
+impl BrokenOutbox {
+    /// The current fence of the partition, instead of the one that the caller names.
+    async fn fence(&self, named: &Fence) -> Result<Fence, Error> {
+        if self.flaw != Flaw::IgnoresFence {
+            return Ok(named.clone());
+        }
+        let views = self.leases.overview().await?;
+        let view = views.into_iter().find(|view| view.partition == named.partition);
+        Ok(view.map_or(named.clone(), |view| Fence {
+            partition: view.partition,
+            owner: view.owner.unwrap_or_else(|| named.owner.clone()),
+            epoch: view.epoch,
+            counter: view.counter,
+        }))
+    }
+}
+
+#[async_trait]
+impl OutboxStore for BrokenOutbox {
+    async fn claim(&self, mut claim: Claim) -> Result<Claimed, Error> {
+        claim.fence = self.fence(&claim.fence).await?;
+        let mut claimed = self.real.claim(claim.clone()).await?;
+        if let (Claimed::Nothing { suspect_due: true, .. }, Flaw::ClaimsSuspectsInOrdinaryClaims) =
+            (&claimed, self.flaw)
+        {
+            claimed = self.real.claim(Claim { kind: ClaimKind::Trial, ..claim }).await?;
+        }
+        if let Claimed::Batch(batch) = &mut claimed {
+            for row in &mut batch.rows {
+                match self.flaw {
+                    Flaw::ReportsFirstAttempt => row.attempt = 1,
+                    Flaw::DropsPayload => row.payload = None,
+                    _ => {}
+                }
+            }
+        }
+        Ok(claimed)
+    }
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        let mut rows = rows.to_vec();
+        for row in &mut rows {
+            match (self.flaw, row.disposition) {
+                (Flaw::LetsLaterRowsOvertake, Disposition::ParkKey) => row.disposition = Disposition::ParkRow,
+                (Flaw::RetriesWithoutDelay, Disposition::Retry(_)) => {
+                    row.disposition = Disposition::Retry(Duration::ZERO)
+                }
+                _ => {}
+            }
+        }
+        self.real.exclude(&self.fence(fence).await?, token, &rows).await
+    }
+    async fn settle(&self, mut settlement: Settlement) -> Result<FencedOutcome, Error> {
+        settlement.fence = self.fence(&settlement.fence).await?;
+        if self.flaw == Flaw::SettleReturnsRows {
+            return self.real.resolve(&settlement.fence, settlement.token, BatchOutcome::NotSent).await;
+        }
+        self.real.settle(settlement).await
+    }
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        let outcome = match (self.flaw, outcome) {
+            (Flaw::CountsNoDeaths, BatchOutcome::ClaimerDied) => BatchOutcome::NotSent,
+            (Flaw::ResolvesAsPublished, _) => BatchOutcome::Published,
+            (_, outcome) => outcome,
+        };
+        self.real.resolve(&self.fence(fence).await?, token, outcome).await
+    }
+    async fn depth(&self) -> Result<Depth, Error> {
+        self.real.depth().await
+    }
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let limit = if self.flaw == Flaw::OutboxSweepIgnoresLimit { 1_000 } else { limit };
+        let keep = if self.flaw == Flaw::SweepsRecentRows { keep / 1_000 } else { keep };
+        self.real.sweep(keep, limit).await
+    }
+}

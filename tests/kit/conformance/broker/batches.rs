@@ -1,0 +1,120 @@
+//! Cases of `Broker`: published batches, their positions and their watermarks.
+use std::sync::Arc;
+
+use ports::broker::{Position, Record};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::broker::value_text;
+use crate::conformance::fixture::given::{P0, P1, given};
+use crate::murmur2::topic_partition;
+
+pub(super) async fn a_published_batch_and_its_watermark_are_visible_together<B: Backend>(backend: &B) {
+    let given = given(backend);
+    assert_eq!(given.watermark(P0).await, None);
+    let session = given.session(0).await;
+
+    given.published(&session, given.batch(P0, 7, given.records([("a", "1"), ("b", "2")]))).await;
+
+    assert_eq!(given.values().await, ["1", "2"]);
+    assert_eq!(given.watermark(P0).await, Some(7));
+}
+
+pub(super) async fn a_record_reads_back_exactly_as_it_was_published<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+    let mut record = given.factory.record("clé-☕", "");
+    record.value = [0_u8, 255, 10, 13, 0].as_slice().into();
+    record.headers.push(("ce_type".into(), b"twice".as_slice().into()));
+    record.headers.push(("x-empty".into(), Arc::from([])));
+
+    given.published(&session, given.batch(P0, 1, vec![record.clone()])).await;
+
+    let [delivery] = &given.visible().await[..] else { panic!("one record was published") };
+    assert_eq!(delivery.record, record);
+}
+
+pub(super) async fn every_row_is_returned_with_its_position<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+    let batch = given.batch(P0, 3, given.records([("a", "1"), ("b", "2"), ("a", "3"), ("c", "4")]));
+
+    let mut positions = given.published(&session, batch.clone()).await;
+
+    positions.sort();
+    assert_eq!(positions.len(), 4);
+    let visible = given.visible().await;
+    for ((row, position), (wanted, record)) in positions.iter().zip(&batch.records) {
+        let found =
+            visible.iter().find(|delivery| delivery.position == *position).expect("the record is at its position");
+        assert_eq!((row, &found.record), (wanted, record));
+    }
+}
+
+pub(super) async fn a_keys_records_are_in_the_order_of_the_batches<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+
+    for token in 1..=6 {
+        let values = [format!("{token}a"), format!("{token}b"), format!("{token}c")];
+        let [a, b, c] = &values;
+        given
+            .published(&session, given.batch(P0, token, given.records([("k", a), ("other", "-"), ("k", b), ("k", c)])))
+            .await;
+    }
+
+    let of_the_key = given.visible().await.into_iter().filter(|delivery| &*delivery.record.key == "k");
+    let seen: Vec<(Position, String)> =
+        of_the_key.map(|delivery| (delivery.position, value_text(&delivery.record))).collect();
+    assert_eq!(seen.len(), 18);
+    assert!(seen.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "{seen:?}");
+}
+
+pub(super) async fn a_key_has_the_topic_partition_that_javas_clients_choose<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+    let keys = ["21", "foobar", "a-little-bit-long-string", "0198c0de-0000-7000-8000-000000000001", "é"];
+    given.published(&session, given.batch(P0, 1, given.records(keys.map(|key| (key, "published"))))).await;
+    backend.broker().append(given.records(keys.map(|key| (key, "appended")))).await.expect("appended");
+
+    let views = backend.topics().list().await.expect("topics are listed");
+    let view = views.iter().find(|view| view.name == *given.topic()).expect("the topic is listed");
+    let partitions = u32::try_from(view.partitions.len()).expect("few");
+    let visible = given.visible().await;
+    assert_eq!(visible.len(), 10);
+    for delivery in visible {
+        let key = &delivery.record.key;
+        assert_eq!(delivery.position.partition, topic_partition(key.as_bytes(), partitions), "{key}");
+    }
+}
+
+pub(super) async fn each_partition_has_its_own_watermark<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+
+    given.published(&session, given.batch(P0, 5, given.records([("a", "1")]))).await;
+    given.published(&session, given.batch(P1, 9, given.records([("b", "2")]))).await;
+
+    assert_eq!((given.watermark(P0).await, given.watermark(P1).await), (Some(5), Some(9)));
+}
+
+pub(super) async fn the_watermark_is_the_highest_committed_token<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut session = given.session(0).await;
+    for token in [3, 8, 21] {
+        given.published(&session, given.batch(P0, token, given.records([("a", "1")]))).await;
+        backend.broker().fence(&session).await.expect("fenced");
+        assert_eq!(given.watermark(P0).await, Some(token));
+        session = given.session(0).await;
+    }
+}
+
+pub(super) async fn a_record_of_the_largest_size_is_published<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+    let value = vec![b'x'; backend.broker().record_bytes_max()];
+    let record = Record { value: value.clone().into(), ..given.factory.record("a", "") };
+
+    given.published(&session, given.batch(P0, 1, vec![record])).await;
+
+    assert_eq!(given.visible().await[0].record.value.len(), value.len());
+}

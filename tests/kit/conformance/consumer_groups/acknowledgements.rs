@@ -1,0 +1,76 @@
+//! Cases of `GroupMember`: acknowledgement, rewind, and the position a group resumes at.
+use crate::backend::Backend;
+use crate::conformance::consumer_groups::fixture::{positions, sorted_values};
+use crate::conformance::fixture::given::given;
+
+pub(super) async fn a_group_resumes_after_its_last_acknowledgement<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a"], 5).await;
+    let first = given.join("g").await;
+    let all = given.poll_all(&first).await;
+    first.acknowledge(&positions(&all[..2])).await.expect("acknowledged");
+    drop(first);
+
+    let again = given.poll_all(&given.join("g").await).await;
+
+    assert_eq!(again, all[2..]);
+}
+
+pub(super) async fn the_next_member_receives_unacknowledged_messages<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b", "c"], 2).await;
+    let first = given.join("g").await;
+    let all = given.poll_all(&first).await;
+    drop(first);
+
+    let again = given.poll_all(&given.join("g").await).await;
+
+    assert_eq!(sorted_values(&again), sorted_values(&all));
+}
+
+pub(super) async fn the_highest_acknowledged_position_counts<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a"], 5).await;
+    let first = given.join("g").await;
+    let all = given.poll_all(&first).await;
+    let upto = [all[3].position.clone(), all[1].position.clone()];
+    first.acknowledge(&upto).await.expect("acknowledged");
+    drop(first);
+
+    assert_eq!(given.poll_all(&given.join("g").await).await, all[4..]);
+}
+
+pub(super) async fn an_acknowledgement_never_moves_back<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a"], 4).await;
+    let first = given.join("g").await;
+    let all = given.poll_all(&first).await;
+    first.acknowledge(&positions(&all[2..3])).await.expect("acknowledged");
+    first.acknowledge(&positions(&all[..1])).await.expect("acknowledged");
+    drop(first);
+
+    assert_eq!(given.poll_all(&given.join("g").await).await, all[3..]);
+}
+
+pub(super) async fn a_rewind_redelivers_unacknowledged_messages<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a"], 4).await;
+    let member = given.join("g").await;
+    let all = given.poll_all(&member).await;
+    member.acknowledge(&positions(&all[..1])).await.expect("acknowledged");
+
+    for _ in 0..2 {
+        member.rewind().await.expect("rewound");
+        assert_eq!(given.poll_all(&member).await, all[1..]);
+    }
+}
+
+pub(super) async fn each_group_reads_every_message<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b"], 2).await;
+    let first = given.join("g").await;
+    let all = given.poll_all(&first).await;
+    first.acknowledge(&positions(&all)).await.expect("acknowledged");
+
+    assert_eq!(sorted_values(&given.poll_all(&given.join("h").await).await), sorted_values(&all));
+}

@@ -1,0 +1,115 @@
+//! Cases of `GroupMember`: which messages a poll delivers, and in which order.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ports::source::Delivery;
+
+use crate::backend::Backend;
+use crate::conformance::consumer_groups::fixture::sorted_values;
+use crate::conformance::fixture::given::{P0, given};
+
+pub(super) async fn messages_are_delivered_in_order_per_partition<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b", "c", "d", "e"], 6).await;
+
+    let all = given.poll_all(&given.join("g").await).await;
+
+    assert_eq!(all.len(), 30);
+    let mut last = BTreeMap::new();
+    for Delivery { position, .. } in &all {
+        let before = last.insert(position.partition, position.offset);
+        assert!(before.is_none_or(|before| before < position.offset), "{position:?} after {before:?}");
+    }
+}
+
+pub(super) async fn a_poll_returns_at_most_its_limit<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b", "c"], 4).await;
+    let member = given.join("g").await;
+
+    let mut seen = Vec::new();
+    while seen.len() < 12 {
+        let some = given.poll(&member, 5).await;
+        assert!((1..=5).contains(&some.len()), "{} messages", some.len());
+        seen.extend(some);
+    }
+
+    assert_eq!(seen.len(), 12);
+}
+
+pub(super) async fn a_message_is_delivered_once<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b"], 3).await;
+    let member = given.join("g").await;
+
+    let mut seen = sorted_values(&given.poll_all(&member).await);
+
+    let total = seen.len();
+    seen.dedup();
+    assert_eq!((total, seen.len()), (6, 6));
+    assert_eq!(given.poll_all(&member).await, []);
+}
+
+pub(super) async fn an_empty_topic_delivers_nothing<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let member = given.join("g").await;
+
+    assert_eq!(given.poll(&member, 10).await, []);
+    member.acknowledge(&[]).await.expect("an empty acknowledgement succeeds");
+    member.rewind().await.expect("a rewind without deliveries succeeds");
+}
+
+pub(super) async fn one_member_reads_several_topics<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let other: Arc<str> = format!("{}-retry-0", given.topic()).into();
+    let mut record = given.factory.record("a", "retried");
+    record.topic = Arc::clone(&other);
+    given.append_rounds(&["a"], 1).await;
+    backend.broker().append(vec![record]).await.expect("appended");
+
+    let topics = [given.topic().to_string(), other.to_string()];
+    let member = backend.consumer_groups().join("g", &topics, 0, 1).await.expect("joined");
+
+    assert_eq!(sorted_values(&given.poll_all(&member).await), ["a-000", "retried"]);
+}
+
+pub(super) async fn members_share_the_partitions<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let members = [given.member("g", 0, 2).await, given.member("g", 1, 2).await];
+    given.wait_for_assignment(&members).await;
+    given.append_rounds(&["a", "b", "c", "d", "e", "f", "g", "h"], 2).await;
+
+    let (mut all, mut of_partition) = (Vec::new(), BTreeMap::new());
+    for (index, member) in members.iter().enumerate() {
+        for delivery in given.poll_all(member).await {
+            let owner = of_partition.entry(delivery.position.partition).or_insert(index);
+            assert_eq!(*owner, index, "a partition has one member");
+            all.push(delivery);
+        }
+    }
+
+    let mut seen = sorted_values(&all);
+    seen.dedup();
+    assert_eq!((all.len(), seen.len()), (16, 16));
+}
+
+pub(super) async fn a_new_message_reaches_a_member_at_the_end<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let member = given.join("g").await;
+    assert_eq!(given.poll_all(&member).await, []);
+
+    given.append_rounds(&["a"], 1).await;
+
+    assert_eq!(sorted_values(&given.poll_all(&member).await), ["a-000"]);
+}
+
+pub(super) async fn an_aborted_batch_is_never_delivered<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let session = given.session(0).await;
+    let mut batch = given.batch(P0, 1, given.records([("a", "aborted"), ("a", "")]));
+    batch.records[1].1.value = vec![0; backend.broker().record_bytes_max() + 1].into();
+    backend.broker().publish(&session, batch).await;
+    given.published(&session, given.batch(P0, 2, given.records([("a", "committed")]))).await;
+
+    assert_eq!(sorted_values(&given.poll_all(&given.join("g").await).await), ["committed"]);
+}

@@ -1,0 +1,92 @@
+//! Helpers of the consumer groups' cases: members, records to consume, polls until nothing more is delivered.
+use std::sync::Arc;
+
+use ports::broker::Position;
+use ports::source::{Delivery, GroupMember};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::broker::value_text;
+use crate::conformance::fixture::given::Given;
+use crate::murmur2::topic_partition;
+
+/// A poll of a broker that needs time may return nothing; this many in a row mean that no message is left.
+const EMPTY_POLLS: u32 = 2;
+/// The most polls of each member until a group has assigned its partitions.
+const ASSIGNMENT_POLLS: u32 = 30;
+
+impl<B: Backend> Given<'_, B> {
+    pub(super) async fn join(&self, group: &str) -> Arc<dyn GroupMember> {
+        self.member(group, 0, 1).await
+    }
+
+    pub(super) async fn member(&self, group: &str, member: u32, members: u32) -> Arc<dyn GroupMember> {
+        let topics = [self.topic().to_string()];
+        self.backend.consumer_groups().join(group, &topics, member, members).await.expect("joined")
+    }
+
+    /// Appends `rounds` records of each key, one of each key per round.
+    pub(super) async fn append_rounds(&self, keys: &[&str], rounds: usize) {
+        for round in 0..rounds {
+            let records = keys.iter().map(|key| self.factory.record(key, &format!("{key}-{round:03}")));
+            self.backend.broker().append(records.collect()).await.expect("appended");
+        }
+    }
+
+    pub(super) async fn poll(&self, member: &Arc<dyn GroupMember>, limit: u32) -> Vec<Delivery> {
+        member.poll(limit, self.backend.poll_timeout()).await.expect("the poll succeeds")
+    }
+
+    /// Polls until the members share all partitions: a backend that assigns them itself needs a moment, and redelivers
+    /// messages that it delivered before.
+    pub(super) async fn wait_for_assignment(&self, members: &[Arc<dyn GroupMember>]) {
+        let views = self.backend.topics().list().await.expect("topics are listed");
+        let partitions = views.iter().find(|view| view.name == *self.topic()).map(|view| view.partitions.len());
+        for _ in 0..ASSIGNMENT_POLLS {
+            let mut shares = Vec::new();
+            for member in members {
+                assert_eq!(self.poll(member, 1).await, []);
+                shares.push(member.lag().await.expect("the lag is read").len());
+            }
+            // A topic that its first record creates is assigned at once, by partition number.
+            let complete = partitions.is_none_or(|partitions| shares.iter().sum::<usize>() == partitions);
+            if complete && shares.iter().all(|share| *share > 0) {
+                return;
+            }
+        }
+        panic!("the members did not share the partitions in {ASSIGNMENT_POLLS} polls");
+    }
+
+    /// Polls until nothing more is delivered.
+    pub(super) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<Delivery> {
+        let (mut all, mut empty) = (Vec::new(), 0);
+        while empty < EMPTY_POLLS {
+            let page = self.poll(member, 100).await;
+            empty = if page.is_empty() { empty + 1 } else { 0 };
+            all.extend(page);
+            assert!(all.len() < 10_000, "messages are delivered without end");
+        }
+        all
+    }
+}
+
+pub(super) fn positions(deliveries: &[Delivery]) -> Vec<Position> {
+    deliveries.iter().map(|delivery| delivery.position.clone()).collect()
+}
+
+pub(super) fn sorted_values(deliveries: &[Delivery]) -> Vec<String> {
+    let mut values: Vec<String> = deliveries.iter().map(|delivery| value_text(&delivery.record)).collect();
+    values.sort();
+    values
+}
+
+/// Two keys that belong to different partitions of the topic.
+pub(super) async fn keys_in_different_partitions<B: Backend>(given: &Given<'_, B>) -> [String; 2] {
+    let views = given.backend.topics().list().await.expect("topics are listed");
+    let view = views.iter().find(|view| view.name == *given.topic());
+    let partitions = view.map_or(2, |view| u32::try_from(view.partitions.len()).expect("few"));
+    let partition = |key: &String| topic_partition(key.as_bytes(), partitions);
+    let mut keys = (0..1_000).map(|number| format!("key-{number}"));
+    let first = keys.next().expect("the range is not empty");
+    let second = keys.find(|key| partition(key) != partition(&first)).expect("the topic has two partitions");
+    [first, second]
+}

@@ -1,0 +1,5 @@
+//! What the cases share: a backend with a factory, a worker of one partition, and helpers for the broker's cases.
+
+pub(crate) mod broker;
+pub(crate) mod given;
+pub(crate) mod worker;

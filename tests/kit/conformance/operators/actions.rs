@@ -1,0 +1,177 @@
+//! Cases of `OutboxOperators`: retry and park of one row.
+use ports::operators::{Audit, OperatorOutcome, RowFilter};
+use ports::outbox::{Disposition, RowStatus};
+use ports::partitions::AcquireReason;
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{P0, P1, RETRY, audit, given};
+use crate::conformance::fixture::worker::{ALL, ids, worker};
+use crate::conformance::operators::fixture::parked;
+
+pub(super) async fn a_failed_row_is_retried_at_once_and_keeps_its_attempts<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (mut worker, rows) = parked(&given, 1, Disposition::Retry(RETRY)).await;
+
+    assert_eq!(
+        backend.operators().retry(rows[0], &audit()).await.expect("the call succeeds"),
+        OperatorOutcome::Done(1)
+    );
+
+    worker.reacquire(AcquireReason::Uncertain).await;
+    let batch = worker.claim(ALL).await;
+    assert_eq!((ids(&batch.rows), batch.rows[0].attempt), (rows, 2));
+}
+
+pub(super) async fn a_parked_row_is_retried_with_its_attempts_reset<B: Backend>(backend: &B) {
+    let given = given(backend);
+    for disposition in [Disposition::ParkKey, Disposition::ParkRow] {
+        let (mut worker, rows) = parked(&given, 1, disposition).await;
+
+        assert_eq!(
+            backend.operators().retry(rows[0], &audit()).await.expect("the call succeeds"),
+            OperatorOutcome::Done(1)
+        );
+
+        worker.reacquire(AcquireReason::Uncertain).await;
+        let batch = worker.claim(ALL).await;
+        assert_eq!((ids(&batch.rows), batch.rows[0].attempt), (rows, 1), "{disposition:?}");
+        worker.settle(&batch).await;
+    }
+}
+
+pub(super) async fn a_retried_row_keeps_its_position_in_its_key<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(3, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let head = worker.exclude_head(order.id, Disposition::ParkKey).await;
+
+    backend.operators().retry(head, &audit()).await.expect("the call succeeds");
+
+    worker.reacquire(AcquireReason::Uncertain).await;
+    let sent = worker.drain(ALL).await;
+    assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+pub(super) async fn an_operator_cannot_change_an_in_flight_or_sent_row<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_orders(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let sent = worker.claim(1).await;
+    worker.settle(&sent).await;
+    let open = worker.claim(1).await;
+
+    for (id, status) in [(sent.rows[0].id, RowStatus::Sent), (open.rows[0].id, RowStatus::InFlight)] {
+        let before = given.row(id).await;
+        assert_eq!(
+            backend.operators().retry(id, &audit()).await.expect("the call succeeds"),
+            OperatorOutcome::WrongStatus(status)
+        );
+        assert_eq!(
+            backend.operators().park(id, &audit()).await.expect("the call succeeds"),
+            OperatorOutcome::WrongStatus(status)
+        );
+        assert_eq!(given.row(id).await, before);
+    }
+    assert_eq!(worker.settle(&open).await, 1);
+}
+
+pub(super) async fn an_operation_on_a_missing_row_reports_missing<B: Backend>(backend: &B) {
+    let operators = backend.operators();
+
+    assert_eq!(operators.retry(404, &audit()).await.expect("the call succeeds"), OperatorOutcome::Missing);
+    assert_eq!(operators.park(404, &audit()).await.expect("the call succeeds"), OperatorOutcome::Missing);
+}
+
+pub(super) async fn a_parked_pending_row_blocks_its_key<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (order, other) = (given.order_with_rows(2, P0).await, given.place_order(P0).await);
+    let head = given.rows_of(order.id).await[0].id;
+
+    assert_eq!(backend.operators().park(head, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
+
+    let sent = worker(backend, "a", P0).await.drain(ALL).await;
+    assert_eq!(sent.iter().map(|row| row.key).collect::<Vec<_>>(), [other.id]);
+    assert_eq!(given.statuses(order.id).await, [RowStatus::Parked, RowStatus::Pending]);
+    let reason = given.rows_of(order.id).await[0].last_failure_reason.clone();
+    assert_eq!(reason.as_deref(), Some("parked by olga: ticket 7"), "the operator and the reason");
+    let third = given.place_order(P0).await;
+    let row = given.rows_of(third.id).await[0].id;
+    let without_reason = Audit { reason: String::new(), ..audit() };
+    assert_eq!(
+        backend.operators().park(row, &without_reason).await.expect("the call succeeds"),
+        OperatorOutcome::Done(1)
+    );
+    let reason = given.rows_of(third.id).await[0].last_failure_reason.clone();
+    assert_eq!(reason.as_deref(), Some("parked by olga"));
+}
+
+pub(super) async fn a_parked_failed_row_is_not_retried<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let head = worker.exclude_head(order.id, Disposition::Retry(RETRY)).await;
+
+    assert_eq!(backend.operators().park(head, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
+
+    worker.reacquire(AcquireReason::Uncertain).await;
+    given.advance(RETRY * 2).await;
+    assert_eq!(worker.expect_nothing_due().await, (None, false));
+    assert_eq!(given.row(head).await.next_attempt_at, None);
+}
+
+pub(super) async fn parking_a_later_row_does_not_block_earlier_rows<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(3, P0).await;
+    let second = given.rows_of(order.id).await[1].id;
+
+    backend.operators().park(second, &audit()).await.expect("the call succeeds");
+
+    let mut worker = worker(backend, "a", P0).await;
+    let sent = worker.drain(ALL).await;
+    assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1]);
+    backend.operators().retry(second, &audit()).await.expect("the call succeeds");
+    worker.reacquire(AcquireReason::Uncertain).await;
+    let sent = worker.drain(ALL).await;
+    assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [2, 3]);
+}
+
+pub(super) async fn an_operators_statement_raises_the_counter<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (_, rows) = parked(&given, 3, Disposition::ParkKey).await;
+    let operators = backend.operators();
+    let counter = async || given.view(P0).await.counter;
+
+    let at_first = counter().await;
+    operators.retry(rows[0], &audit()).await.expect("the call succeeds");
+    let after_retry = counter().await;
+    operators.park(rows[0], &audit()).await.expect("the call succeeds");
+    let after_park = counter().await;
+    operators.redrive(&RowFilter::default(), 10, true, &audit()).await.expect("the call succeeds");
+    let after_redrive = counter().await;
+
+    assert!(at_first < after_retry && after_retry < after_park && after_park < after_redrive);
+}
+
+pub(super) async fn an_operators_statement_keeps_the_open_batch<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (mut worker, rows) = parked(&given, 1, Disposition::ParkKey).await;
+    given.place_order(P0).await;
+    let open = worker.claim(ALL).await;
+
+    backend.operators().retry(rows[0], &audit()).await.expect("the call succeeds");
+
+    assert_eq!(given.view(P0).await.in_flight, Some(open.token));
+    assert_eq!(worker.settle(&open).await, 1, "a settlement compares the token, not the counter");
+    assert_eq!(ids(&worker.claim(ALL).await.rows), rows);
+}
+
+pub(super) async fn an_operators_statement_needs_no_owner<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.place_order(P1).await;
+    let row = given.rows_of(order.id).await[0].id;
+
+    assert_eq!(backend.operators().park(row, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
+    assert_eq!(backend.operators().retry(row, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
+
+    assert_eq!(worker(backend, "a", P1).await.drain(ALL).await.len(), 1);
+}

@@ -1,0 +1,102 @@
+//! Cases of `OutboxOperators`: redrive by filter, and the audit table.
+use domain::{EventType, Status};
+use ports::FailureType;
+use ports::operators::{OperatorOutcome, RowFilter};
+use ports::outbox::{Disposition, RowStatus};
+use ports::partitions::AcquireReason;
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{P0, RETRY, SECOND, audit, given};
+use crate::conformance::fixture::worker::{ALL, exclusion, ids, worker};
+use crate::conformance::operators::fixture::parked;
+
+pub(super) async fn a_dry_redrive_counts_and_changes_nothing<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (mut worker, _) = parked(&given, 3, Disposition::ParkKey).await;
+    let before = (given.rows(RowFilter::default()).await, given.view(P0).await);
+
+    let counted =
+        backend.operators().redrive(&RowFilter::default(), 2, false, &audit()).await.expect("the call succeeds");
+
+    assert_eq!(counted, OperatorOutcome::Done(3), "a dry run counts every matching row, without the limit");
+    assert_eq!((given.rows(RowFilter::default()).await, given.view(P0).await), before);
+    worker.expect_nothing_due().await;
+}
+
+pub(super) async fn a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (mut worker, rows) = parked(&given, 3, Disposition::ParkKey).await;
+
+    backend.operators().redrive(&RowFilter::default(), 2, true, &audit()).await.expect("the call succeeds");
+
+    assert_eq!(given.row(rows[2]).await.status, RowStatus::Parked);
+    worker.reacquire(AcquireReason::Uncertain).await;
+    let batch = worker.claim(ALL).await;
+    assert_eq!(ids(&batch.rows), rows[..2]);
+    assert!(batch.rows.iter().all(|row| row.attempt == 1), "the attempts start again from 0");
+    worker.settle(&batch).await;
+    let rest = backend.operators().redrive(&RowFilter::default(), 2, true, &audit()).await.expect("the call succeeds");
+    assert_eq!(rest, OperatorOutcome::Done(1));
+}
+
+pub(super) async fn a_redrive_applies_its_filter_except_the_status<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (mut worker, rows) = parked(&given, 3, Disposition::ParkRow).await;
+    let key = given.row(rows[1]).await.key;
+    let waiting = given.place_order(P0).await;
+    worker.exclude_head(waiting.id, Disposition::Retry(RETRY)).await;
+
+    let one = RowFilter { key: Some(key), status: Some(RowStatus::Sent), ..RowFilter::default() };
+    assert_eq!(
+        backend.operators().redrive(&one, 10, true, &audit()).await.expect("the call succeeds"),
+        OperatorOutcome::Done(1)
+    );
+    let other = RowFilter { failure_type: Some(FailureType::Network), ..RowFilter::default() };
+    assert_eq!(
+        backend.operators().redrive(&other, 10, true, &audit()).await.expect("the call succeeds"),
+        OperatorOutcome::Done(0)
+    );
+
+    worker.reacquire(AcquireReason::Uncertain).await;
+    assert_eq!(ids(&worker.drain(ALL).await), [rows[1]]);
+    assert_eq!(given.statuses(waiting.id).await, [RowStatus::Failed], "only PARKED rows are redriven");
+}
+
+pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let excluded = [0, 1].map(|at: usize| exclusion(batch.rows[at].id, Disposition::ParkKey));
+    worker.exclude(batch.token, &excluded).await;
+    worker.settle(&batch).await;
+    given.committed(given.factory.change(&order, Status::Shipped, P0)).await;
+
+    let only_second = RowFilter { kind: Some(EventType::OrderStatusChanged.as_str().into()), ..RowFilter::default() };
+    backend.operators().redrive(&only_second, 10, true, &audit()).await.expect("the call succeeds");
+    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.expect_nothing_due().await;
+    backend.operators().redrive(&RowFilter::default(), 10, true, &audit()).await.expect("the call succeeds");
+    worker.reacquire(AcquireReason::Uncertain).await;
+
+    let sent = worker.drain(ALL).await;
+    assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2, 3]);
+    given.advance(SECOND).await;
+}
+
+pub(super) async fn each_operation_leaves_an_audit_row<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (_, rows) = parked(&given, 2, Disposition::ParkKey).await;
+    let operators = backend.operators();
+
+    operators.redrive(&RowFilter::default(), 1, false, &audit()).await.expect("the call succeeds");
+    if backend.audits().await.is_none() {
+        return;
+    }
+    assert_eq!(backend.audits().await, Some(vec![]), "a dry run leaves no audit row");
+    operators.retry(rows[0], &audit()).await.expect("the call succeeds");
+    operators.park(rows[0], &audit()).await.expect("the call succeeds");
+    operators.redrive(&RowFilter::default(), 1, true, &audit()).await.expect("the call succeeds");
+
+    assert_eq!(backend.audits().await, Some(vec![audit(); 3]));
+}

@@ -1,0 +1,168 @@
+//! Cases of `OutboxOperators`: the row view, its filters, and the diagnosis of one key or event.
+use std::time::Duration;
+
+use domain::EventType;
+use ports::FailureType;
+use ports::operators::{RowFilter, RowSelector, RowView};
+use ports::outbox::{Disposition, Exclusion, RowId, RowStatus};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{HOUR, P0, P1, RETRY, given, instance};
+use crate::conformance::fixture::worker::{ALL, exclusion, worker};
+
+pub(super) async fn rows_are_listed_in_id_order_page_by_page<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.place_orders(5, P0).await;
+    let page = async |after| {
+        let filter = RowFilter { after, ..RowFilter::default() };
+        backend.operators().rows(&filter, 2).await.expect("rows are listed")
+    };
+
+    let mut seen = page(None).await;
+    for _ in 0..2 {
+        seen.extend(page(seen.last().map(|row| row.id)).await);
+    }
+
+    assert!(seen.is_sorted_by(|a, b| a.id < b.id));
+    assert_eq!(
+        seen.iter().map(|row| row.key).collect::<Vec<_>>(),
+        placed.iter().map(|order| order.id).collect::<Vec<_>>()
+    );
+    assert_eq!(page(seen.last().map(|row| row.id)).await, []);
+}
+
+pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let (first, second) = (given.place_order(P0).await, given.place_order(P0).await);
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let failed =
+        |at: usize, disposition, failure_type| Exclusion { failure_type, ..exclusion(batch.rows[at].id, disposition) };
+    let excluded = [
+        failed(2, Disposition::Retry(RETRY), FailureType::Network),
+        failed(3, Disposition::ParkKey, FailureType::System),
+    ];
+    worker.exclude(batch.token, &excluded).await;
+    let keys = async |filter| given.rows(filter).await.into_iter().map(|row| row.key).collect::<Vec<_>>();
+    let all = RowFilter::default;
+
+    assert_eq!(keys(RowFilter { status: Some(RowStatus::InFlight), ..all() }).await, [order.id, order.id]);
+    assert_eq!(keys(RowFilter { status: Some(RowStatus::Failed), ..all() }).await, [first.id]);
+    assert_eq!(keys(RowFilter { status: Some(RowStatus::Parked), ..all() }).await, [second.id]);
+    assert_eq!(keys(RowFilter { status: Some(RowStatus::Pending), ..all() }).await, []);
+    assert_eq!(keys(RowFilter { key: Some(second.id), ..all() }).await, [second.id]);
+    let changed = EventType::OrderStatusChanged.as_str().to_owned();
+    assert_eq!(keys(RowFilter { kind: Some(changed.clone()), ..all() }).await, [order.id]);
+    assert_eq!(keys(RowFilter { failure_type: Some(FailureType::System), ..all() }).await, [second.id]);
+    assert_eq!(keys(RowFilter { kind: Some(changed), key: Some(first.id), ..all() }).await, []);
+}
+
+pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let old = given.place_order(P0).await;
+    given.advance(HOUR).await;
+    let young = given.place_order(P0).await;
+    let older_than = async |age: Duration| {
+        let rows = given.rows(RowFilter { older_than: Some(age), ..RowFilter::default() }).await;
+        rows.into_iter().map(|row| row.key).collect::<Vec<_>>()
+    };
+
+    assert_eq!(older_than(HOUR / 2).await, [old.id]);
+    assert_eq!(older_than(Duration::ZERO).await, [old.id, young.id]);
+    assert_eq!(older_than(HOUR * 2).await, []);
+}
+
+pub(super) async fn a_row_view_shows_the_row_as_written<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut creation = given.factory.creation("ann", P1);
+    creation.events[0].kind = EventType::OrderCancelled;
+    let event = creation.events[0].clone();
+    given.committed(creation).await;
+
+    let row = given.rows_of(event.key).await.remove(0);
+
+    assert_eq!((row.event_id, row.key, row.partition), (event.event_id, event.key, P1));
+    assert_eq!((row.kind.as_str(), row.status), ("ORDER_CANCELLED", RowStatus::Pending));
+    assert_eq!((row.retry_count, row.failure_type, row.sent_at), (0, None, None));
+    assert_eq!((&row.last_failure_reason, row.next_attempt_at.is_some_and(|due| due > row.created_at)), (&None, false));
+    assert_eq!(given.row(row.id).await, row);
+}
+
+pub(super) async fn a_missing_row_is_not_found<B: Backend>(backend: &B) {
+    given(backend).place_order(P0).await;
+
+    assert_eq!(backend.operators().row(RowId::MAX).await.expect("the call succeeds"), None);
+    assert_eq!(backend.operators().row(-1).await.expect("the call succeeds"), None);
+}
+
+pub(super) async fn sent_rows_are_shown_until_the_archive_is_swept<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_order(P0).await;
+    let sent = worker(backend, "a", P0).await.drain(ALL).await.remove(0);
+    assert_eq!(given.row(sent.id).await.status, RowStatus::Sent);
+
+    given.advance(HOUR).await;
+    for _ in 0..3 {
+        backend.outbox().sweep(HOUR / 2, 10).await.expect("swept");
+    }
+
+    assert_eq!(backend.operators().row(sent.id).await.expect("the call succeeds"), None);
+    assert_eq!(given.rows(RowFilter::default()).await, []);
+}
+
+pub(super) async fn a_diagnosis_names_the_row_that_blocks_the_key<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(3, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let head = worker.exclude_head(order.id, Disposition::Retry(RETRY)).await;
+    let last = given.rows_of(order.id).await.remove(2);
+
+    let diagnosis = given.diagnosis(RowSelector::Event(last.event_id)).await;
+
+    assert_eq!(diagnosis.row, last);
+    assert_eq!(diagnosis.head, Some(given.row(head).await));
+    assert_eq!((diagnosis.deaths, diagnosis.sent_to, diagnosis.by_fallback), (0, None, false));
+    let first = given.diagnosis(RowSelector::Key(order.id)).await;
+    assert_eq!((first.row.id, first.head), (head, None), "no row blocks the head");
+}
+
+pub(super) async fn a_keys_diagnosis_is_its_first_unsent_row_else_its_latest<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(3, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let rows = ids_of(&given.rows_of(order.id).await);
+
+    for row in &rows {
+        assert_eq!(given.diagnosis(RowSelector::Key(order.id)).await.row.id, *row);
+        let one = worker.claim(1).await;
+        worker.settle(&one).await;
+    }
+
+    let latest = given.diagnosis(RowSelector::Key(order.id)).await;
+    assert_eq!((latest.row.id, latest.row.status, latest.head), (rows[2], RowStatus::Sent, None));
+}
+
+pub(super) fn ids_of(rows: &[RowView]) -> Vec<RowId> {
+    rows.iter().map(|row| row.id).collect()
+}
+
+pub(super) async fn a_diagnosis_names_the_partitions_owner<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.place_order(P0).await;
+    assert_eq!(given.diagnosis(RowSelector::Key(order.id)).await.owner, None);
+
+    let worker = worker(backend, "a", P0).await;
+
+    let diagnosis = given.diagnosis(RowSelector::Key(order.id)).await;
+    assert_eq!((diagnosis.owner, diagnosis.epoch), (Some(instance("a")), worker.fence.epoch));
+}
+
+pub(super) async fn an_unknown_key_or_event_has_no_diagnosis<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (never_written, event) = given.factory.placed("ann");
+
+    for selector in [RowSelector::Key(never_written.id), RowSelector::Event(event.id)] {
+        assert_eq!(backend.operators().diagnose(selector).await.expect("the call succeeds"), None);
+    }
+}

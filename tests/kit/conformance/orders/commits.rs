@@ -1,0 +1,179 @@
+//! Cases of `OrderStore`: one commit, and the rows it writes.
+use domain::{EventType, Status};
+use ports::orders::{Committed, OrderFilter};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{DAY, P0, given};
+use crate::conformance::fixture::worker::{ALL, worker};
+
+pub(super) async fn an_order_its_events_and_its_mark_become_visible_together<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut commit = given.factory.creation("ann", P0);
+    let mark = given.factory.mark(&commit.order, "key-1");
+    commit.mark = Some(mark.clone());
+
+    let order = given.committed(commit).await;
+
+    assert_eq!(backend.orders().find(order.id).await.expect("found"), Some(order.clone()));
+    assert_eq!(backend.orders().find_mark(&order.owner, "key-1", DAY).await.expect("found"), Some(mark));
+    assert_eq!(given.depth().await.pending, 1);
+    assert_eq!(worker(backend, "a", P0).await.claim(ALL).await.rows[0].key, order.id);
+}
+
+pub(super) async fn an_order_reads_back_exactly_as_it_was_written<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut creation = given.factory.creation("Zoë | O'Neil\\ 🦀", P0);
+    creation.order.items = given.factory.items(500);
+    let placed = given.committed(creation).await;
+
+    let found = backend.orders().find(placed.id).await.expect("found").expect("it exists");
+    assert_eq!(found, placed);
+    assert_eq!(found.items.total(), placed.items.total(), "the total keeps the scale of the prices");
+
+    let moved = given.committed(given.factory.change(&placed, Status::Shipped, P0)).await;
+    assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(moved));
+}
+
+pub(super) async fn an_event_reads_back_exactly_as_it_was_written<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut creation = given.factory.creation("ann", P0);
+    creation.events[0].trace = Some(given.factory.trace());
+    creation.events[0].payload = [0_u8, 159, 146, 150, b'\n', 255].as_slice().into();
+    let row = creation.events[0].clone();
+    given.committed(creation).await;
+
+    let claimed = worker(backend, "a", P0).await.claim(ALL).await.rows.remove(0);
+
+    assert_eq!((claimed.event_id, claimed.key), (row.event_id, row.key));
+    assert_eq!((&*claimed.kind, &*claimed.topic), (row.kind.as_str(), &*row.topic));
+    assert_eq!(claimed.payload.as_deref(), Some(&*row.payload));
+    assert_eq!((claimed.sequence, claimed.occurred_at), (row.sequence, row.occurred_at));
+    assert_eq!((claimed.region, claimed.hlc, claimed.trace), (row.region, row.hlc, row.trace));
+    assert_eq!(claimed.created_at, given.row(claimed.id).await.created_at);
+}
+
+pub(super) async fn a_missing_order_is_not_found<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (never_written, _) = given.factory.placed("ann");
+
+    assert_eq!(backend.orders().find(never_written.id).await.expect("the call succeeds"), None);
+    assert_eq!(backend.orders().find_mark(&never_written.owner, "key", DAY).await.expect("the call succeeds"), None);
+}
+
+pub(super) async fn a_stale_version_changes_nothing<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.place_order(P0).await;
+    let current = given.committed(given.factory.change(&placed, Status::Processing, P0)).await;
+    let mut late = given.factory.change(&placed, Status::Cancelled, P0);
+    late.mark = Some(given.factory.mark(&placed, "late"));
+
+    assert_eq!(given.commit(late).await, Committed::Stale { current: 1 });
+
+    assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(current));
+    assert_eq!(given.depth().await.pending, 2);
+    assert_eq!(backend.orders().find_mark(&placed.owner, "late", DAY).await.expect("the call succeeds"), None);
+}
+
+pub(super) async fn a_change_of_a_missing_order_changes_nothing<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (never_written, _) = given.factory.placed("ann");
+    let mut change = given.factory.change(&never_written, Status::Processing, P0);
+    change.mark = Some(given.factory.mark(&never_written, "key"));
+
+    assert_eq!(given.commit(change).await, Committed::Missing);
+
+    assert_eq!(backend.orders().find(never_written.id).await.expect("the call succeeds"), None);
+    assert_eq!(given.depth().await.pending, 0);
+    assert_eq!(backend.orders().find_mark(&never_written.owner, "key", DAY).await.expect("the call succeeds"), None);
+}
+
+pub(super) async fn an_existing_order_is_not_inserted_again<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let creation = given.factory.creation("ann", P0);
+    let mut again = given.factory.creation("bob", P0);
+    again.order.id = creation.order.id;
+    let placed = given.committed(creation).await;
+
+    assert_eq!(given.commit(again).await, Committed::Stale { current: 0 });
+
+    assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(placed));
+    assert_eq!(given.depth().await.pending, 1);
+}
+
+pub(super) async fn a_change_replaces_the_order_at_the_expected_version<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.place_order(P0).await;
+
+    let moved = given.committed(given.factory.change(&placed, Status::Processing, P0)).await;
+
+    assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(moved));
+    assert_eq!(backend.orders().count(&OrderFilter::default()).await.expect("counted"), 1);
+}
+
+pub(super) async fn a_used_mark_changes_nothing_and_is_returned<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut first = given.factory.creation("ann", P0);
+    let used = given.factory.mark(&first.order, "key");
+    first.mark = Some(used.clone());
+    given.committed(first).await;
+    let mut second = given.factory.creation("ann", P0);
+    let mut other = given.factory.mark(&second.order, "key");
+    other.fingerprint = [9; 32];
+    second.mark = Some(other);
+    let id = second.order.id;
+
+    assert_eq!(given.commit(second).await, Committed::KeyUsed(used));
+
+    assert_eq!(backend.orders().find(id).await.expect("the call succeeds"), None);
+    assert_eq!(given.depth().await.pending, 1);
+}
+
+pub(super) async fn another_subjects_key_is_another_mark<B: Backend>(backend: &B) {
+    let given = given(backend);
+
+    for (owner, key) in [("ann", "key"), ("bob", "key"), ("ann", "KEY"), ("ann", "key ")] {
+        let mut creation = given.factory.creation(owner, P0);
+        creation.mark = Some(given.factory.mark(&creation.order, key));
+        given.committed(creation).await;
+    }
+
+    assert_eq!(given.depth().await.pending, 4);
+}
+
+pub(super) async fn a_commit_needs_neither_events_nor_a_mark<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut creation = given.factory.creation("ann", P0);
+    creation.events.clear();
+
+    let order = given.committed(creation).await;
+
+    assert_eq!(backend.orders().find(order.id).await.expect("found"), Some(order));
+    assert_eq!(given.depth().await.pending, 0);
+}
+
+pub(super) async fn the_events_of_one_commit_keep_their_order<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut creation = given.factory.creation("ann", P0);
+    let (moved, event) = given.factory.status_changed(&creation.order, Status::Shipped);
+    creation.events.push(given.factory.row(&event, P0));
+    creation.order = moved;
+    given.committed(creation).await;
+
+    let rows = worker(backend, "a", P0).await.drain(ALL).await;
+
+    assert_eq!(rows.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2]);
+    let kinds = [EventType::OrderCreated, EventType::OrderStatusChanged].map(EventType::as_str);
+    assert_eq!(rows.iter().map(|row| &*row.kind).collect::<Vec<_>>(), kinds);
+}
+
+pub(super) async fn the_events_of_one_key_are_claimed_in_commit_order<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let orders = [given.order_with_rows(4, P0).await, given.order_with_rows(3, P0).await];
+
+    let rows = worker(backend, "a", P0).await.drain(2).await;
+
+    for (order, last) in orders.iter().zip([4, 3]) {
+        let sequences = rows.iter().filter(|row| row.key == order.id).map(|row| row.sequence);
+        assert_eq!(sequences.collect::<Vec<_>>(), (1..=last).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,87 @@
+//! Cases of `OrderStore`: concurrent commits of one order, one mark, or nothing in common.
+use domain::Status;
+use futures::future::join_all;
+use ports::orders::{Commit, Committed, OrderFilter};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{P0, P1, given};
+use crate::conformance::fixture::worker::{ALL, worker};
+
+pub(super) async fn a_failing_commit_does_not_fail_concurrent_commits<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.place_order(P1).await;
+    let current = given.committed(given.factory.change(&placed, Status::Processing, P1)).await;
+    let mut marked = given.factory.creation("ann", P1);
+    marked.mark = Some(given.factory.mark(&marked.order, "key"));
+    given.committed(marked.clone()).await;
+    let commits: Vec<Commit> = (0..64)
+        .map(|index| match index % 8 {
+            1 => given.factory.change(&placed, Status::Cancelled, P0),
+            3 => given.factory.change(&given.factory.placed("ann").0, Status::Processing, P0),
+            5 => Commit { mark: marked.mark.clone(), ..given.factory.creation("ann", P0) },
+            _ => given.factory.creation("ann", P0),
+        })
+        .collect();
+
+    let results = join_all(commits.iter().map(|commit| given.commit(commit.clone()))).await;
+
+    for (index, (result, commit)) in results.iter().zip(&commits).enumerate() {
+        let found = backend.orders().find(commit.order.id).await.expect("the call succeeds");
+        match index % 8 {
+            1 => assert_eq!((result, found), (&Committed::Stale { current: 1 }, Some(current.clone()))),
+            3 => assert_eq!((result, found), (&Committed::Missing, None)),
+            5 => assert_eq!((Some(result), found), (marked.mark.clone().map(Committed::KeyUsed).as_ref(), None)),
+            _ => assert_eq!((result, found), (&Committed::Done, Some(commit.order.clone()))),
+        }
+    }
+    assert_eq!(worker(backend, "a", P0).await.drain(ALL).await.len(), 40, "one row for each successful commit");
+}
+
+pub(super) async fn one_of_many_concurrent_changes_of_a_version_wins<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.place_order(P0).await;
+    let commits: Vec<Commit> = (0..16).map(|_| given.factory.change(&placed, Status::Processing, P0)).collect();
+
+    let results = join_all(commits.into_iter().map(|commit| given.commit(commit))).await;
+
+    assert_eq!(results.iter().filter(|result| **result == Committed::Done).count(), 1);
+    assert_eq!(results.iter().filter(|result| **result == Committed::Stale { current: 1 }).count(), 15);
+    assert_eq!(given.depth().await.pending, 2);
+}
+
+pub(super) async fn one_of_many_concurrent_commits_with_a_mark_wins<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let commits: Vec<Commit> = (0..16)
+        .map(|_| given.factory.creation("ann", P0))
+        .map(|commit| Commit { mark: Some(given.factory.mark(&commit.order, "key")), ..commit })
+        .collect();
+
+    let results = join_all(commits.iter().map(|commit| given.commit(commit.clone()))).await;
+
+    let winners: Vec<&Commit> = commits
+        .iter()
+        .zip(&results)
+        .filter(|(_, result)| **result == Committed::Done)
+        .map(|(commit, _)| commit)
+        .collect();
+    let [winner] = winners[..] else { panic!("{} commits succeeded with one mark", winners.len()) };
+    let losers = results.iter().filter(|result| **result != Committed::Done);
+    let key_used = Committed::KeyUsed(winner.mark.clone().expect("every commit has a mark"));
+    assert!(losers.clone().all(|result| *result == key_used), "each loser receives the winner's mark: {results:?}");
+    assert_eq!(backend.orders().count(&OrderFilter::default()).await.expect("counted"), 1);
+    assert_eq!(given.depth().await.pending, 1);
+}
+
+pub(super) async fn commits_with_marks_in_opposite_orders_do_not_deadlock<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let keys: Vec<String> = (0..24).map(|key| format!("key-{key:02}")).collect();
+    let marked = |key: &String| {
+        let commit = given.factory.creation("ann", P0);
+        Commit { mark: Some(given.factory.mark(&commit.order, key)), ..commit }
+    };
+    let commits: Vec<Commit> = keys.iter().chain(keys.iter().rev()).map(marked).collect();
+
+    let results = join_all(commits.into_iter().map(|commit| given.commit(commit))).await;
+
+    assert_eq!(results.iter().filter(|result| **result == Committed::Done).count(), 24);
+}

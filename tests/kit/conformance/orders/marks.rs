@@ -1,0 +1,66 @@
+//! Cases of `OrderStore`: retention and sweep of idempotency marks.
+use domain::Subject;
+use ports::orders::{Commit, OrderFilter};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{DAY, HOUR, P0, SECOND, given};
+
+pub(super) async fn a_mark_is_found_until_its_retention_ends<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut creation = given.factory.creation("ann", P0);
+    let mark = given.factory.mark(&creation.order, "key");
+    creation.mark = Some(mark.clone());
+    given.committed(creation).await;
+    let find = async |keep| backend.orders().find_mark(&mark.subject, "key", keep).await.expect("the call succeeds");
+
+    given.advance(DAY - HOUR).await;
+    assert_eq!(find(DAY).await.as_ref(), Some(&mark));
+
+    given.advance(HOUR + SECOND).await;
+    assert_eq!(find(DAY).await, None);
+    assert_eq!(find(DAY * 2).await.as_ref(), Some(&mark), "the mark was not swept");
+}
+
+pub(super) async fn a_sweep_deletes_only_old_marks_up_to_its_limit<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let write = async |key: &str| {
+        let mut creation = given.factory.creation("ann", P0);
+        creation.mark = Some(given.factory.mark(&creation.order, key));
+        given.committed(creation).await;
+    };
+    for key in ["old-1", "old-2", "old-3"] {
+        write(key).await;
+    }
+    given.advance(DAY + SECOND).await;
+    write("young").await;
+    given.advance(HOUR).await;
+
+    let sweep = async || backend.orders().sweep_marks(DAY, 2).await.expect("swept");
+    assert_eq!((sweep().await, sweep().await, sweep().await), (2, 1, 0));
+
+    let ann = Subject::new("ann").expect("the name is valid");
+    assert_eq!(backend.orders().find_mark(&ann, "old-1", DAY * 9).await.expect("the call succeeds"), None);
+    assert!(backend.orders().find_mark(&ann, "young", DAY).await.expect("the call succeeds").is_some());
+    assert_eq!(
+        backend.orders().count(&OrderFilter::default()).await.expect("counted"),
+        4,
+        "a sweep of marks deletes no order"
+    );
+}
+
+pub(super) async fn a_swept_key_can_be_used_again<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let marked = || {
+        let commit = given.factory.creation("ann", P0);
+        Commit { mark: Some(given.factory.mark(&commit.order, "key")), ..commit }
+    };
+    given.committed(marked()).await;
+    given.advance(DAY + SECOND).await;
+    backend.orders().sweep_marks(DAY, 10).await.expect("swept");
+
+    let second = marked();
+    given.committed(second.clone()).await;
+
+    let found = backend.orders().find_mark(&second.order.owner, "key", DAY).await.expect("the call succeeds");
+    assert_eq!(found, second.mark);
+}

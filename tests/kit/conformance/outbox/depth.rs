@@ -1,0 +1,96 @@
+//! Cases of `OutboxStore`: the depth of the outbox, and the sweep of archived rows.
+use std::time::Duration;
+
+use ports::operators::RowFilter;
+use ports::outbox::{Disposition, RowStatus};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{DAY, HOUR, P0, P1, RETRY, SECOND, given};
+use crate::conformance::fixture::worker::{ALL, exclusion, worker};
+
+pub(super) async fn depth_counts_every_status<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_orders(5, P0).await;
+    given.place_order(P1).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let sent = worker.claim(1).await;
+    worker.settle(&sent).await;
+    let batch = worker.claim(3).await;
+    let row = |at: usize, disposition| exclusion(batch.rows[at].id, disposition);
+    worker.exclude(batch.token, &[row(0, Disposition::Retry(RETRY)), row(1, Disposition::ParkRow)]).await;
+
+    let depth = given.depth().await;
+
+    let counts = (depth.pending, depth.in_flight, depth.failed, depth.parked, depth.sent);
+    assert_eq!(counts, (2, 1, 1, 1, 1));
+    assert_eq!(given.view(P0).await.depth, 4, "unsent rows of the partition");
+}
+
+pub(super) async fn oldest_unsent_uses_the_stores_clock_and_ignores_parked_rows<B: Backend>(backend: &B) {
+    let given = given(backend);
+    assert_eq!(given.depth().await.oldest_unsent, None);
+    let parked = given.place_order(P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    given.advance(HOUR).await;
+    let old = given.depth().await.oldest_unsent.expect("a row waits");
+    assert!(old >= HOUR && old < HOUR + SECOND * 30, "{old:?}");
+
+    worker.exclude_head(parked.id, Disposition::ParkKey).await;
+    assert_eq!(given.depth().await.oldest_unsent, None);
+
+    given.place_order(P0).await;
+    let young = given.depth().await.oldest_unsent.expect("a row waits");
+    assert!(young < SECOND * 30, "{young:?}");
+}
+
+pub(super) async fn a_sweep_deletes_only_old_sent_rows_up_to_its_limit<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut worker = worker(backend, "a", P0).await;
+    given.place_orders(3, P0).await;
+    // One row per batch: an archive may be stored by batch.
+    worker.drain(1).await;
+    given.advance(DAY + SECOND).await;
+    let young = given.place_order(P0).await;
+    worker.drain(ALL).await;
+    given.advance(HOUR).await;
+
+    backend.outbox().sweep(DAY, 2).await.expect("swept");
+    assert!(given.depth().await.sent >= 2, "a sweep deletes at most two rows");
+    let mut rounds = 0;
+    while backend.outbox().sweep(DAY, 2).await.expect("swept") > 0 {
+        rounds += 1;
+        assert!(rounds < 20, "the sweep does not end");
+    }
+
+    let sent = given.rows(RowFilter { status: Some(RowStatus::Sent), ..RowFilter::default() }).await;
+    assert_eq!(sent.iter().map(|row| row.key).collect::<Vec<_>>(), [young.id]);
+}
+
+pub(super) async fn a_sweep_never_deletes_an_unsent_row<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut worker = worker(backend, "a", P0).await;
+    let (waits, parked) = (given.order_with_rows(2, P0).await, given.place_order(P0).await);
+    let batch = worker.claim(ALL).await;
+    let dispositions = [(waits.id, Disposition::Retry(DAY * 50)), (parked.id, Disposition::ParkKey)];
+    let excluded = dispositions.map(|(key, disposition)| {
+        exclusion(batch.rows.iter().find(|row| row.key == key).expect("claimed").id, disposition)
+    });
+    worker.exclude(batch.token, &excluded).await;
+    worker.settle(&batch).await;
+    given.place_orders(3, P0).await;
+    worker.drain(ALL).await;
+    given.advance(DAY * 40).await;
+    given.place_order(P0).await;
+
+    for _ in 0..5 {
+        backend.outbox().sweep(Duration::ZERO, 100).await.expect("swept");
+    }
+
+    use RowStatus::{Failed, Parked, Pending};
+    assert_eq!(given.statuses(waits.id).await, [Failed, Pending]);
+    assert_eq!(given.statuses(parked.id).await, [Parked]);
+    given.advance(DAY * 11).await;
+    let sent = worker.drain(ALL).await;
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|row| row.payload.is_some()), "unsent rows keep their payloads");
+}

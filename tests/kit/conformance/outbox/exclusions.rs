@@ -1,0 +1,174 @@
+//! Cases of `OutboxStore`: exclusion of rows from an open batch.
+use ports::FailureType;
+use ports::operators::RowFilter;
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, FencedOutcome, RowStatus};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{P0, RETRY, SECOND, audit, given};
+use crate::conformance::fixture::worker::{ALL, exclusion, ids, worker};
+
+pub(super) async fn an_excluded_row_waits_for_its_retry_by_the_stores_clock<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.place_order(P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let head = worker.exclude_head(order.id, Disposition::Retry(RETRY)).await;
+
+    let row = given.row(head).await;
+    assert_eq!(row.status, RowStatus::Failed);
+    assert!(row.next_attempt_at.expect("a failed row has a due time") > row.created_at);
+    worker.expect_nothing_due().await;
+    given.advance(RETRY / 2).await;
+    worker.expect_nothing_due().await;
+    given.advance(RETRY / 2 + SECOND).await;
+
+    assert_eq!(ids(&worker.claim(ALL).await.rows), [head]);
+}
+
+pub(super) async fn an_excluded_row_keeps_its_attempt_and_failure_reason<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_order(P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let id = batch.rows[0].id;
+    let reason = "größer als erlaubt 🦀".to_owned();
+    let failed = Exclusion {
+        row: id,
+        disposition: Disposition::Retry(RETRY),
+        failure_type: FailureType::Timeout,
+        reason: reason.clone(),
+    };
+
+    worker.exclude(batch.token, &[failed]).await;
+
+    let row = given.row(id).await;
+    assert_eq!((row.failure_type, row.last_failure_reason), (Some(FailureType::Timeout), Some(reason)));
+    assert_eq!(row.retry_count, 1);
+    worker.settle(&batch).await;
+    given.advance(RETRY + SECOND).await;
+    assert_eq!(worker.claim(ALL).await.rows[0].attempt, 2);
+}
+
+pub(super) async fn exclusion_returns_the_keys_later_rows_and_their_attempts<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let mut worker = worker(backend, "a", P0).await;
+    for disposition in [Disposition::Retry(RETRY), Disposition::ParkKey, Disposition::ParkRow] {
+        let (order, other) = (given.order_with_rows(3, P0).await, given.place_order(P0).await);
+        let batch = worker.claim(ALL).await;
+        let [_, second, third, _] = ids(&batch.rows)[..] else {
+            panic!("three rows of one key and one of another: {batch:?}")
+        };
+
+        let changed = worker.exclude(batch.token, &[exclusion(second, disposition)]).await;
+
+        assert_eq!(changed, 2, "the second and the third row, with {disposition:?}");
+        let row = given.row(third).await;
+        assert_eq!((row.status, row.retry_count), (RowStatus::Pending, 0), "with {disposition:?}");
+        assert_eq!(
+            worker.settle(&batch).await,
+            2,
+            "the key's first row and the other key are sent, with {disposition:?}"
+        );
+        assert_eq!(given.statuses(order.id).await[0], RowStatus::Sent);
+        assert_eq!(given.statuses(other.id).await, [RowStatus::Sent]);
+    }
+}
+
+pub(super) async fn exclusion_keeps_the_token_open_for_the_rest<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_orders(3, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+
+    worker.exclude(batch.token, &[exclusion(batch.rows[1].id, Disposition::ParkKey)]).await;
+
+    let view = given.view(P0).await;
+    assert_eq!((view.in_flight, view.counter), (Some(batch.token), worker.fence.counter));
+    assert!(view.counter > batch.token, "an exclusion raises the counter");
+    assert!(matches!(worker.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
+    assert_eq!(worker.settle(&batch).await, 2);
+    assert_eq!(
+        given.row(batch.rows[1].id).await.status,
+        RowStatus::Parked,
+        "a settlement does not change an excluded row"
+    );
+}
+
+pub(super) async fn a_batch_without_remaining_rows_can_be_closed<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+
+    assert_eq!(worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::ParkRow)]).await, 2);
+    assert_eq!(given.view(P0).await.in_flight, Some(batch.token));
+    assert_eq!(worker.resolve(batch.token, BatchOutcome::NotSent).await, 0);
+
+    assert_eq!(given.statuses(order.id).await, [RowStatus::Parked, RowStatus::Pending]);
+    worker.claim(ALL).await;
+}
+
+pub(super) async fn a_repeated_exclusion_is_stale<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_orders(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let fence = worker.fence.clone();
+    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::Retry(RETRY))]).await;
+    let before = given.rows(RowFilter::default()).await;
+
+    let repeated =
+        [exclusion(batch.rows[0].id, Disposition::ParkKey), exclusion(batch.rows[1].id, Disposition::ParkKey)];
+    let changed = backend.outbox().exclude(&fence, batch.token, &repeated).await.expect("the call succeeds");
+
+    assert_eq!(changed, FencedOutcome::Stale, "the fence's counter is out of date");
+    assert_eq!(given.rows(RowFilter::default()).await, before);
+}
+
+pub(super) async fn several_rows_are_excluded_in_one_call<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(4, P0).await;
+    let others = given.place_orders(3, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let row = |at: usize, disposition| exclusion(batch.rows[at].id, disposition);
+
+    // Two rows of one key: later rows return from the earlier one on, and each named row gets its own disposition.
+    let excluded = [row(1, Disposition::Retry(RETRY)), row(2, Disposition::ParkRow), row(5, Disposition::ParkKey)];
+    assert_eq!(worker.exclude(batch.token, &excluded).await, 4);
+
+    use RowStatus::{Failed, InFlight, Parked, Pending};
+    assert_eq!(given.statuses(order.id).await, [InFlight, Failed, Parked, Pending]);
+    assert_eq!(given.statuses(others[1].id).await, [Parked]);
+    assert_eq!(worker.settle(&batch).await, 3);
+}
+
+pub(super) async fn exclusion_returns_a_later_head_of_the_key_to_pending<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(3, P0).await;
+    let second = given.rows_of(order.id).await[1].id;
+    backend.operators().park(second, &audit()).await.expect("the second row is parked");
+    backend.operators().retry(second, &audit()).await.expect("the second row is due as a head");
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    assert_eq!(batch.rows[1].id, second, "the first row does not block its key");
+
+    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::Retry(RETRY))]).await;
+
+    use RowStatus::{Failed, Pending};
+    assert_eq!(given.statuses(order.id).await, [Failed, Pending, Pending]);
+    worker.settle(&batch).await;
+    worker.expect_nothing_due().await;
+}
+
+pub(super) async fn a_stored_failure_reason_has_at_most_256_characters_and_no_nul<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_order(P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let id = batch.rows[0].id;
+    let long = Exclusion { reason: "é\0".repeat(300), ..exclusion(id, Disposition::ParkKey) };
+
+    worker.exclude(batch.token, &[long]).await;
+
+    assert_eq!(given.row(id).await.last_failure_reason, Some("é".repeat(256)));
+}

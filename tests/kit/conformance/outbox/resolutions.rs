@@ -1,0 +1,85 @@
+//! Cases of `OutboxStore`: resolution of an open batch as published, not sent or left by a dead claimer.
+use ports::operators::{RowFilter, RowSelector};
+use ports::outbox::{BatchOutcome, FencedOutcome, RowStatus};
+use ports::partitions::AcquireReason;
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{P0, given};
+use crate::conformance::fixture::worker::{ALL, ids, worker};
+
+pub(super) async fn a_batch_resolved_as_published_is_sent<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+
+    assert_eq!(worker.resolve(batch.token, BatchOutcome::Published).await, 2);
+
+    assert_eq!(given.statuses(order.id).await, [RowStatus::Sent, RowStatus::Sent]);
+    assert_eq!(given.view(P0).await.in_flight, None);
+    worker.expect_nothing_due().await;
+}
+
+pub(super) async fn a_batch_resolved_as_not_sent_is_due_with_attempts_returned<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+
+    assert_eq!(worker.resolve(batch.token, BatchOutcome::NotSent).await, 2);
+
+    let again = worker.claim(ALL).await;
+    assert_eq!(ids(&again.rows), ids(&batch.rows));
+    assert!(again.rows.iter().all(|row| row.attempt == 1));
+    assert!(again.token > batch.token);
+    assert_eq!(
+        given.diagnosis(RowSelector::Key(order.id)).await.deaths,
+        0,
+        "a batch resolved as not sent counts no death"
+    );
+}
+
+pub(super) async fn a_repeated_resolution_changes_nothing<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_orders(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let first = worker.fence.clone();
+    worker.resolve(batch.token, BatchOutcome::ClaimerDied).await;
+    let before = given.rows(RowFilter::default()).await;
+    let deaths = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
+
+    for fence in [first, worker.fence.clone()] {
+        let again = backend.outbox().resolve(&fence, batch.token, BatchOutcome::ClaimerDied).await;
+        if let FencedOutcome::Done { counter, rows } = again.expect("a repetition succeeds") {
+            assert_eq!((counter, rows), (given.view(P0).await.counter, 0));
+            worker.fence.counter = counter;
+        }
+    }
+
+    assert_eq!(given.rows(RowFilter::default()).await, before);
+    assert_eq!(given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths, deaths);
+    worker.claim(ALL).await;
+}
+
+pub(super) async fn a_stale_resolution_changes_nothing<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_order(P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let batch = worker.claim(ALL).await;
+    let late = worker.fence.clone();
+    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.resolve(batch.token, BatchOutcome::NotSent).await;
+    let second = worker.claim(ALL).await;
+
+    for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
+        for token in [batch.token, second.token] {
+            let changed = backend.outbox().resolve(&late, token, outcome).await.expect("the call succeeds");
+            assert_eq!(changed, FencedOutcome::Stale, "{outcome:?}");
+        }
+    }
+
+    assert_eq!(given.row(second.rows[0].id).await.status, RowStatus::InFlight);
+    assert_eq!(worker.settle(&second).await, 1);
+}

@@ -1,0 +1,49 @@
+//! Helpers of the lease cases: heartbeats, acquisitions of P0, a worker with an open batch.
+use std::time::Duration;
+
+use ports::partitions::{AcquireReason, Acquisition, Fence, InstanceId, Token};
+
+use crate::backend::Backend;
+use crate::conformance::fixture::given::{Given, P0, instance};
+use crate::conformance::fixture::worker::{ALL, Worker, acquire_free};
+
+/// A lease time that no case outlives.
+pub(super) const LONG: Duration = Duration::from_secs(86_400);
+/// The age of the last heartbeat from which a member counts as dead.
+pub(super) const MEMBER_DEAD_AFTER: Duration = Duration::from_secs(15 * 60);
+
+pub(super) async fn heartbeat<B: Backend>(backend: &B, name: &str) -> Vec<(InstanceId, bool)> {
+    let members =
+        backend.leases().heartbeat(&instance(name), MEMBER_DEAD_AFTER).await.expect("the heartbeat is stored");
+    members.into_iter().map(|member| (member.instance, member.alive)).collect()
+}
+
+pub(super) async fn acquire<B: Backend>(
+    backend: &B,
+    name: &str,
+    reason: AcquireReason,
+    watermark: Option<Token>,
+) -> Acquisition {
+    let result = backend.leases().acquire(P0, &instance(name), reason, watermark, LONG).await;
+    result.expect("the acquisition returns")
+}
+
+pub(super) fn fence(acquisition: Acquisition) -> Fence {
+    match acquisition {
+        Acquisition::Taken(acquired) => acquired.fence,
+        held @ Acquisition::Held { .. } => panic!("{held:?}"),
+    }
+}
+
+/// A worker that owns P0 and has one claimed batch open, and the batch's token.
+pub(super) async fn worker_with_open_batch<'b, B: Backend>(
+    given: &Given<'b, B>,
+    name: &str,
+    ttl: Duration,
+) -> (Worker<'b, B>, Token) {
+    given.place_order(P0).await;
+    let mut worker = Worker::of(given.backend, acquire_free(given.backend, name, P0, ttl).await.fence);
+    heartbeat(given.backend, name).await;
+    let token = worker.claim(ALL).await.token;
+    (worker, token)
+}

@@ -1,0 +1,78 @@
+//! A broker under a fault script.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+
+use crate::faults::script::{Call, FaultScript, InjectedFault};
+
+/// A broker with injected faults: every other call reaches the wrapped broker.
+pub struct FaultyBroker {
+    real: Arc<dyn Broker>,
+    script: FaultScript,
+}
+
+impl FaultyBroker {
+    /// Wraps a broker with a fault script.
+    pub fn around(real: Arc<dyn Broker>, script: FaultScript) -> Self {
+        Self { real, script }
+    }
+}
+
+#[async_trait]
+impl Broker for FaultyBroker {
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
+        self.script.around(Call::OpenSession, self.real.open_session(slot)).await
+    }
+
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+        let refused: Vec<_> = batch
+            .records
+            .iter()
+            .filter(|(_, record)| self.script.refuses(record))
+            .map(|(row, _)| (*row, Error::Rejected(format!("injected: row {row} is refused"))))
+            .collect();
+        match self.script.fault_of(Call::Publish).await {
+            None if refused.is_empty() => self.real.publish(session, batch).await,
+            None => Published::Aborted { refused, cause: None, reached: true },
+            Some(InjectedFault::UnknownDone) => match self.real.publish(session, batch).await {
+                Published::Committed(_) => Published::Unknown("injected: the reply was lost".to_owned()),
+                other => other,
+            },
+            Some(InjectedFault::UnknownNotDone) => Published::Unknown("injected: the batch was lost".to_owned()),
+            Some(InjectedFault::SessionLost) => match self.real.fence(session).await {
+                Ok(()) => Published::SessionLost(format!("injected: {session} was fenced")),
+                Err(error) => Published::Unknown(error.to_string()),
+            },
+            Some(InjectedFault::Unreachable | InjectedFault::Slow(_) | InjectedFault::Hang | InjectedFault::Panic) => {
+                let cause = Error::Unreachable("injected: the broker is unreachable".to_owned());
+                Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+            }
+        }
+    }
+
+    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+        self.script.around(Call::Watermark, self.real.watermark(partition)).await
+    }
+
+    async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
+        self.script.around(Call::Fence, self.real.fence(session)).await
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
+        if let Some(record) = records.iter().find(|record| self.script.refuses(record)) {
+            return Err(Error::Rejected(format!("injected: a record of {} is refused", record.key)));
+        }
+        self.script.around(Call::Append, self.real.append(records)).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        self.real.sweep(limit).await
+    }
+
+    fn record_bytes_max(&self) -> usize {
+        self.real.record_bytes_max()
+    }
+}

@@ -1,0 +1,126 @@
+//! Orders, outbox and leases of a store, each under a fault script.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Status, Subject};
+use ports::Error;
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, Token,
+};
+
+use crate::faults::script::{Call, FaultScript};
+
+macro_rules! faulty {
+    ($(#[$doc:meta])* $name:ident, $port:ident) => {
+        $(#[$doc])*
+        pub struct $name {
+            real: Arc<dyn $port>,
+            script: FaultScript,
+        }
+
+        impl $name {
+            /// Wraps a port with a fault script.
+            pub fn around(real: Arc<dyn $port>, script: FaultScript) -> Self {
+                Self { real, script }
+            }
+        }
+    };
+}
+
+faulty!(
+    /// An order store with injected faults.
+    FaultyOrders, OrderStore
+);
+faulty!(
+    /// An outbox with injected faults.
+    FaultyOutbox, OutboxStore
+);
+faulty!(
+    /// Partition leases with injected faults.
+    FaultyLeases, PartitionLeases
+);
+
+#[async_trait]
+impl OrderStore for FaultyOrders {
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        self.script.around(Call::Commit, self.real.commit(commit)).await
+    }
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.script.around(Call::Read, self.real.find(id)).await
+    }
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
+        self.script.around(Call::Read, self.real.list(filter, from, limit)).await
+    }
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+        self.script.around(Call::Read, self.real.count(filter)).await
+    }
+    async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
+        self.script.around(Call::Read, self.real.oldest(status, after, limit)).await
+    }
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+        self.script.around(Call::Read, self.real.find_mark(subject, key, keep)).await
+    }
+    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.real.sweep_marks(keep, limit).await
+    }
+}
+
+#[async_trait]
+impl OutboxStore for FaultyOutbox {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        self.script.around(Call::Claim, self.real.claim(claim)).await
+    }
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        self.script.around(Call::Exclude, self.real.exclude(fence, token, rows)).await
+    }
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
+        self.script.around(Call::Settle, self.real.settle(settlement)).await
+    }
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        self.script.around(Call::Resolve, self.real.resolve(fence, token, outcome)).await
+    }
+    async fn depth(&self) -> Result<Depth, Error> {
+        self.real.depth().await
+    }
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.real.sweep(keep, limit).await
+    }
+}
+
+#[async_trait]
+impl PartitionLeases for FaultyLeases {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+        self.script.around(Call::Heartbeat, self.real.heartbeat(instance, dead_after)).await
+    }
+    async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
+        self.real.leave(instance).await
+    }
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        owner: &InstanceId,
+        reason: AcquireReason,
+        watermark: Option<Token>,
+        ttl: Duration,
+    ) -> Result<Acquisition, Error> {
+        self.script.around(Call::Acquire, self.real.acquire(partition, owner, reason, watermark, ttl)).await
+    }
+    async fn renew(
+        &self,
+        owner: &InstanceId,
+        held: &[(PartitionNo, Epoch)],
+        ttl: Duration,
+    ) -> Result<Vec<PartitionNo>, Error> {
+        self.script.around(Call::Renew, self.real.renew(owner, held, ttl)).await
+    }
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        self.script.around(Call::Release, self.real.release(partition, owner, epoch)).await
+    }
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        self.real.overview().await
+    }
+}

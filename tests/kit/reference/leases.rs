@@ -1,0 +1,150 @@
+//! The membership and the partition leases of the reference.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::Timestamp;
+use ports::Error;
+use ports::outbox::RowStatus;
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
+    PartitionNo, PartitionView, Release, Token,
+};
+
+use crate::reference::state::{Lease, Reference, Row, State};
+
+impl State {
+    fn is_alive(&self, instance: &InstanceId, now: Timestamp) -> bool {
+        self.members.get(instance).is_some_and(|(seen, dead_after)| now.since(*seen) < *dead_after)
+    }
+
+    fn acquire(&mut self, request: &AcquireRequest<'_>, now: Timestamp) -> Acquisition {
+        let former = self.lease(request.partition).owner.clone();
+        let other = former.as_ref().filter(|former| *former != request.owner);
+        let other_alive = other.is_some_and(|other| self.is_alive(other, now));
+        let remaining = self.lease(request.partition).expires_at.map_or(Duration::ZERO, |expiry| expiry.since(now));
+        if let Some(by) = other.filter(|_| other_alive && !remaining.is_zero()) {
+            return Acquisition::Held { by: by.clone(), remaining };
+        }
+        let owner_died = match (other, request.reason) {
+            (Some(_), _) => !other_alive,
+            (None, AcquireReason::Vacant | AcquireReason::WorkerDied) => true,
+            (None, AcquireReason::Uncertain) => false,
+        };
+        if owner_died && request.reason == AcquireReason::Vacant {
+            self.clear_deaths(request.partition);
+        }
+        let lease = self.lease(request.partition);
+        lease.epoch += 1;
+        lease.counter = lease.counter.max(request.watermark.unwrap_or(0)) + 1;
+        lease.owner = Some(request.owner.clone());
+        lease.expires_at = Some(now.after(request.ttl));
+        let in_flight = lease.open.as_mut().map(|open| {
+            open.claimer_died |= owner_died;
+            OpenBatch { token: open.token, session: open.session.clone(), claimer_died: open.claimer_died }
+        });
+        let fence = Fence {
+            partition: request.partition,
+            owner: request.owner.clone(),
+            epoch: lease.epoch,
+            counter: lease.counter,
+        };
+        Acquisition::Taken(Acquired { fence, in_flight })
+    }
+
+    /// Clears the deaths of rows that were not in flight when the owner died.
+    fn clear_deaths(&mut self, partition: PartitionNo) {
+        let not_in_flight = |row: &&mut Row| row.event.partition == partition && row.status != RowStatus::InFlight;
+        for row in self.rows.values_mut().filter(not_in_flight) {
+            (row.deaths, row.trial_deaths) = (0, 0);
+        }
+    }
+}
+
+struct AcquireRequest<'a> {
+    partition: PartitionNo,
+    owner: &'a InstanceId,
+    reason: AcquireReason,
+    watermark: Option<Token>,
+    ttl: Duration,
+}
+
+#[async_trait]
+impl PartitionLeases for Reference {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.members.insert(instance.clone(), (now, dead_after));
+        let member = |(instance, (seen_at, _)): (&InstanceId, &(Timestamp, Duration))| MemberView {
+            instance: instance.clone(),
+            alive: now.since(*seen_at) < dead_after,
+            seen_at: *seen_at,
+        };
+        Ok(state.members.iter().map(member).collect())
+    }
+
+    async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
+        self.state.lock().members.remove(instance);
+        Ok(())
+    }
+
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        owner: &InstanceId,
+        reason: AcquireReason,
+        watermark: Option<Token>,
+        ttl: Duration,
+    ) -> Result<Acquisition, Error> {
+        let request = AcquireRequest { partition, owner, reason, watermark, ttl };
+        Ok(self.state.lock().acquire(&request, self.now()))
+    }
+
+    async fn renew(
+        &self,
+        owner: &InstanceId,
+        held: &[(PartitionNo, Epoch)],
+        ttl: Duration,
+    ) -> Result<Vec<PartitionNo>, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let mut renewed = Vec::new();
+        for (partition, epoch) in held {
+            let lease = state.lease(*partition);
+            if lease.is_held_by(owner, *epoch) && lease.is_valid(now) {
+                lease.expires_at = Some(now.after(ttl));
+                renewed.push(*partition);
+            }
+        }
+        Ok(renewed)
+    }
+
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        let mut state = self.state.lock();
+        let lease = state.lease(partition);
+        if !lease.is_held_by(owner, epoch) {
+            return Ok(Release::NotOurs);
+        }
+        if lease.open.is_some() {
+            return Ok(Release::InFlight);
+        }
+        (lease.owner, lease.expires_at) = (None, None);
+        Ok(Release::Done)
+    }
+
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        let state = self.state.lock();
+        let depth = |partition| {
+            state.rows.values().filter(|row| row.event.partition == partition && !row.is_sent()).count() as u64
+        };
+        let view = |(partition, lease): (u32, &Lease)| PartitionView {
+            partition: PartitionNo(partition),
+            owner: lease.owner.clone(),
+            epoch: lease.epoch,
+            counter: lease.counter,
+            in_flight: lease.open.as_ref().map(|open| open.token),
+            expires_at: lease.expires_at,
+            depth: depth(PartitionNo(partition)),
+        };
+        Ok((0..).zip(&state.leases).map(view).collect())
+    }
+}

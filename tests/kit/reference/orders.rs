@@ -1,0 +1,118 @@
+//! The orders of the reference, committed with their rows and idempotency marks.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Status, Subject, Timestamp};
+use ports::Error;
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::outbox::RowStatus;
+
+use crate::reference::state::{Reference, Row, State};
+
+impl State {
+    fn commit(&mut self, commit: Commit, now: Timestamp) -> Committed {
+        let current = self.orders.get(&commit.order.id).map(|order| order.version);
+        match (commit.expected, current) {
+            (Some(expected), Some(current)) if expected != current => return Committed::Stale { current },
+            (None, Some(current)) => return Committed::Stale { current },
+            (Some(_), None) => return Committed::Missing,
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        if let Some(mark) = commit.mark {
+            let key = (mark.subject.clone(), mark.key.clone());
+            if let Some((used, _)) = self.marks.get(&key) {
+                return Committed::KeyUsed(used.clone());
+            }
+            self.marks.insert(key, (mark, now));
+        }
+        self.orders.insert(commit.order.id, commit.order);
+        for event in commit.events {
+            self.write(event, now);
+        }
+        Committed::Done
+    }
+
+    fn write(&mut self, event: NewRow, now: Timestamp) {
+        self.last_row += 1;
+        let row = Row {
+            id: self.last_row,
+            payload: Some(event.payload.clone()),
+            event,
+            created_at: now,
+            status: RowStatus::Pending,
+            blocks_key: false,
+            parked_with_key: false,
+            attempts: 0,
+            deaths: 0,
+            trial_deaths: 0,
+            due: None,
+            token: 0,
+            owner: None,
+            failure: None,
+            parked_reason: None,
+            sent_at: None,
+            sent_to: None,
+            by_fallback: false,
+        };
+        self.rows.insert(row.id, row);
+    }
+}
+
+fn matches_filter(filter: &OrderFilter, order: &Order) -> bool {
+    filter.owner.as_ref().is_none_or(|owner| *owner == order.owner)
+        && filter.status.is_none_or(|status| status == order.status)
+}
+
+#[async_trait]
+impl OrderStore for Reference {
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= crate::reference::state::PARTITIONS) {
+            return Err(Error::Rejected(format!("writing event {}: no partition {}", row.event_id, row.partition)));
+        }
+        Ok(self.state.lock().commit(commit, self.now()))
+    }
+
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        Ok(self.state.lock().orders.get(&id).cloned())
+    }
+
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
+        let state = self.state.lock();
+        let newest_first = state.orders.values().rev().filter(|order| matches_filter(filter, order)).cloned();
+        let limit = limit as usize;
+        Ok(match from {
+            PageStart::Offset(skip) => {
+                newest_first.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit).collect()
+            }
+            PageStart::After(id) => newest_first.filter(|order| order.id < id).take(limit).collect(),
+        })
+    }
+
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+        Ok(self.state.lock().orders.values().filter(|order| matches_filter(filter, order)).count() as u64)
+    }
+
+    async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
+        let state = self.state.lock();
+        let oldest_first = state.orders.values().filter(|order| order.status == status).map(|order| order.id);
+        Ok(oldest_first.filter(|id| after.is_none_or(|after| *id > after)).take(limit as usize).collect())
+    }
+
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+        let now = self.now();
+        let state = self.state.lock();
+        let found = state.marks.get(&(subject.clone(), key.into()));
+        Ok(found.filter(|(_, written)| now.since(*written) <= keep).map(|(mark, _)| mark.clone()))
+    }
+
+    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let old = state.marks.iter().filter(|(_, (_, written))| now.since(*written) > keep);
+        let old: Vec<_> = old.map(|(key, _)| key.clone()).take(limit as usize).collect();
+        for key in &old {
+            state.marks.remove(key);
+        }
+        Ok(old.len() as u64)
+    }
+}

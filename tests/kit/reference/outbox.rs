@@ -1,0 +1,205 @@
+//! The outbox of the reference: exclusion, settlement and resolution of a claimed batch.
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::Timestamp;
+use ports::outbox::{
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId, RowStatus,
+    Settlement,
+};
+use ports::partitions::{Fence, PartitionNo, Token};
+use ports::{Error, FailureType};
+
+use crate::reference::state::{Reference, Row, State};
+
+/// A row with this many deaths in trials is parked.
+const TRIAL_DEATHS_MAX: u32 = 2;
+/// The most characters of a stored failure reason.
+const REASON_CHARS_MAX: usize = 256;
+
+/// The stored form of a failure reason: without NUL characters, at most 256 characters.
+pub(crate) fn stored_reason(reason: &str) -> String {
+    reason.replace('\0', "").chars().take(REASON_CHARS_MAX).collect()
+}
+
+impl Row {
+    /// Makes a row of a resolved batch due again: a head stays FAILED and blocks its key.
+    fn make_due_again(&mut self, now: Timestamp) {
+        self.status = if self.blocks_key { RowStatus::Failed } else { RowStatus::Pending };
+        self.due = self.blocks_key.then_some(now);
+    }
+
+    /// Returns a row to PENDING, with its attempt, because an earlier row of its key was excluded.
+    fn return_to_pending(&mut self) {
+        (self.status, self.due) = (RowStatus::Pending, None);
+        self.attempts -= 1;
+    }
+
+    fn apply(&mut self, disposition: Disposition, now: Timestamp) {
+        match disposition {
+            Disposition::Retry(delay) => {
+                (self.status, self.due, self.blocks_key) = (RowStatus::Failed, Some(now.after(delay)), true);
+            }
+            Disposition::ParkKey => (self.status, self.due, self.parked_with_key) = (RowStatus::Parked, None, true),
+            Disposition::ParkRow => (self.status, self.due, self.parked_with_key) = (RowStatus::Parked, None, false),
+        }
+    }
+
+    fn mark_sent(&mut self, now: Timestamp) {
+        (self.status, self.due, self.sent_at) = (RowStatus::Sent, None, Some(now));
+    }
+}
+
+impl State {
+    /// Whether this owner, in this epoch, has this batch open.
+    fn has_open(&mut self, fence: &Fence, token: Token) -> bool {
+        let lease = self.lease(fence.partition);
+        lease.is_held_by(&fence.owner, fence.epoch) && lease.open.as_ref().is_some_and(|open| open.token == token)
+    }
+
+    /// The outcome for a batch that is not open: done if this owner closed it last in this epoch, else stale.
+    fn repeated_close(&mut self, fence: &Fence, token: Token) -> FencedOutcome {
+        let lease = self.lease(fence.partition);
+        if lease.is_held_by(&fence.owner, fence.epoch) && lease.closed == token && lease.open.is_none() {
+            return FencedOutcome::Done { counter: lease.counter, rows: 0 };
+        }
+        FencedOutcome::Stale
+    }
+
+    fn close(&mut self, partition: PartitionNo, token: Token, rows: u64) -> FencedOutcome {
+        let lease = self.lease(partition);
+        (lease.counter, lease.open, lease.closed) = (lease.counter + 1, None, token);
+        FencedOutcome::Done { counter: lease.counter, rows }
+    }
+
+    fn exclude(&mut self, fence: &Fence, token: Token, exclusions: &[Exclusion], now: Timestamp) -> FencedOutcome {
+        if !self.has_open(fence, token) || self.lease(fence.partition).counter != fence.counter {
+            return FencedOutcome::Stale;
+        }
+        let by_row: BTreeMap<RowId, &Exclusion> =
+            exclusions.iter().map(|exclusion| (exclusion.row, exclusion)).collect();
+        let mut excluded_keys = BTreeSet::new();
+        let mut rows = 0;
+        for row in self.batch(fence.partition, token) {
+            if let Some(exclusion) = by_row.get(&row.id) {
+                row.failure = Some((exclusion.failure_type, stored_reason(&exclusion.reason)));
+                row.apply(exclusion.disposition, now);
+                excluded_keys.insert(row.event.key);
+            } else if excluded_keys.contains(&row.event.key) {
+                row.return_to_pending();
+            } else {
+                continue;
+            }
+            rows += 1;
+        }
+        let lease = self.lease(fence.partition);
+        lease.counter += 1;
+        FencedOutcome::Done { counter: lease.counter, rows }
+    }
+
+    fn settle(&mut self, settlement: Settlement, now: Timestamp) -> FencedOutcome {
+        let Settlement { fence, token, positions, by_fallback } = settlement;
+        if !self.has_open(&fence, token) {
+            return self.repeated_close(&fence, token);
+        }
+        let mut positions: BTreeMap<RowId, _> = positions.into_iter().collect();
+        let mut rows = 0;
+        for row in self.batch(fence.partition, token) {
+            row.mark_sent(now);
+            row.sent_to = positions.remove(&row.id);
+            row.by_fallback = by_fallback.contains(&row.id);
+            rows += 1;
+        }
+        self.close(fence.partition, token, rows)
+    }
+
+    fn resolve(&mut self, fence: &Fence, token: Token, outcome: BatchOutcome, now: Timestamp) -> FencedOutcome {
+        if !self.has_open(fence, token) {
+            return self.repeated_close(fence, token);
+        }
+        let trial = self.lease(fence.partition).open.as_ref().is_some_and(|open| open.trial);
+        let mut rows = 0;
+        for row in self.batch(fence.partition, token) {
+            rows += 1;
+            match outcome {
+                BatchOutcome::Published => row.mark_sent(now),
+                BatchOutcome::NotSent => {
+                    row.attempts -= 1;
+                    row.make_due_again(now);
+                }
+                BatchOutcome::ClaimerDied => {
+                    row.deaths += 1;
+                    row.trial_deaths += u32::from(trial);
+                    row.make_due_again(now);
+                    if row.trial_deaths >= TRIAL_DEATHS_MAX {
+                        row.failure =
+                            Some((FailureType::System, format!("killed its process in {} trials", row.trial_deaths)));
+                        row.apply(Disposition::ParkKey, now);
+                    }
+                }
+            }
+        }
+        self.close(fence.partition, token, rows)
+    }
+
+    fn depth(&self, now: Timestamp) -> Depth {
+        let count = |status| self.rows.values().filter(|row| row.status == status).count() as u64;
+        let unsent = |row: &&Row| !row.is_sent() && row.status != RowStatus::Parked;
+        Depth {
+            pending: count(RowStatus::Pending),
+            in_flight: count(RowStatus::InFlight),
+            failed: count(RowStatus::Failed),
+            parked: count(RowStatus::Parked),
+            sent: count(RowStatus::Sent),
+            oldest_unsent: self.rows.values().filter(unsent).map(|row| now.since(row.created_at)).max(),
+        }
+    }
+}
+
+#[async_trait]
+impl OutboxStore for Reference {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        Ok(self.state.lock().claim(claim, self.now()))
+    }
+
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        Ok(self.state.lock().exclude(fence, token, rows, self.now()))
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
+        Ok(self.state.lock().settle(settlement, self.now()))
+    }
+
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        Ok(self.state.lock().resolve(fence, token, outcome, self.now()))
+    }
+
+    async fn depth(&self) -> Result<Depth, Error> {
+        Ok(self.state.lock().depth(self.now()))
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let old = state.rows.values().filter(|row| row.sent_at.is_some_and(|sent| now.since(sent) > keep));
+        let old: Vec<RowId> = old.map(|row| row.id).take(limit as usize).collect();
+        for id in &old {
+            state.rows.remove(id);
+        }
+        Ok(old.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_reason_has_at_most_256_characters_and_no_nul() {
+        let reason = format!("\0é{}", "é\0".repeat(300));
+
+        assert_eq!(stored_reason(&reason), "é".repeat(256));
+        assert_eq!(stored_reason("a\0b"), "ab");
+    }
+}
