@@ -67,9 +67,9 @@ pub(crate) struct HttpParts {
 }
 
 impl HttpParts {
-    pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::Parts {
+    pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
         let Self { queries, operations, dead_letters, admission, metrics, auth, options } = self;
-        api::Parts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
+        api::StateParts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
     }
 }
 

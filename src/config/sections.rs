@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::Proxies;
-use api::auth::Source;
+use api::TrustedProxies;
+use api::auth::KeySource;
 use app::contract::framing::SchemaIds;
 use app::policy::backpressure::PressureThresholds;
 use app::relay::chain::{Fallback, Poison};
@@ -159,7 +159,7 @@ pub struct HttpSettings {
     pub body_max: usize,
     pub max_connections: usize,
     #[serde(deserialize_with = "proxies")]
-    pub trusted_proxies: Proxies,
+    pub trusted_proxies: TrustedProxies,
 }
 
 /// How tokens are verified; at most one of the first three keys is set.
@@ -176,10 +176,10 @@ pub struct AuthSettings {
 
 impl AuthSettings {
     /// Where the verifying key comes from; `None` while no key is configured.
-    pub fn source(&self) -> Option<Source> {
-        let secret = self.hs256_secret.clone().map(Source::Secret);
-        let public_key = || self.public_key_file.clone().map(Source::PublicKeyFile);
-        secret.or_else(public_key).or_else(|| self.jwks_url.clone().map(Source::JwksUrl))
+    pub fn source(&self) -> Option<KeySource> {
+        let secret = self.hs256_secret.clone().map(KeySource::Secret);
+        let public_key = || self.public_key_file.clone().map(KeySource::PublicKeyFile);
+        secret.or_else(public_key).or_else(|| self.jwks_url.clone().map(KeySource::JwksUrl))
     }
 
     /// Replaces whichever key is configured by this secret.
@@ -300,7 +300,7 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     app::units::size(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 
-fn proxies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Proxies, D::Error> {
+fn proxies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TrustedProxies, D::Error> {
     let expected = "a list of addresses or networks such as 10.0.0.1,10.1.0.0/16";
-    Proxies::parse(&Vec::<String>::deserialize(deserializer)?).map_err(|_| de::Error::custom(expected))
+    TrustedProxies::parse(&Vec::<String>::deserialize(deserializer)?).map_err(|_| de::Error::custom(expected))
 }

@@ -1,7 +1,7 @@
 //! `actors`: the supervision tree of a running service, read from its admin port.
 use std::time::Duration;
 
-use api::auth::Source;
+use api::auth::KeySource;
 use clap::Subcommand;
 use posthaste::Config;
 use secrecy::ExposeSecret;
@@ -115,9 +115,9 @@ fn admin_token(config: &Config) -> Result<String, Failure> {
         ttl: Duration::from_secs(60),
     };
     match config.auth.source() {
-        Some(Source::Secret(secret)) => mint(config, secret.expose_secret(), &claims),
+        Some(KeySource::Secret(secret)) => mint(config, secret.expose_secret(), &claims),
         None => mint(config, DEVELOPMENT_SECRET, &claims),
-        Some(Source::PublicKeyFile(_) | Source::JwksUrl(_)) => {
+        Some(KeySource::PublicKeyFile(_) | KeySource::JwksUrl(_)) => {
             Err(Failure::new("give a token with the role ADMIN with --token"))
         }
     }

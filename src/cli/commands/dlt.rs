@@ -1,7 +1,7 @@
 //! `dlt`: lists dead letters and sends them back to their topic, also while the service runs.
 use std::time::Duration;
 
-use api::letter_document;
+use api::dead_letter_document;
 use app::contract::rfc3339;
 use app::operators::dead_letters::{
     DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport,
@@ -126,7 +126,7 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
     while left > 0 {
         let page = letters.list(&filter, left).await?;
         for letter in &page.dead_letters {
-            print_line(&if json { letter_document(letter).to_string() } else { summary(letter) })?;
+            print_line(&if json { dead_letter_document(letter).to_string() } else { summary(letter) })?;
         }
         left = left.saturating_sub(page.dead_letters.len() as u32);
         match page.next {
@@ -155,7 +155,7 @@ fn summary(letter: &DeadLetter) -> String {
 }
 
 fn print_letter(letter: &DeadLetter, json: bool) -> Result<(), Failure> {
-    let document = letter_document(letter);
+    let document = dead_letter_document(letter);
     print_line(&if json { document.to_string() } else { format!("{document:#}") })
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use api::auth::Source;
+use api::auth::KeySource;
 use app::contract::rfc3339;
 use posthaste::config::{self, BrokerKind};
 use posthaste::{Beside, Config, Environment};
@@ -163,15 +163,15 @@ async fn partitions(config: &Config, beside: &Beside) -> Finding {
 fn key(config: &Config) -> Finding {
     let (ok, detail) = match config.auth.source() {
         None => (false, "no key is set: serve refuses to start without --dev; set auth.hs256_secret".to_owned()),
-        Some(Source::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {
+        Some(KeySource::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {
             (false, "the development secret is public; set your own".to_owned())
         }
-        Some(Source::Secret(secret)) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
+        Some(KeySource::Secret(secret)) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
             (false, format!("auth.hs256_secret is shorter than {SECRET_BYTES_MIN} bytes and can be guessed"))
         }
-        Some(Source::Secret(_)) => (true, "a shared secret".to_owned()),
-        Some(Source::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),
-        Some(Source::JwksUrl(url)) => (true, format!("keys from {url}")),
+        Some(KeySource::Secret(_)) => (true, "a shared secret".to_owned()),
+        Some(KeySource::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),
+        Some(KeySource::JwksUrl(url)) => (true, format!("keys from {url}")),
     };
     Finding::new("auth", ok, detail)
 }

@@ -1,7 +1,7 @@
 //! `token`: mints tokens with the configured secret or, with a warning, the development one.
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::auth::Source;
+use api::auth::KeySource;
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use jsonwebtoken::{EncodingKey, Header, encode};
@@ -39,8 +39,8 @@ pub(crate) fn token(config: &Config, verb: Verb) -> Result<u8, Failure> {
     let Verb::Mint { sub, role, tier, ttl } = verb;
     let claims = TokenClaims { sub, roles: role, tier, ttl };
     let token = match config.auth.source() {
-        Some(Source::Secret(secret)) => mint(config, secret.expose_secret(), &claims)?,
-        Some(Source::PublicKeyFile(_) | Source::JwksUrl(_)) => {
+        Some(KeySource::Secret(secret)) => mint(config, secret.expose_secret(), &claims)?,
+        Some(KeySource::PublicKeyFile(_) | KeySource::JwksUrl(_)) => {
             return Err(Failure::new(
                 "this service verifies tokens with a public key: mint them where the private key is kept",
             ));

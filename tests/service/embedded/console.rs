@@ -123,7 +123,7 @@ fn the_console_kills_an_actor_and_shows_its_restart_on_page_and_stream() {
 
     let page = browser.submit("/console/actors/fault", &[("path", worker), ("action", "panic")]);
 
-    assert!(page.contains(&format!("{worker} was told: panic.")), "{page}");
+    assert!(page.contains(&format!("{worker}: panic was injected.")), "{page}");
     let generation = |row: String| row.split("<td class=\"number\">").nth(1).is_some_and(|cell| cell.starts_with("2<"));
     until("the second generation runs", WAIT_MAX, || {
         let row = browser.actor(worker);

@@ -1,5 +1,5 @@
 //! `outbox why`: explains why an event has not been sent, or where it was sent.
-use api::standing_document;
+use api::row_diagnosis_document;
 use app::operators::outbox::Operations;
 use app::port_types::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
@@ -46,7 +46,7 @@ pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: 
     let diagnosis = operations.diagnose(selector).await.map_err(|error| Failure::querying(error, name))?;
     let now = operations.now();
     if arguments.json {
-        return print_line(&standing_document(&diagnosis, now).to_string());
+        return print_line(&row_diagnosis_document(&diagnosis, now).to_string());
     }
     print(&diagnosis, broker, now)
 }
