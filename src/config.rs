@@ -58,11 +58,11 @@ pub enum AuthKey {
 
 impl AuthKey {
     /// As the verifier takes it.
-    pub fn source(&self) -> api::auth::Source {
+    pub fn source(&self) -> api::auth::KeySource {
         match self.clone() {
-            AuthKey::Secret(secret) => api::auth::Source::Secret(secret),
-            AuthKey::PublicKeyFile(path) => api::auth::Source::PublicKeyFile(path),
-            AuthKey::JwksUrl(url) => api::auth::Source::JwksUrl(url),
+            AuthKey::Secret(secret) => api::auth::KeySource::Secret(secret.into()),
+            AuthKey::PublicKeyFile(path) => api::auth::KeySource::PublicKeyFile(path),
+            AuthKey::JwksUrl(url) => api::auth::KeySource::JwksUrl(url),
         }
     }
 }

@@ -20,7 +20,7 @@ pub use wiring::{
 pub struct Service {
     addresses: Vec<SocketAddr>,
     cast: Cast,
-    http: api::Service,
+    http: api::RunningServer,
     held: wiring::Held,
     vitals: Vitals,
     deadline: Duration,
@@ -45,7 +45,7 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
     let wired = wiring::wire(&config).await?;
     let cast = Cast::start(wired.world, wired.actors, supervision::Options::default()).await;
     let parts = wired.http.with(cast.dispatch());
-    let http = api::serve_on(&api::State::new(parts), wired.listeners).map_err(StartError::Listen)?;
+    let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
     wired.held.announce(&addresses).await;
     Ok(Service { addresses, cast, http, held: wired.held, vitals: wired.vitals, deadline: config.shutdown_deadline })

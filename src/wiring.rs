@@ -94,9 +94,9 @@ pub(crate) struct HttpParts {
 }
 
 impl HttpParts {
-    pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::Parts {
+    pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
         let Self { queries, operations, dead_letters, admission, metrics, auth, options } = self;
-        api::Parts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
+        api::StateParts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
     }
 }
 
@@ -111,7 +111,7 @@ impl Rng for ThreadDice {
 
 pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let auth = verifier(config)?;
-    let proxies = api::Proxies::parse(&config.http_trusted_proxies)
+    let proxies = api::TrustedProxies::parse(&config.http_trusted_proxies)
         .map_err(|error| StartError::Config(format!("http.trusted_proxies: {error}")))?;
     // A port of our own choice names the instance, so it must be known before the store is locked under that name.
     let mut listeners = None;
@@ -149,7 +149,7 @@ fn assemble(
     backends: Backends,
     common: Common,
     auth: api::auth::Verifier,
-    proxies: api::Proxies,
+    proxies: api::TrustedProxies,
     listeners: api::Listeners,
 ) -> Wired {
     let Common { instance, metrics, clock, dice } = common;

@@ -1,19 +1,20 @@
-//! The only place where an error becomes a status: RFC 9457 problems that carry the seeds' envelope as members as well.
+//! The only place where an error becomes an HTTP status: RFC 9457 problems with the members `code`, `message`, `requestId` and `timestamp`.
 use std::borrow::Cow;
 
 use actix_web::HttpResponse;
+use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use app::error::{CommandError, QueryError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Most field errors of one answer.
+/// Field errors in one response; further ones are dropped.
 pub(crate) const FIELD_ERRORS_MAX: usize = 100;
 
-/// What went wrong, as clients program against it.
+/// The member `code` of an error response, with its status and title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorCode {
     BadRequest,
     Unauthorized,
     Forbidden,
@@ -33,174 +34,173 @@ pub(crate) enum Kind {
     Infrastructure,
 }
 
-impl Kind {
-    fn facts(self) -> (u16, &'static str, &'static str) {
+impl ErrorCode {
+    fn parts(self) -> (u16, &'static str, &'static str) {
         match self {
-            Kind::BadRequest => (400, "BAD_REQUEST", "Bad Request"),
-            Kind::Unauthorized => (401, "UNAUTHORIZED", "Unauthorized"),
-            Kind::Forbidden => (403, "FORBIDDEN", "Forbidden"),
-            Kind::NotFound => (404, "NOT_FOUND", "Not Found"),
-            Kind::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED", "Method Not Allowed"),
-            Kind::NotAcceptable => (406, "NOT_ACCEPTABLE", "Not Acceptable"),
-            Kind::RequestTimeout => (408, "REQUEST_TIMEOUT", "Request Timeout"),
-            Kind::Conflict => (409, "CONFLICT", "Conflict"),
-            Kind::PreconditionFailed => (412, "PRECONDITION_FAILED", "Precondition Failed"),
-            Kind::PayloadTooLarge => (413, "PAYLOAD_TOO_LARGE", "Content Too Large"),
-            Kind::UriTooLong => (414, "URI_TOO_LONG", "URI Too Long"),
-            Kind::UnsupportedMediaType => (415, "UNSUPPORTED_MEDIA_TYPE", "Unsupported Media Type"),
-            Kind::Unprocessable => (422, "UNPROCESSABLE", "Unprocessable Content"),
-            Kind::RateLimited => (429, "RATE_LIMITED", "Too Many Requests"),
-            Kind::HeadersTooLarge => (431, "HEADERS_TOO_LARGE", "Request Header Fields Too Large"),
-            Kind::Unexpected => (500, "UNEXPECTED_ERROR", "Internal Server Error"),
-            Kind::Infrastructure => (503, "INFRASTRUCTURE_ERROR", "Service Unavailable"),
+            ErrorCode::BadRequest => (400, "BAD_REQUEST", "Bad Request"),
+            ErrorCode::Unauthorized => (401, "UNAUTHORIZED", "Unauthorized"),
+            ErrorCode::Forbidden => (403, "FORBIDDEN", "Forbidden"),
+            ErrorCode::NotFound => (404, "NOT_FOUND", "Not KeyLookup"),
+            ErrorCode::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED", "Method Not Allowed"),
+            ErrorCode::NotAcceptable => (406, "NOT_ACCEPTABLE", "Not Acceptable"),
+            ErrorCode::RequestTimeout => (408, "REQUEST_TIMEOUT", "Request Timeout"),
+            ErrorCode::Conflict => (409, "CONFLICT", "Conflict"),
+            ErrorCode::PreconditionFailed => (412, "PRECONDITION_FAILED", "Precondition Failed"),
+            ErrorCode::PayloadTooLarge => (413, "PAYLOAD_TOO_LARGE", "Content Too Large"),
+            ErrorCode::UriTooLong => (414, "URI_TOO_LONG", "URI Too Long"),
+            ErrorCode::UnsupportedMediaType => (415, "UNSUPPORTED_MEDIA_TYPE", "Unsupported Media Type"),
+            ErrorCode::Unprocessable => (422, "UNPROCESSABLE", "Unprocessable Content"),
+            ErrorCode::RateLimited => (429, "RATE_LIMITED", "Too Many Requests"),
+            ErrorCode::HeadersTooLarge => (431, "HEADERS_TOO_LARGE", "Request Header Fields Too Large"),
+            ErrorCode::Unexpected => (500, "UNEXPECTED_ERROR", "Internal Server Error"),
+            ErrorCode::Infrastructure => (503, "INFRASTRUCTURE_ERROR", "Service Unavailable"),
         }
     }
 
-    /// The status in words.
     pub(crate) fn title(self) -> &'static str {
-        self.facts().2
+        self.parts().2
     }
 
-    /// The status it stands for.
     pub(crate) fn status(self) -> StatusCode {
-        StatusCode::from_u16(self.facts().0).expect("the table holds legal statuses")
+        StatusCode::from_u16(self.parts().0).expect("the table holds legal statuses")
     }
 }
 
-/// A part of the request that is not as it must be.
+/// A part of the request that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct FieldError {
-    /// Where, like `items[0].price`.
+    /// The path of the part, such as `items[0].price`.
     #[schema(example = "items[0].price")]
     pub(crate) field: String,
-    /// What it must be.
+    /// What is required of it.
     #[schema(example = "must be zero or more")]
     pub(crate) message: Cow<'static, str>,
 }
 
-/// An error on its way out.
+/// An error as the response reports it.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    pub(crate) kind: Kind,
+    pub(crate) code: ErrorCode,
     message: Cow<'static, str>,
     errors: Vec<FieldError>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// For the log only: never leaves the house.
+    /// For the log only; the response never contains it.
     pub(crate) cause: Option<String>,
 }
 
-/// `application/problem+json` with the seeds' envelope.
+/// The body of an error response, `application/problem+json`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Envelope<'a> {
-    /// Always `about:blank`: the status says the kind.
+pub(crate) struct ProblemBody<'a> {
+    /// Always `about:blank`: `code` identifies the error.
     #[schema(example = "about:blank")]
     r#type: &'static str,
-    /// The status in words.
+    /// The reason phrase of the status.
     #[schema(example = "Bad Request")]
     title: &'static str,
     #[schema(example = 400, minimum = 400, maximum = 599)]
     status: u16,
-    /// What happened this time.
+    /// What happened, in one sentence.
     #[schema(example = "the body is not a valid order")]
     detail: &'a str,
-    /// The path that was asked.
+    /// The path of the request.
     #[schema(example = "/orders")]
     instance: &'a str,
-    /// What to program against.
+    /// The stable code for programs.
     #[schema(example = "BAD_REQUEST")]
     code: &'static str,
     /// The same as `detail`.
     #[schema(example = "the body is not a valid order")]
     message: &'a str,
-    /// As in the header `X-Request-Id`.
+    /// The same as the header `X-Request-Id`.
     #[schema(example = "5f1c7be0a3f94d0a8a43f0dd3f1a1f5e")]
     request_id: &'a str,
     #[schema(value_type = String, format = DateTime, example = "2026-01-31T12:00:00.000Z")]
     timestamp: String,
-    /// Only when parts of the request are to blame.
+    /// Present when parts of the request are not valid.
     #[serde(skip_serializing_if = "<[FieldError]>::is_empty")]
     #[schema(required = false)]
     errors: &'a [FieldError],
 }
 
 impl Problem {
-    pub(crate) fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), errors: Vec::new(), headers: Vec::new(), cause: None }
+    pub(crate) fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), errors: Vec::new(), headers: Vec::new(), cause: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Kind::BadRequest, message)
+        Self::new(ErrorCode::BadRequest, message)
     }
 
     pub(crate) fn not_found(message: &'static str) -> Self {
-        Self::new(Kind::NotFound, message)
+        Self::new(ErrorCode::NotFound, message)
     }
 
-    /// Parts of the request are not as they must be; at most [`FIELD_ERRORS_MAX`] are told.
+    /// 400 for parts of the request; at most [`FIELD_ERRORS_MAX`] are reported.
     pub(crate) fn fields(message: &'static str, mut errors: Vec<FieldError>) -> Self {
         errors.truncate(FIELD_ERRORS_MAX);
         Self { errors, ..Self::bad_request(message) }
     }
 
-    /// One part is not as it must be.
+    /// 400 for one part of the request.
     pub(crate) fn field(field: &str, message: impl Into<Cow<'static, str>>) -> Self {
         let error = FieldError { field: field.to_owned(), message: message.into() };
         Self::fields("a parameter is not valid", vec![error])
     }
 
     pub(crate) fn method_not_allowed(allow: &str) -> Self {
-        Self::new(Kind::MethodNotAllowed, "this method is not allowed here").with_text(ALLOW, allow)
+        Self::new(ErrorCode::MethodNotAllowed, "this method is not allowed here").with_text(ALLOW, allow)
     }
 
-    /// No token, or none that holds. `challenge` goes to `WWW-Authenticate`.
+    /// 401; `challenge` is the value of `WWW-Authenticate`.
     pub(crate) fn unauthorized(message: &'static str, challenge: &'static str) -> Self {
-        Self::new(Kind::Unauthorized, message).with(WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
+        Self::new(ErrorCode::Unauthorized, message).with(WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
     }
 
     pub(crate) fn forbidden() -> Self {
         let challenge = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
-        Self::new(Kind::Forbidden, "the token's roles do not allow this").with(WWW_AUTHENTICATE, challenge)
+        Self::new(ErrorCode::Forbidden, "the token's roles do not allow this").with(WWW_AUTHENTICATE, challenge)
     }
 
-    /// A form that does not come from a page of this session.
-    pub(crate) fn forged() -> Self {
-        Self::new(Kind::Forbidden, "this form is not from your session; nothing was changed: load its page again")
+    /// 403 for a console form without its session's CSRF token.
+    pub(crate) fn csrf_mismatch() -> Self {
+        Self::new(
+            ErrorCode::Forbidden,
+            "the form does not belong to your session; nothing was changed: reload its page",
+        )
     }
 
     pub(crate) fn rate_limited(retry_after_seconds: u64) -> Self {
-        Self::new(Kind::RateLimited, "too many requests").retry_after(retry_after_seconds)
+        Self::new(ErrorCode::RateLimited, "too many requests").retry_after(retry_after_seconds)
     }
 
-    /// A dependency is away and nothing was changed.
-    pub(crate) fn away(cause: impl Into<String>) -> Self {
-        Self::held_back("a dependency is not available; nothing was changed", 5).because(cause)
+    /// 503: a dependency is unavailable and nothing was changed.
+    pub(crate) fn dependency_unavailable(cause: impl Into<String>) -> Self {
+        Self::unavailable("a dependency is not available; nothing was changed", 5).with_cause(cause)
     }
 
-    /// The service cannot take this now; nothing was changed.
-    pub(crate) fn held_back(message: impl Into<Cow<'static, str>>, retry_after_seconds: u64) -> Self {
-        Self::new(Kind::Infrastructure, message).retry_after(retry_after_seconds)
+    /// 503 with `Retry-After`: nothing was changed.
+    pub(crate) fn unavailable(message: impl Into<Cow<'static, str>>, retry_after_seconds: u64) -> Self {
+        Self::new(ErrorCode::Infrastructure, message).retry_after(retry_after_seconds)
     }
 
-    /// Something broke, or nobody knows what was changed.
+    /// 500: an internal error, or the outcome of the request is unknown.
     pub(crate) fn unexpected(cause: impl Into<String>) -> Self {
         let message = "an unexpected error; the request may have changed something: \
                        repeat it with the same idempotency key, or read back";
-        Self::new(Kind::Unexpected, message).because(cause)
+        Self::new(ErrorCode::Unexpected, message).with_cause(cause)
     }
 
-    /// What happened, for whoever asked.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The parts of the request that are to blame.
     pub(crate) fn errors(&self) -> &[FieldError] {
         &self.errors
     }
 
-    fn because(mut self, cause: impl Into<String>) -> Self {
+    fn with_cause(mut self, cause: impl Into<String>) -> Self {
         self.cause = Some(cause.into());
         self
     }
@@ -217,15 +217,15 @@ impl Problem {
     fn with_text(self, name: HeaderName, value: &str) -> Self {
         match HeaderValue::from_str(value) {
             Ok(value) => self.with(name, value),
-            // Only our own texts come here, and they are legal.
+            // All callers pass ASCII constants.
             Err(_) => self,
         }
     }
 
-    /// The body of the answer.
-    pub(crate) fn envelope(&self, instance: &str, request_id: &str, timestamp: String) -> Vec<u8> {
-        let (status, code, title) = self.kind.facts();
-        let envelope = Envelope {
+    /// The serialised response body.
+    pub(crate) fn body(&self, instance: &str, request_id: &str, timestamp: String) -> Vec<u8> {
+        let (status, code, title) = self.code.parts();
+        let body = ProblemBody {
             r#type: "about:blank",
             title,
             status,
@@ -237,43 +237,46 @@ impl Problem {
             timestamp,
             errors: &self.errors,
         };
-        serde_json::to_vec(&envelope).expect("an envelope holds only texts and numbers")
+        serde_json::to_vec(&body).expect("the body holds only texts and numbers")
     }
 
-    /// The answer, for a request to `instance`.
-    pub(crate) fn answer(&self, instance: &str, request_id: &str, timestamp: String) -> HttpResponse {
-        let body = self.envelope(instance, request_id, timestamp);
-        let mut answer = HttpResponse::with_body(self.kind.status(), actix_web::body::BoxBody::new(body));
-        let headers = answer.headers_mut();
+    /// The response to a request for the path `instance`.
+    pub(crate) fn response(&self, instance: &str, request_id: &str, timestamp: String) -> HttpResponse {
+        let body = self.body(instance, request_id, timestamp);
+        let mut response = HttpResponse::with_body(self.code.status(), BoxBody::new(body));
+        let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
-        answer
+        response
     }
 }
 
 impl From<CommandError> for Problem {
     fn from(error: CommandError) -> Self {
         match error {
-            CommandError::Gated(closed) => Self::held_back(format!("writes are held back: {closed}"), 5),
+            CommandError::Gated(closed) => Self::unavailable(format!("writes are refused: {closed}"), 5),
             CommandError::KeyRunning => {
-                Self::new(Kind::Conflict, "a request with this idempotency key is still running").retry_after(1)
+                Self::new(ErrorCode::Conflict, "a request with this idempotency key is still running").retry_after(1)
             }
             CommandError::KeyReused => {
-                Self::new(Kind::Unprocessable, "this idempotency key was used with another body")
+                Self::new(ErrorCode::Unprocessable, "this idempotency key was used with another body")
             }
-            CommandError::NotFound => Self::no_order(),
+            CommandError::NotFound => Self::order_not_found(),
             CommandError::PreconditionFailed { current } => {
-                Self::new(Kind::PreconditionFailed, format!("the order is at version {current}"))
+                Self::new(ErrorCode::PreconditionFailed, format!("the order is at version {current}"))
             }
-            CommandError::Conflict(why) | CommandError::RegionConflict(why) => Self::new(Kind::Conflict, why),
-            CommandError::Busy => Self::held_back("too many commands are waiting; nothing was changed", 1),
-            CommandError::ActorDown => Self::held_back("the order's actor is restarting; nothing was changed", 1),
-            CommandError::Expired => {
-                Self::held_back("the command waited past its deadline and was dropped; nothing was changed", 1)
+            CommandError::Conflict(reason) | CommandError::RegionConflict(reason) => {
+                Self::new(ErrorCode::Conflict, reason)
             }
-            CommandError::Unavailable(cause) | CommandError::NoRoom(cause) => Self::away(cause),
+            CommandError::Busy => Self::unavailable("too many commands are waiting; nothing was changed", 1),
+            CommandError::ActorDown => Self::unavailable("the order's actor is restarting; nothing was changed", 1),
+            CommandError::Expired => Self::unavailable(
+                "the command exceeded its deadline in the mailbox and was dropped; nothing was changed",
+                1,
+            ),
+            CommandError::Unavailable(cause) | CommandError::NoRoom(cause) => Self::dependency_unavailable(cause),
             CommandError::Unknown(cause) => Self::unexpected(cause),
         }
     }
@@ -282,17 +285,17 @@ impl From<CommandError> for Problem {
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         match error {
-            QueryError::NotFound => Self::not_found("no such thing"),
-            QueryError::Conflict(why) => Self::new(Kind::Conflict, why),
-            QueryError::Unavailable(cause) => Self::away(cause),
+            QueryError::NotFound => Self::not_found("not found"),
+            QueryError::Conflict(reason) => Self::new(ErrorCode::Conflict, reason),
+            QueryError::Unavailable(cause) => Self::dependency_unavailable(cause),
             QueryError::Unknown(cause) => Self::unexpected(cause),
         }
     }
 }
 
 impl Problem {
-    /// There is no such order, or not for this caller: one answer for both.
-    pub(crate) fn no_order() -> Self {
+    /// 404: the order does not exist or belongs to another caller; the responses are the same.
+    pub(crate) fn order_not_found() -> Self {
         Self::not_found("no such order")
     }
 }

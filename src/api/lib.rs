@@ -1,67 +1,141 @@
-//! HTTP: routes, shapes, who asks, how often, and the only place where an error becomes a status (`error.rs`).
+//! The HTTP side: sockets, authentication, routes, the OpenAPI document, the console, and the mapping of errors to statuses (`error.rs`).
 //!
-//! Each request walks through `enter.rs`, which judges it in the contract's order, and leaves through `depart.rs`, which puts on
-//! what every answer carries. What stands where is data, in `orders.rs`, `admin.rs`, `console.rs`, `health.rs`, `actuator.rs` and `docs.rs`.
+//! `http/pipeline.rs` checks each request in the contract's order and calls its handler; `http/exchange.rs` completes each response.
+//! The routes are tables: `orders/routes.rs`, `admin/routes.rs`, `console/routes.rs`, `health/` and `openapi/ui.rs`.
 #![warn(missing_docs)]
 
-mod actuator;
-mod admin;
-pub mod auth;
-mod body;
-mod call;
-mod conditions;
-mod connection;
-mod console;
-mod context;
-mod depart;
-mod docs;
-mod documents;
-mod enter;
-mod entrance;
 mod error;
-mod health;
-mod idempotency;
-mod json;
-mod line;
-mod listeners;
-mod media;
-mod names;
-mod openapi;
 mod options;
-mod orders;
-mod patience;
-mod proxies;
-mod query;
-mod rate;
-mod route;
-mod server;
 mod state;
-mod waiting;
 
-use std::sync::Arc;
+/// Listeners, connections and their time limits, the request pipeline, load shedding and rate limits.
+mod http {
+    pub(crate) mod concurrency_limits;
+    pub(crate) mod connection;
+    pub(crate) mod connection_timeouts;
+    pub(crate) mod exchange;
+    pub(crate) mod header_names;
+    pub(crate) mod listeners;
+    pub(crate) mod pipeline;
+    pub(crate) mod rate_limit;
+    pub(crate) mod router;
+    pub(crate) mod server;
+    pub(crate) mod startup_server;
+    pub(crate) mod timed_stream;
+    pub(crate) mod trusted_proxies;
+}
 
-use actix_web::web::{self, ServiceConfig};
+/// What handlers read requests with and build responses with.
+mod request {
+    pub(crate) mod body;
+    pub(crate) mod context;
+    pub(crate) mod headers;
+    pub(crate) mod idempotency_key;
+    pub(crate) mod json;
+    pub(crate) mod media_types;
+    pub(crate) mod preconditions;
+    pub(crate) mod query;
+    pub(crate) mod response;
+    pub(crate) mod route;
+    pub(crate) mod trace_context;
+}
 
-pub use documents::{letter_document, partition_document, record_document, row_document, standing_document};
-pub use listeners::Listeners;
-pub use openapi::openapi_json;
-pub use options::{Options, Surface};
-pub use proxies::{NoNetwork, Proxies};
-pub use server::{Bound, Service, serve, serve_on};
-pub use state::{Parts, State};
-pub use waiting::{Early, Waiting, wait_on};
+/// JWT bearer tokens: keys, claims, verification.
+pub mod auth {
+    mod claims;
+    mod identity;
+    mod jwks;
+    mod key_source;
+    mod signing_key;
+    mod token_cache;
+    mod verifier;
 
-/// Puts a surface's routes into an actix app. [`serve`] does this; tests do it themselves.
-pub fn configure(state: Arc<State>, which: Surface) -> impl FnOnce(&mut ServiceConfig) {
-    move |app| {
-        for resource in route::table(which) {
-            let state = Arc::clone(&state);
-            let pattern = resource.pattern.unwrap_or(resource.template);
-            let entrance =
-                move |request, payload| enter::enter(Arc::clone(&state), Arc::clone(&resource), request, payload);
-            app.service(web::resource(pattern).default_service(web::to(entrance)));
-        }
-        let nowhere = move |request| enter::unknown(Arc::clone(&state), request);
-        app.default_service(web::to(nowhere));
+    pub(crate) use identity::Identity;
+    pub use key_source::KeySource;
+    pub use signing_key::KeyError;
+    pub use verifier::{Options, Verifier};
+}
+
+/// `/orders`: create, read, list, page, change, cancel.
+mod orders {
+    pub(crate) mod bodies;
+    pub(crate) mod change;
+    pub(crate) mod create;
+    pub(crate) mod new_items;
+    pub(crate) mod operation;
+    pub(crate) mod page;
+    pub(crate) mod parameters;
+    pub(crate) mod read;
+    pub(crate) mod routes;
+}
+
+/// `/admin`: the operators' API.
+mod admin {
+    pub(crate) mod actors;
+    pub(crate) mod dead_letter_body;
+    pub(crate) mod dead_letters;
+    pub(crate) mod diagnosis;
+    pub(crate) mod documents;
+    pub(crate) mod filters;
+    pub(crate) mod live_events;
+    pub(crate) mod operator_body;
+    pub(crate) mod outbox;
+    pub(crate) mod outbox_row;
+    pub(crate) mod partitions;
+    pub(crate) mod redrive;
+    pub(crate) mod routes;
+}
+
+/// `/console`: server-rendered pages for operators. The one script only refreshes them.
+mod console {
+    pub(crate) mod access;
+    pub(crate) mod assets;
+    pub(crate) mod chart;
+    pub(crate) mod depth_history;
+    pub(crate) mod form;
+    pub(crate) mod format;
+    pub(crate) mod layout;
+    pub(crate) mod links;
+    pub(crate) mod login_form;
+    pub(crate) mod routes;
+    pub(crate) mod session;
+
+    pub(crate) mod pages {
+        pub(crate) mod actors;
+        pub(crate) mod dead_letter;
+        pub(crate) mod dead_letter_redrive;
+        pub(crate) mod dead_letters;
+        pub(crate) mod events;
+        pub(crate) mod login;
+        pub(crate) mod outbox;
+        pub(crate) mod outbox_redrive;
+        pub(crate) mod outbox_row;
+        pub(crate) mod overview;
     }
 }
+
+/// Probes, the actuator's health and info, metrics.
+mod health {
+    pub(crate) mod actuator;
+    pub(crate) mod metrics;
+    pub(crate) mod probes;
+    pub(crate) mod status;
+}
+
+/// The OpenAPI document and its user interface.
+mod openapi {
+    pub(crate) mod document;
+    pub(crate) mod ui;
+}
+
+pub use admin::documents::{
+    dead_letter_document, partition_document, record_document, row_diagnosis_document, row_document,
+};
+pub use http::listeners::Listeners;
+pub use http::router::configure;
+pub use http::server::{BoundListener, RunningServer, serve, serve_on};
+pub use http::startup_server::{StartupContext, StartupServer, serve_startup};
+pub use http::trusted_proxies::{InvalidNetwork, TrustedProxies};
+pub use openapi::document::openapi_json;
+pub use options::{Options, Surface};
+pub use state::{HttpState, StateParts};

@@ -1,36 +1,36 @@
-//! What can be set about HTTP, with defaults that run.
+//! The options of the HTTP side, with defaults that run.
 use std::time::Duration;
 
-use crate::proxies::Proxies;
+use crate::http::trusted_proxies::TrustedProxies;
 
 /// Options of the HTTP side.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `http.listen`. Port 0: any free one.
+    /// `http.listen`. Port 0 picks a free port.
     pub listen: String,
-    /// `http.admin_listen`. `None`: admin on the same port.
+    /// `http.admin_listen`. `None`: the admin routes are served on `listen`.
     pub admin_listen: Option<String>,
-    /// `http.request_timeout`: a request is answered within.
+    /// `http.request_timeout`: the longest time from the request to its response.
     pub request_timeout: Duration,
-    /// `http.header_timeout`: a request's head arrives within, else 408 and the end of its connection.
+    /// `http.header_timeout`: a request head that takes longer gets 408 and its connection is closed.
     pub header_timeout: Duration,
-    /// `http.body_timeout`: a request's body arrives within, else 408. A client that leaves an answer unread for so long is let go.
+    /// `http.body_timeout`: a request body that takes longer gets 408. A client that reads nothing of a response for so long is disconnected.
     pub body_timeout: Duration,
-    /// `http.body_max` in bytes: a body of exactly so many passes.
+    /// `http.body_max` in bytes, inclusive.
     pub body_max: usize,
-    /// `http.max_connections`, over all threads. Shared out evenly, so that one may be full a little early; a small one is one thread's.
+    /// `http.max_connections` over all threads. Each thread takes an equal share, so one thread may refuse while another has room.
     pub max_connections: usize,
-    /// `http.trusted_proxies`.
-    pub trusted_proxies: Proxies,
-    /// `region.id`.
+    /// `http.trusted_proxies`: the proxies whose `X-Forwarded-*` headers count.
+    pub trusted_proxies: TrustedProxies,
+    /// `region.id`, shown in the header `X-Region-Id`.
     pub region: String,
-    /// `instance.id`.
+    /// `instance.id`, shown in the console and in `/actuator/info`.
     pub instance: String,
-    /// `health.unsent_age_max`: readiness is red while the oldest unsent event is older. Zero: off.
+    /// `health.unsent_age_max`: readiness fails while the oldest unsent event is older. Zero disables the check.
     pub unsent_age_max: Duration,
-    /// Threads that serve HTTP.
+    /// Number of threads that serve HTTP.
     pub workers: usize,
-    /// Most live streams at once: each holds a connection and a place among the stream's readers.
+    /// Upper bound of concurrent live streams; each holds a connection and a subscription.
     pub streams_max: usize,
 }
 
@@ -44,7 +44,7 @@ impl Default for Options {
             body_timeout: Duration::from_secs(30),
             body_max: 1024 * 1024,
             max_connections: 10_000,
-            trusted_proxies: Proxies::default(),
+            trusted_proxies: TrustedProxies::default(),
             region: "local".to_owned(),
             instance: String::new(),
             unsent_age_max: Duration::ZERO,
@@ -54,13 +54,13 @@ impl Default for Options {
     }
 }
 
-/// Which routes a listener serves. Health, metrics and documents are on each.
+/// Which routes a listener serves. Health, metrics and the OpenAPI document are on every surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
-    /// Orders.
+    /// The order routes only.
     Public,
-    /// The operators' routes.
+    /// The operators' routes only.
     Admin,
-    /// All of it.
+    /// The routes of both surfaces.
     Both,
 }

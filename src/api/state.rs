@@ -1,4 +1,4 @@
-//! What every request needs: the rooms behind HTTP, and what is computed once instead of per request.
+//! What every request needs: the application behind HTTP, and values computed once instead of per request.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,33 +14,33 @@ use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Verifier;
-use crate::console::history::{History, Sample};
-use crate::console::session::Sessions;
-use crate::entrance::Entrances;
+use crate::console::depth_history::{DepthHistory, DepthSample};
+use crate::console::session::ConsoleSessions;
+use crate::http::concurrency_limits::ConcurrencyLimits;
 use crate::options::Options;
 
-/// The rooms behind HTTP.
-pub struct Parts {
-    /// Commands and the actors' door.
+/// What a [`HttpState`] is built from.
+pub struct StateParts {
+    /// Sends commands to the actors and lists them.
     pub dispatch: Arc<dyn Dispatch>,
-    /// The read side.
+    /// Reads orders for clients.
     pub queries: Arc<Queries>,
-    /// The operators' door.
+    /// Reads and changes the outbox for operators.
     pub operations: Arc<Operations>,
-    /// The dead letters; `None` where no broker is configured.
+    /// Reads and redrives dead letters; `None` without a broker.
     pub dead_letters: Option<Arc<DeadLetters>>,
-    /// Rate limits.
+    /// Decides on rate limits.
     pub admission: Arc<Admission>,
-    /// Every metric.
+    /// The metrics of the whole process.
     pub metrics: Arc<Metrics>,
-    /// Who asks.
+    /// Verifies the callers' bearer tokens.
     pub auth: Verifier,
-    /// What can be set.
+    /// The options of the HTTP side.
     pub options: Options,
 }
 
-/// One service's HTTP side, shared by all its threads and listeners.
-pub struct State {
+/// The HTTP side of one process, shared by all its threads and listeners.
+pub struct HttpState {
     pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) queries: Arc<Queries>,
     pub(crate) operations: Arc<Operations>,
@@ -49,35 +49,34 @@ pub struct State {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auth: Verifier,
     pub(crate) options: Options,
-    pub(crate) entrances: Entrances,
+    pub(crate) concurrency_limits: ConcurrencyLimits,
     pub(crate) region: HeaderValue,
-    pub(crate) answered: IntCounter,
+    pub(crate) requests_by_region: IntCounter,
     pub(crate) streams: Arc<Semaphore>,
-    /// Operators in browsers.
-    pub(crate) sessions: Sessions,
-    /// What waited over the last minutes.
-    pub(crate) history: History,
-    /// Answers that are being made or sent.
+    pub(crate) sessions: ConsoleSessions,
+    pub(crate) depth_history: DepthHistory,
+    /// Requests whose response is not completely handed to the server yet.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
-    tallied: Mutex<[u64; 5]>,
+    /// The totals that [`HttpState::sync_counters`] read last.
+    synced_totals: Mutex<[u64; 5]>,
 }
 
-impl State {
-    /// The state over these rooms.
-    pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options } = parts;
+impl HttpState {
+    /// Builds the shared state and registers its metrics.
+    pub fn new(parts: StateParts) -> Arc<Self> {
+        let StateParts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options } = parts;
         Arc::new(Self {
-            // A region's name that is no header value cannot be told; the config check refuses it before.
+            // The configuration refuses a region that is not a legal header value.
             region: HeaderValue::from_str(&options.region).unwrap_or(HeaderValue::from_static("unnamed")),
-            answered: metrics.http_server_requests_by_region.with([options.region.as_str()]),
+            requests_by_region: metrics.http_server_requests_by_region.with([options.region.as_str()]),
             streams: Arc::new(Semaphore::new(options.streams_max)),
             in_flight: Arc::default(),
-            sessions: Sessions::default(),
-            history: History::default(),
-            entrances: Entrances::new(&metrics),
+            sessions: ConsoleSessions::default(),
+            depth_history: DepthHistory::default(),
+            concurrency_limits: ConcurrencyLimits::new(&metrics),
             stopping: watch::Sender::new(false),
-            tallied: Mutex::default(),
+            synced_totals: Mutex::default(),
             dispatch,
             queries,
             operations,
@@ -89,17 +88,18 @@ impl State {
         })
     }
 
-    /// Remembers how much waits now, for the console's chart. [`crate::serve`] does this every two seconds; tests do it themselves.
-    pub fn observe(&self) {
-        self.history.add(Sample::of(&self.operations.picture().depth, self.restarts(), self.operations.now()));
+    /// Records the outbox depth for the console's chart. [`crate::serve`] calls this every two seconds.
+    pub fn sample_depth(&self) {
+        let sample = DepthSample::of(&self.operations.picture().depth, self.restarts(), self.operations.now());
+        self.depth_history.add(sample);
     }
 
-    /// Restarts of all actors since the process began.
+    /// Restarts of all actors since the process started.
     pub(crate) fn restarts(&self) -> u64 {
         self.dispatch.actors().iter().map(|actor| actor.restarts).sum()
     }
 
-    /// Ends the live streams, now and from now on. Safe to call twice.
+    /// Ends the live streams and refuses new ones from now on. Idempotent.
     pub fn end_streams(&self) {
         self.stopping.send_replace(true);
     }
@@ -109,11 +109,11 @@ impl State {
         self.stopping.subscribe()
     }
 
-    /// Brings the counters of those up to date who know no metrics: the queries, and the log itself.
-    pub(crate) fn count_others(&self) {
+    /// Copies the totals of components that have no access to the metrics (the query cache, the log) into their counters.
+    pub(crate) fn sync_counters(&self) {
         let CacheTally { hits, misses, errors, degraded } = &self.queries.tally;
         let [hits, misses, errors, degraded] = [hits, misses, errors, degraded].map(|count| count.load(Relaxed));
-        let now = [hits, misses, errors, degraded, lines_lost()];
+        let totals = [hits, misses, errors, degraded, lines_lost()];
         let metrics = &self.metrics;
         let counters = [
             &metrics.cache_hit_count,
@@ -122,10 +122,10 @@ impl State {
             &metrics.cache_degraded_mode_count,
             &metrics.log_lines_lost_count,
         ];
-        let mut told = self.tallied.lock();
-        for ((counter, now), told) in counters.into_iter().zip(now).zip(told.iter_mut()) {
-            counter.inc_by(now.saturating_sub(*told));
-            *told = now;
+        let mut synced_totals = self.synced_totals.lock();
+        for ((counter, total), synced) in counters.into_iter().zip(totals).zip(synced_totals.iter_mut()) {
+            counter.inc_by(total.saturating_sub(*synced));
+            *synced = total;
         }
     }
 }

@@ -1,5 +1,5 @@
 //! `dlt`: look into the dead letters and send them back, also beside a running service.
-use api::letter_document;
+use api::dead_letter_document;
 use app::contract::rfc3339;
 use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, Place, Sent};
 use app::seen::{Audit, FailureType};
@@ -116,7 +116,7 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
     while left > 0 {
         let page = letters.list(&filter, left).await?;
         for letter in &page.letters {
-            line(&if json { letter_document(letter).to_string() } else { in_a_line(letter) })?;
+            line(&if json { dead_letter_document(letter).to_string() } else { in_a_line(letter) })?;
         }
         left = left.saturating_sub(page.letters.len() as u32);
         match page.next {
@@ -145,7 +145,7 @@ fn in_a_line(letter: &DeadLetter) -> String {
 }
 
 fn show(letter: &DeadLetter, json: bool) -> Result<(), Failure> {
-    let document = letter_document(letter);
+    let document = dead_letter_document(letter);
     if json { line(&document.to_string()) } else { line(&format!("{document:#}")) }
 }
 

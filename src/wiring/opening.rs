@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{Early, Listeners, Waiting};
+use api::{Listeners, StartupContext, StartupServer};
 use domain::Timestamp;
 use embedded::SystemClock;
 use ports::clock::Clock;
@@ -50,7 +50,7 @@ pub(super) async fn open(opening: &Opening<'_>, mut door: Door) -> Result<(Opene
     let config = opening.config;
     let mut waits = Waits { begun: Instant::now(), held: None };
     let (mut pause, pause_max) = PAUSES;
-    let mut waiting: Option<Waiting> = None;
+    let mut waiting: Option<StartupServer> = None;
     loop {
         let NotOpen { error, patience } = match opening.open().await {
             Ok(opened) => {
@@ -68,8 +68,8 @@ pub(super) async fn open(opening: &Opening<'_>, mut door: Door) -> Result<(Opene
         // A folder that another process holds may have its port too, and is no store that is not there yet.
         if waiting.is_none() && patience == Patience::Away {
             tracing::warn!(event = "store_not_there", error = %error, "the store is not there yet; waiting for it");
-            let early = early(config, opening.metrics);
-            waiting = Some(api::wait_on(door.open(config)?, &early).map_err(StartError::Listen)?);
+            let context = startup_context(config, opening.metrics);
+            waiting = Some(api::serve_startup(door.open(config)?, &context).map_err(StartError::Listen)?);
         }
         tokio::time::sleep(pause.min(left)).await;
         pause = (pause * 2).min(pause_max);
@@ -99,9 +99,9 @@ impl Waits {
     }
 }
 
-fn early(config: &Config, metrics: &Arc<Metrics>) -> Early {
+fn startup_context(config: &Config, metrics: &Arc<Metrics>) -> StartupContext {
     let now = || -> Timestamp { SystemClock::new().now() };
-    Early { region: config.region_id.clone(), metrics: Arc::clone(metrics), now }
+    StartupContext { region: config.region_id.clone(), metrics: Arc::clone(metrics), now }
 }
 
 pub(super) fn listen(config: &Config) -> Result<Listeners, StartError> {

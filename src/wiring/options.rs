@@ -19,7 +19,7 @@ pub(super) fn desk(config: &Config) -> commands::Options {
     }
 }
 
-pub(super) fn http(config: &Config, instance: &InstanceId, proxies: api::Proxies) -> api::Options {
+pub(super) fn http(config: &Config, instance: &InstanceId, proxies: api::TrustedProxies) -> api::Options {
     api::Options {
         request_timeout: config.http_request_timeout,
         header_timeout: config.http_header_timeout,

@@ -122,7 +122,7 @@ fn an_actor_is_killed_on_the_page_and_its_return_is_seen_there_and_on_the_stream
 
     let page = browser.act("/console/actors/fault", &[("path", worker), ("action", "panic")]);
 
-    assert!(page.contains(&format!("{worker} was told: panic.")), "{page}");
+    assert!(page.contains(&format!("{worker}: panic was injected.")), "{page}");
     let generation = |row: String| row.split("<td class=\"number\">").nth(1).is_some_and(|cell| cell.starts_with("2<"));
     until("the second generation runs", SOON, || {
         let row = browser.actor(worker);

@@ -1,33 +1,35 @@
-//! `/admin/actors`: the tree, flat, and faults for drills.
+//! `/admin/actors`: lists the actors, and injects faults for drills.
 use actix_web::http::StatusCode;
 use app::dispatch::{ActorView, Fault};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::call::{Call, json, ok};
-use crate::error::{Envelope, Problem};
-use crate::route::Answer;
+use crate::error::{Problem, ProblemBody};
+use crate::request::context::RequestContext;
+use crate::request::response::{RouteResult, json_response, ok};
 
-/// Every actor, by path.
+/// The list of all actors.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Actors {
-    actors: Vec<Actor>,
+#[schema(as = Actors)]
+pub(crate) struct ActorList {
+    actors: Vec<ActorBody>,
 }
 
-/// An actor.
+/// An actor of this process.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Actor)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Actor {
-    /// Its place in the tree.
+pub(crate) struct ActorBody {
+    /// The path in the supervision tree.
     #[schema(example = "/relay/partition-worker-7")]
     path: String,
-    /// Its kind.
+    /// The kind of actor.
     #[schema(example = "PartitionWorker")]
     actor: String,
     /// running, restarting, stopped or paused
     #[schema(example = "running")]
     state: &'static str,
-    /// Counts its lives, from 1.
+    /// 1 at the first start, incremented by each restart.
     #[schema(example = 1)]
     generation: u64,
     #[schema(example = 0)]
@@ -36,14 +38,14 @@ pub(crate) struct Actor {
     mailbox_depth: usize,
     #[schema(example = 1024)]
     mailbox_capacity: usize,
-    /// Why its last life ended.
+    /// Why its previous generation ended.
     last_exit: Option<String>,
-    /// The supervisor that stands in its path.
+    /// The path of its supervisor, if that is part of its own path.
     #[schema(example = "/relay")]
     parent: Option<String>,
 }
 
-impl From<ActorView> for Actor {
+impl From<ActorView> for ActorBody {
     fn from(view: ActorView) -> Self {
         Self {
             path: view.path,
@@ -59,44 +61,46 @@ impl From<ActorView> for Actor {
     }
 }
 
-/// List the actors
+/// List all actors of this process
 #[utoipa::path(get, path = "/admin/actors", tag = "admin", operation_id = "listActors", security(("bearer" = [])),
-    responses((status = 200, description = "The tree, flat", body = Actors)))]
-pub(crate) async fn list(call: Call) -> Answer {
-    let actors = call.state.dispatch.actors().into_iter().map(Actor::from).collect();
-    Ok(ok(&Actors { actors }))
+    responses((status = 200, description = "All actors", body = ActorList)))]
+pub(crate) async fn list(context: RequestContext) -> RouteResult {
+    let actors = context.state.dispatch.actors().into_iter().map(ActorBody::from).collect();
+    Ok(ok(&ActorList { actors }))
 }
 
-/// A fault that was injected.
+/// The fault that was injected.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Injected {
+#[schema(as = Injected)]
+pub(crate) struct InjectedFault {
     #[schema(example = "/relay/partition-worker-7")]
     path: String,
     #[schema(example = "panic")]
     action: String,
 }
 
-/// Do harm, for drills
+/// Inject a fault into an actor
 ///
-/// The path stands raw, slashes included: `/admin/actors/relay/partition-worker-7/panic`. Only when `fault_injection.enabled`.
+/// For drills. The path contains its slashes unencoded: `/admin/actors/relay/partition-worker-7/panic`. Requires `fault_injection.enabled`.
 #[utoipa::path(post, path = "/admin/actors/{path}/{action}", tag = "admin", operation_id = "injectFault",
     security(("bearer" = [])),
     params(
-        ("path" = String, Path, description = "The actor's path, slashes included", example = "relay/partition-worker-7"),
+        ("path" = String, Path, description = "The path of the actor, slashes included", example = "relay/partition-worker-7"),
         ("action" = String, Path, description = "panic, stop, pause or resume", example = "panic")),
     responses(
-        (status = 202, description = "On its way", body = Injected),
-        (status = 404, description = "No such actor or action, or faults are not enabled", body = Envelope<'_>,
+        (status = 202, description = "The fault was injected", body = InjectedFault),
+        (status = 404, description = "No such actor or action, or fault injection is not enabled", body = ProblemBody<'_>,
          content_type = "application/problem+json")))]
-pub(crate) async fn inject(call: Call) -> Answer {
+pub(crate) async fn inject(context: RequestContext) -> RouteResult {
     let unknown = || Problem::not_found("no such actor or action, or fault injection is not enabled");
-    let action = call.part("action");
+    let action = context.path_parameter("action");
     let fault = fault(action).ok_or_else(unknown)?;
-    // Raw as it stands; generated clients encode the slashes of a path parameter.
-    let path = format!("/{}", call.part("path").replace("%2F", "/").replace("%2f", "/").trim_start_matches('/'));
-    let by = call.identity()?.subject.as_str();
-    call.state.dispatch.inject(&path, fault, by).map_err(|_| unknown())?;
-    Ok(json(StatusCode::ACCEPTED, &Injected { action: action.to_owned(), path }))
+    // Generated clients percent-encode the slashes of a path parameter.
+    let path =
+        format!("/{}", context.path_parameter("path").replace("%2F", "/").replace("%2f", "/").trim_start_matches('/'));
+    let operator = context.identity()?.subject.as_str();
+    context.state.dispatch.inject(&path, fault, operator).map_err(|_| unknown())?;
+    Ok(json_response(StatusCode::ACCEPTED, &InjectedFault { action: action.to_owned(), path }))
 }
 
 pub(crate) fn fault(action: &str) -> Option<Fault> {

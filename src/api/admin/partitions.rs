@@ -1,15 +1,16 @@
-//! `GET /admin/partitions`: who moves which share of the keys.
+//! `GET /admin/partitions`: the partitions of the outbox with their owners.
+use app::contract::rfc3339;
 use app::seen::PartitionView;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::call::{Call, ok};
-use crate::route::Answer;
-use app::contract::rfc3339;
+use crate::request::context::RequestContext;
+use crate::request::response::{RouteResult, ok};
 
-/// Every partition, in order.
+/// The list of all partitions.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Partitions {
+#[schema(as = Partitions)]
+pub(crate) struct PartitionList {
     partitions: Vec<PartitionBody>,
 }
 
@@ -20,16 +21,16 @@ pub(crate) struct PartitionBody {
     #[schema(example = 7)]
     partition: u32,
     owner: Option<String>,
-    /// Its latest acquisition.
+    /// The number of its latest lease acquisition.
     #[schema(example = 3)]
     epoch: u64,
     #[schema(example = 12)]
     counter: u64,
-    /// The token of its open batch.
+    /// The fencing token of the open batch.
     in_flight: Option<u64>,
     #[schema(format = DateTime)]
     expires_at: Option<String>,
-    /// Rows that have not left.
+    /// The number of unsent rows.
     #[schema(example = 0)]
     depth: u64,
 }
@@ -48,11 +49,11 @@ impl From<PartitionView> for PartitionBody {
     }
 }
 
-/// List the partitions
+/// List all outbox partitions
 #[utoipa::path(get, path = "/admin/partitions", tag = "admin", operation_id = "listPartitions",
     security(("bearer" = [])),
-    responses((status = 200, description = "In order", body = Partitions)))]
-pub(crate) async fn list(call: Call) -> Answer {
-    let partitions = call.state.operations.partitions().await?;
-    Ok(ok(&Partitions { partitions: partitions.into_iter().map(PartitionBody::from).collect() }))
+    responses((status = 200, description = "All partitions by number", body = PartitionList)))]
+pub(crate) async fn list(context: RequestContext) -> RouteResult {
+    let partitions = context.state.operations.partitions().await?;
+    Ok(ok(&PartitionList { partitions: partitions.into_iter().map(PartitionBody::from).collect() }))
 }

@@ -1,75 +1,87 @@
-//! `POST /admin/outbox/redrive`: parked rows go on their way again; a dry run unless told otherwise.
+//! `POST /admin/outbox/redrive`: makes parked rows due again. A dry run is the default.
 use app::seen::RowFilter;
 use domain::OrderId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::asked::{Asked, NOT_PLAIN, body, chosen, plain};
-use crate::call::{Call, ok};
-use crate::error::Envelope;
-use crate::route::Answer;
+use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, printable};
+use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
+use crate::error::ProblemBody;
+use crate::request::context::RequestContext;
+use crate::request::json::JsonMember;
+use crate::request::response::{RouteResult, ok};
 
-/// Which parked rows to send on their way.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-#[allow(dead_code, reason = "only its schema is used; read() reads the body")]
-pub(crate) struct Redrive {
-    #[schema(required = false, example = "ORDER_CREATED")]
-    r#type: String,
-    /// Rows of this order.
-    #[schema(required = false, format = "uuid")]
-    key: String,
+/// The parked rows to redrive.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Redrive)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RedriveBody<'a> {
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "ORDER_CREATED")]
+    r#type: JsonMember<'a>,
+    /// Only rows of this order.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, format = "uuid")]
+    key: JsonMember<'a>,
     /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
-    #[schema(required = false, example = "NETWORK")]
-    failure_type: String,
-    /// Written at least so long ago: `250ms`, `5s`, `1h`.
-    #[schema(required = false, example = "1h")]
-    older_than: String,
-    /// Most rows; 1000 when left out.
-    #[schema(required = false, minimum = 1, maximum = 10000, example = 1000)]
-    limit: u32,
-    /// Only count; true when left out.
-    #[schema(required = false, default = true, example = false)]
-    dry_run: bool,
-    /// Kept with what was done.
-    #[schema(required = false, max_length = 1000, example = "the broker is back")]
-    reason: String,
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "NETWORK")]
+    failure_type: JsonMember<'a>,
+    /// Only rows that are at least this old: `250ms`, `5s`, `1h`.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "1h")]
+    older_than: JsonMember<'a>,
+    /// The maximum number of rows, 1000 by default.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = u32, minimum = 1, maximum = 10000, example = 1000)]
+    limit: JsonMember<'a>,
+    /// Only count the rows; true by default.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = bool, default = true, example = false)]
+    dry_run: JsonMember<'a>,
+    /// Stored in the audit record.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, max_length = 1000, example = "the broker is back")]
+    reason: JsonMember<'a>,
 }
 
-/// What a redrive did, or would do.
+/// The result of a redrive of parked rows.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Redriven)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Redriven {
+pub(crate) struct RowsRedriven {
     #[schema(example = false)]
     dry_run: bool,
-    /// Parked rows that the filter lets through; not more than were redriven, unless it was a dry run.
+    /// The parked rows that match the filter; unless it was a dry run, the redriven ones.
     #[schema(example = 3)]
     matched: u64,
-    /// Rows that were made due.
+    /// The rows that were made due.
     #[schema(example = 3)]
     redriven: u64,
 }
 
-/// Send parked rows on their way
+/// Redrive parked outbox rows
 #[utoipa::path(post, path = "/admin/outbox/redrive", tag = "admin", operation_id = "redriveOutbox",
     security(("bearer" = [])),
-    params(("dryRun" = Option<bool>, Query, description = "As in the body, which counts where both are given")),
-    request_body(content = Option<Redrive>, content_type = "application/json",
+    params(("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    request_body(content = Option<RedriveBody<'_>>, content_type = "application/json",
         example = json!({"failureType": "NETWORK", "dryRun": false, "reason": "the broker is back"})),
     responses(
-        (status = 200, description = "How many", body = Redriven),
-        (status = 400, description = "Not a valid filter", body = Envelope<'_>, content_type = "application/problem+json")))]
-pub(crate) async fn redrive(call: Call) -> Answer {
-    let (query, body) = (call.query(), body(&call, &[&["key", "type"], &Asked::MEMBERS[..]].concat())?);
-    query.known(&["dryRun"])?;
+        (status = 200, description = "The number of rows", body = RowsRedriven),
+        (status = 400, description = "Not a valid filter", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
+    let (query, body): (_, RedriveBody<'_>) = (context.query(), operator_body::read(&context)?);
+    query.reject_unknown(&["dryRun"])?;
+    let RedriveBody { r#type, key, failure_type, older_than, limit, dry_run, reason } = body;
     let filter = RowFilter {
-        key: chosen(&body, "key", OrderId::parse, "must be a hyphenated UUID")?,
-        kind: chosen(&body, "type", plain, NOT_PLAIN)?,
+        key: text(key, "key", OrderId::parse, KEY_MESSAGE)?,
+        kind: text(r#type, "type", printable, TEXT_MESSAGE)?,
         ..RowFilter::default()
     };
-    let Asked { failure_type, older_than, limit, dry_run, reason } = Asked::read(&body, &query)?;
+    let members = RedriveMembers { failure_type, older_than, limit, dry_run, reason };
+    let RedriveSettings { failure_type, older_than, limit, dry_run, reason } = RedriveSettings::read(&members, &query)?;
     let filter = RowFilter { failure_type, older_than, ..filter };
-    let who = call.identity()?.subject.as_str();
-    let rows = call.state.operations.redrive(&filter, limit, !dry_run, who, &reason).await?;
-    Ok(ok(&Redriven { dry_run, matched: rows, redriven: if dry_run { 0 } else { rows } }))
+    let operator = context.identity()?.subject.as_str();
+    let rows = context.state.operations.redrive(&filter, limit, !dry_run, operator, &reason).await?;
+    Ok(ok(&RowsRedriven { dry_run, matched: rows, redriven: if dry_run { 0 } else { rows } }))
 }

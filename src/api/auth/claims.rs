@@ -1,39 +1,39 @@
-//! What a token says, read with each claim's own strictness.
+//! The claims of a token, with the checks that do not depend on the time.
 use domain::Subject;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::Identity;
+use crate::auth::identity::Identity;
 
-/// Longest name of a caller, in bytes: with a key of 128 it fits into every store's index.
+/// Bytes of a subject: together with an idempotency key of 128 it fits into every store's index.
 const SUBJECT_MAX: usize = 1_024;
 
-/// The claims we look at. A claim that is there and null is there.
+/// The claims that are read. With `present`, a claim that is null counts as present, and so as malformed.
 #[derive(Deserialize)]
-pub(super) struct Claims {
-    #[serde(default, deserialize_with = "there")]
+pub(crate) struct TokenClaims {
+    #[serde(default, deserialize_with = "present")]
     sub: Option<Value>,
-    #[serde(default, deserialize_with = "there")]
+    #[serde(default, deserialize_with = "present")]
     roles: Option<Value>,
     tier: Option<Value>,
     exp: Option<Value>,
-    #[serde(default, deserialize_with = "there")]
+    #[serde(default, deserialize_with = "present")]
     nbf: Option<Value>,
     iss: Option<Value>,
     aud: Option<Value>,
 }
 
-fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-impl Claims {
-    /// The caller, if every claim is well formed and issuer and audience are the wanted ones.
-    pub(super) fn identity(self, issuer: Option<&str>, audience: Option<&str>) -> Option<Identity> {
-        if issuer.is_some_and(|wanted| self.iss.as_ref().and_then(Value::as_str) != Some(wanted)) {
+impl TokenClaims {
+    /// The caller, if every claim is well formed and issuer and audience are the expected ones.
+    pub(crate) fn identity(self, issuer: Option<&str>, audience: Option<&str>) -> Option<Identity> {
+        if issuer.is_some_and(|expected| self.iss.as_ref().and_then(Value::as_str) != Some(expected)) {
             return None;
         }
-        if audience.is_some_and(|wanted| !is_for(self.aud.as_ref(), wanted)) {
+        if audience.is_some_and(|expected| !is_for(self.aud.as_ref(), expected)) {
             return None;
         }
         let (user, admin) = roles(self.roles.as_ref())?;
@@ -42,7 +42,7 @@ impl Claims {
             Some(tier) => tier.as_str()?,
         };
         Some(Identity {
-            subject: self.sub.as_ref()?.as_str().filter(|name| is_name(name)).and_then(Subject::new)?,
+            subject: self.sub.as_ref()?.as_str().filter(|name| is_storable(name)).and_then(Subject::new)?,
             user,
             admin,
             tier: tier.into(),
@@ -55,12 +55,12 @@ impl Claims {
     }
 }
 
-/// No store holds a zero byte in a text, and no log wants a line break in a name.
-fn is_name(name: &str) -> bool {
+/// Stores cannot hold a zero byte in a text, and a line break would split log lines.
+fn is_storable(name: &str) -> bool {
     name.len() <= SUBJECT_MAX && !name.chars().any(char::is_control)
 }
 
-/// Whether USER and ADMIN are among the roles; `None` for a claim of the wrong type.
+/// Whether the roles contain USER and ADMIN; `None` for a claim of the wrong type.
 fn roles(claim: Option<&Value>) -> Option<(bool, bool)> {
     let names: Vec<&str> = match claim {
         None => Vec::new(),
@@ -71,10 +71,10 @@ fn roles(claim: Option<&Value>) -> Option<(bool, bool)> {
     Some((names.contains(&"USER"), names.contains(&"ADMIN")))
 }
 
-fn is_for(audience: Option<&Value>, wanted: &str) -> bool {
+fn is_for(audience: Option<&Value>, expected: &str) -> bool {
     match audience {
-        Some(Value::String(one)) => one == wanted,
-        Some(Value::Array(many)) => many.iter().any(|one| one.as_str() == Some(wanted)),
+        Some(Value::String(one)) => one == expected,
+        Some(Value::Array(many)) => many.iter().any(|one| one.as_str() == Some(expected)),
         _ => false,
     }
 }

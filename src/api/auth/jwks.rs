@@ -1,4 +1,4 @@
-//! A key set behind a URL: fetched when a key is missing or the set is old, never more often than the floor allows.
+//! A JSON Web Key Set at a URL: fetched when a key is missing or the set is stale, at most once per fetch interval.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,106 +9,106 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use super::keys::{Found, Key, KeyError};
+use crate::auth::signing_key::{KeyError, KeyLookup, SigningKey};
 
-/// Shortest time between two fetches: a flood of unknown key ids reaches the issuer no faster.
-const FETCH_FLOOR: Duration = Duration::from_secs(30);
-/// The floor while there are no keys at all: until then every request is refused, and it must not take long to recover.
-const FIRST_FETCH_FLOOR: Duration = Duration::from_secs(5);
-/// From this age on a set is fetched anew beside the requests that still use it, so that a withdrawn key goes.
+/// Shortest time between two fetches, so that unknown key ids cannot flood the issuer.
+const FETCH_INTERVAL_MIN: Duration = Duration::from_secs(30);
+/// The same before the first success: all requests are refused until then, so the recovery must be quick.
+const FIRST_FETCH_INTERVAL_MIN: Duration = Duration::from_secs(5);
+/// An older set is fetched again in the background, so that a withdrawn key becomes invalid.
 const FRESH_FOR: Duration = Duration::from_secs(300);
-/// How long a fetch may take.
+/// Limit of one fetch, connection included.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
-/// Largest key set.
+/// Largest accepted key set.
 const SET_BYTES_MAX: u64 = 1024 * 1024;
 
-type Set = HashMap<String, Arc<Key>>;
+type KeySet = HashMap<String, Arc<SigningKey>>;
 
 #[derive(Default)]
-struct Known {
-    keys: Option<Arc<Set>>,
+struct CachedKeySet {
+    keys: Option<Arc<KeySet>>,
     fetched_at: Option<Instant>,
-    tried_at: Option<Instant>,
+    attempted_at: Option<Instant>,
 }
 
-pub(super) struct Jwks(Arc<Shared>);
+pub(crate) struct Jwks(Arc<JwksCache>);
 
-struct Shared {
+struct JwksCache {
     url: String,
     agent: ureq::Agent,
-    known: RwLock<Known>,
-    /// One fetch at a time; whoever waits here looks again before fetching.
+    cached: RwLock<CachedKeySet>,
+    /// Serialises fetches; a waiting task checks the cached set again before it fetches.
     fetching: tokio::sync::Mutex<()>,
     generation: AtomicU64,
 }
 
 impl Jwks {
-    pub(super) fn at(url: String) -> Result<Self, KeyError> {
-        let loopback = judge(&url).ok_or_else(|| KeyError::JwksUrl(url.clone()))?;
+    pub(crate) fn at(url: String) -> Result<Self, KeyError> {
+        let loopback = loopback_host(&url).ok_or_else(|| KeyError::JwksUrl(url.clone()))?;
         let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(FETCH_TIMEOUT))
-            // A redirect could lead to where keys travel in the clear.
+            // A redirect could lead to an unencrypted URL.
             .max_redirects(0)
             .max_redirects_will_error(true);
         if loopback {
             config = config.proxy(None);
         }
         let agent = config.build().new_agent();
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(JwksCache {
             url,
             agent,
-            known: RwLock::default(),
+            cached: RwLock::default(),
             fetching: tokio::sync::Mutex::default(),
             generation: AtomicU64::default(),
         })))
     }
 
-    pub(super) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.0.generation.load(Relaxed)
     }
 
-    pub(super) async fn find(&self, kid: &str) -> Found {
+    pub(crate) async fn find(&self, kid: &str) -> KeyLookup {
         let shared = &self.0;
-        if let Some(key) = shared.look(kid) {
-            if shared.is_old() {
+        if let Some(key) = shared.lookup(kid) {
+            if shared.is_stale() {
                 let shared = Arc::clone(shared);
-                // Nobody waits for it: the requests at hand still have their keys.
+                // Not awaited: the cached key remains valid for this request.
                 tokio::spawn(async move { shared.refresh(None).await });
             }
-            return Found::Key(key);
+            return KeyLookup::Key(key);
         }
         shared.refresh(Some(kid)).await;
-        match shared.look(kid) {
-            Some(key) => Found::Key(key),
-            None if shared.known.read().keys.is_none() => Found::Away,
-            None => Found::Unknown,
+        match shared.lookup(kid) {
+            Some(key) => KeyLookup::Key(key),
+            None if shared.cached.read().keys.is_none() => KeyLookup::Unavailable,
+            None => KeyLookup::Unknown,
         }
     }
 }
 
-impl Shared {
-    fn look(&self, kid: &str) -> Option<Arc<Key>> {
-        self.known.read().keys.as_ref()?.get(kid).cloned()
+impl JwksCache {
+    fn lookup(&self, kid: &str) -> Option<Arc<SigningKey>> {
+        self.cached.read().keys.as_ref()?.get(kid).cloned()
     }
 
-    fn is_old(&self) -> bool {
-        let known = self.known.read();
-        known.fetched_at.is_some_and(|at| at.elapsed() >= FRESH_FOR) && known.may_fetch()
+    fn is_stale(&self) -> bool {
+        let cached = self.cached.read();
+        cached.fetched_at.is_some_and(|at| at.elapsed() >= FRESH_FOR) && cached.may_fetch()
     }
 
-    /// Fetches the set if the floor allows it and, by now, nobody else brought what is missing.
+    /// Fetches the set unless the fetch interval forbids it or another task has fetched the missing key meanwhile.
     async fn refresh(self: &Arc<Self>, missing: Option<&str>) {
-        let _one_at_a_time = self.fetching.lock().await;
-        if missing.is_some_and(|kid| self.look(kid).is_some()) || !self.known.read().may_fetch() {
+        let _guard = self.fetching.lock().await;
+        if missing.is_some_and(|kid| self.lookup(kid).is_some()) || !self.cached.read().may_fetch() {
             return;
         }
-        self.known.write().tried_at = Some(Instant::now());
+        self.cached.write().attempted_at = Some(Instant::now());
         let shared = Arc::clone(self);
         match tokio::task::spawn_blocking(move || shared.fetch()).await {
             Ok(Ok(keys)) => {
-                let mut known = self.known.write();
-                known.keys = Some(Arc::new(keys));
-                known.fetched_at = Some(Instant::now());
+                let mut cached = self.cached.write();
+                cached.keys = Some(Arc::new(keys));
+                cached.fetched_at = Some(Instant::now());
                 self.generation.fetch_add(1, Relaxed);
             }
             Ok(Err(error)) => tracing::warn!(event = "jwks_fetch_failed", error, "jwks_fetch_failed"),
@@ -116,23 +116,23 @@ impl Shared {
         }
     }
 
-    fn fetch(&self) -> Result<Set, String> {
-        let mut answer = self.agent.get(&self.url).call().map_err(|error| error.to_string())?;
-        let body = answer.body_mut().with_config().limit(SET_BYTES_MAX).read_to_vec();
+    fn fetch(&self) -> Result<KeySet, String> {
+        let mut response = self.agent.get(&self.url).call().map_err(|error| error.to_string())?;
+        let body = response.body_mut().with_config().limit(SET_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| error.to_string())?;
-        keys(&body).ok_or_else(|| "the answer is no JSON Web Key Set".to_owned())
+        keys(&body).ok_or_else(|| "the response is not a JSON Web Key Set".to_owned())
     }
 }
 
-impl Known {
+impl CachedKeySet {
     fn may_fetch(&self) -> bool {
-        let floor = if self.keys.is_some() { FETCH_FLOOR } else { FIRST_FETCH_FLOOR };
-        self.tried_at.is_none_or(|at| at.elapsed() >= floor)
+        let interval = if self.keys.is_some() { FETCH_INTERVAL_MIN } else { FIRST_FETCH_INTERVAL_MIN };
+        self.attempted_at.is_none_or(|at| at.elapsed() >= interval)
     }
 }
 
-/// Whether the URL's host is loopback; `None` when the URL is not to be used.
-fn judge(url: &str) -> Option<bool> {
+/// Whether the URL's host is loopback; `None` for a URL that must not be used.
+fn loopback_host(url: &str) -> Option<bool> {
     let url: ureq::http::Uri = url.parse().ok()?;
     let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
     let loopback = host.eq_ignore_ascii_case("localhost")
@@ -144,19 +144,19 @@ fn judge(url: &str) -> Option<bool> {
     }
 }
 
-/// The usable keys of a set: one we cannot use does not spoil the others.
-fn keys(body: &[u8]) -> Option<Set> {
+/// The supported keys of a set; unsupported ones are skipped.
+fn keys(body: &[u8]) -> Option<KeySet> {
     let set: Value = serde_json::from_slice(body).ok()?;
     let jwks = set.get("keys")?.as_array()?;
     let usable = jwks.iter().filter_map(|jwk| key(serde_json::from_value(jwk.clone()).ok()?));
     Some(usable.collect())
 }
 
-fn key(jwk: Jwk) -> Option<(String, Arc<Key>)> {
+fn key(jwk: Jwk) -> Option<(String, Arc<SigningKey>)> {
     if jwk.common.public_key_use.as_ref().is_some_and(|purpose| *purpose != PublicKeyUse::Signature) {
         return None;
     }
-    // Never `oct`: a set that anybody can read is no place for a secret.
+    // Never `oct`: a public key set must not contain a shared secret.
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(_) => Algorithm::RS256,
         AlgorithmParameters::EllipticCurve(parameters) if parameters.curve == EllipticCurve::P256 => Algorithm::ES256,
@@ -170,7 +170,7 @@ fn key(jwk: Jwk) -> Option<(String, Arc<Key>)> {
         return None;
     }
     let decoding = DecodingKey::from_jwk(&jwk).ok()?;
-    Some((jwk.common.key_id?, Arc::new(Key { decoding, algorithm })))
+    Some((jwk.common.key_id?, Arc::new(SigningKey { decoding, algorithm })))
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_travel_by_https_or_stay_in_the_house() {
+    fn key_sets_are_fetched_by_https_or_from_loopback() {
         let cases = [
             ("https://issuer.example/jwks", Some(false)),
             ("http://localhost:8080/jwks", Some(true)),
@@ -193,12 +193,12 @@ mod tests {
             ("", None),
         ];
         for (url, expected) in cases {
-            assert_eq!(judge(url), expected, "{url}");
+            assert_eq!(loopback_host(url), expected, "{url}");
         }
     }
 
     #[test]
-    fn oct_keys_foreign_algorithms_and_keys_without_a_name_are_skipped() {
+    fn oct_keys_other_algorithms_and_keys_without_kid_are_skipped() {
         let x = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
         let y = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
         let ec = |more: &str| format!("{{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"{x}\",\"y\":\"{y}\"{more}}}");

@@ -1,13 +1,13 @@
-//! The style and the script, out of the binary.
+//! The style sheet and the script, served from the binary.
 use actix_web::http::StatusCode;
 
-use crate::call::{Call, typed};
-use crate::route::Answer;
+use crate::request::context::RequestContext;
+use crate::request::response::{RouteResult, with_type};
 
-pub(super) async fn style(_call: Call) -> Answer {
-    Ok(typed(StatusCode::OK, "text/css; charset=utf-8", include_str!("console.css")))
+pub(crate) async fn style(_context: RequestContext) -> RouteResult {
+    Ok(with_type(StatusCode::OK, "text/css; charset=utf-8", include_str!("assets/console.css")))
 }
 
-pub(super) async fn script(_call: Call) -> Answer {
-    Ok(typed(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("console.js")))
+pub(crate) async fn script(_context: RequestContext) -> RouteResult {
+    Ok(with_type(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("assets/console.js")))
 }

@@ -1,76 +1,88 @@
-//! What forms carry, and what each is asked for.
+//! Forms: reading their fields, and the fields that several pages share.
 use app::seen::FailureType;
 use maud::{Markup, html};
 
-use crate::admin::outbox::{REASON_MAX, is_reason};
-use crate::call::Call;
+use crate::admin::operator_body::{LIMIT_MAX, REASON_MAX, is_reason};
 use crate::error::Problem;
-use crate::query::Query;
+use crate::request::context::RequestContext;
+use crate::request::query::Query;
 
-/// A form's fields: they are written as a query string is.
-pub(super) fn read(body: &[u8]) -> Result<Query<'_>, Problem> {
+/// The name of the field that contains the session's CSRF token.
+pub(crate) const CSRF_FIELD: &str = "mark";
+
+/// The fields of a form, which is encoded like a query string.
+pub(crate) fn read(body: &[u8]) -> Result<Query<'_>, Problem> {
     std::str::from_utf8(body).map(Query::parse).map_err(|_| Problem::bad_request("the form must be UTF-8"))
 }
 
-/// Why an operator acts: kept with what is done, so nobody may leave it out.
-pub(super) fn reason(form: &Query<'_>) -> Result<String, Problem> {
-    let given = form.filled("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
-    let fits = given.filter(|reason| is_reason(reason));
-    fits.map(str::to_owned).ok_or_else(|| Problem::field("reason", "must be a text of 1 to 1000 characters"))
+/// The reason of an operator's action. It is required, because it is stored in the audit record.
+pub(crate) fn reason(form: &Query<'_>) -> Result<String, Problem> {
+    let given = form.non_empty("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
+    let valid = given.filter(|reason| is_reason(reason));
+    valid.map(str::to_owned).ok_or_else(|| Problem::field("reason", "must be a text of 1 to 1000 characters"))
 }
 
-/// The field for the reason.
-pub(super) fn reason_field() -> Markup {
+/// The number of records that the operator saw in the dry run; the action changes no more than these.
+pub(crate) fn matched_count(form: &Query<'_>) -> Result<u32, Problem> {
+    let count = form.non_empty("matched")?.and_then(|count| count.parse().ok());
+    let count = count.filter(|count| (1..=LIMIT_MAX).contains(count));
+    count.ok_or_else(|| Problem::field("matched", "must be the number that the count returned: count first"))
+}
+
+pub(crate) fn reason_field() -> Markup {
     html! {
         label { "Reason " input type="text" name="reason" required maxlength=(REASON_MAX) autocomplete="off"; }
     }
 }
 
-/// The mark of the session, for every form that changes something.
-pub(super) fn mark(call: &Call) -> Markup {
-    html! { @if let Some(session) = &call.session { input type="hidden" name="mark" value=(session.mark); } }
+/// The hidden field with the CSRF token, for every form that changes something.
+pub(crate) fn csrf_field(context: &RequestContext) -> Markup {
+    html! {
+        @if let Some(session) = &context.session {
+            input type="hidden" name=(CSRF_FIELD) value=(session.csrf_token());
+        }
+    }
 }
 
-/// What is asked for under these names, as it was written; empty where it is not.
-pub(super) fn asked<'a, const N: usize>(
+/// The raw values of these parameters; empty for an absent one.
+pub(crate) fn raw_values<'a, const N: usize>(
     query: &'a Query<'_>,
     names: [&'static str; N],
 ) -> Result<[(&'static str, &'a str); N], Problem> {
-    let mut asked = names.map(|name| (name, ""));
-    for (name, value) in &mut asked {
-        *value = query.filled(name)?.unwrap_or_default();
+    let mut values = names.map(|name| (name, ""));
+    for (name, value) in &mut values {
+        *value = query.non_empty(name)?.unwrap_or_default();
     }
-    Ok(asked)
+    Ok(values)
 }
 
-/// The fields by which what failed is chosen.
-pub(super) fn failed_fields(key: &str, kind: &str, failure: &str, age: &str) -> Markup {
+/// The filter fields for failed rows and dead letters.
+pub(crate) fn failure_filter_fields(key: &str, kind: &str, failure: &str, age: &str) -> Markup {
     html! {
         (text_field("Key", "key", key)) (text_field("Type", "type", kind))
-        (choice("Failure", "failureType", &FailureType::ALL.map(FailureType::as_str), failure))
+        (select_field("Failure", "failureType", &FailureType::ALL.map(FailureType::as_str), failure))
         (text_field("Older than (5s, 1h)", "olderThan", age))
     }
 }
 
-/// A field that filters.
-pub(super) fn text_field(label: &str, name: &str, value: &str) -> Markup {
+pub(crate) fn text_field(label: &str, name: &str, value: &str) -> Markup {
     html! { label { (label) " " input type="text" name=(name) value=(value) autocomplete="off"; } }
 }
 
-/// A choice that filters; the first of it is no filter.
-pub(super) fn choice(label: &str, name: &str, options: &[&str], chosen: &str) -> Markup {
+/// A select element for a filter; its first option is no filter.
+pub(crate) fn select_field(label: &str, name: &str, options: &[&str], selected: &str) -> Markup {
     html! {
         label { (label) " "
             select name=(name) {
                 option value="" { "any" }
-                @for option in options { option value=(option) selected[*option == chosen] { (option) } }
+                @for option in options { option value=(option) selected[*option == selected] { (option) } }
             }
         }
     }
 }
 
-/// Fields that go along unseen; empty ones stay behind.
-pub(super) fn carried(fields: &[(&str, &str)]) -> Markup {
+/// Hidden fields; empty values are left out.
+pub(crate) fn hidden_fields(fields: &[(&str, &str)]) -> Markup {
     html! {
         @for (name, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
             input type="hidden" name=(name) value=(value);
@@ -78,7 +90,7 @@ pub(super) fn carried(fields: &[(&str, &str)]) -> Markup {
     }
 }
 
-/// Tells the log who did what to which, and why. The field is called `on`, because `target` is the log's own.
-pub(super) fn tell(by: &str, action: &str, on: &str, reason: &str) {
+/// Logs an operator's action. The field is called `on`, because tracing reserves `target`.
+pub(crate) fn log_operator_action(by: &str, action: &str, on: &str, reason: &str) {
     tracing::info!(event = "operator_action", by, action, on, reason, "an operator acted");
 }

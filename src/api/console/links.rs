@@ -1,26 +1,26 @@
-//! Addresses, and lines for a shell: made so that nothing in them is taken for more than a text.
+//! URLs and shell commands, with their parameters encoded and quoted.
 use std::fmt::Write;
 
-/// An address with its parameters; empty ones are left out.
-pub(super) fn link(path: &str, parameters: &[(&str, &str)]) -> String {
+/// A path with a query string; empty parameters are left out.
+pub(crate) fn link(path: &str, parameters: &[(&str, &str)]) -> String {
     let mut text = path.to_owned();
-    let mut joint = '?';
+    let mut separator = '?';
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
         // Writing to a String cannot fail.
-        let _ = write!(text, "{joint}{name}={}", encoded(value));
-        joint = '&';
+        let _ = write!(text, "{separator}{name}={}", percent_encoded(value));
+        separator = '&';
     }
     text
 }
 
-/// Percent-encoded, so that it can stand anywhere in an address.
-fn encoded(text: &str) -> String {
+/// Percent-encodes a parameter's value.
+fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => encoded.push(byte.into()),
             _ => {
-                // As above.
+                // Writing to a String cannot fail.
                 let _ = write!(encoded, "%{byte:02X}");
             }
         }
@@ -28,15 +28,15 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-/// Whether a target is a page of the console, and nothing that a browser could take for another place.
-pub(super) fn is_within(target: &str) -> bool {
+/// Whether a redirect target is a console page, and not a text that browsers read as another origin.
+pub(crate) fn is_console_page(target: &str) -> bool {
     let rest = target.strip_prefix("/console");
     let plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     plain && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
 }
 
-/// A word for a shell.
-pub(super) fn quoted(text: &str) -> String {
+/// A text as one shell argument.
+fn shell_quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'/' | b':');
     if !text.is_empty() && text.bytes().all(plain) {
         text.to_owned()
@@ -45,12 +45,12 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// A command with its options; those without a value are left out.
-pub(super) fn command(words: &str, options: &[(&str, &str)]) -> String {
+/// A command with its options; options without a value are left out.
+pub(crate) fn shell_command(command: &str, options: &[(&str, &str)]) -> String {
     options
         .iter()
         .filter(|(_, value)| !value.is_empty())
-        .fold(words.to_owned(), |line, (name, value)| format!("{line} --{name} {}", quoted(value)))
+        .fold(command.to_owned(), |line, (name, value)| format!("{line} --{name} {}", shell_quoted(value)))
 }
 
 #[cfg(test)]
@@ -58,22 +58,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_stay_texts_in_addresses_and_shells() {
+    fn parameters_are_encoded_in_urls_and_quoted_in_commands() {
         assert_eq!(link("/console", &[("a", ""), ("b", "x y&\"ü"), ("c", "/d")]), "/console?b=x%20y%26%22%C3%BC&c=/d");
-        assert_eq!(quoted("01-ab/3"), "01-ab/3");
-        assert_eq!(quoted("it's $(x)"), r"'it'\''s $(x)'");
-        assert_eq!(command("posthaste dlt list", &[("key", ""), ("type", "A B")]), "posthaste dlt list --type 'A B'");
+        assert_eq!(shell_quoted("01-ab/3"), "01-ab/3");
+        assert_eq!(shell_quoted("it's $(x)"), r"'it'\''s $(x)'");
+        assert_eq!(
+            shell_command("posthaste dlt list", &[("key", ""), ("type", "A B")]),
+            "posthaste dlt list --type 'A B'"
+        );
     }
 
     #[test]
-    fn only_the_consoles_own_pages_are_returned_to() {
+    fn only_console_pages_are_redirect_targets() {
         for good in ["/console", "/console?x=1", "/console/outbox?status=PARKED&after=3"] {
-            assert!(is_within(good), "{good}");
+            assert!(is_console_page(good), "{good}");
         }
         for bad in
             ["", "/", "//evil", "/consoleevil", "https://evil/console", "/console\\..", "/console/\r\nx: y", "console"]
         {
-            assert!(!is_within(bad), "{bad}");
+            assert!(!is_console_page(bad), "{bad}");
         }
     }
 }

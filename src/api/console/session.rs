@@ -1,103 +1,118 @@
-//! Who is logged in. Sessions live in memory: a service that starts anew asks its operators for their tokens again, and nothing of theirs
-//! ever stood on a disk.
+//! Console sessions. They are kept in memory only: after a restart operators log in again.
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Timestamp;
 use parking_lot::Mutex;
 use rand::RngCore;
+use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::auth::Identity;
 
-/// Most sessions at once; beyond them the oldest leaves. Operators are few.
+/// Concurrent sessions; a further log-in ends the oldest one.
 const SESSIONS_MAX: usize = 100;
-/// A session that asks for nothing for so long has ended. A page that is looked at asks by itself.
+/// A session without a request for this long has ended. Open pages refresh themselves.
 const IDLE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Every session, the oldest first.
+/// All sessions, the oldest first.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<Vec<Kept>>);
+pub(crate) struct ConsoleSessions(Mutex<Vec<SessionEntry>>);
 
-/// What is kept of a session: its id's hash, so that who reads our memory cannot come in.
-struct Kept {
-    session: Session,
-    seen: Timestamp,
+struct SessionEntry {
+    session: ConsoleSession,
+    last_used: Timestamp,
     note: Option<String>,
 }
 
-/// A session, in a request's hands.
+/// A session of an operator.
 #[derive(Clone)]
-pub(crate) struct Session {
-    name: [u8; 32],
-    /// Whose it is.
+pub(crate) struct ConsoleSession {
+    /// The hash of the session id: the memory contains no id that a reader could use.
+    id_hash: [u8; 32],
     pub(crate) identity: Arc<Identity>,
-    /// What its forms carry, so that no other site can send them.
-    pub(crate) mark: Arc<str>,
+    /// Every form of the session contains it, so that other sites cannot send forms.
+    csrf_token: SecretString,
 }
 
-impl Sessions {
-    /// Begins a session and tells its id, which is told to nobody else and kept nowhere.
-    pub(crate) fn begin(&self, identity: Arc<Identity>, now: Timestamp) -> String {
-        let id = secret();
-        let session = Session { name: name(&id), identity, mark: secret().into() };
+impl ConsoleSessions {
+    /// Starts a session and returns its id, which is stored only as a hash.
+    pub(crate) fn begin(&self, identity: Arc<Identity>, now: Timestamp) -> SecretString {
+        let id = random_secret();
+        let session = ConsoleSession { id_hash: hash(id.expose_secret()), identity, csrf_token: random_secret() };
         let mut all = self.0.lock();
-        all.retain(|kept| now.since(kept.seen) < IDLE_MAX);
+        all.retain(|entry| now.since(entry.last_used) < IDLE_MAX);
         if all.len() >= SESSIONS_MAX {
             all.remove(0);
         }
-        all.push(Kept { session, seen: now, note: None });
+        all.push(SessionEntry { session, last_used: now, note: None });
         id
     }
 
-    /// The session of this id, if it has not ended. Asking for it keeps it from idling.
-    pub(crate) fn find(&self, id: &str, now: Timestamp, holds: impl Fn(&Identity) -> bool) -> Option<Session> {
+    /// The session with this id, if it has not ended. Counts as a use.
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        now: Timestamp,
+        is_valid: impl Fn(&Identity) -> bool,
+    ) -> Option<ConsoleSession> {
         let mut all = self.0.lock();
-        all.retain(|kept| now.since(kept.seen) < IDLE_MAX && holds(&kept.session.identity));
-        let name = name(id);
-        let kept = all.iter_mut().find(|kept| kept.session.name == name)?;
-        kept.seen = now;
-        Some(kept.session.clone())
+        all.retain(|entry| now.since(entry.last_used) < IDLE_MAX && is_valid(&entry.session.identity));
+        let id_hash = hash(id);
+        let entry = all.iter_mut().find(|entry| entry.session.id_hash == id_hash)?;
+        entry.last_used = now;
+        Some(entry.session.clone())
     }
 
-    /// Whether a session has not ended. Asking this keeps nobody from idling.
-    pub(crate) fn lives(&self, session: &Session, now: Timestamp, holds: impl Fn(&Identity) -> bool) -> bool {
-        let lasts = |kept: &Kept| now.since(kept.seen) < IDLE_MAX && holds(&kept.session.identity);
-        self.0.lock().iter().any(|kept| kept.session.name == session.name && lasts(kept))
+    /// Whether a session has not ended. Does not count as a use.
+    pub(crate) fn is_active(
+        &self,
+        session: &ConsoleSession,
+        now: Timestamp,
+        is_valid: impl Fn(&Identity) -> bool,
+    ) -> bool {
+        let is_active =
+            |entry: &SessionEntry| now.since(entry.last_used) < IDLE_MAX && is_valid(&entry.session.identity);
+        self.0.lock().iter().any(|entry| entry.session.id_hash == session.id_hash && is_active(entry))
     }
 
-    /// Ends a session. Harmless when it has ended.
-    pub(crate) fn end(&self, session: &Session) {
-        self.0.lock().retain(|kept| kept.session.name != session.name);
+    /// Ends a session. Idempotent.
+    pub(crate) fn end(&self, session: &ConsoleSession) {
+        self.0.lock().retain(|entry| entry.session.id_hash != session.id_hash);
     }
 
-    /// Leaves a note for the next page that the session is shown.
-    pub(crate) fn leave_note(&self, session: &Session, note: String) {
-        if let Some(kept) = self.0.lock().iter_mut().find(|kept| kept.session.name == session.name) {
-            kept.note = Some(note);
+    /// Stores a note for the next page of the session.
+    pub(crate) fn leave_note(&self, session: &ConsoleSession, note: String) {
+        if let Some(entry) = self.0.lock().iter_mut().find(|entry| entry.session.id_hash == session.id_hash) {
+            entry.note = Some(note);
         }
     }
 
-    /// The note that was left; it is told once.
-    pub(crate) fn take_note(&self, session: &Session) -> Option<String> {
-        self.0.lock().iter_mut().find(|kept| kept.session.name == session.name)?.note.take()
+    /// Removes and returns the stored note.
+    pub(crate) fn take_note(&self, session: &ConsoleSession) -> Option<String> {
+        self.0.lock().iter_mut().find(|entry| entry.session.id_hash == session.id_hash)?.note.take()
     }
 }
 
-impl Session {
-    /// Whether a form carries this session's mark. Hashes are compared, so that the time it takes tells nothing of the mark.
-    pub(crate) fn is_marked(&self, mark: &str) -> bool {
-        name(mark) == name(&self.mark)
+impl ConsoleSession {
+    pub(crate) fn csrf_token(&self) -> &str {
+        self.csrf_token.expose_secret()
+    }
+
+    /// Whether a form's CSRF token is this session's, compared in constant time.
+    pub(crate) fn has_csrf_token(&self, token: &str) -> bool {
+        self.csrf_token.expose_secret().as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
 
-fn name(id: &str) -> [u8; 32] {
+fn hash(id: &str) -> [u8; 32] {
     Sha256::digest(id.as_bytes()).into()
 }
 
-/// 32 bytes that nobody can guess, in hexadecimal digits.
-fn secret() -> String {
+/// 32 random bytes in hexadecimal digits.
+fn random_secret() -> SecretString {
     let mut bytes = [0; 32];
     rand::rng().fill_bytes(&mut bytes);
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")).into()
 }

@@ -1,107 +1,115 @@
-//! `PATCH /orders/{id}/status` and `/cancel`.
+//! `PATCH /orders/{id}/status` and `PATCH /orders/{id}/cancel`.
 use actix_web::http::StatusCode;
 use app::dispatch::{ChangeOrder, Expect};
 use domain::{OrderId, Status};
 
-use super::shape::{ChangeBody, OrderBody, STATUS_MESSAGE};
-use super::{measured, order_id, tagged};
-use crate::body::object;
-use crate::call::Call;
-use crate::error::{Envelope, FieldError, Problem};
-use crate::json::Json;
-use crate::route::Answer;
-use crate::{conditions, context};
+use crate::error::{FieldError, Problem, ProblemBody};
+use crate::orders::bodies::{ChangeBody, OrderBody};
+use crate::orders::operation::{measured, order_response};
+use crate::orders::parameters::{STATUS_MESSAGE, order_id};
+use crate::request::context::RequestContext;
+use crate::request::json::{self, JsonMember, JsonValue};
+use crate::request::preconditions;
+use crate::request::response::RouteResult;
+use crate::request::trace_context::trace_context;
 
-/// Move an order on
+/// Change the status of an order
 ///
 /// PENDING → PROCESSING, SHIPPED, DELIVERED or CANCELLED; PROCESSING → SHIPPED or DELIVERED; SHIPPED → DELIVERED.
 #[utoipa::path(patch, path = "/orders/{id}/status", tag = "orders", operation_id = "changeOrderStatus",
     security(("bearer" = [])),
     params(
-        ("id" = String, Path, format = "uuid", description = "The order"),
-        ("If-Match" = Option<String>, Header, description = "The tag the client last saw, or `*`"),
+        ("id" = String, Path, format = "uuid", description = "The id of the order"),
+        ("If-Match" = Option<String>, Header, description = "The tag that the client saw last, or `*`"),
     ),
-    request_body(content = ChangeBody, content_type = "application/json",
+    request_body(content = ChangeBody<'_>, content_type = "application/json",
         example = json!({"status": "PROCESSING", "version": 0})),
     responses(
-        (status = 200, description = "Moved on", body = OrderBody<'_>, headers(("ETag" = String, description = "Its new version"))),
-        (status = 400, description = "Not a valid change", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such order", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "No legal move, or another version", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 412, description = "Another tag", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "Changed", body = OrderBody<'_>, headers(("ETag" = String, description = "The new version of the order"))),
+        (status = 400, description = "Not a valid change", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such order", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "The change is not allowed, or the version differs", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 412, description = "The tag differs", body = ProblemBody<'_>, content_type = "application/problem+json"),
     ))]
-pub(crate) async fn change_status(call: Call) -> Answer {
-    measured(&call, "change_status", move_on(&call)).await
+pub(crate) async fn change_status(context: RequestContext) -> RouteResult {
+    measured(&context, "change_status", change_order_status(&context)).await
 }
 
-async fn move_on(call: &Call) -> Answer {
-    let id = order_id(call)?;
-    let if_match = conditions::if_match(call.headers());
-    let (to, version) = read(&call.body, if_match.is_some())?;
-    send(call, id, to, Expect { if_match, version }).await
+async fn change_order_status(context: &RequestContext) -> RouteResult {
+    let id = order_id(context)?;
+    let if_match = preconditions::if_match(context.headers());
+    let (status, version) = read_change(&context.body, if_match.is_some())?;
+    send_change(context, id, status, Expect { if_match, version }).await
 }
 
-/// Withdraw an order
+/// Cancel a pending order
 ///
-/// Only while it is PENDING, by its owner or an ADMIN. A body is ignored.
+/// Only while it is PENDING, by its owner or an ADMIN. The body is ignored.
 #[utoipa::path(patch, path = "/orders/{id}/cancel", tag = "orders", operation_id = "cancelOrder",
     security(("bearer" = [])),
     params(
-        ("id" = String, Path, format = "uuid", description = "The order"),
-        ("If-Match" = Option<String>, Header, description = "The tag the client last saw, or `*`"),
+        ("id" = String, Path, format = "uuid", description = "The id of the order"),
+        ("If-Match" = Option<String>, Header, description = "The tag that the client saw last, or `*`"),
     ),
     responses(
-        (status = 200, description = "Withdrawn", body = OrderBody<'_>, headers(("ETag" = String, description = "Its new version"))),
-        (status = 400, description = "The id is no hyphenated UUID", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such order, or somebody else's", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "Not PENDING any more", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 412, description = "Another tag", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "Cancelled", body = OrderBody<'_>, headers(("ETag" = String, description = "The new version of the order"))),
+        (status = 400, description = "The id is not a hyphenated UUID", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such order, or another caller's", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "The order is no longer PENDING", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 412, description = "The tag differs", body = ProblemBody<'_>, content_type = "application/problem+json"),
     ))]
-pub(crate) async fn cancel(call: Call) -> Answer {
-    measured(&call, "cancel", withdraw(&call)).await
+pub(crate) async fn cancel(context: RequestContext) -> RouteResult {
+    measured(&context, "cancel", cancel_order(&context)).await
 }
 
-async fn withdraw(call: &Call) -> Answer {
-    let id = order_id(call)?;
-    let if_match = conditions::if_match(call.headers());
-    send(call, id, Status::Cancelled, Expect { if_match, version: None }).await
+async fn cancel_order(context: &RequestContext) -> RouteResult {
+    let id = order_id(context)?;
+    let if_match = preconditions::if_match(context.headers());
+    send_change(context, id, Status::Cancelled, Expect { if_match, version: None }).await
 }
 
-async fn send(call: &Call, id: OrderId, to: Status, expect: Expect) -> Answer {
-    let command = ChangeOrder { id, to, viewer: call.viewer()?, expect, trace: context::trace(call.headers()) };
-    let visit = call.state.entrances.changes.enter().await?;
-    let changed = call.state.dispatch.change(command).await;
-    visit.end(changed.is_ok());
-    Ok(tagged(StatusCode::OK, &*changed.map_err(Problem::from)?))
+async fn send_change(context: &RequestContext, id: OrderId, to: Status, expect: Expect) -> RouteResult {
+    let command = ChangeOrder { id, to, viewer: context.viewer()?, expect, trace: trace_context(context.headers()) };
+    let permit = context.state.concurrency_limits.changes.acquire().await?;
+    let changed = context.state.dispatch.change(command).await;
+    permit.release(changed.is_ok());
+    Ok(order_response(StatusCode::OK, &*changed.map_err(Problem::from)?))
 }
 
-/// Where to, and from which version; the version may be missing when a tag stands in for it.
-fn read(body: &[u8], tagged: bool) -> Result<(Status, Option<u64>), Problem> {
-    let body = object(body)?;
-    let status = match body.member("status") {
-        Some(Json::Text(name)) => Status::parse(name).ok_or(STATUS_MESSAGE),
-        Some(_) => Err(STATUS_MESSAGE),
-        None => Err("is required"),
-    };
-    let version = match body.member("version") {
-        Some(Json::Number(text)) => integer(text).map(Some).ok_or("must be an integer, zero or more"),
-        Some(_) => Err("must be an integer, zero or more"),
-        None if tagged => Ok(None),
-        None => Err("is required without If-Match"),
-    };
-    match (status, version) {
+/// The new status and the expected version, which `If-Match` makes optional.
+fn read_change(body: &[u8], has_if_match: bool) -> Result<(Status, Option<u64>), Problem> {
+    let body: ChangeBody<'_> = json::object(body)?;
+    match (status(body.status), version(body.version, has_if_match)) {
         (Ok(status), Ok(version)) => Ok((status, version)),
         (status, version) => {
-            let mistake =
+            let error =
                 |field: &str, message: &'static str| FieldError { field: field.into(), message: message.into() };
-            let mistakes = [status.err().map(|m| mistake("status", m)), version.err().map(|m| mistake("version", m))];
-            Err(Problem::fields("the body is not a valid change", mistakes.into_iter().flatten().collect()))
+            let errors = [status.err().map(|m| error("status", m)), version.err().map(|m| error("version", m))];
+            Err(Problem::fields("the body is not a valid change", errors.into_iter().flatten().collect()))
         }
     }
 }
 
-/// A JSON integer. One beyond any version is no mistake of form: it is simply not the order's.
-fn integer(text: &str) -> Option<u64> {
+fn status(member: JsonMember<'_>) -> Result<Status, &'static str> {
+    match member.value() {
+        Some(JsonValue::Text(name)) => Status::parse(&name).ok_or(STATUS_MESSAGE),
+        Some(_) => Err(STATUS_MESSAGE),
+        None => Err("is required"),
+    }
+}
+
+fn version(member: JsonMember<'_>, optional: bool) -> Result<Option<u64>, &'static str> {
+    let invalid = "must be an integer, zero or more";
+    match member.value() {
+        Some(JsonValue::Number(text)) => unsigned_integer(text).map(Some).ok_or(invalid),
+        Some(_) => Err(invalid),
+        None if optional => Ok(None),
+        None => Err("is required without If-Match"),
+    }
+}
+
+/// A JSON integer. A number beyond `u64` is well-formed; it just equals no version.
+fn unsigned_integer(text: &str) -> Option<u64> {
     let digits = if text == "-0" { "0" } else { text };
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| digits.parse().unwrap_or(u64::MAX))

@@ -4,63 +4,65 @@ use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use app::commands::create_order::fingerprint;
 use app::dispatch::{CreateOrder, KeyedIntent};
 
-use super::shape::{CreateBody, OrderBody};
-use super::{draft, measured, tagged};
-use crate::call::Call;
-use crate::error::{Envelope, Problem};
-use crate::route::Answer;
-use crate::{context, idempotency};
+use crate::error::{Problem, ProblemBody};
+use crate::orders::bodies::{CreateBody, OrderBody};
+use crate::orders::new_items::new_items;
+use crate::orders::operation::{measured, order_response};
+use crate::request::context::RequestContext;
+use crate::request::idempotency_key::idempotency_key;
+use crate::request::response::RouteResult;
+use crate::request::trace_context::trace_context;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// Place an order
+/// Create a new order
 ///
-/// With an idempotency key, once: a repetition answers with the order as it is now.
+/// A request that repeats its idempotency key creates nothing; the response contains the order's current state.
 #[utoipa::path(post, path = "/orders", tag = "orders", operation_id = "createOrder", security(("bearer" = [])),
     params(
         ("Idempotency-Key" = Option<String>, Header, max_length = 128,
-         description = "The client's name for this intent, quoted or bare; `X-Idempotency-Key` is the same"),
-        ("X-Idempotency-Key" = Option<String>, Header, max_length = 128, description = "As `Idempotency-Key`; both must agree"),
+         description = "Identifies this order across retries, quoted or bare; `X-Idempotency-Key` is the same"),
+        ("X-Idempotency-Key" = Option<String>, Header, max_length = 128, description = "As `Idempotency-Key`; both must be equal"),
         ("X-Request-Id" = Option<String>, Header, pattern = "^[A-Za-z0-9._-]{1,128}$", description = "Echoed and logged"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context, passed on with the event"),
         ("tracestate" = Option<String>, Header, description = "Passed on with `traceparent`"),
     ),
-    request_body(content = CreateBody, content_type = "application/json",
+    request_body(content = CreateBody<'_>, content_type = "application/json",
         example = json!({"items": [{"productName": "keyboard", "quantity": 2, "price": "12.99"}]})),
     responses(
-        (status = 201, description = "Placed, or placed before under this key", body = OrderBody<'_>, headers(
-            ("Location" = String, description = "Where the order stands"),
-            ("ETag" = String, description = "Its version"),
-            ("Idempotent-Replayed" = bool, description = "There when it had been placed before"))),
-        (status = 400, description = "Not a valid order or key", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "A request with this key still runs", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 422, description = "The key was used with another body", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 201, description = "Created, now or earlier with this key", body = OrderBody<'_>, headers(
+            ("Location" = String, description = "The path of the order"),
+            ("ETag" = String, description = "The version of the order"),
+            ("Idempotent-Replayed" = bool, description = "Present when the order was created earlier"))),
+        (status = 400, description = "Not a valid order or key", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "A request with this key is still running", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 422, description = "The key was used with another body", body = ProblemBody<'_>, content_type = "application/problem+json"),
     ))]
-pub(crate) async fn create(call: Call) -> Answer {
-    measured(&call, "create", place(&call)).await
+pub(crate) async fn create(context: RequestContext) -> RouteResult {
+    measured(&context, "create", create_order(&context)).await
 }
 
-async fn place(call: &Call) -> Answer {
-    let items = draft::items(&call.body)?;
-    let key = idempotency::key(call.headers())?;
+async fn create_order(context: &RequestContext) -> RouteResult {
+    let items = new_items(&context.body)?;
+    let key = idempotency_key(context.headers())?;
     let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&items) });
-    let subject = call.identity()?.subject.clone();
-    let command = CreateOrder { subject, items, intent, trace: context::trace(call.headers()) };
-    let visit = call.state.entrances.changes.enter().await?;
-    let created = call.state.dispatch.create(command).await;
-    // A repeated create is answered from what is known: it says nothing about the store's queue.
-    visit.end(matches!(&created, Ok(created) if !created.replayed));
+    let subject = context.identity()?.subject.clone();
+    let command = CreateOrder { subject, items, intent, trace: trace_context(context.headers()) };
+    let permit = context.state.concurrency_limits.changes.acquire().await?;
+    let created = context.state.dispatch.create(command).await;
+    // A replay does not wait for the store, so its duration must not be measured.
+    permit.release(matches!(&created, Ok(created) if !created.replayed));
     let created = created.map_err(Problem::from)?;
-    let mut answer = tagged(StatusCode::CREATED, &created.order);
-    let headers = answer.headers_mut();
+    let mut response = order_response(StatusCode::CREATED, &created.order);
+    let headers = response.headers_mut();
     if let Ok(location) = HeaderValue::from_str(&format!("/orders/{}", created.order.id)) {
         headers.insert(LOCATION, location);
     }
     if created.replayed {
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
-        call.state.metrics.orders_idempotency_hit_count.inc();
+        context.state.metrics.orders_idempotency_hit_count.inc();
     } else {
-        call.state.metrics.orders_created_count.inc();
+        context.state.metrics.orders_created_count.inc();
     }
-    Ok(answer)
+    Ok(response)
 }

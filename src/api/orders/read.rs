@@ -1,70 +1,72 @@
-//! `GET /orders/{id}` and the bare list.
+//! `GET /orders/{id}` and `GET /orders`.
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::ETAG;
 use app::error::QueryError;
 
-use super::shape::{OrderBody, OrderStatus};
-use super::{measured, order_id, status_filter, tagged};
-use crate::call::{Call, ok};
-use crate::conditions;
-use crate::error::{Envelope, Kind, Problem};
-use crate::route::Answer;
+use crate::error::{ErrorCode, Problem, ProblemBody};
+use crate::orders::bodies::{OrderBody, OrderStatus};
+use crate::orders::operation::{measured, order_response};
+use crate::orders::parameters::{order_id, status_filter};
+use crate::request::context::RequestContext;
+use crate::request::preconditions;
+use crate::request::response::{RouteResult, ok};
 
-/// Read an order
+/// Read one order by id
 #[utoipa::path(get, path = "/orders/{id}", tag = "orders", operation_id = "findOrder", security(("bearer" = [])),
     params(
-        ("id" = String, Path, format = "uuid", description = "The order"),
-        ("If-None-Match" = Option<String>, Header, description = "The tag the client has"),
+        ("id" = String, Path, format = "uuid", description = "The id of the order"),
+        ("If-None-Match" = Option<String>, Header, description = "The tag that the client has cached"),
     ),
     responses(
-        (status = 200, description = "The order", body = OrderBody<'_>, headers(("ETag" = String, description = "Its version"))),
-        (status = 304, description = "The client has it already"),
-        (status = 400, description = "The id is no hyphenated UUID", body = Envelope<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such order, or somebody else's", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "The order", body = OrderBody<'_>, headers(("ETag" = String, description = "The version of the order"))),
+        (status = 304, description = "The client's copy is current"),
+        (status = 400, description = "The id is not a hyphenated UUID", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such order, or another caller's", body = ProblemBody<'_>, content_type = "application/problem+json"),
     ))]
-pub(crate) async fn find(call: Call) -> Answer {
-    measured(&call, "find", one(&call)).await
+pub(crate) async fn find(context: RequestContext) -> RouteResult {
+    measured(&context, "find", find_order(&context)).await
 }
 
-async fn one(call: &Call) -> Answer {
-    let id = order_id(call)?;
-    let viewer = call.viewer()?;
-    let visit = call.state.entrances.reads.enter().await?;
-    let found = call.state.queries.find(id, &viewer).await;
-    visit.end(matches!(found, Ok(_) | Err(QueryError::NotFound)));
+async fn find_order(context: &RequestContext) -> RouteResult {
+    let id = order_id(context)?;
+    let viewer = context.viewer()?;
+    let permit = context.state.concurrency_limits.reads.acquire().await?;
+    let found = context.state.queries.find(id, &viewer).await;
+    permit.release(matches!(found, Ok(_) | Err(QueryError::NotFound)));
     let order = found.map_err(|error| match error {
-        QueryError::NotFound => Problem::no_order(),
+        QueryError::NotFound => Problem::order_not_found(),
         other => other.into(),
     })?;
-    if !conditions::passes(conditions::if_match(call.headers()).as_ref(), order.version) {
-        return Err(Problem::new(Kind::PreconditionFailed, format!("the order is at version {}", order.version)));
+    if !preconditions::if_match_allows(preconditions::if_match(context.headers()).as_ref(), order.version) {
+        let message = format!("the order is at version {}", order.version);
+        return Err(Problem::new(ErrorCode::PreconditionFailed, message));
     }
-    if conditions::not_modified(call.headers(), order.version) {
-        return Ok(HttpResponse::NotModified().insert_header((ETAG, conditions::etag(order.version))).finish());
+    if preconditions::not_modified(context.headers(), order.version) {
+        return Ok(HttpResponse::NotModified().insert_header((ETAG, preconditions::etag(order.version))).finish());
     }
-    Ok(tagged(StatusCode::OK, &order))
+    Ok(order_response(StatusCode::OK, &order))
 }
 
 /// List the newest orders
 ///
-/// At most 1,000 (`orders.list_max_rows`), newest first; page for more.
+/// At most 1,000 (`orders.list_max_rows`), newest first; use `/orders/page` for more.
 #[utoipa::path(get, path = "/orders", tag = "orders", operation_id = "listOrders", security(("bearer" = [])),
-    params(("status" = Option<OrderStatus>, Query, description = "Only these; empty is no filter")),
+    params(("status" = Option<OrderStatus>, Query, description = "Only orders with this status; empty is no filter")),
     responses(
         (status = 200, description = "Newest first", body = Vec<OrderBody<'_>>),
-        (status = 400, description = "No such status", body = Envelope<'_>, content_type = "application/problem+json"),
+        (status = 400, description = "No such status", body = ProblemBody<'_>, content_type = "application/problem+json"),
     ))]
-pub(crate) async fn list(call: Call) -> Answer {
-    measured(&call, "list", newest(&call)).await
+pub(crate) async fn list(context: RequestContext) -> RouteResult {
+    measured(&context, "list", list_orders(&context)).await
 }
 
-async fn newest(call: &Call) -> Answer {
-    let status = status_filter(&call.query())?;
-    let viewer = call.viewer()?;
-    // Until the answer is written down: a thousand orders are a third of a megabyte.
-    let visit = call.state.entrances.lists.enter().await?;
-    let answer = ok(&OrderBody::all(&call.state.queries.list(&viewer, status).await?));
-    visit.end(true);
-    Ok(answer)
+async fn list_orders(context: &RequestContext) -> RouteResult {
+    let status = status_filter(&context.query())?;
+    let viewer = context.viewer()?;
+    // Held until the body is serialised: a thousand orders are a third of a megabyte.
+    let permit = context.state.concurrency_limits.lists.acquire().await?;
+    let response = ok(&OrderBody::all(&context.state.queries.list(&viewer, status).await?));
+    permit.release(true);
+    Ok(response)
 }

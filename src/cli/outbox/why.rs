@@ -1,5 +1,5 @@
 //! `outbox why`: why an event has not left, or where it went.
-use api::standing_document;
+use api::row_diagnosis_document;
 use app::operate::Operations;
 use app::seen::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, OrderId, Timestamp};
@@ -45,7 +45,7 @@ pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: 
     let standing = operations.why(whose).await.map_err(|error| Failure::about(error, named))?;
     let now = operations.now();
     if arguments.json {
-        return line(&standing_document(&standing, now).to_string());
+        return line(&row_diagnosis_document(&standing, now).to_string());
     }
     print(&standing, broker, now)
 }

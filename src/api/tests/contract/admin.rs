@@ -1,32 +1,32 @@
-//! What operators see and do.
+//! The admin routes.
 use actix_web::test::TestRequest;
 use app::dispatch::Fault;
 use serde_json::json;
 
-use crate::fakes::{KEY, event};
-use crate::house::*;
+use crate::support::fake_ports::{KEY, event};
+use crate::support::test_server::*;
 
 #[actix_web::test]
-async fn every_admin_route_asks_for_admin() {
-    let house = House::new();
+async fn every_admin_route_requires_admin() {
+    let server = TestServer::new();
     for path in ["actors", "outbox", "outbox/1", "outbox/why", "dlt", "dlt/0/0", "partitions", "events"] {
         let path = format!("/admin/{path}");
-        house.ask(get(&path)).await.problem(401, "UNAUTHORIZED");
-        house.ask(get(&path).insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
+        server.send(get(&path)).await.problem(401, "UNAUTHORIZED");
+        server.send(get(&path).insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
     }
     let acts = ["outbox/1/retry", "outbox/1/park", "outbox/redrive", "dlt/redrive", "dlt/0/0/redrive"];
     for path in acts.into_iter().chain(["actors/consumer-0/panic"]) {
         let path = format!("/admin/{path}");
-        house.ask(post(&path, "")).await.problem(401, "UNAUTHORIZED");
-        house.ask(post(&path, "").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
+        server.send(post(&path, "")).await.problem(401, "UNAUTHORIZED");
+        server.send(post(&path, "").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
     }
 }
 
 #[actix_web::test]
 async fn actors_are_listed_flat() {
-    let house = House::new();
+    let server = TestServer::new();
 
-    let reply = house.ask(get("/admin/actors").insert_header(admin())).await;
+    let reply = server.send(get("/admin/actors").insert_header(admin())).await;
 
     assert_eq!(
         reply.json(),
@@ -37,38 +37,38 @@ async fn actors_are_listed_flat() {
 }
 
 #[actix_web::test]
-async fn faults_are_injected_by_raw_path_and_only_where_they_exist() {
-    let house = House::new();
+async fn faults_are_injected_by_unencoded_path_when_they_are_enabled() {
+    let server = TestServer::new();
     let inject = |path: &str| post(&format!("/admin/actors/{path}"), "").insert_header(admin());
 
     for action in ["panic", "stop", "pause", "resume"] {
-        let reply = house.ask(inject(&format!("relay/partition-worker-7/{action}"))).await;
+        let reply = server.send(inject(&format!("relay/partition-worker-7/{action}"))).await;
         assert_eq!(reply.status, 202);
         assert_eq!(reply.json(), json!({"path": "/relay/partition-worker-7", "action": action}));
     }
-    assert_eq!(house.ask(inject("consumer-0/panic")).await.status, 202);
+    assert_eq!(server.send(inject("consumer-0/panic")).await.status, 202);
     assert_eq!(
-        house.ask(inject("relay%2Fpartition-worker-7/panic")).await.status,
+        server.send(inject("relay%2Fpartition-worker-7/panic")).await.status,
         202,
-        "as generated clients write it"
+        "as generated clients encode it"
     );
     for unknown in ["relay/partition-worker-99/panic", "consumer-0/kill", "consumer-0", "relay/consumer-0/panic"] {
-        house.ask(inject(unknown)).await.problem(404, "NOT_FOUND");
+        server.send(inject(unknown)).await.problem(404, "NOT_FOUND");
     }
-    let faults = house.desk.faults.lock().clone();
+    let faults = server.dispatch.faults.lock().clone();
     assert_eq!(faults[0], ("/relay/partition-worker-7".to_owned(), Fault::Panic, "root".to_owned()));
     assert_eq!(faults.len(), 6);
 
-    let safe = House::planned(Plan { faults_enabled: false, ..Plan::default() });
-    safe.ask(inject("consumer-0/panic")).await.problem(404, "NOT_FOUND");
+    let safe = TestServer::with_config(TestConfig { faults_enabled: false, ..TestConfig::default() });
+    safe.send(inject("consumer-0/panic")).await.problem(404, "NOT_FOUND");
 }
 
 #[actix_web::test]
-async fn rows_are_the_views_columns_in_pages() {
-    let house = House::new();
-    let ask = async |query: &str| house.ask(get(&format!("/admin/outbox{query}")).insert_header(admin())).await;
+async fn rows_contain_the_views_columns_and_are_paged() {
+    let server = TestServer::new();
+    let read = async |query: &str| server.send(get(&format!("/admin/outbox{query}")).insert_header(admin())).await;
 
-    let parked = ask("?status=PARKED&key=&type=").await.json();
+    let parked = read("?status=PARKED&key=&type=").await.json();
     assert_eq!(
         parked,
         json!({"rows": [{"id": 2, "event_id": event(2).to_string(), "key": KEY, "type": "ORDER_CREATED", "partition": 7,
@@ -76,52 +76,52 @@ async fn rows_are_the_views_columns_in_pages() {
             "failure_type": "NETWORK", "last_failure_reason": "refused", "created_at": "1970-01-01T00:00:01.000Z",
             "sent_at": null}], "next": null})
     );
-    let first = ask("?limit=3").await.json();
+    let first = read("?limit=3").await.json();
     assert_eq!((first["rows"].as_array().unwrap().len(), &first["next"]), (3, &3.into()));
-    let second = ask("?limit=3&after=3").await.json();
+    let second = read("?limit=3&after=3").await.json();
     assert_eq!((&second["rows"][0]["id"], &second["next"]), (&4.into(), &json!(null)));
-    assert_eq!(ask(&format!("?key={KEY}&type=ORDER_CANCELLED")).await.json()["rows"], json!([]));
+    assert_eq!(read(&format!("?key={KEY}&type=ORDER_CANCELLED")).await.json()["rows"], json!([]));
     for bad in ["status=parked", "key=x", "after=x", "limit=x"] {
-        ask(&format!("?{bad}")).await.problem(400, "BAD_REQUEST");
+        read(&format!("?{bad}")).await.problem(400, "BAD_REQUEST");
     }
-    assert_eq!(ask("/1").await.json()["status"], "SENT");
-    ask("/9").await.problem(404, "NOT_FOUND");
-    ask("/x").await.problem(400, "BAD_REQUEST");
+    assert_eq!(read("/1").await.json()["status"], "SENT");
+    read("/9").await.problem(404, "NOT_FOUND");
+    read("/x").await.problem(400, "BAD_REQUEST");
 }
 
 #[actix_web::test]
-async fn why_gives_one_verdict_and_the_facts_behind_it() {
-    let house = House::new();
-    let ask = async |query: &str| house.ask(get(&format!("/admin/outbox/why?{query}")).insert_header(admin())).await;
+async fn why_returns_one_verdict_with_its_details() {
+    let server = TestServer::new();
+    let read = async |query: &str| server.send(get(&format!("/admin/outbox/why?{query}")).insert_header(admin())).await;
     let of = |n: u8| format!("event={}", event(n));
 
-    let sent = ask(&of(1)).await.json();
+    let sent = read(&of(1)).await.json();
     assert_eq!((&sent["verdict"], &sent["sentAt"]), (&"SENT".into(), &"1970-01-01T00:00:02.000Z".into()));
     assert_eq!((&sent["topic"], &sent["partition"], &sent["offset"]), (&"order.events".into(), &3.into(), &17.into()));
-    let parked = ask(&format!("key={KEY}")).await.json();
+    let parked = read(&format!("key={KEY}")).await.json();
     assert_eq!(
         (&parked["verdict"], &parked["lastError"], &parked["epoch"]),
         (&"PARKED".into(), &"refused".into(), &4.into())
     );
-    let blocked = ask(&of(3)).await.json();
+    let blocked = read(&of(3)).await.json();
     assert_eq!((&blocked["verdict"], &blocked["head"]["id"]), (&"BLOCKED_BY_HEAD".into(), &2.into()));
-    let waiting = ask(&of(4)).await.json();
+    let waiting = read(&of(4)).await.json();
     assert_eq!(
         (&waiting["verdict"], &waiting["nextAttemptAt"]),
         (&"WAITING_FOR_RETRY".into(), &"1970-01-01T00:00:09.000Z".into())
     );
 
-    ask(&of(8)).await.problem(404, "NOT_FOUND");
+    read(&of(8)).await.problem(404, "NOT_FOUND");
     for bad in ["", "key=x", "event=x", &format!("key={KEY}&{}", of(1))] {
-        ask(bad).await.problem(400, "BAD_REQUEST");
+        read(bad).await.problem(400, "BAD_REQUEST");
     }
 }
 
 #[actix_web::test]
 async fn rows_are_retried_parked_and_redriven_with_a_reason() {
-    let house = House::new();
+    let server = TestServer::new();
     let act = async |path: &str, body: &str| {
-        house.ask(post(&format!("/admin/outbox/{path}"), body).insert_header(admin())).await
+        server.send(post(&format!("/admin/outbox/{path}"), body).insert_header(admin())).await
     };
 
     let retried = act("2/retry", r#"{"reason":"it is back"}"#).await;
@@ -139,12 +139,12 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
         "dryRun": false, "reason": "go"});
     assert_eq!(act("redrive", &body.to_string()).await.json(), json!({"dryRun": false, "matched": 1, "redriven": 1}));
     let dry_run = |query: &str, body: &str| {
-        let question = post(&format!("/admin/outbox/redrive{query}"), body).insert_header(admin());
-        async { house.ask(question).await.json()["dryRun"].clone() }
+        let request = post(&format!("/admin/outbox/redrive{query}"), body).insert_header(admin());
+        async { server.send(request).await.json()["dryRun"].clone() }
     };
     assert_eq!(dry_run("?dryRun=false", "").await, false);
     assert_eq!(dry_run("?dryRun=true", "{}").await, true);
-    assert_eq!(dry_run("?dryRun=false", r#"{"dryRun":true}"#).await, true, "the body counts where both speak");
+    assert_eq!(dry_run("?dryRun=false", r#"{"dryRun":true}"#).await, true, "the body takes precedence over the query");
     act("redrive?dryRun=1", "").await.problem(400, "BAD_REQUEST");
     for bad in [
         r#"{"limit":0}"#,
@@ -157,15 +157,15 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     ] {
         act("redrive", bad).await.problem(400, "BAD_REQUEST");
     }
-    let audits = house.rows.audits.lock();
-    let told: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
-    assert_eq!(told, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "")]);
+    let audits = server.outbox.audits.lock();
+    let texts: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
+    assert_eq!(texts, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "")]);
 }
 
 #[actix_web::test]
 async fn partitions_are_listed() {
-    let house = House::new();
-    let reply = house.ask(get("/admin/partitions").insert_header(admin())).await;
+    let server = TestServer::new();
+    let reply = server.send(get("/admin/partitions").insert_header(admin())).await;
     assert_eq!(
         reply.json(),
         json!({"partitions": [{"partition": 0, "owner": "one", "epoch": 3, "counter": 12, "in_flight": 12,
@@ -174,10 +174,10 @@ async fn partitions_are_listed() {
 }
 
 #[actix_web::test]
-async fn what_is_misspelt_lets_nothing_through_and_what_no_store_holds_is_refused() {
-    let house = House::new();
-    let refused = async |question: TestRequest, field: &str| {
-        let problem = house.ask(question.insert_header(admin())).await.problem(400, "BAD_REQUEST");
+async fn misspelt_filters_and_control_characters_are_refused() {
+    let server = TestServer::new();
+    let refused = async |request: TestRequest, field: &str| {
+        let problem = server.send(request.insert_header(admin())).await.problem(400, "BAD_REQUEST");
         assert_eq!(problem["errors"][0]["field"], field);
     };
     for path in ["/admin/outbox/redrive", "/admin/dlt/redrive"] {

@@ -1,14 +1,14 @@
-//! Who asks: tokens and keys.
+//! Authentication: tokens and keys.
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use api::auth::{KeyError, Options, Source, Verifier};
+use api::auth::{KeyError, KeySource, Options, Verifier};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-use crate::house::*;
+use crate::support::test_server::*;
 
 const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keys/");
 
@@ -31,13 +31,13 @@ fn without(name: &str) -> Value {
 }
 
 #[actix_web::test]
-async fn claims_are_judged_one_by_one() {
-    let house = House::planned(Plan {
+async fn each_claim_is_checked() {
+    let server = TestServer::with_config(TestConfig {
         auth: |options| {
             options.issuer = Some("us".into());
             options.audience = Some("orders".into());
         },
-        ..Plan::default()
+        ..TestConfig::default()
     });
     let now = NOW / 1000;
     let ours = |mut claims: Value| {
@@ -86,7 +86,7 @@ async fn claims_are_judged_one_by_one() {
     ];
     for (claims, status) in cases {
         let claims = ours(claims);
-        let reply = house.ask(get("/orders").insert_header(bearer(&mint(&claims)))).await;
+        let reply = server.send(get("/orders").insert_header(bearer(&mint(&claims)))).await;
         assert_eq!(reply.status, status, "{claims}");
         match status {
             401 => assert!(reply.header("www-authenticate").starts_with("Bearer ")),
@@ -94,13 +94,13 @@ async fn claims_are_judged_one_by_one() {
             _ => {}
         }
     }
-    let bare = house.ask(get("/orders").insert_header(bearer(&mint(&claims("ann", json!(["USER"])))))).await;
+    let bare = server.send(get("/orders").insert_header(bearer(&mint(&claims("ann", json!(["USER"])))))).await;
     bare.problem(401, "UNAUTHORIZED");
 }
 
 #[actix_web::test]
-async fn the_header_holds_one_bearer_token() {
-    let house = House::new();
+async fn the_authorization_header_contains_one_bearer_token() {
+    let server = TestServer::new();
     let token = mint(&claims("ann", json!(["USER"])));
     let [head, body, signature] = token.split('.').collect::<Vec<_>>()[..] else { panic!() };
     let none = "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0";
@@ -120,25 +120,25 @@ async fn the_header_holds_one_bearer_token() {
         ("Bearer a.b.c".into(), 401),
     ];
     for (value, status) in cases {
-        let reply = house.ask(get("/orders").insert_header(("authorization", value.clone()))).await;
+        let reply = server.send(get("/orders").insert_header(("authorization", value.clone()))).await;
         assert_eq!(reply.status, status, "{value}");
     }
-    let missing = house.ask(get("/orders")).await;
+    let missing = server.send(get("/orders")).await;
     missing.problem(401, "UNAUTHORIZED");
     assert!(missing.header("www-authenticate").starts_with("Bearer"));
     let two = get("/orders").append_header(("authorization", format!("Bearer {token}")));
-    house.ask(two.append_header(("authorization", format!("Bearer {token}")))).await.problem(400, "BAD_REQUEST");
-    house.ask(get(&format!("/orders?access_token={token}"))).await.problem(401, "UNAUTHORIZED");
+    server.send(two.append_header(("authorization", format!("Bearer {token}")))).await.problem(400, "BAD_REQUEST");
+    server.send(get(&format!("/orders?access_token={token}"))).await.problem(401, "UNAUTHORIZED");
 }
 
 #[actix_web::test]
-async fn a_remembered_token_still_expires() {
-    let house = House::new();
+async fn a_cached_token_still_expires() {
+    let server = TestServer::new();
     let token = bearer(&mint(&with(json!({"exp": NOW / 1000 - 50}))));
 
-    assert_eq!(house.ask(get("/orders").insert_header(token.clone())).await.status, 200);
-    house.desk.clock.0.fetch_add(20_000, SeqCst);
-    assert_eq!(house.ask(get("/orders").insert_header(token)).await.status, 401);
+    assert_eq!(server.send(get("/orders").insert_header(token.clone())).await.status, 200);
+    server.dispatch.clock.0.fetch_add(20_000, SeqCst);
+    assert_eq!(server.send(get("/orders").insert_header(token)).await.status, 401);
 }
 
 fn signed(algorithm: Algorithm, key: &EncodingKey, kid: Option<&str>) -> HeaderPair {
@@ -148,31 +148,31 @@ fn signed(algorithm: Algorithm, key: &EncodingKey, kid: Option<&str>) -> HeaderP
 }
 
 #[actix_web::test]
-async fn a_public_key_fixes_its_algorithm() {
+async fn a_public_key_accepts_only_its_algorithm() {
     let rsa = EncodingKey::from_rsa_pem(&key_file("rsa_private.pem")).unwrap();
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
-    // The oldest trick: the public key's own text as a shared secret.
-    let tricks = EncodingKey::from_secret(&key_file("rsa_public.pem"));
+    // Key confusion: the public key's PEM text used as a shared secret.
+    let confused = EncodingKey::from_secret(&key_file("rsa_public.pem"));
     for (file, own, other) in [
         ("rsa_public.pem", (Algorithm::RS256, &rsa), (Algorithm::ES256, &ec)),
         ("ec_public.pem", (Algorithm::ES256, &ec), (Algorithm::RS256, &rsa)),
     ] {
-        let source = Source::PublicKeyFile(format!("{KEYS}{file}").into());
-        let house = House::planned(Plan { source, ..Plan::default() });
-        let ask = async |pair| house.ask(get("/orders").insert_header(pair)).await.status;
-        assert_eq!(ask(signed(own.0, own.1, None)).await, 200);
-        assert_eq!(ask(signed(other.0, other.1, None)).await, 401);
-        assert_eq!(ask(signed(Algorithm::HS256, &tricks, None)).await, 401);
-        assert_eq!(ask(signed(Algorithm::RS512, &rsa, None)).await, 401);
+        let source = KeySource::PublicKeyFile(format!("{KEYS}{file}").into());
+        let server = TestServer::with_config(TestConfig { source, ..TestConfig::default() });
+        let send = async |pair| server.send(get("/orders").insert_header(pair)).await.status;
+        assert_eq!(send(signed(own.0, own.1, None)).await, 200);
+        assert_eq!(send(signed(other.0, other.1, None)).await, 401);
+        assert_eq!(send(signed(Algorithm::HS256, &confused, None)).await, 401);
+        assert_eq!(send(signed(Algorithm::RS512, &rsa, None)).await, 401);
     }
 }
 
-/// Serves one body for ever, and counts how often.
+/// Serves one body to every request and counts the requests.
 fn key_server(body: String) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/jwks", listener.local_addr().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let fetches = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&fetches);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -183,48 +183,48 @@ fn key_server(body: String) -> (String, Arc<AtomicUsize>) {
             write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").unwrap();
         }
     });
-    (url, asked)
+    (url, fetches)
 }
 
 #[actix_web::test]
-async fn a_key_set_is_fetched_by_kid_and_not_often() {
+async fn a_key_set_is_fetched_for_an_unknown_kid_but_not_often() {
     let set = json!({"keys": [
         {"kty": "oct", "kid": "secret", "k": "c2VjcmV0", "alg": "HS256"},
         {"kty": "EC", "crv": "P-256", "kid": "ec", "alg": "ES256", "use": "sig",
          "x": "z0udeCQ84AzVn1mP8KOe4wUbOd3V_9IhK3IS1ORCwf4", "y": "QDXKjRSfOJyT2-1-EjUDtctjyKDQq83KvuMlKHsm3aE"},
     ]});
-    let (url, asked) = key_server(set.to_string());
-    let house = House::planned(Plan { source: Source::JwksUrl(url), ..Plan::default() });
+    let (url, fetches) = key_server(set.to_string());
+    let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
-    let ask = async |pair| house.ask(get("/orders").insert_header(pair)).await.status;
+    let send = async |pair| server.send(get("/orders").insert_header(pair)).await.status;
 
-    assert_eq!(ask(signed(Algorithm::ES256, &ec, Some("ec"))).await, 200);
-    assert_eq!(ask(signed(Algorithm::ES256, &ec, Some("ec"))).await, 200);
-    assert_eq!(ask(signed(Algorithm::ES256, &ec, None)).await, 401);
-    assert_eq!(ask(signed(Algorithm::ES256, &ec, Some("other"))).await, 401);
-    assert_eq!(ask(signed(Algorithm::ES256, &ec, Some("another"))).await, 401);
-    assert_eq!(ask(signed(Algorithm::HS256, &EncodingKey::from_secret(b"secret"), Some("secret"))).await, 401);
-    assert_eq!(asked.load(SeqCst), 1, "unknown ids do not reach the issuer within the floor");
+    assert_eq!(send(signed(Algorithm::ES256, &ec, Some("ec"))).await, 200);
+    assert_eq!(send(signed(Algorithm::ES256, &ec, Some("ec"))).await, 200);
+    assert_eq!(send(signed(Algorithm::ES256, &ec, None)).await, 401);
+    assert_eq!(send(signed(Algorithm::ES256, &ec, Some("other"))).await, 401);
+    assert_eq!(send(signed(Algorithm::ES256, &ec, Some("another"))).await, 401);
+    assert_eq!(send(signed(Algorithm::HS256, &EncodingKey::from_secret(b"secret"), Some("secret"))).await, 401);
+    assert_eq!(fetches.load(SeqCst), 1, "unknown ids do not reach the issuer within the fetch interval");
 }
 
 #[actix_web::test]
-async fn without_any_keys_nobody_knows() {
+async fn without_keys_the_response_is_503() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/jwks", dead.local_addr().unwrap());
     drop(dead);
-    let house = House::planned(Plan { source: Source::JwksUrl(url), ..Plan::default() });
+    let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
 
-    let reply = house.ask(get("/orders").insert_header(signed(Algorithm::ES256, &ec, Some("ec")))).await;
+    let reply = server.send(get("/orders").insert_header(signed(Algorithm::ES256, &ec, Some("ec")))).await;
     reply.problem(503, "INFRASTRUCTURE_ERROR");
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_named_at_the_start() {
+fn unusable_keys_are_reported_at_startup() {
     let open = |source| Verifier::new(Options::new(source)).err();
-    assert!(matches!(open(Source::Secret(String::new())), Some(KeyError::EmptySecret)));
-    assert!(matches!(open(Source::PublicKeyFile("/no/such/file".into())), Some(KeyError::File { .. })));
+    assert!(matches!(open(KeySource::Secret(String::new().into())), Some(KeyError::EmptySecret)));
+    assert!(matches!(open(KeySource::PublicKeyFile("/no/such/file".into())), Some(KeyError::File { .. })));
     let no_key = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into();
-    assert!(matches!(open(Source::PublicKeyFile(no_key)), Some(KeyError::NoPublicKey(_))));
-    assert!(matches!(open(Source::JwksUrl("http://issuer.example/".into())), Some(KeyError::JwksUrl(_))));
+    assert!(matches!(open(KeySource::PublicKeyFile(no_key)), Some(KeyError::NoPublicKey(_))));
+    assert!(matches!(open(KeySource::JwksUrl("http://issuer.example/".into())), Some(KeyError::JwksUrl(_))));
 }

@@ -1,13 +1,13 @@
-//! The dead letters over HTTP: looked at, filtered, sent back with a reason.
+//! The admin routes of the dead letters.
 use kit::Backend;
 use ports::broker::Record;
 use serde_json::{Value, json};
 
-use crate::fakes::KEY;
-use crate::house::*;
+use crate::support::fake_ports::KEY;
+use crate::support::test_server::*;
 
-/// So many letters of one key, as a consumer sets them aside. All stand in one partition.
-pub async fn set_aside(house: &House, count: u64) -> u32 {
+/// Appends dead letters of one key as a consumer does, and returns their partition.
+pub async fn dead_letter_records(server: &TestServer, count: u64) -> u32 {
     let text = |name: &str, value: &str| (name.into(), value.as_bytes().into());
     let mut partition = 0;
     for n in 0..count {
@@ -29,54 +29,57 @@ pub async fn set_aside(house: &House, count: u64) -> u32 {
             value: format!(r#"{{"n":{n}}}"#).into_bytes().into(),
             timestamp: domain::Timestamp::from_millis(NOW - 60_000),
         };
-        partition = house.log.broker().append(vec![record]).await.expect("appended")[0].partition;
+        partition = server.broker.broker().append(vec![record]).await.expect("appended")[0].partition;
     }
     partition
 }
 
-async fn look(house: &House, path: &str) -> Reply {
-    house.ask(get(&format!("/admin/dlt{path}")).insert_header(admin())).await
+async fn read(server: &TestServer, path: &str) -> TestResponse {
+    server.send(get(&format!("/admin/dlt{path}")).insert_header(admin())).await
 }
 
-async fn act(house: &House, path: &str, body: &str) -> Reply {
-    house.ask(post(&format!("/admin/dlt{path}"), body).insert_header(admin())).await
+async fn command(server: &TestServer, path: &str, body: &str) -> TestResponse {
+    server.send(post(&format!("/admin/dlt{path}"), body).insert_header(admin())).await
 }
 
 #[actix_web::test]
-async fn a_letter_tells_its_journey() {
-    let house = House::new();
-    let partition = set_aside(&house, 1).await;
+async fn a_dead_letter_contains_its_original_position_and_failure() {
+    let server = TestServer::new();
+    let partition = dead_letter_records(&server, 1).await;
 
-    let letter = look(&house, &format!("/{partition}/0")).await.json();
+    let dead_letter = read(&server, &format!("/{partition}/0")).await.json();
 
-    assert_eq!((&letter["topic"], &letter["key"]), (&json!("order.events-dlt"), &json!(KEY)));
+    assert_eq!((&dead_letter["topic"], &dead_letter["key"]), (&json!("order.events-dlt"), &json!(KEY)));
     assert_eq!(
-        (&letter["partition"], &letter["offset"], &letter["attempts"]),
+        (&dead_letter["partition"], &dead_letter["offset"], &dead_letter["attempts"]),
         (&json!(partition), &json!(0), &json!(5))
     );
-    assert_eq!((&letter["type"], &letter["failureType"]), (&json!("ORDER_CREATED"), &json!("SYSTEM")));
-    assert_eq!((&letter["exception"], &letter["reason"]), (&json!("posthaste.HandlerFault"), &json!("not now")));
+    assert_eq!((&dead_letter["type"], &dead_letter["failureType"]), (&json!("ORDER_CREATED"), &json!("SYSTEM")));
+    assert_eq!(
+        (&dead_letter["exception"], &dead_letter["reason"]),
+        (&json!("posthaste.HandlerFault"), &json!("not now"))
+    );
     let original =
         json!({"topic": "order.events", "partition": 7, "offset": 42, "timestamp": "1970-01-01T00:00:01.000Z"});
     assert_eq!(
-        (&letter["original"], &letter["value"], &letter["redriven"]),
+        (&dead_letter["original"], &dead_letter["value"], &dead_letter["redriven"]),
         (&original, &json!({"n": 0}), &Value::Null)
     );
-    assert_eq!(letter["headers"]["kafka_original-offset"], "0x000000000000002a");
-    assert_eq!(letter["timestamp"], "2026-01-31T11:59:00.120Z");
+    assert_eq!(dead_letter["headers"]["kafka_original-offset"], "0x000000000000002a");
+    assert_eq!(dead_letter["timestamp"], "2026-01-31T11:59:00.120Z");
     for nowhere in ["/0/99", "/99/0"] {
-        look(&house, nowhere).await.problem(404, "NOT_FOUND");
+        read(&server, nowhere).await.problem(404, "NOT_FOUND");
     }
     for bad in ["/x/0", "/0/x", "/-1/0", "/0/+1"] {
-        look(&house, bad).await.problem(400, "BAD_REQUEST");
+        read(&server, bad).await.problem(400, "BAD_REQUEST");
     }
 }
 
 #[actix_web::test]
-async fn letters_are_listed_filtered_and_paged() {
-    let house = House::new();
-    let partition = set_aside(&house, 5).await;
-    let count = async |query: &str| look(&house, query).await.json()["letters"].as_array().map(Vec::len);
+async fn dead_letters_are_listed_filtered_and_paged() {
+    let server = TestServer::new();
+    let partition = dead_letter_records(&server, 5).await;
+    let count = async |query: &str| read(&server, query).await.json()["letters"].as_array().map(Vec::len);
 
     assert_eq!(count("").await, Some(5));
     assert_eq!(count("?failureType=SYSTEM&olderThan=1m").await, Some(3));
@@ -84,58 +87,59 @@ async fn letters_are_listed_filtered_and_paged() {
     assert_eq!(count(&format!("?key={KEY}&type=ORDER_CREATED&redriven=false")).await, Some(5));
     assert_eq!(count("?key=other").await, Some(0));
     assert_eq!(count("?redriven=true").await, Some(0));
-    let first = look(&house, "?limit=3").await.json();
-    let next = first["next"].as_str().expect("there is more").to_owned();
+    let first = read(&server, "?limit=3").await.json();
+    let next = first["next"].as_str().expect("there is a next page").to_owned();
     assert_eq!(next, format!("{partition}/2@{NOW}"));
-    assert_eq!(count(&format!("?after={partition}/2")).await, Some(2), "a place will do");
+    assert_eq!(count(&format!("?after={partition}/2")).await, Some(2), "a position is a cursor, too");
     assert_eq!(
         count(&format!("?after={partition}/2@5")).await,
         Some(0),
-        "all of them were set aside after that walk began"
+        "all records were dead-lettered after the time in the cursor"
     );
-    let second = look(&house, &format!("?limit=3&after={next}")).await.json();
+    let second = read(&server, &format!("?limit=3&after={next}")).await.json();
     assert_eq!((second["letters"].as_array().map(Vec::len), &second["next"]), (Some(2), &Value::Null));
     for bad in ["after=x", "after=1", "failureType=x", "olderThan=5", "redriven=1", "limit=x"] {
-        look(&house, &format!("?{bad}")).await.problem(400, "BAD_REQUEST");
+        read(&server, &format!("?{bad}")).await.problem(400, "BAD_REQUEST");
     }
 }
 
 #[actix_web::test]
-async fn letters_go_back_once_with_who_and_why() {
-    let house = House::new();
-    let partition = set_aside(&house, 4).await;
-    let sent = async |body: Value| act(&house, "/redrive", &body.to_string()).await.json();
+async fn dead_letters_are_redriven_once_with_operator_and_reason() {
+    let server = TestServer::new();
+    let partition = dead_letter_records(&server, 4).await;
+    let sent = async |body: Value| command(&server, "/redrive", &body.to_string()).await.json();
 
-    let dry = act(&house, "/redrive", "").await.json();
+    let dry = command(&server, "/redrive", "").await.json();
     assert_eq!(dry, json!({"dryRun": true, "matched": 4, "redriven": 0, "next": null}));
-    let one = act(&house, &format!("/{partition}/1/redrive"), r#"{"dryRun":false,"reason":"by hand"}"#).await.json();
+    let one =
+        command(&server, &format!("/{partition}/1/redrive"), r#"{"dryRun":false,"reason":"by hand"}"#).await.json();
     assert_eq!((&one["redriven"]["by"], &one["redriven"]["reason"]), (&json!("root"), &json!("by hand")));
     assert_eq!(one["redriven"]["arrived"], true);
-    act(&house, &format!("/{partition}/1/redrive"), r#"{"dryRun":false}"#).await.problem(409, "CONFLICT");
-    let system = sent(json!({"failureType": "SYSTEM", "dryRun": false, "reason": "mended"})).await;
+    command(&server, &format!("/{partition}/1/redrive"), r#"{"dryRun":false}"#).await.problem(409, "CONFLICT");
+    let system = sent(json!({"failureType": "SYSTEM", "dryRun": false, "reason": "fixed"})).await;
     assert_eq!((&system["matched"], &system["redriven"]), (&json!(2), &json!(2)));
     let rest =
         sent(json!({"key": KEY, "type": "ORDER_CREATED", "olderThan": "5s", "limit": 10, "dryRun": false})).await;
     assert_eq!((&rest["matched"], &rest["redriven"]), (&json!(1), &json!(1)));
     assert_eq!(sent(json!({"dryRun": false})).await["matched"], 0);
 
-    let back = house.log.topics().read("order.events", partition, 0, 10).await.expect("read");
+    let back = server.broker.topics().read("order.events", partition, 0, 10).await.expect("read");
     let values: Vec<_> = back.iter().map(|one| String::from_utf8_lossy(&one.record.value).into_owned()).collect();
     assert_eq!(values, [r#"{"n":1}"#, r#"{"n":0}"#, r#"{"n":2}"#, r#"{"n":3}"#]);
     assert_eq!(
         back[0].record.headers.last().map(|(name, who)| (&**name, &**who)),
         Some(("x-redriven-by", &b"root"[..]))
     );
-    act(&house, "/0/99/redrive", "").await.problem(404, "NOT_FOUND");
+    command(&server, "/0/99/redrive", "").await.problem(404, "NOT_FOUND");
     for bad in [r#"{"limit":0}"#, r#"{"after":"x"}"#, r#"{"failureType":"x"}"#, r#"{"key":1}"#, r#"{"dryRun":"no"}"#] {
-        act(&house, "/redrive", bad).await.problem(400, "BAD_REQUEST");
+        command(&server, "/redrive", bad).await.problem(400, "BAD_REQUEST");
     }
 }
 
 #[actix_web::test]
-async fn without_a_broker_there_are_no_dead_letters() {
-    let house = House::planned(Plan { broker: false, ..Plan::default() });
+async fn without_a_broker_dead_letter_routes_return_404() {
+    let server = TestServer::with_config(TestConfig { broker: false, ..TestConfig::default() });
 
-    look(&house, "").await.problem(404, "NOT_FOUND");
-    act(&house, "/redrive", "").await.problem(404, "NOT_FOUND");
+    read(&server, "").await.problem(404, "NOT_FOUND");
+    command(&server, "/redrive", "").await.problem(404, "NOT_FOUND");
 }

@@ -1,14 +1,14 @@
-//! Probes, the actuator, metrics.
+//! Probes, the actuator and the metrics.
 use std::time::Duration;
 
 use app::vitals::Component;
 
-use crate::house::*;
+use crate::support::test_server::*;
 
 #[actix_web::test]
-async fn probes_follow_the_picture() {
-    let house = House::new();
-    let status = async |path: &str| house.ask(get(path)).await.status;
+async fn probes_follow_the_health_snapshot() {
+    let server = TestServer::new();
+    let status = async |path: &str| server.send(get(path)).await.status;
     for path in [
         "/livez",
         "/readyz",
@@ -19,24 +19,24 @@ async fn probes_follow_the_picture() {
     ] {
         assert_eq!(status(path).await, 200, "{path}");
     }
-    let verbose = house.ask(get("/readyz?verbose")).await.text();
+    let verbose = server.send(get("/readyz?verbose")).await.text();
     assert!(verbose.contains("[+]db UP\n") && verbose.ends_with("ok\n"), "{verbose}");
 
-    house.vitals.paint(|picture| picture.passive = true);
-    let ready = house.ask(get("/readyz?verbose")).await;
+    server.vitals.paint(|picture| picture.passive = true);
+    let ready = server.send(get("/readyz?verbose")).await;
     assert_eq!((ready.status, ready.header("retry-after")), (503, "5"));
     assert!(ready.text().contains("[-]region OUT_OF_SERVICE\n"));
-    let health = house.ask(get("/actuator/health")).await;
+    let health = server.send(get("/actuator/health")).await;
     assert_eq!((health.status, health.text().as_str()), (503, r#"{"status":"OUT_OF_SERVICE"}"#));
     assert_eq!(status("/livez").await, 200);
     assert_eq!(status("/actuator/health/readiness").await, 503);
 
-    house.vitals.paint(|picture| {
+    server.vitals.paint(|picture| {
         picture.passive = false;
         picture.draining = true;
     });
     assert_eq!((status("/readyz").await, status("/livez").await), (503, 200));
-    house.vitals.paint(|picture| {
+    server.vitals.paint(|picture| {
         picture.draining = false;
         picture.started = false;
     });
@@ -44,67 +44,67 @@ async fn probes_follow_the_picture() {
 }
 
 #[actix_web::test]
-async fn a_broker_that_is_away_keeps_the_service_ready() {
-    let house = House::new();
+async fn the_service_stays_ready_without_its_broker() {
+    let server = TestServer::new();
     let part = |name, up, gates| Component { name, up, gates, latency: Duration::ZERO, detail: Some("refused".into()) };
-    house.vitals.paint(|picture| picture.components.push(part("broker", false, false)));
+    server.vitals.paint(|picture| picture.components.push(part("broker", false, false)));
 
-    assert_eq!(house.ask(get("/readyz")).await.status, 200);
-    let health = house.ask(get("/actuator/health").insert_header(admin())).await;
+    assert_eq!(server.send(get("/readyz")).await.status, 200);
+    let health = server.send(get("/actuator/health").insert_header(admin())).await;
     assert_eq!(health.status, 503);
     assert_eq!(health.json()["components"]["broker"]["status"], "DOWN");
 
-    house.vitals.paint(|picture| picture.components = vec![part("db", false, true)]);
-    assert_eq!(house.ask(get("/readyz")).await.status, 503);
-    let readiness = house.ask(get("/actuator/health/readiness")).await;
+    server.vitals.paint(|picture| picture.components = vec![part("db", false, true)]);
+    assert_eq!(server.send(get("/readyz")).await.status, 503);
+    let readiness = server.send(get("/actuator/health/readiness")).await;
     assert_eq!((readiness.status, readiness.text().as_str()), (503, r#"{"status":"OUT_OF_SERVICE"}"#));
 }
 
 #[actix_web::test]
-async fn readiness_turns_red_on_age_where_it_is_set() {
-    let mut plan = Plan::default();
-    plan.options.unsent_age_max = Duration::from_secs(10);
-    let house = House::planned(plan);
+async fn readiness_fails_when_unsent_events_exceed_the_configured_age() {
+    let mut config = TestConfig::default();
+    config.options.unsent_age_max = Duration::from_secs(10);
+    let server = TestServer::with_config(config);
     for (age, status) in [(10, 200), (11, 503)] {
-        house.vitals.paint(|picture| picture.depth.oldest_unsent = Some(Duration::from_secs(age)));
-        assert_eq!(house.ask(get("/readyz")).await.status, status);
+        server.vitals.paint(|picture| picture.depth.oldest_unsent = Some(Duration::from_secs(age)));
+        assert_eq!(server.send(get("/readyz")).await.status, status);
     }
 }
 
 #[actix_web::test]
-async fn components_and_info_are_for_admins() {
-    let house = House::new();
-    house.vitals.paint(|picture| {
+async fn components_and_info_require_admin() {
+    let server = TestServer::new();
+    server.vitals.paint(|picture| {
         let latency = Duration::from_millis(1);
         picture.components.push(Component { name: "redis", up: true, gates: false, latency, detail: None });
     });
 
-    assert_eq!(house.ask(get("/actuator/health").insert_header(user("ann"))).await.text(), r#"{"status":"UP"}"#);
-    assert_eq!(house.ask(get("/actuator/health").insert_header(bearer("x"))).await.status, 200);
-    let all = house.ask(get("/actuator/health").insert_header(admin())).await.json();
+    assert_eq!(server.send(get("/actuator/health").insert_header(user("ann"))).await.text(), r#"{"status":"UP"}"#);
+    assert_eq!(server.send(get("/actuator/health").insert_header(bearer("x"))).await.status, 200);
+    let all = server.send(get("/actuator/health").insert_header(admin())).await.json();
     for name in ["db", "broker", "outbox", "region", "redis"] {
         assert_eq!(all["components"][name]["status"], "UP", "{name}");
-        let one = house.ask(get(&format!("/actuator/health/{name}")).insert_header(admin())).await;
+        let one = server.send(get(&format!("/actuator/health/{name}")).insert_header(admin())).await;
         assert_eq!((one.status, &one.json()["status"]), (200, &"UP".into()));
     }
-    house.ask(get("/actuator/health/db")).await.problem(401, "UNAUTHORIZED");
-    house.ask(get("/actuator/health/db").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
-    house.ask(get("/actuator/health/x").insert_header(admin())).await.problem(404, "NOT_FOUND");
-    house.ask(get("/actuator/info")).await.problem(401, "UNAUTHORIZED");
-    let info = house.ask(get("/actuator/info").insert_header(admin())).await.json();
+    server.send(get("/actuator/health/db")).await.problem(401, "UNAUTHORIZED");
+    server.send(get("/actuator/health/db").insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
+    server.send(get("/actuator/health/x").insert_header(admin())).await.problem(404, "NOT_FOUND");
+    server.send(get("/actuator/info")).await.problem(401, "UNAUTHORIZED");
+    let info = server.send(get("/actuator/info").insert_header(admin())).await.json();
     assert_eq!((&info["app"]["name"], &info["region"]["id"]), (&"posthaste".into(), &"r1".into()));
 }
 
 #[actix_web::test]
-async fn metrics_are_open_and_bring_the_cache_up_to_date() {
-    let house = House::new();
-    let id = house.place("ann").await;
-    house.ask(get(&format!("/orders/{id}")).insert_header(user("ann"))).await;
+async fn metrics_are_public_and_include_the_cache_counters() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
+    server.send(get(&format!("/orders/{id}")).insert_header(user("ann"))).await;
 
-    let one = house.ask(get("/metrics")).await;
-    let other = house.ask(get("/actuator/prometheus")).await;
-    let names = house.ask(get("/actuator/metrics")).await.json();
-    let reading = house.ask(get("/actuator/metrics/orders.created.count")).await.json();
+    let one = server.send(get("/metrics")).await;
+    let other = server.send(get("/actuator/prometheus")).await;
+    let names = server.send(get("/actuator/metrics")).await.json();
+    let reading = server.send(get("/actuator/metrics/orders.created.count")).await.json();
 
     assert!(one.header("content-type").starts_with("text/plain"));
     assert!(
@@ -112,5 +112,5 @@ async fn metrics_are_open_and_bring_the_cache_up_to_date() {
     );
     assert!(names["names"].as_array().unwrap().contains(&"outbox.pending.count".into()));
     assert_eq!(reading["measurements"][0]["value"], 1.0);
-    house.ask(get("/actuator/metrics/no.such")).await.problem(404, "NOT_FOUND");
+    server.send(get("/actuator/metrics/no.such")).await.problem(404, "NOT_FOUND");
 }

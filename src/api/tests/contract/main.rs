@@ -1,18 +1,24 @@
-//! The HTTP contract line by line, over fakes of the rooms behind it.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests, whatever clippy takes them for")]
+//! The HTTP contract, tested over fakes of the ports.
+#![allow(clippy::unwrap_used, reason = "clippy does not recognise the helpers of tests as tests")]
 mod admin;
 mod auth;
-mod console;
-mod console_pages;
 mod dead_letters;
-mod desk;
-mod fakes;
 mod health;
-mod house;
-mod judgement;
 mod openapi;
+mod order_pages;
 mod orders;
-mod pages;
+mod request_order;
 mod server;
+mod startup;
 mod validation;
-mod waiting;
+
+mod console {
+    pub mod access;
+    pub mod pages;
+}
+
+mod support {
+    pub mod fake_dispatch;
+    pub mod fake_ports;
+    pub mod test_server;
+}

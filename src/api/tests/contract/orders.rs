@@ -1,13 +1,13 @@
-//! Placing, reading, changing orders; versions, keys, who sees what.
+//! Creating, reading and changing orders; versions, idempotency keys, visibility.
 use serde_json::json;
 
-use crate::house::*;
+use crate::support::test_server::*;
 
 #[actix_web::test]
-async fn a_create_answers_the_order_its_place_and_its_tag() {
-    let house = House::new();
+async fn a_create_returns_the_order_its_location_and_its_etag() {
+    let server = TestServer::new();
 
-    let reply = house.ask(post("/orders", ORDER).insert_header(user("ann"))).await;
+    let reply = server.send(post("/orders", ORDER).insert_header(user("ann"))).await;
 
     assert_eq!(reply.status, 201);
     let body = reply.json();
@@ -26,41 +26,41 @@ async fn a_create_answers_the_order_its_place_and_its_tag() {
     assert_eq!(reply.header("x-region-id"), "r1");
     assert_eq!(reply.header("x-content-type-options"), "nosniff");
     assert_eq!(reply.header("idempotent-replayed"), "");
-    assert_eq!(house.metrics.orders_created_count.get(), 1);
+    assert_eq!(server.metrics.orders_created_count.get(), 1);
 }
 
 #[actix_web::test]
-async fn a_key_is_one_intent() {
-    let house = House::new();
+async fn an_idempotency_key_creates_one_order() {
+    let server = TestServer::new();
     let keyed = |body: &str, key: &'static str| {
         post("/orders", body).insert_header(user("ann")).insert_header(("idempotency-key", key))
     };
 
-    let first = house.ask(keyed(ORDER, "\"k-1\"")).await;
+    let first = server.send(keyed(ORDER, "\"k-1\"")).await;
     let id = first.json()["id"].as_str().unwrap().to_owned();
-    house.ask(patch(&format!("/orders/{id}/cancel"), "").insert_header(user("ann"))).await;
+    server.send(patch(&format!("/orders/{id}/cancel"), "").insert_header(user("ann"))).await;
     let other_order = r#" {"items":[{"price":"12.990","id":7,"quantity":2,"productName":"keyboard"}]}"#;
-    let again = house.ask(keyed(other_order, "k-1")).await;
-    let reused = house.ask(keyed(&ORDER.replace("12.990", "12.99"), "k-1")).await;
+    let again = server.send(keyed(other_order, "k-1")).await;
+    let reused = server.send(keyed(&ORDER.replace("12.990", "12.99"), "k-1")).await;
     let both = post("/orders", ORDER).insert_header(user("ann")).insert_header(("idempotency-key", "a"));
-    let both = house.ask(both.insert_header(("x-idempotency-key", "b"))).await;
+    let both = server.send(both.insert_header(("x-idempotency-key", "b"))).await;
 
     assert_eq!(first.status, 201);
     assert_eq!(again.status, 201);
     assert_eq!(again.header("idempotent-replayed"), "true");
     assert_eq!(again.json()["id"], id.as_str());
-    assert_eq!(again.json()["status"], "CANCELLED", "as it is now");
+    assert_eq!(again.json()["status"], "CANCELLED", "the current state");
     assert_eq!(again.header("etag"), "\"1\"");
     reused.problem(422, "UNPROCESSABLE");
     both.problem(400, "BAD_REQUEST");
-    assert_eq!(house.metrics.orders_idempotency_hit_count.get(), 1);
+    assert_eq!(server.metrics.orders_idempotency_hit_count.get(), 1);
 }
 
 #[actix_web::test]
-async fn an_order_of_somebody_else_is_not_there() {
-    let house = House::new();
-    let id = house.place("ann").await;
-    let nobodys = "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11";
+async fn an_order_of_another_caller_is_not_found() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
+    let unknown = "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11";
     let bodies = |id: &str| {
         vec![
             get(&format!("/orders/{id}")).insert_header(user("bob")),
@@ -68,23 +68,23 @@ async fn an_order_of_somebody_else_is_not_there() {
         ]
     };
 
-    for (theirs, missing) in bodies(&id).into_iter().zip(bodies(nobodys)) {
-        let theirs = house.ask(theirs.insert_header(("x-request-id", "r"))).await;
-        let missing = house.ask(missing.insert_header(("x-request-id", "r"))).await;
+    for (theirs, missing) in bodies(&id).into_iter().zip(bodies(unknown)) {
+        let theirs = server.send(theirs.insert_header(("x-request-id", "r"))).await;
+        let missing = server.send(missing.insert_header(("x-request-id", "r"))).await;
         theirs.problem(404, "NOT_FOUND");
-        assert_eq!(theirs.text().replace(&id, "-"), missing.text().replace(nobodys, "-"));
+        assert_eq!(theirs.text().replace(&id, "-"), missing.text().replace(unknown, "-"));
         assert_eq!(theirs.header("cache-control"), "private, no-cache");
         assert_eq!(theirs.header("vary"), "Authorization");
     }
-    assert_eq!(house.ask(get(&format!("/orders/{id}")).insert_header(admin())).await.status, 200);
+    assert_eq!(server.send(get(&format!("/orders/{id}")).insert_header(admin())).await.status, 200);
     let capitals = format!("/orders/{}", id.to_uppercase());
-    assert_eq!(house.ask(get(&capitals).insert_header(user("ann"))).await.status, 200);
+    assert_eq!(server.send(get(&capitals).insert_header(user("ann"))).await.status, 200);
 }
 
 #[actix_web::test]
-async fn tags_stand_for_versions() {
-    let house = House::new();
-    let id = house.place("ann").await;
+async fn entity_tags_identify_versions() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
     let path = format!("/orders/{id}");
     let read =
         |name: &'static str, value: &'static str| get(&path).insert_header(user("ann")).insert_header((name, value));
@@ -99,7 +99,7 @@ async fn tags_stand_for_versions() {
         ("if-match", "\"0\"", 200),
         ("if-match", "\"1\"", 412),
     ] {
-        let reply = house.ask(read(name, value)).await;
+        let reply = server.send(read(name, value)).await;
         assert_eq!(reply.status, status, "{name}: {value}");
         if status == 304 {
             assert_eq!(reply.header("etag"), "\"0\"");
@@ -110,9 +110,9 @@ async fn tags_stand_for_versions() {
 }
 
 #[actix_web::test]
-async fn changes_name_the_version_they_saw() {
-    let house = House::new();
-    let id = house.place("ann").await;
+async fn changes_must_name_the_current_version() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
     let path = format!("/orders/{id}/status");
     let change = |body: &str, tag: Option<&'static str>| {
         let request = patch(&path, body).insert_header(admin());
@@ -138,23 +138,23 @@ async fn changes_name_the_version_they_saw() {
         (r#"{"status":"SHIPPED","version":1,"x":{}}"#, Some("*"), 200),
     ];
     for (body, tag, status) in cases {
-        assert_eq!(house.ask(change(body, tag)).await.status, status, "{body} {tag:?}");
+        assert_eq!(server.send(change(body, tag)).await.status, status, "{body} {tag:?}");
     }
-    let read = house.ask(get(&format!("/orders/{id}")).insert_header(user("ann"))).await;
+    let read = server.send(get(&format!("/orders/{id}")).insert_header(user("ann"))).await;
     assert_eq!(read.header("etag"), "\"2\"");
     assert_eq!(read.json()["status"], "SHIPPED");
 }
 
 #[actix_web::test]
-async fn a_cancel_ignores_its_body_and_obeys_if_match() {
-    let house = House::new();
-    let id = house.place("ann").await;
+async fn a_cancel_ignores_its_body_and_honours_if_match() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
     let path = format!("/orders/{id}/cancel");
 
-    let stale = house.ask(patch(&path, "").insert_header(user("ann")).insert_header(("if-match", "\"3\""))).await;
+    let stale = server.send(patch(&path, "").insert_header(user("ann")).insert_header(("if-match", "\"3\""))).await;
     let done = patch(&path, "{{{ not json").insert_header(user("ann")).insert_header(("content-type", "text/plain"));
-    let done = house.ask(done.insert_header(("if-match", "\"0\""))).await;
-    let again = house.ask(patch(&path, "").insert_header(user("ann"))).await;
+    let done = server.send(done.insert_header(("if-match", "\"0\""))).await;
+    let again = server.send(patch(&path, "").insert_header(user("ann"))).await;
 
     stale.problem(412, "PRECONDITION_FAILED");
     assert_eq!((done.status, done.header("etag")), (200, "\"1\""));
@@ -163,8 +163,8 @@ async fn a_cancel_ignores_its_body_and_obeys_if_match() {
 }
 
 #[actix_web::test]
-async fn the_trace_context_goes_with_the_command_unless_it_is_malformed() {
-    let house = House::new();
+async fn commands_carry_the_trace_context_unless_it_is_malformed() {
+    let server = TestServer::new();
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let place = |parent: &'static str| {
         post("/orders", ORDER)
@@ -173,20 +173,20 @@ async fn the_trace_context_goes_with_the_command_unless_it_is_malformed() {
             .insert_header(("tracestate", "a=1"))
     };
 
-    house.ask(place(parent)).await;
-    house.ask(place("00-nonsense")).await;
+    server.send(place(parent)).await;
+    server.send(place("00-nonsense")).await;
 
-    let seen = house.desk.seen.lock();
+    let seen = server.dispatch.seen.lock();
     let trace = seen[0].trace.as_ref().unwrap();
     assert_eq!((&*trace.parent, trace.state.as_deref()), (parent, Some("a=1")));
     assert_eq!(seen[1].trace, None);
 }
 
 #[actix_web::test]
-async fn failures_of_commands_become_statuses_and_tell_nothing_of_the_inside() {
+async fn command_failures_map_to_statuses_without_internal_details() {
     use app::error::CommandError::*;
     use app::gate::Closed;
-    let house = House::new();
+    let server = TestServer::new();
     let cases = [
         (Gated(Closed::Passive), 503, "INFRASTRUCTURE_ERROR", "5"),
         (Gated(Closed::Pressure), 503, "INFRASTRUCTURE_ERROR", "5"),
@@ -201,29 +201,29 @@ async fn failures_of_commands_become_statuses_and_tell_nothing_of_the_inside() {
         (Unknown("secret-host".into()), 500, "UNEXPECTED_ERROR", ""),
     ];
     for (failure, status, code, retry_after) in cases {
-        *house.desk.fails.lock() = Some(failure);
-        let reply = house.ask(post("/orders", ORDER).insert_header(user("ann"))).await;
+        *server.dispatch.fails.lock() = Some(failure);
+        let reply = server.send(post("/orders", ORDER).insert_header(user("ann"))).await;
         reply.problem(status, code);
         assert_eq!(reply.header("retry-after"), retry_after);
         assert!(!reply.text().contains("secret"));
     }
-    *house.orders.away.lock() = true;
-    let reply = house.ask(get("/orders").insert_header(user("ann"))).await;
+    *server.orders.unavailable.lock() = true;
+    let reply = server.send(get("/orders").insert_header(user("ann"))).await;
     reply.problem(503, "INFRASTRUCTURE_ERROR");
     assert!(!reply.text().contains("secret"));
 
-    *house.desk.panics.lock() = true;
-    let reply = house.ask(post("/orders", ORDER).insert_header(user("ann"))).await;
+    *server.dispatch.panics.lock() = true;
+    let reply = server.send(post("/orders", ORDER).insert_header(user("ann"))).await;
     reply.problem(500, "UNEXPECTED_ERROR");
-    assert_eq!(house.metrics.api_errors_unexpected.get(), 2);
+    assert_eq!(server.metrics.api_errors_unexpected.get(), 2);
 }
 
 #[actix_web::test]
-async fn a_command_that_hangs_is_answered_in_time_and_honestly() {
-    let mut plan = Plan::default();
-    plan.options.request_timeout = std::time::Duration::from_millis(20);
-    let house = House::planned(plan);
-    *house.desk.hangs.lock() = true;
+async fn a_command_without_a_result_times_out_with_500() {
+    let mut config = TestConfig::default();
+    config.options.request_timeout = std::time::Duration::from_millis(20);
+    let server = TestServer::with_config(config);
+    *server.dispatch.hangs.lock() = true;
 
-    house.ask(post("/orders", ORDER).insert_header(user("ann"))).await.problem(500, "UNEXPECTED_ERROR");
+    server.send(post("/orders", ORDER).insert_header(user("ann"))).await.problem(500, "UNEXPECTED_ERROR");
 }

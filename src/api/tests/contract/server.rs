@@ -1,4 +1,4 @@
-//! The real thing on real sockets: limits of the wire, streams, and how it stops.
+//! The server on real sockets: limits, streams, and its stop.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering::SeqCst;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use api::{Surface, serve};
 
-use crate::house::*;
+use crate::support::test_server::*;
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -14,14 +14,14 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends, then reads until the answer's end or the line's.
+/// Sends a request and reads until the connection is closed.
 pub fn exchange(address: SocketAddr, request: Vec<u8>) -> String {
     let mut stream = connect(address);
-    // A server that refuses early may close before all is written.
+    // The server may close the connection before the whole request is written.
     let _ = stream.write_all(&request);
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 pub fn head(text: &str) -> Vec<u8> {
@@ -33,12 +33,12 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
 }
 
 #[actix_web::test]
-async fn the_wires_limits_are_kept() {
-    let mut plan = Plan::default();
-    plan.options.header_timeout = Duration::from_millis(300);
-    plan.options.body_timeout = Duration::from_millis(150);
-    let house = House::planned(plan);
-    let service = serve(&house.state).unwrap();
+async fn size_and_time_limits_apply_on_the_wire() {
+    let mut config = TestConfig::default();
+    config.options.header_timeout = Duration::from_millis(300);
+    config.options.body_timeout = Duration::from_millis(150);
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
     let (_, token) = user("ann");
 
@@ -63,8 +63,8 @@ async fn the_wires_limits_are_kept() {
         let waits = exchange(address, post("content-length: 100", "{"));
         assert!(waits.starts_with("HTTP/1.1 408 ") && waits.contains("REQUEST_TIMEOUT"), "{waits}");
         let large = "x".repeat(1024 * 1024 + 1);
-        let told = exchange(address, post(&format!("content-length: {}", large.len()), &large));
-        assert!(told.starts_with("HTTP/1.1 413 ") && told.contains("PAYLOAD_TOO_LARGE"), "{told}");
+        let announced = exchange(address, post(&format!("content-length: {}", large.len()), &large));
+        assert!(announced.starts_with("HTTP/1.1 413 ") && announced.contains("PAYLOAD_TOO_LARGE"), "{announced}");
         let chunk = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());
         let chunked = exchange(address, post("transfer-encoding: chunked", &chunk));
         assert!(chunked.starts_with("HTTP/1.1 413 "), "{chunked}");
@@ -81,30 +81,30 @@ async fn the_wires_limits_are_kept() {
 }
 
 #[actix_web::test]
-async fn a_later_head_has_as_little_time_as_the_first() {
-    let mut plan = Plan::default();
-    plan.options.header_timeout = Duration::from_millis(300);
-    let house = House::planned(plan);
-    let service = serve(&house.state).unwrap();
+async fn later_request_heads_have_the_same_timeout_as_the_first() {
+    let mut config = TestConfig::default();
+    config.options.header_timeout = Duration::from_millis(300);
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
 
     blocking(move || {
         let mut kept = connect(address);
         for _ in 0..2 {
             kept.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-            assert!(until_blank_line(&mut kept).starts_with("HTTP/1.1 200 "), "connections are kept");
+            assert!(read_head(&mut kept).starts_with("HTTP/1.1 200 "), "connections are kept");
         }
         kept.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").unwrap();
-        assert_told_late(kept);
+        assert_timed_out(kept);
 
         let mut dripping = connect(address);
         dripping.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-        until_blank_line(&mut dripping);
-        let begun = Instant::now();
-        // A byte now and then buys no time.
+        read_head(&mut dripping);
+        let started = Instant::now();
+        // Single bytes do not extend the deadline.
         dripping.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         while dripping.write_all(b"G").is_ok() && !matches!(dripping.read(&mut [0]), Ok(0)) {
-            assert!(begun.elapsed() < Duration::from_secs(5), "it drips for ever");
+            assert!(started.elapsed() < Duration::from_secs(5), "the connection is still open");
         }
     })
     .await;
@@ -112,99 +112,98 @@ async fn a_later_head_has_as_little_time_as_the_first() {
 }
 
 #[actix_web::test]
-async fn past_the_most_connections_the_next_one_waits_for_a_place() {
-    let mut plan = Plan::default();
-    (plan.options.max_connections, plan.options.workers) = (3, 2);
-    let house = House::planned(plan);
-    let service = serve(&house.state).unwrap();
+async fn connections_beyond_the_limit_wait() {
+    let mut config = TestConfig::default();
+    (config.options.max_connections, config.options.workers) = (3, 2);
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
 
     blocking(move || {
-        let ask = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+        let request = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
         let mut kept = [(); 3].map(|()| connect(address));
         for stream in &mut kept {
-            stream.write_all(ask).unwrap();
-            assert!(until_blank_line(stream).starts_with("HTTP/1.1 200 "));
+            stream.write_all(request).unwrap();
+            assert!(read_head(stream).starts_with("HTTP/1.1 200 "));
         }
         let mut next = connect(address);
-        next.write_all(ask).unwrap();
+        next.write_all(request).unwrap();
         next.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        assert!(next.read(&mut [0; 16]).is_err(), "it is not served beside them");
+        assert!(next.read(&mut [0; 16]).is_err(), "it is served beyond the limit");
 
         drop(kept);
         next.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        assert!(until_blank_line(&mut next).starts_with("HTTP/1.1 200 "));
+        assert!(read_head(&mut next).starts_with("HTTP/1.1 200 "));
     })
     .await;
     service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
-async fn who_reads_no_answer_is_let_go() {
-    let mut plan = Plan::default();
-    plan.options.body_timeout = Duration::from_millis(300);
-    let house = House::planned(plan);
-    let service = serve(&house.state).unwrap();
+async fn a_client_that_reads_no_response_is_disconnected() {
+    let mut config = TestConfig::default();
+    config.options.body_timeout = Duration::from_millis(300);
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
 
     blocking(move || {
-        let mut deaf = connect(address);
-        deaf.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
-        let ask = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
+        let mut client = connect(address);
+        client.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        let request = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
         let refused = loop {
-            if let Err(error) = deaf.write_all(&ask) {
+            if let Err(error) = client.write_all(&request) {
                 break error.kind();
             }
         };
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-        assert!(matches!(refused, ConnectionReset | BrokenPipe), "{refused}: it still waits");
+        assert!(matches!(refused, ConnectionReset | BrokenPipe), "{refused}: the connection is still open");
     })
     .await;
     service.stop(Duration::from_secs(2)).await;
 }
 
-/// The head of one answer; those that are asked for here have no more than a short body, which follows it.
-fn until_blank_line(stream: &mut TcpStream) -> String {
-    let mut answer = String::new();
+/// Reads the head of one response, and the short body that arrives with it.
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut response = String::new();
     let mut reader = BufReader::new(stream);
-    while !answer.ends_with("\r\n\r\n") {
-        assert!(reader.read_line(&mut answer).unwrap() > 0, "{answer}");
+    while !response.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut response).unwrap() > 0, "{response}");
     }
-    answer
+    response
 }
 
-fn assert_told_late(mut stream: TcpStream) {
-    let begun = Instant::now();
+fn assert_timed_out(mut stream: TcpStream) {
+    let started = Instant::now();
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Ok(_) => assert!(rest.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&rest)),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
-    assert!(begun.elapsed() < Duration::from_secs(4), "closed by its client, not by us");
+    assert!(started.elapsed() < Duration::from_secs(4), "the client closed the connection, not the server");
 }
 
 #[actix_web::test]
-async fn a_stop_waits_for_no_idle_connection_and_no_stream_but_for_answers() {
-    let mut plan = Plan::default();
-    plan.options.request_timeout = Duration::from_millis(400);
-    let house = House::planned(plan);
-    let service = serve(&house.state).unwrap();
+async fn a_stop_waits_for_responses_but_not_for_idle_connections_or_streams() {
+    let mut config = TestConfig::default();
+    config.options.request_timeout = Duration::from_millis(400);
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
     let (_, token) = admin();
-    let streaming =
-        format!("GET /admin/events HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\nlast-event-id: 1\r\n\r\n");
-    let placing = format!(
+    let follow = format!("GET /admin/events HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\nlast-event-id: 1\r\n\r\n");
+    let create = format!(
         "POST /orders HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{ORDER}",
         ORDER.len()
     );
-    *house.desk.hangs.lock() = true;
+    *server.dispatch.hangs.lock() = true;
     let (mut idle, mut stream, mut busy) = blocking(move || {
         let mut idle = connect(address);
         idle.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
         let mut first = [0; 16];
         idle.read_exact(&mut first).unwrap();
         let mut stream = connect(address);
-        stream.write_all(streaming.as_bytes()).unwrap();
+        stream.write_all(follow.as_bytes()).unwrap();
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
         let text: Vec<String> = lines.by_ref().take_while(|line| !line.contains("{\"n\":4}")).collect();
         assert!(
@@ -214,21 +213,21 @@ async fn a_stop_waits_for_no_idle_connection_and_no_stream_but_for_answers() {
             "{text:?}"
         );
         assert!(text.contains(&"retry: 2000".to_owned()) && text.contains(&"event: child_exited".to_owned()));
-        assert!(!text.contains(&"id: 1".to_owned()), "resumes behind the last one seen");
+        assert!(!text.contains(&"id: 1".to_owned()), "the stream resumes after the last event");
         let mut busy = connect(address);
-        busy.write_all(placing.as_bytes()).unwrap();
+        busy.write_all(create.as_bytes()).unwrap();
         (idle, stream, busy)
     })
     .await;
-    while house.desk.asked.load(SeqCst) < 1 {
+    while server.dispatch.received.load(SeqCst) < 1 {
         tokio::task::yield_now().await;
     }
 
-    let began = Instant::now();
+    let started = Instant::now();
     service.stop(Duration::from_secs(5)).await;
-    let took = began.elapsed();
+    let elapsed = started.elapsed();
 
-    assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(4), "{took:?}");
+    assert!(elapsed >= Duration::from_millis(200) && elapsed < Duration::from_secs(4), "{elapsed:?}");
     blocking(move || {
         let mut rest = String::new();
         busy.read_to_string(&mut rest).unwrap();
@@ -236,26 +235,26 @@ async fn a_stop_waits_for_no_idle_connection_and_no_stream_but_for_answers() {
         let mut rest = Vec::new();
         let _ = idle.read_to_end(&mut rest);
         let _ = stream.read_to_end(&mut rest);
-        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+        assert!(TcpStream::connect(address).is_err(), "the listener is closed");
     })
     .await;
 }
 
 #[actix_web::test]
 async fn an_idle_service_stops_at_once() {
-    let house = House::new();
-    let service = serve(&house.state).unwrap();
-    let began = Instant::now();
+    let server = TestServer::new();
+    let service = serve(&server.state).unwrap();
+    let started = Instant::now();
     service.stop(Duration::from_secs(5)).await;
-    assert!(began.elapsed() < Duration::from_secs(4), "it waited its time out: {:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(4), "the stop waited: {:?}", started.elapsed());
 }
 
 #[actix_web::test]
-async fn operators_may_have_a_port_of_their_own() {
-    let mut plan = Plan::default();
-    plan.options.admin_listen = Some("127.0.0.1:0".into());
-    let house = House::planned(plan);
-    let service = serve(&house.state).unwrap();
+async fn admin_routes_can_have_their_own_port() {
+    let mut config = TestConfig::default();
+    config.options.admin_listen = Some("127.0.0.1:0".into());
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
     let [public, operators] = service.bound() else { panic!("two listeners") };
     assert_eq!((public.surface, operators.surface), (Surface::Public, Surface::Admin));
     let (public, operators) = (public.address, operators.address);
@@ -270,14 +269,14 @@ async fn operators_may_have_a_port_of_their_own() {
             (operators, "/admin/actors", 401),
             (operators, "/metrics", 200),
         ] {
-            let answer = exchange(address, head(&format!("GET {path} HTTP/1.1")));
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{address} {path}: {answer}");
+            let response = exchange(address, head(&format!("GET {path} HTTP/1.1")));
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{address} {path}: {response}");
         }
     })
     .await;
-    let mut taken = Plan::default();
+    let mut taken = TestConfig::default();
     taken.options.listen = public.to_string();
-    let error = serve(&House::planned(taken).state).err().expect("the port is taken");
+    let error = serve(&TestServer::with_config(taken).state).err().expect("the port is taken");
     assert!(error.to_string().contains(&public.to_string()), "{error}");
     service.stop(Duration::from_secs(2)).await;
 }

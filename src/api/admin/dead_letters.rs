@@ -1,0 +1,213 @@
+//! `/admin/dlt`: lists and reads dead letters, and sends them back to their topic.
+use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, LETTERS_MAX, Place};
+use app::seen::Audit;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::admin::dead_letter_body::DeadLetterBody;
+use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
+use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
+use crate::error::{Problem, ProblemBody};
+use crate::request::context::RequestContext;
+use crate::request::json::JsonMember;
+use crate::request::response::{RouteResult, ok};
+
+/// Dead letters of a page unless `limit` is given.
+const DEAD_LETTERS_DEFAULT: i64 = 100;
+
+/// A page of dead letters.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeadLetterPage)]
+pub(crate) struct DeadLetterPageBody {
+    letters: Vec<DeadLetterBody>,
+    /// `after` of the next page; null at the end. A page may be short or empty although it has a next one.
+    #[schema(example = "3/17@1763808278501")]
+    next: Option<String>,
+}
+
+/// The result of a redrive of dead letters.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RedrivenLetters)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DeadLettersRedriven {
+    #[schema(example = false)]
+    dry_run: bool,
+    /// The dead letters that match the filter and were not redriven before.
+    #[schema(example = 3)]
+    matched: u64,
+    /// The dead letters that were sent back to their topic.
+    #[schema(example = 3)]
+    redriven: u64,
+    /// `after` of a further redrive, when there may be more; null at the end.
+    #[schema(example = "3/17@1763808278501")]
+    next: Option<String>,
+}
+
+/// The dead letters to send back.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = RedriveLetters)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RedriveDeadLettersBody<'a> {
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "ORDER_CREATED")]
+    r#type: JsonMember<'a>,
+    /// Only dead letters with this key.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String)]
+    key: JsonMember<'a>,
+    /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "SYSTEM")]
+    failure_type: JsonMember<'a>,
+    /// Only records that were dead-lettered at least this long ago: `250ms`, `5s`, `1h`.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "1h")]
+    older_than: JsonMember<'a>,
+    /// `next` of the previous response, which skips records that were dead-lettered again since, or a partition and an offset.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, example = "3/17")]
+    after: JsonMember<'a>,
+    /// The maximum number of dead letters, 1000 by default.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = u32, minimum = 1, maximum = 10000, example = 1000)]
+    limit: JsonMember<'a>,
+    /// Only count the dead letters; true by default.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = bool, default = true, example = false)]
+    dry_run: JsonMember<'a>,
+    /// Stored in the audit record.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, max_length = 1000, example = "the handler is fixed")]
+    reason: JsonMember<'a>,
+}
+
+/// Whether to send one dead letter back, and the reason.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = RedriveLetter)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RedriveDeadLetterBody<'a> {
+    /// Change nothing; true by default.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = bool, default = true, example = false)]
+    dry_run: JsonMember<'a>,
+    /// Stored in the audit record.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, max_length = 1000, example = "the handler is fixed")]
+    reason: JsonMember<'a>,
+}
+
+/// List the dead letters
+#[utoipa::path(get, path = "/admin/dlt", tag = "admin", operation_id = "listDeadLetters", security(("bearer" = [])),
+    params(
+        ("key" = Option<String>, Query, description = "Only dead letters with this key"),
+        ("type" = Option<String>, Query, description = "Only dead letters of this event type"),
+        ("failureType" = Option<String>, Query, description = "NETWORK, TIMEOUT, VALIDATION or SYSTEM"),
+        ("olderThan" = Option<String>, Query, description = "Dead-lettered at least this long ago: `250ms`, `5s`, `1h`"),
+        ("redriven" = Option<bool>, Query, description = "Only those that were sent back, or only the others"),
+        ("after" = Option<String>, Query, description = "`next` of the previous page"),
+        ("limit" = Option<i64>, Query, description = "Clamped to 1…500; 100 by default")),
+    responses(
+        (status = 200, description = "Dead letters by partition and offset", body = DeadLetterPageBody),
+        (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No broker is configured", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn list(context: RequestContext) -> RouteResult {
+    let query = context.query();
+    query.reject_unknown(&["key", "type", "failureType", "olderThan", "redriven", "after", "limit"])?;
+    let filter = dead_letter_filter(&query)?;
+    let limit = query.integer("limit")?.unwrap_or(DEAD_LETTERS_DEFAULT).clamp(1, i64::from(LETTERS_MAX)) as u32;
+    let page = dead_letters(&context)?.list(&filter, limit).await?;
+    let next = page.next.map(|next| next.to_string());
+    Ok(ok(&DeadLetterPageBody { letters: page.letters.iter().map(DeadLetterBody::from).collect(), next }))
+}
+
+/// Read a dead letter
+#[utoipa::path(get, path = "/admin/dlt/{partition}/{offset}", tag = "admin", operation_id = "findDeadLetter",
+    security(("bearer" = [])),
+    params(("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition")),
+    responses(
+        (status = 200, description = "The dead letter", body = DeadLetterBody),
+        (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such dead letter", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn find(context: RequestContext) -> RouteResult {
+    let place = place(&context)?;
+    Ok(dead_letter_response(&dead_letters(&context)?.find(place).await?))
+}
+
+/// Send dead letters back to their topic
+#[utoipa::path(post, path = "/admin/dlt/redrive", tag = "admin", operation_id = "redriveDeadLetters", security(("bearer" = [])),
+    params(("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    request_body(content = Option<RedriveDeadLettersBody<'_>>, content_type = "application/json",
+        example = json!({"failureType": "SYSTEM", "dryRun": false, "reason": "the handler is fixed"})),
+    responses(
+        (status = 200, description = "The number of dead letters", body = DeadLettersRedriven),
+        (status = 400, description = "Not a valid filter", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No broker is configured", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
+    let (query, body): (_, RedriveDeadLettersBody<'_>) = (context.query(), operator_body::read(&context)?);
+    query.reject_unknown(&["dryRun"])?;
+    let RedriveDeadLettersBody { r#type, key, failure_type, older_than, after, limit, dry_run, reason } = body;
+    let key = text(key, "key", printable, TEXT_MESSAGE)?;
+    let kind = text(r#type, "type", printable, TEXT_MESSAGE)?;
+    let after = text(after, "after", Cursor::parse, CURSOR_MESSAGE)?;
+    let members = RedriveMembers { failure_type, older_than, limit, dry_run, reason };
+    let RedriveSettings { failure_type, older_than, limit, dry_run, reason } = RedriveSettings::read(&members, &query)?;
+    let filter = DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after };
+    let audit = audit(&context, reason)?;
+    let sent = dead_letters(&context)?.redrive(&filter, limit, !dry_run, &audit).await?;
+    if sent.redriven > 0 {
+        log_redrive(&audit, sent.redriven);
+    }
+    let next = sent.next.map(|next| next.to_string());
+    Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, next }))
+}
+
+/// Send one dead letter back to its topic
+#[utoipa::path(post, path = "/admin/dlt/{partition}/{offset}/redrive", tag = "admin", operation_id = "redriveDeadLetter",
+    security(("bearer" = [])),
+    params(
+        ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition"),
+        ("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    request_body(content = Option<RedriveDeadLetterBody<'_>>, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The changed dead letter", body = DeadLetterBody),
+        (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such dead letter", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "Redriven before, or being redriven by another operator", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
+    let (place, query) = (place(&context)?, context.query());
+    let body: RedriveDeadLetterBody<'_> = operator_body::read(&context)?;
+    query.reject_unknown(&["dryRun"])?;
+    let dry_run = operator_body::dry_run(body.dry_run, &query)?;
+    let audit = audit(&context, operator_body::reason(body.reason)?)?;
+    let dead_letter = dead_letters(&context)?.redrive_one(place, !dry_run, &audit).await?;
+    if !dry_run {
+        log_redrive(&audit, 1);
+    }
+    Ok(dead_letter_response(&dead_letter))
+}
+
+fn dead_letter_response(dead_letter: &DeadLetter) -> actix_web::HttpResponse {
+    ok(&DeadLetterBody::from(dead_letter))
+}
+
+/// # Errors
+/// 404 when no broker is configured.
+pub(crate) fn dead_letters(context: &RequestContext) -> Result<&DeadLetters, Problem> {
+    let none = || Problem::not_found("no broker is configured, so there are no dead letters");
+    context.state.dead_letters.as_deref().ok_or_else(none)
+}
+
+pub(crate) fn audit(context: &RequestContext, reason: String) -> Result<Audit, Problem> {
+    Ok(Audit { operator: context.identity()?.subject.as_str().to_owned(), reason })
+}
+
+pub(crate) fn log_redrive(audit: &Audit, redriven: u64) {
+    let Audit { operator, reason } = audit;
+    tracing::info!(event = "dead_letters_redriven", by = %operator, %reason, redriven, "dead letters were redriven");
+}
+
+/// The partition and offset in the path.
+pub(crate) fn place(context: &RequestContext) -> Result<Place, Problem> {
+    let text = format!("{}/{}", context.path_parameter("partition"), context.path_parameter("offset"));
+    Place::parse(&text).ok_or_else(|| Problem::field("offset", "partition and offset must be numbers"))
+}

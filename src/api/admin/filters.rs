@@ -1,0 +1,87 @@
+//! Query parameters that select rows and dead letters. The console's pages read them too.
+use std::time::Duration;
+
+use app::dead_letters::{Cursor, DeadLetterFilter};
+use app::operate::age;
+use app::seen::{FailureType, RowFilter, RowId, RowStatus};
+use domain::OrderId;
+
+use crate::error::Problem;
+use crate::request::context::RequestContext;
+use crate::request::query::Query;
+
+pub(crate) const KEY_MESSAGE: &str = "must be a hyphenated UUID";
+pub(crate) const FAILURE_TYPE_MESSAGE: &str = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
+pub(crate) const AGE_MESSAGE: &str = "must be a duration such as 250ms, 5s or 1h";
+pub(crate) const TEXT_MESSAGE: &str = "must be text without control characters";
+pub(crate) const CURSOR_MESSAGE: &str = "must be `next` of a response, or a partition and an offset such as 3/17";
+
+/// A parameter parsed by `parse`; an empty value counts as absent.
+///
+/// # Errors
+/// 400 with `message` when `parse` returns `None`.
+pub(crate) fn parameter<T>(
+    query: &Query<'_>,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    message: &'static str,
+) -> Result<Option<T>, Problem> {
+    let Some(text) = query.non_empty(name)? else { return Ok(None) };
+    parse(text).map(Some).ok_or_else(|| Problem::field(name, message))
+}
+
+/// The filter of a list of outbox rows.
+pub(crate) fn row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
+    Ok(RowFilter {
+        status: parameter(
+            query,
+            "status",
+            RowStatus::parse,
+            "must be one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT",
+        )?,
+        key: order_key(query)?,
+        kind: event_type(query)?,
+        after: query.non_empty("after")?.map_or(Ok(None), |_| query.integer("after"))?,
+        ..RowFilter::default()
+    })
+}
+
+/// The filter of a list of dead letters.
+pub(crate) fn dead_letter_filter(query: &Query<'_>) -> Result<DeadLetterFilter, Problem> {
+    Ok(DeadLetterFilter {
+        key: query.non_empty("key")?.map(str::to_owned),
+        kind: event_type(query)?,
+        failure_type: failure_type(query)?,
+        older_than: older_than(query)?,
+        redriven: parameter(query, "redriven", |text| text.parse().ok(), "must be true or false")?,
+        after: parameter(query, "after", Cursor::parse, CURSOR_MESSAGE)?,
+    })
+}
+
+pub(crate) fn order_key(query: &Query<'_>) -> Result<Option<OrderId>, Problem> {
+    parameter(query, "key", OrderId::parse, KEY_MESSAGE)
+}
+
+pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Problem> {
+    parameter(query, "failureType", FailureType::parse, FAILURE_TYPE_MESSAGE)
+}
+
+pub(crate) fn older_than(query: &Query<'_>) -> Result<Option<Duration>, Problem> {
+    parameter(query, "olderThan", age, AGE_MESSAGE)
+}
+
+/// The `id` in the path of a row's routes.
+pub(crate) fn row_id(context: &RequestContext) -> Result<RowId, Problem> {
+    let id = context.path_parameter("id");
+    let digits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    id.parse().ok().filter(|_| digits).ok_or_else(|| Problem::field("id", "must be the number of a row"))
+}
+
+/// Text that a store can hold and a log line can show.
+pub(crate) fn printable(text: &str) -> Option<String> {
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+fn event_type(query: &Query<'_>) -> Result<Option<String>, Problem> {
+    parameter(query, "type", printable, TEXT_MESSAGE)
+}

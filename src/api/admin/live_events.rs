@@ -1,0 +1,104 @@
+//! `GET /admin/events`: the live stream as server-sent events. A client resumes with the header `Last-Event-ID`.
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::http::Method;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::web::Bytes;
+use app::dispatch::{LiveEvent, LiveFeed};
+use futures::StreamExt;
+use futures::stream::{BoxStream, Stream};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::error::{Problem, ProblemBody};
+use crate::request::context::RequestContext;
+use crate::request::headers::single_value;
+use crate::request::response::RouteResult;
+
+/// A comment is sent after this time without an event, so that both ends notice a broken connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Sets the client's reconnection delay to two seconds.
+const PREAMBLE: &str = "retry: 2000\n\n";
+
+/// Follow the live events
+///
+/// Life-cycle events and state changes; `id` grows by one, `event` is the name, `data` is a JSON object.
+#[utoipa::path(get, path = "/admin/events", tag = "admin", operation_id = "liveEvents", security(("bearer" = [])),
+    params(("Last-Event-ID" = Option<u64>, Header, description = "Resume after this event")),
+    responses(
+        (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
+        (status = 503, description = "Too many clients follow the stream", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+pub(crate) async fn stream(context: RequestContext) -> RouteResult {
+    follow(&context, || true)
+}
+
+/// The stream of events. It ends when `is_authorized`, which is called at each keep-alive, returns false.
+pub(crate) fn follow(context: &RequestContext, is_authorized: impl Fn() -> bool + 'static) -> RouteResult {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((CONTENT_TYPE, "text/event-stream")).insert_header((CACHE_CONTROL, "no-store"));
+    if context.request.method() == Method::HEAD {
+        return Ok(response.finish());
+    }
+    let Ok(permit) = context.state.streams.clone().try_acquire_owned() else {
+        return Err(Problem::unavailable("too many clients follow the live stream", 5));
+    };
+    // A malformed id counts as absent: the stream starts with the next event.
+    let after = single_value(context.headers(), "last-event-id").and_then(|id| id.trim().parse().ok());
+    let feed = context.state.dispatch.live(after);
+    Ok(response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized))))
+}
+
+struct EventStream {
+    events: BoxStream<'static, LiveEvent>,
+    stopping: watch::Receiver<bool>,
+    tick: Interval,
+    is_authorized: Box<dyn Fn() -> bool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+fn encode(
+    feed: LiveFeed,
+    stopping: watch::Receiver<bool>,
+    permit: OwnedSemaphorePermit,
+    is_authorized: Box<dyn Fn() -> bool>,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + 'static {
+    let mut first = PREAMBLE.to_owned();
+    feed.backlog.iter().for_each(|event| write(&mut first, event));
+    let mut tick = interval(KEEP_ALIVE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick.reset();
+    let stream = EventStream { events: feed.next, stopping, tick, is_authorized, _permit: permit };
+    let rest =
+        futures::stream::unfold(
+            stream,
+            |mut stream| async move { next(&mut stream).await.map(|bytes| (bytes, stream)) },
+        );
+    futures::stream::once(async move { Bytes::from(first) }).chain(rest).map(Ok)
+}
+
+/// The next bytes; `None` when the service stops, the authorization ends, or the feed drops a client that is too slow.
+async fn next(stream: &mut EventStream) -> Option<Bytes> {
+    // All three are cancel-safe: the watch and the interval keep their state, and a stream's `next` takes nothing before it is ready.
+    tokio::select! {
+        biased;
+        _ = stream.stopping.wait_for(|stopping| *stopping) => None,
+        event = stream.events.next() => {
+            let mut text = String::new();
+            write(&mut text, &event?);
+            Some(text.into())
+        }
+        _ = stream.tick.tick() => (stream.is_authorized)().then_some(Bytes::from_static(b": keep-alive\n\n")),
+    }
+}
+
+fn write(text: &mut String, event: &LiveEvent) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "id: {}\nevent: {}\n", event.seq, event.event);
+    for line in event.data.lines() {
+        let _ = writeln!(text, "data: {line}");
+    }
+    text.push('\n');
+}

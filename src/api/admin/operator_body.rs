@@ -1,0 +1,131 @@
+//! The JSON bodies of operator commands, and the settings that both kinds of redrive share.
+use std::time::Duration;
+
+use app::operate::age;
+use app::seen::FailureType;
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+
+use crate::admin::filters::{AGE_MESSAGE, FAILURE_TYPE_MESSAGE};
+use crate::error::Problem;
+use crate::request::context::RequestContext;
+use crate::request::json::{self, JsonMember, JsonValue};
+use crate::request::query::{Query, reject_unknown_names};
+
+/// Redriven records unless the body sets a limit.
+const LIMIT_DEFAULT: u32 = 1_000;
+/// Upper bound of one redrive, which keeps its statement short.
+pub(crate) const LIMIT_MAX: u32 = 10_000;
+/// Characters of a reason.
+pub(crate) const REASON_MAX: usize = 1_000;
+
+/// The reason of an operator's command.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(as = Reason)]
+pub(crate) struct ReasonBody<'a> {
+    /// Stored in the audit record.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = String, max_length = 1000, example = "the broker is back")]
+    pub(crate) reason: JsonMember<'a>,
+}
+
+/// The members that both kinds of redrive have in common.
+pub(crate) struct RedriveMembers<'a> {
+    pub(crate) failure_type: JsonMember<'a>,
+    pub(crate) older_than: JsonMember<'a>,
+    pub(crate) limit: JsonMember<'a>,
+    pub(crate) dry_run: JsonMember<'a>,
+    pub(crate) reason: JsonMember<'a>,
+}
+
+/// [`RedriveMembers`] parsed, with their defaults.
+pub(crate) struct RedriveSettings {
+    pub(crate) failure_type: Option<FailureType>,
+    pub(crate) older_than: Option<Duration>,
+    pub(crate) limit: u32,
+    pub(crate) dry_run: bool,
+    pub(crate) reason: String,
+}
+
+impl RedriveSettings {
+    pub(crate) fn read(members: &RedriveMembers<'_>, query: &Query<'_>) -> Result<Self, Problem> {
+        Ok(Self {
+            failure_type: text(members.failure_type, "failureType", FailureType::parse, FAILURE_TYPE_MESSAGE)?,
+            older_than: text(members.older_than, "olderThan", age, AGE_MESSAGE)?,
+            dry_run: dry_run(members.dry_run, query)?,
+            limit: limit(members.limit)?,
+            reason: reason(members.reason)?,
+        })
+    }
+}
+
+/// The body of an operator's command; an absent body has no members. The schema's properties are the known members: others are refused,
+/// because a misspelt filter must not select every row.
+pub(crate) fn read<'a, T: Default + Deserialize<'a> + ToSchema>(context: &'a RequestContext) -> Result<T, Problem> {
+    if context.body.is_empty() {
+        return Ok(T::default());
+    }
+    let names = json::member_names(&context.body)?;
+    if let RefOr::T(Schema::Object(object)) = T::schema() {
+        let known: Vec<&str> = object.properties.keys().map(String::as_str).collect();
+        reject_unknown_names(names.iter().map(String::as_str), &known)?;
+    }
+    json::object(&context.body)
+}
+
+/// A text member parsed by `parse`; `null` counts as absent.
+pub(crate) fn text<T>(
+    member: JsonMember<'_>,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    message: &'static str,
+) -> Result<Option<T>, Problem> {
+    match member.non_null() {
+        None => Ok(None),
+        Some(JsonValue::Text(text)) => parse(&text).map(Some).ok_or_else(|| Problem::field(name, message)),
+        Some(_) => Err(Problem::field(name, "must be a string")),
+    }
+}
+
+/// The member `dryRun`, else the query parameter, else true.
+pub(crate) fn dry_run(member: JsonMember<'_>, query: &Query<'_>) -> Result<bool, Problem> {
+    let invalid = || Problem::field("dryRun", "must be true or false");
+    match member.non_null() {
+        Some(JsonValue::Bool(dry_run)) => return Ok(dry_run),
+        None => {}
+        Some(_) => return Err(invalid()),
+    }
+    match query.non_empty("dryRun")? {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(invalid()),
+    }
+}
+
+/// The member `reason`; empty when it is absent.
+pub(crate) fn reason(member: JsonMember<'_>) -> Result<String, Problem> {
+    match member.non_null() {
+        None => Ok(String::new()),
+        Some(JsonValue::Text(text)) if is_reason(&text) => Ok(text.into_owned()),
+        Some(_) => {
+            Err(Problem::field("reason", "must be a string of at most 1000 characters, none of them a zero byte"))
+        }
+    }
+}
+
+/// Line breaks are allowed; stores cannot hold a zero byte in a text.
+pub(crate) fn is_reason(text: &str) -> bool {
+    text.chars().count() <= REASON_MAX && !text.contains('\0')
+}
+
+fn limit(member: JsonMember<'_>) -> Result<u32, Problem> {
+    let invalid = || Problem::field("limit", "must be an integer from 1 to 10000");
+    match member.non_null() {
+        None => Ok(LIMIT_DEFAULT),
+        Some(JsonValue::Number(number)) => {
+            number.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(invalid)
+        }
+        Some(_) => Err(invalid()),
+    }
+}

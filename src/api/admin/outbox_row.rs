@@ -1,0 +1,64 @@
+//! The JSON body of an outbox row: the columns of the SQL view.
+use app::contract::rfc3339;
+use app::seen::RowView;
+use domain::{EventId, OrderId};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::request::response::AsText;
+
+/// A row of the outbox.
+#[derive(Serialize, ToSchema)]
+#[schema(as = OutboxRow)]
+pub(crate) struct OutboxRowBody {
+    /// Grows in insertion order.
+    #[schema(example = 42)]
+    id: i64,
+    #[schema(value_type = String, format = "uuid")]
+    event_id: AsText<EventId>,
+    /// The id of the order.
+    #[schema(value_type = String, format = "uuid")]
+    key: AsText<OrderId>,
+    #[schema(example = "ORDER_CREATED")]
+    r#type: String,
+    #[schema(example = 7)]
+    partition: u32,
+    /// PENDING, IN_FLIGHT, FAILED, PARKED or SENT
+    #[schema(example = "PENDING")]
+    status: &'static str,
+    lease_owner: Option<String>,
+    /// The fencing token of the last claim.
+    lease_version: u64,
+    /// The number of attempts made.
+    retry_count: u32,
+    #[schema(format = DateTime)]
+    next_attempt_at: Option<String>,
+    /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
+    failure_type: Option<&'static str>,
+    last_failure_reason: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    sent_at: Option<String>,
+}
+
+impl From<&RowView> for OutboxRowBody {
+    fn from(row: &RowView) -> Self {
+        Self {
+            id: row.id,
+            event_id: AsText(row.event_id),
+            key: AsText(row.key),
+            r#type: row.kind.clone(),
+            partition: row.partition.0,
+            status: row.status.as_str(),
+            lease_owner: row.lease_owner.as_ref().map(ToString::to_string),
+            lease_version: row.lease_version,
+            retry_count: row.retry_count,
+            next_attempt_at: row.next_attempt_at.map(rfc3339),
+            failure_type: row.failure_type.map(app::seen::FailureType::as_str),
+            last_failure_reason: row.last_failure_reason.clone(),
+            created_at: rfc3339(row.created_at),
+            sent_at: row.sent_at.map(rfc3339),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The configured source of verification keys.
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jsonwebtoken::{Algorithm, DecodingKey};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::auth::jwks::Jwks;
+use crate::auth::signing_key::{KeyError, KeyLookup, SigningKey, from_pem};
+
+/// Where the verification keys come from.
+#[derive(Clone, Debug)]
+pub enum KeySource {
+    /// A shared secret for HS256.
+    Secret(SecretString),
+    /// A PEM file with a public key: RS256 for an RSA key, ES256 for a P-256 key.
+    PublicKeyFile(PathBuf),
+    /// A key set at an https URL (http on loopback only): RS256 and ES256, selected by `kid`.
+    JwksUrl(String),
+}
+
+/// The verification keys of a [`KeySource`].
+pub(crate) enum VerificationKeys {
+    Fixed(Arc<SigningKey>),
+    Set(Jwks),
+}
+
+impl VerificationKeys {
+    /// Reads the key; fetches nothing yet.
+    pub(crate) fn open(source: &KeySource) -> Result<Self, KeyError> {
+        Ok(match source {
+            KeySource::Secret(secret) if secret.expose_secret().is_empty() => return Err(KeyError::EmptySecret),
+            KeySource::Secret(secret) => {
+                let decoding = DecodingKey::from_secret(secret.expose_secret().as_bytes());
+                VerificationKeys::Fixed(Arc::new(SigningKey { decoding, algorithm: Algorithm::HS256 }))
+            }
+            KeySource::PublicKeyFile(path) => VerificationKeys::Fixed(Arc::new(from_pem(path)?)),
+            KeySource::JwksUrl(url) => VerificationKeys::Set(Jwks::at(url.clone())?),
+        })
+    }
+
+    /// Changes whenever a previously valid key may have become invalid.
+    pub(crate) fn generation(&self) -> u64 {
+        match self {
+            VerificationKeys::Fixed(_) => 0,
+            VerificationKeys::Set(set) => set.generation(),
+        }
+    }
+
+    pub(crate) async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> KeyLookup {
+        let found = match (self, kid) {
+            (VerificationKeys::Fixed(key), _) => KeyLookup::Key(Arc::clone(key)),
+            (VerificationKeys::Set(set), Some(kid)) => set.find(kid).await,
+            (VerificationKeys::Set(_), None) => KeyLookup::Unknown,
+        };
+        match found {
+            KeyLookup::Key(key) if key.algorithm != algorithm => KeyLookup::Unknown,
+            found => found,
+        }
+    }
+}

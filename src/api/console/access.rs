@@ -1,0 +1,45 @@
+//! Access to the console: the session cookie, the CSRF token of forms, and the redirect to the log-in page.
+use actix_web::http::Method;
+use actix_web::http::header::{COOKIE, HeaderMap};
+use actix_web::{HttpRequest, HttpResponse};
+use domain::Timestamp;
+
+use crate::console::form;
+use crate::console::layout::see_other;
+use crate::console::links::{is_console_page, link};
+use crate::console::session::ConsoleSession;
+use crate::error::Problem;
+use crate::state::HttpState;
+
+/// The name of the session cookie.
+pub(crate) const COOKIE_NAME: &str = "posthaste_console";
+
+/// The session named by the request's cookie, if it has not ended.
+pub(crate) fn session(state: &HttpState, request: &HttpRequest, now: Timestamp) -> Option<ConsoleSession> {
+    let id = session_cookie(request.headers())?;
+    state.sessions.find(id, now, |identity| state.auth.is_within_validity(identity, now))
+}
+
+/// Redirects to the log-in page, which leads back to the requested page.
+pub(crate) fn redirect_to_login(request: &HttpRequest) -> HttpResponse {
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    let may_return = matches!(*request.method(), Method::GET | Method::HEAD) && is_console_page(target);
+    let next = if may_return { target } else { "" };
+    see_other(&link("/console/login", &[("next", next)]))
+}
+
+/// Checks the CSRF token of a form.
+///
+/// # Errors
+/// 403 when the token is missing or belongs to another session.
+pub(crate) fn check_csrf_token(session: &ConsoleSession, body: &[u8]) -> Result<(), Problem> {
+    let form = form::read(body)?;
+    let token = form.non_empty(form::CSRF_FIELD).ok().flatten();
+    if token.is_some_and(|token| session.has_csrf_token(token)) { Ok(()) } else { Err(Problem::csrf_mismatch()) }
+}
+
+fn session_cookie(headers: &HeaderMap) -> Option<&str> {
+    let values = headers.get_all(COOKIE).filter_map(|value| value.to_str().ok());
+    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value).next()
+}

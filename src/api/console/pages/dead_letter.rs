@@ -1,0 +1,95 @@
+//! One dead letter: its failure, its headers, its value, and its redrive.
+use app::dead_letters::DeadLetter;
+use domain::Timestamp;
+use maud::{Markup, html};
+
+use crate::admin::dead_letter_body::{headers, value};
+use crate::admin::dead_letters;
+use crate::console::form;
+use crate::console::format::{or_dash, relative_time};
+use crate::console::layout::{self, Page};
+use crate::console::pages::dead_letters::redrive_state;
+use crate::request::context::RequestContext;
+use crate::request::response::RouteResult;
+
+pub(crate) async fn show(context: RequestContext) -> RouteResult {
+    let place = dead_letters::place(&context)?;
+    let dead_letter = dead_letters::dead_letters(&context)?.find(place).await?;
+    let main = html! {
+        (facts(&dead_letter, context.state.operations.now()))
+        (contents(&dead_letter))
+        h2 { "Actions" }
+        @if dead_letter.went_back() { p { "None: the dead letter was redriven, which is possible once." } } @else {
+            form method="post" action={ "/console/dlt/" (place) "/redrive" } class="act" {
+                (form::csrf_field(&context)) p { "Sends the record back to its topic. This is possible once." } (form::reason_field()) " " button { "Redrive" }
+            }
+        }
+        p { a href="/console/dlt" { "Back to the dead letters" } }
+    };
+    let (path, command) = (format!("/admin/dlt/{place}"), format!("posthaste dlt show {place}"));
+    let title = format!("Dead letter {place}");
+    layout::show(
+        &context,
+        &Page { tab: "Dead letters", refreshes: false, title: &title, main, path: &path, command: &command },
+    )
+}
+
+fn facts(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
+    let record = &dead_letter.delivery.record;
+    let fact = |name: &str, value: Markup| html! { tr { th scope="row" { (name) } td { (value) } } };
+    html! {
+        div class="wide" { table class="facts" {
+            caption { "Details" }
+            tbody {
+                (fact("State", redrive_state(dead_letter)))
+                (fact("Type", html! { (or_dash(dead_letter.kind())) }))
+                (fact("Key", html! { code { (record.key) } }))
+                (fact("Event", html! { code { (or_dash(dead_letter.event_id())) } }))
+                (fact("Failure", html! { (or_dash(dead_letter.failure_type().map(|failure| failure.as_str()))) }))
+                (fact("Exception", html! { code { (or_dash(dead_letter.exception())) } }))
+                (fact("Reason", html! { (or_dash(dead_letter.reason())) }))
+                (fact("Attempts", html! { @match dead_letter.attempts() { Some(attempts) => (attempts), None => "–" } }))
+                (fact("Dead-lettered", relative_time(record.timestamp, now)))
+                @if let Some(origin) = dead_letter.origin() {
+                    (fact("Original record", html! {
+                        (origin.topic)
+                        @if let Some(partition) = origin.partition { ", partition " (partition) }
+                        @if let Some(offset) = origin.offset { ", offset " (offset) }
+                    }))
+                }
+                @if let Some(redriven) = &dead_letter.redriven { (fact("Reason of the redrive", html! { (redriven.audit.reason) })) }
+            }
+        } }
+    }
+}
+
+fn contents(dead_letter: &DeadLetter) -> Markup {
+    let value = value(&dead_letter.delivery);
+    let value = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
+    html! {
+        div class="wide" { table {
+            caption { "Headers" }
+            thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
+            tbody {
+                @for (name, value) in headers(&dead_letter.delivery) {
+                    tr { th scope="row" { code { (name) } } td { code { (value.as_str().unwrap_or_default()) } } }
+                }
+            }
+        } }
+        h2 { "Value" }
+        pre tabindex="0" { code { (value) } }
+    }
+}
+
+pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
+    let (place, reason) = (dead_letters::place(&context)?, form::reason(&form::read(&context.body)?)?);
+    let audit = dead_letters::audit(&context, reason)?;
+    dead_letters::dead_letters(&context)?.redrive_one(place, true, &audit).await?;
+    dead_letters::log_redrive(&audit, 1);
+    form::log_operator_action(&audit.operator, "send back", &format!("dead letter {place}"), &audit.reason);
+    Ok(layout::see_other_with_note(
+        &context,
+        &format!("/console/dlt/{place}"),
+        format!("Dead letter {place} was sent back to its topic."),
+    ))
+}

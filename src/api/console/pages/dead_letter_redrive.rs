@@ -1,0 +1,70 @@
+//! Redrives dead letters in two steps: a count, then a redrive of no more than the counted ones, with a reason.
+use app::dead_letters::Sent;
+use maud::{Markup, html};
+
+use crate::admin::dead_letters;
+use crate::admin::filters::dead_letter_filter;
+use crate::admin::operator_body::LIMIT_MAX;
+use crate::console::form::{self, hidden_fields};
+use crate::console::layout::{self, Page};
+use crate::console::links::{link, shell_command};
+use crate::console::pages::dead_letters::{RawFilter, after, command_options, filter_fields, raw_filter};
+use crate::request::context::RequestContext;
+use crate::request::response::RouteResult;
+
+pub(crate) async fn count(context: RequestContext) -> RouteResult {
+    let query = context.query();
+    let (raw, filter) = (raw_filter(&query)?, dead_letter_filter(&query)?);
+    let audit = dead_letters::audit(&context, String::new())?;
+    let sent = dead_letters::dead_letters(&context)?.redrive(&filter, LIMIT_MAX, false, &audit).await?;
+    let main = html! {
+        form method="get" action="/console/dlt/redrive" class="filter" { (filter_fields(&raw)) button { "Count" } }
+        (confirmation(&context, &raw, &sent))
+        p { a href="/console/dlt" { "Back to the dead letters" } }
+    };
+    let command = shell_command("posthaste dlt redrive --dry-run", &command_options(&raw));
+    let path = link("/admin/dlt", &raw);
+    layout::show(
+        &context,
+        &Page {
+            tab: "Dead letters",
+            refreshes: false,
+            title: "Redrive dead letters",
+            main,
+            path: &path,
+            command: &command,
+        },
+    )
+}
+
+fn confirmation(context: &RequestContext, raw: &RawFilter<'_>, sent: &Sent) -> Markup {
+    html! {
+        p class="verdict" {
+            @if sent.next.is_some() { "At least " }
+            strong { (sent.matched) } " dead letters match that were not redriven before. Nothing was changed."
+        }
+        @if sent.matched > 0 {
+            form method="post" action="/console/dlt/redrive" class="act" {
+                (form::csrf_field(context)) (hidden_fields(raw)) input type="hidden" name="matched" value=(sent.matched);
+                (form::reason_field()) " " button { "Redrive these dead letters" }
+            }
+        }
+    }
+}
+
+pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
+    let form = form::read(&context.body)?;
+    let (raw, filter) = (raw_filter(&form)?, dead_letter_filter(&form)?);
+    let (reason, limit) = (form::reason(&form)?, form::matched_count(&form)?);
+    let audit = dead_letters::audit(&context, reason)?;
+    let sent = dead_letters::dead_letters(&context)?.redrive(&filter, limit, true, &audit).await?;
+    if sent.redriven > 0 {
+        dead_letters::log_redrive(&audit, sent.redriven);
+    }
+    form::log_operator_action(&audit.operator, "send back", &link("dead letters", &raw), &audit.reason);
+    let note = format!("{} dead letters were sent back to their topic.", sent.redriven);
+    // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
+    let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());
+    let to = next.map_or_else(|| "/console/dlt".to_owned(), |next| link("/console/dlt/redrive", &after(&raw, &next)));
+    Ok(layout::see_other_with_note(&context, &to, note))
+}

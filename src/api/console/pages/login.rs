@@ -1,0 +1,51 @@
+//! Log-in and log-out. The token is verified and forgotten; the session remains.
+use actix_web::http::header::{HeaderValue, SET_COOKIE};
+use maud::html;
+use secrecy::ExposeSecret;
+
+use crate::console::access::COOKIE_NAME;
+use crate::console::login_form::{login_form, next_page};
+use crate::console::{form, layout};
+use crate::error::Problem;
+use crate::request::context::RequestContext;
+use crate::request::response::RouteResult;
+
+pub(crate) async fn show(context: RequestContext) -> RouteResult {
+    let main = html! {
+        p { "Paste an administrator's token. It is verified and not stored. The session ends when the token expires, \
+             or after 15 minutes without a request." }
+        (login_form(&context.request))
+        p { "If the service uses a shared secret, create a token with " code { "posthaste token mint --sub you --role ADMIN" } }
+    };
+    Ok(layout::show_bare("Log in", &main))
+}
+
+pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
+    let form = form::read(&context.body)?;
+    let token = form.non_empty("token")?.ok_or_else(|| Problem::field("token", "must be given"))?;
+    let now = context.state.operations.now();
+    let identity = context.state.auth.authenticate(token.trim(), now).await?;
+    if !identity.admin {
+        return Err(Problem::forbidden());
+    }
+    form::log_operator_action(identity.subject.as_str(), "log in", "console", "");
+    let id = context.state.sessions.begin(identity, now);
+    let mut response = layout::see_other(&next_page(&context.request));
+    let secure = if context.state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };
+    let value = format!("{}; HttpOnly; SameSite=Strict; Path=/console{secure}", id.expose_secret());
+    response.headers_mut().insert(SET_COOKIE, cookie(&value)?);
+    Ok(response)
+}
+
+pub(crate) async fn log_out(context: RequestContext) -> RouteResult {
+    if let Some(session) = &context.session {
+        context.state.sessions.end(session);
+    }
+    let mut response = layout::see_other("/console/login");
+    response.headers_mut().insert(SET_COOKIE, cookie("; HttpOnly; SameSite=Strict; Path=/console; Max-Age=0")?);
+    Ok(response)
+}
+
+fn cookie(value: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(&format!("{COOKIE_NAME}={value}")).map_err(|error| Problem::unexpected(error.to_string()))
+}

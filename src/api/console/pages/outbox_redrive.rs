@@ -1,0 +1,58 @@
+//! Redrives parked rows in two steps: a count, then a redrive of no more than the counted ones, with a reason.
+use app::seen::RowFilter;
+use maud::html;
+
+use crate::admin::filters::{failure_type, older_than, row_filter};
+use crate::admin::operator_body::LIMIT_MAX;
+use crate::console::form::{self, hidden_fields};
+use crate::console::layout::{self, Page};
+use crate::console::links::{link, shell_command};
+use crate::error::Problem;
+use crate::request::context::RequestContext;
+use crate::request::query::Query;
+use crate::request::response::RouteResult;
+
+const FIELDS: [&str; 4] = ["key", "type", "failureType", "olderThan"];
+
+pub(crate) async fn count(context: RequestContext) -> RouteResult {
+    let query = context.query();
+    let (filter, raw) = (parked_row_filter(&query)?, form::raw_values(&query, FIELDS)?);
+    let operator = context.identity()?.subject.as_str();
+    let matched = context.state.operations.redrive(&filter, LIMIT_MAX, false, operator, "").await?;
+    let [(_, key), (_, kind), (_, failure), (_, age)] = raw;
+    let main = html! {
+        form method="get" action="/console/outbox/redrive" class="filter" {
+            (form::failure_filter_fields(key, kind, failure, age))
+            button { "Count" }
+        }
+        p class="verdict" { strong { (matched) } " parked rows match. Nothing was changed." }
+        @if matched > 0 {
+            form method="post" action="/console/outbox/redrive" class="act" {
+                (form::csrf_field(&context)) (hidden_fields(&raw)) input type="hidden" name="matched" value=(matched.min(LIMIT_MAX.into()));
+                (form::reason_field()) " " button { "Redrive these rows" }
+            }
+        }
+        p { a href="/console/outbox?status=PARKED" { "Back to the parked rows" } }
+    };
+    let options = [("key", key), ("type", kind), ("failure", failure), ("older-than", age)];
+    let command = shell_command("posthaste outbox redrive --dry-run", &options);
+    let path = link("/admin/outbox", &[("status", "PARKED"), ("key", key), ("type", kind)]);
+    layout::show(
+        &context,
+        &Page { tab: "Outbox", refreshes: false, title: "Redrive parked rows", main, path: &path, command: &command },
+    )
+}
+
+pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
+    let form = form::read(&context.body)?;
+    let (filter, reason, limit) = (parked_row_filter(&form)?, form::reason(&form)?, form::matched_count(&form)?);
+    let operator = context.identity()?.subject.as_str();
+    let rows = context.state.operations.redrive(&filter, limit, true, operator, &reason).await?;
+    form::log_operator_action(operator, "redrive", &link("outbox", &form::raw_values(&form, FIELDS)?), &reason);
+    Ok(layout::see_other_with_note(&context, "/console/outbox", format!("{rows} parked rows are due now.")))
+}
+
+fn parked_row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
+    let (failure_type, older_than) = (failure_type(query)?, older_than(query)?);
+    Ok(RowFilter { failure_type, older_than, status: None, after: None, ..row_filter(query)? })
+}

@@ -1,0 +1,55 @@
+//! The route table of `/console`.
+use crate::console::assets;
+use crate::console::pages::{
+    actors, dead_letter, dead_letter_redrive, dead_letters, events, login, outbox, outbox_redrive, outbox_row, overview,
+};
+use crate::error::Problem;
+use crate::request::context::RequestContext;
+use crate::request::response::RouteResult;
+use crate::request::route::{BodyKind, Endpoint, Handler, Resource, handler};
+
+pub(crate) fn resources() -> Vec<Resource> {
+    let page = |template, get| Resource::at(template).console().on(Endpoint::get(get).console());
+    let action = |template, post| Resource::at(template).console().on(form(post));
+    vec![
+        page("/console", handler!(overview::show)),
+        page("/console/actors", handler!(actors::show)),
+        action("/console/actors/fault", handler!(actors::inject)),
+        page("/console/outbox", handler!(outbox::show)),
+        page("/console/outbox/redrive", handler!(outbox_redrive::count)).on(form(handler!(outbox_redrive::redrive))),
+        page("/console/outbox/{id}", handler!(outbox_row::show)),
+        action("/console/outbox/{id}/retry", handler!(outbox_row::retry)),
+        action("/console/outbox/{id}/park", handler!(outbox_row::park)),
+        page("/console/dlt", handler!(dead_letters::show)),
+        page("/console/dlt/redrive", handler!(dead_letter_redrive::count))
+            .on(form(handler!(dead_letter_redrive::redrive))),
+        page("/console/dlt/{partition}/{offset}", handler!(dead_letter::show)),
+        action("/console/dlt/{partition}/{offset}/redrive", handler!(dead_letter::redrive)),
+        page("/console/events", handler!(events::show)),
+        page("/console/events/stream", handler!(events::stream)),
+        Resource::at("/console/login")
+            .console()
+            .on(Endpoint::get(handler!(login::show)).not_json().rate_limited())
+            .on(Endpoint::post(handler!(login::log_in)).not_json().rate_limited().body_kind(BodyKind::Form)),
+        action("/console/logout", handler!(login::log_out)),
+        Resource::at("/console/console.css")
+            .console()
+            .on(Endpoint::get(handler!(assets::style)).not_json().rate_limited()),
+        Resource::at("/console/console.js")
+            .console()
+            .on(Endpoint::get(handler!(assets::script)).not_json().rate_limited()),
+        Resource::at("/console/{unknown}")
+            .matched_by("/console/{unknown:.*}")
+            .console()
+            .on(Endpoint::get(handler!(unknown_page)).not_json().rate_limited())
+            .on(Endpoint::post(handler!(unknown_page)).not_json().rate_limited()),
+    ]
+}
+
+fn form(handler: Handler) -> Endpoint {
+    Endpoint::post(handler).console().body_kind(BodyKind::Form)
+}
+
+async fn unknown_page(_context: RequestContext) -> RouteResult {
+    Err(Problem::not_found("no such page"))
+}

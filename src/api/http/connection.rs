@@ -1,0 +1,83 @@
+//! The service behind each accepted connection: actix's HTTP/1.1 over a [`TimedStream`].
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, Protocol};
+use actix_server::GracefulShutdownSignal;
+use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::App;
+use actix_web::dev::AppConfig;
+use actix_web::http::header::HeaderMap;
+use actix_web::rt::net::TcpStream;
+use app::contract::rfc3339;
+use domain::Timestamp;
+
+use crate::error::{ErrorCode, Problem};
+use crate::http::connection_timeouts::ConnectionTimeouts;
+use crate::http::router::configure;
+use crate::http::timed_stream::{TimedStream, TimeoutResponse};
+use crate::options::Surface;
+use crate::request::headers::request_id;
+use crate::state::HttpState;
+
+/// How long a connection may be idle between requests.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How long a connection may take to close.
+const DISCONNECT: Duration = Duration::from_secs(2);
+
+/// Builds what [`actix_web::HttpServer`] builds for a listener, but over [`TimedStream`].
+pub(crate) fn connection(
+    state: &Arc<HttpState>,
+    surface: Surface,
+    stopping: &GracefulShutdownSignal,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
+    let options = &state.options;
+    let timeouts = ConnectionTimeouts { head: options.header_timeout, idle: KEEP_ALIVE, stall: options.body_timeout };
+    let stopping = stopping.clone();
+    let timeout_response: TimeoutResponse = {
+        let state = Arc::clone(state);
+        Arc::new(move || late_head_response(state.operations.now(), &state.options.region))
+    };
+    let app = App::new().configure(configure(Arc::clone(state), surface));
+    let http = HttpService::build()
+        .graceful_shutdown_signal(move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        })
+        .keep_alive(KEEP_ALIVE)
+        // Zero disables actix's own timer: TimedStream measures the heads.
+        .client_request_timeout(Duration::ZERO)
+        .client_disconnect_timeout(DISCONNECT)
+        .on_connect_ext(|stream: &TimedStream, connection_data| {
+            connection_data.insert(stream.phase());
+        })
+        .finish(map_config(app, |()| AppConfig::default()));
+    fn_service(move |stream: TcpStream| {
+        let timeout_response = Arc::clone(&timeout_response);
+        async move {
+            // Both are optional: a failure leaves the connection usable.
+            let _ = stream.set_nodelay(true);
+            let peer = stream.peer_addr().ok();
+            Ok((TimedStream::new(stream, timeouts, timeout_response), Protocol::Http1, peer))
+        }
+    })
+    .and_then(http)
+}
+
+/// The 408 response to an incomplete request head (RFC 9110, 15.5.9), as bytes.
+fn late_head_response(now: Timestamp, region: &str) -> Vec<u8> {
+    let problem =
+        Problem::new(ErrorCode::RequestTimeout, "the request's head did not arrive in time; the connection is closed");
+    let request_id = request_id(&HeaderMap::new());
+    let body = problem.body("", &request_id, rfc3339(now));
+    let mut text = format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\nconnection: close\r\nx-request-id: {request_id}\r\n\
+         x-region-id: {region}\r\nx-content-type-options: nosniff\r\ncontent-length: {}\r\n\r\n",
+        problem.code.status(),
+        body.len()
+    )
+    .into_bytes();
+    text.extend(body);
+    text
+}

@@ -1,0 +1,179 @@
+//! One request and its response: the headers that every response carries, its log line and its metrics.
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::http::Method;
+use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse};
+use app::admission::Admitted;
+use app::contract::rfc3339;
+use domain::Timestamp;
+
+use crate::console::layout;
+use crate::error::{ErrorCode, Problem};
+use crate::http::connection_timeouts::ConnectionPhase;
+use crate::http::rate_limit;
+use crate::request::headers::request_id;
+use crate::request::response::RouteResult;
+use crate::request::route::HeaderPolicy;
+use crate::state::HttpState;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REGION_ID: HeaderName = HeaderName::from_static("x-region-id");
+
+/// A request from its arrival until its response is complete.
+pub(crate) struct Exchange {
+    started: Instant,
+    pub(crate) now: Timestamp,
+    request_id: String,
+    template: &'static str,
+    header_policy: HeaderPolicy,
+    /// The decision of the rate limit, once there is one.
+    pub(crate) admitted: Option<Admitted>,
+    in_flight: InFlightGuard,
+}
+
+impl Exchange {
+    pub(crate) fn begin(
+        state: &HttpState,
+        request: &HttpRequest,
+        template: &'static str,
+        header_policy: HeaderPolicy,
+    ) -> Self {
+        Self {
+            started: Instant::now(),
+            now: state.operations.now(),
+            request_id: request_id(request.headers()),
+            template,
+            header_policy,
+            admitted: None,
+            in_flight: InFlightGuard::begin(&state.in_flight, request),
+        }
+    }
+
+    /// Adds the common headers, counts and logs the response.
+    pub(crate) fn finish(self, state: &HttpState, request: &HttpRequest, result: RouteResult) -> HttpResponse {
+        let mut response = result.unwrap_or_else(|problem| self.error_response(state, request, &problem));
+        self.add_headers(state, &mut response);
+        self.record(state, request.method(), &response);
+        let in_flight = self.in_flight;
+        response.map_body(|_, body| BoxBody::new(TrackedBody { body, _in_flight: in_flight }))
+    }
+
+    fn error_response(&self, state: &HttpState, request: &HttpRequest, problem: &Problem) -> HttpResponse {
+        let (request_id, route) = (self.request_id.as_str(), self.template);
+        let cause = problem.cause.as_deref().unwrap_or_default();
+        if problem.code == ErrorCode::Unexpected {
+            state.metrics.api_errors_unexpected.inc();
+            tracing::error!(event = "request_failed", route, request_id, error = cause, "request_failed");
+        } else if !cause.is_empty() {
+            tracing::warn!(event = "request_refused", route, request_id, error = cause, "request_refused");
+        }
+        let response = problem.response(request.uri().path(), request_id, rfc3339(self.now));
+        match self.header_policy {
+            HeaderPolicy::Console => layout::error_page(request, problem, response),
+            HeaderPolicy::Plain | HeaderPolicy::Private => response,
+        }
+    }
+
+    fn add_headers(&self, state: &HttpState, response: &mut HttpResponse) {
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(&self.request_id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        headers.insert(REGION_ID, state.region.clone());
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        match self.header_policy {
+            HeaderPolicy::Plain => {}
+            HeaderPolicy::Private => {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+                headers.insert(VARY, HeaderValue::from_static("Authorization"));
+            }
+            HeaderPolicy::Console => layout::add_headers(headers),
+        }
+        if let Some(admitted) = &self.admitted {
+            rate_limit::write_headers(admitted, headers);
+        }
+    }
+
+    fn record(&self, state: &HttpState, method: &Method, response: &HttpResponse) {
+        let elapsed = self.started.elapsed();
+        let (method, status) = (method_label(method), response.status());
+        state.metrics.http_server_requests.with([method, self.template, status.as_str()]).record(elapsed);
+        state.requests_by_region.inc();
+        tracing::info!(
+            event = "request",
+            method,
+            route = self.template,
+            status = status.as_u16(),
+            duration_ms = (elapsed.as_secs_f64() * 1e6).round() / 1e3,
+            request_id = self.request_id.as_str(),
+            "request"
+        );
+    }
+}
+
+/// Limits the label to a closed set: clients may send any method.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "OTHER",
+    }
+}
+
+/// Counts a request as in flight until its response is written; a graceful stop waits for these.
+struct InFlightGuard {
+    count: Arc<AtomicU64>,
+    /// `None` in tests that call routes without a connection.
+    phase: Option<Rc<ConnectionPhase>>,
+}
+
+impl InFlightGuard {
+    fn begin(count: &Arc<AtomicU64>, request: &HttpRequest) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        let phase = request.conn_data::<Rc<ConnectionPhase>>().cloned();
+        if let Some(phase) = &phase {
+            phase.request_started();
+        }
+        Self { count: Arc::clone(count), phase }
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        if let Some(phase) = &self.phase {
+            phase.response_finished();
+        }
+    }
+}
+
+/// A response body that holds the request's [`InFlightGuard`] until the server drops the body.
+struct TrackedBody {
+    body: BoxBody,
+    _in_flight: InFlightGuard,
+}
+
+impl MessageBody for TrackedBody {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_next(cx)
+    }
+}

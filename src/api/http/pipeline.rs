@@ -1,0 +1,169 @@
+//! The request pipeline: checks each request in the contract's order, calls its handler, and completes the response.
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::Method;
+use actix_web::http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use actix_web::web::{Bytes, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use futures::FutureExt;
+use tokio::time::timeout;
+
+use crate::auth::{Identity, Verifier};
+use crate::console::access;
+use crate::error::{ErrorCode, Problem};
+use crate::http::exchange::Exchange;
+use crate::http::rate_limit;
+use crate::request::body::read_body;
+use crate::request::context::RequestContext;
+use crate::request::media_types;
+use crate::request::response::RouteResult;
+use crate::request::route::{Access, BodyKind, Endpoint, HeaderPolicy, Resource, ResponseFormat};
+use crate::state::HttpState;
+
+/// Bytes of the request target.
+const TARGET_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of all request headers together.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Added to the request timeout of commands: the actor applies the same timeout and reports the outcome more precisely.
+const COMMAND_GRACE: Duration = Duration::from_millis(250);
+
+/// Handles a request to a known route.
+pub(crate) async fn handle_request(
+    state: Arc<HttpState>,
+    resource: Arc<Resource>,
+    request: HttpRequest,
+    payload: Payload,
+) -> HttpResponse {
+    let mut exchange = Exchange::begin(&state, &request, resource.template, resource.header_policy);
+    let processing = process(&state, &resource, &request, payload, &mut exchange);
+    // actix would close the connection on a panic, and no supervisor restarts a handler.
+    let result = match AssertUnwindSafe(processing).catch_unwind().await {
+        Ok(result) => result,
+        Err(_) => Err(Problem::unexpected("a handler panicked")),
+    };
+    exchange.finish(&state, &request, result)
+}
+
+/// Handles a request that matches no route.
+pub(crate) async fn handle_unknown_route(state: Arc<HttpState>, request: HttpRequest) -> HttpResponse {
+    let private = request.path() == "/orders" || request.path().starts_with("/orders/");
+    let header_policy = if private { HeaderPolicy::Private } else { HeaderPolicy::Plain };
+    let exchange = Exchange::begin(&state, &request, "UNKNOWN", header_policy);
+    let problem = check_size(&request).err().unwrap_or_else(|| Problem::not_found("no such route"));
+    exchange.finish(&state, &request, Err(problem))
+}
+
+async fn process(
+    state: &Arc<HttpState>,
+    resource: &Resource,
+    request: &HttpRequest,
+    payload: Payload,
+    exchange: &mut Exchange,
+) -> RouteResult {
+    check_size(request)?;
+    if request.method() == Method::OPTIONS {
+        return Ok(HttpResponse::NoContent().insert_header((ALLOW, resource.allow())).finish());
+    }
+    let endpoint = resource.endpoint(request.method()).ok_or_else(|| Problem::method_not_allowed(&resource.allow()))?;
+    let mut session = None;
+    let caller = if endpoint.access == Access::Console && !request.headers().contains_key(AUTHORIZATION) {
+        session = access::session(state, request, exchange.now);
+        let Some(session) = &session else { return Ok(access::redirect_to_login(request)) };
+        Some(Arc::clone(&session.identity))
+    } else {
+        authorize(state, endpoint, request, exchange).await?
+    };
+    if endpoint.rate_limited {
+        exchange.admitted = rate_limit::admit(state, resource, request, caller.as_deref()).await;
+        rate_limit::enforce(state, exchange.admitted.as_ref())?;
+    }
+    let body = read(state, endpoint, request, payload).await?;
+    if let (BodyKind::Form, Some(session)) = (endpoint.body_kind, &session) {
+        access::check_csrf_token(session, &body)?;
+    }
+    let context = RequestContext { state: Arc::clone(state), request: request.clone(), caller, session, body };
+    call_handler(state, endpoint, context).await
+}
+
+fn check_size(request: &HttpRequest) -> Result<(), Problem> {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if target > TARGET_BYTES_MAX {
+        return Err(Problem::new(ErrorCode::UriTooLong, "the target must have at most 8 KiB"));
+    }
+    // The size on the wire: each header has a colon, a space and a line end.
+    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if headers > HEADER_BYTES_MAX {
+        return Err(Problem::new(ErrorCode::HeadersTooLarge, "the headers must have at most 64 KiB"));
+    }
+    Ok(())
+}
+
+async fn authorize(
+    state: &HttpState,
+    endpoint: &Endpoint,
+    request: &HttpRequest,
+    exchange: &Exchange,
+) -> Result<Option<Arc<Identity>>, Problem> {
+    if endpoint.access == Access::Open {
+        return Ok(None);
+    }
+    let caller = state.auth.authenticate_headers(request.headers(), exchange.now).await;
+    if endpoint.access == Access::OptionalToken {
+        // An invalid token counts as no token.
+        return Ok(caller.ok().flatten());
+    }
+    let caller = caller?.ok_or_else(Verifier::missing_token)?;
+    let allowed = match endpoint.access {
+        Access::Open | Access::OptionalToken => true,
+        Access::UserOrAdmin => caller.user || caller.admin,
+        Access::Admin | Access::Console => caller.admin,
+    };
+    if allowed { Ok(Some(caller)) } else { Err(Problem::forbidden()) }
+}
+
+async fn read(
+    state: &HttpState,
+    endpoint: &Endpoint,
+    request: &HttpRequest,
+    payload: Payload,
+) -> Result<Bytes, Problem> {
+    if endpoint.format == ResponseFormat::Json && !media_types::accepts_json(request.headers()) {
+        let message = "the response is application/json, which Accept excludes";
+        return Err(Problem::new(ErrorCode::NotAcceptable, message));
+    }
+    let expected = match endpoint.body_kind {
+        BodyKind::Nothing => false,
+        BodyKind::Json | BodyKind::Form => true,
+        BodyKind::OptionalJson => announces_body(request),
+    };
+    if !expected {
+        return Ok(Bytes::new());
+    }
+    if endpoint.body_kind == BodyKind::Form {
+        if !media_types::is_form(request.headers()) {
+            let message = "the body must be application/x-www-form-urlencoded without a content encoding";
+            return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
+        }
+    } else if !media_types::is_json(request.headers()) {
+        let message = "the body must be application/json without a content encoding";
+        return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
+    }
+    read_body(payload, request, &state.options).await
+}
+
+fn announces_body(request: &HttpRequest) -> bool {
+    let length = request.headers().get(CONTENT_LENGTH);
+    length.is_some_and(|length| length != "0") || request.headers().contains_key(TRANSFER_ENCODING)
+}
+
+async fn call_handler(state: &HttpState, endpoint: &Endpoint, context: RequestContext) -> RouteResult {
+    let limit = state.options.request_timeout;
+    if endpoint.is_mutation() {
+        let unknown = |_| Err(Problem::unexpected("no result within the request timeout"));
+        return timeout(limit + COMMAND_GRACE, (endpoint.handle)(context)).await.unwrap_or_else(unknown);
+    }
+    let unavailable = |_| Err(Problem::dependency_unavailable("no result within the request timeout"));
+    timeout(limit, (endpoint.handle)(context)).await.unwrap_or_else(unavailable)
+}

@@ -1,0 +1,72 @@
+//! Applies the rate limit to a request, and writes its headers as the IETF draft defines them.
+use std::net::IpAddr;
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use app::admission::{Admitted, Visit};
+use tokio::time::timeout;
+
+use crate::auth::Identity;
+use crate::error::Problem;
+use crate::request::route::Resource;
+use crate::state::HttpState;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// A backend that takes longer counts as failed; a failed rate limit admits requests.
+const BACKEND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Takes a token from the caller's bucket. `None`: no limit applies or the backend failed; the request is admitted.
+pub(crate) async fn admit(
+    state: &HttpState,
+    resource: &Resource,
+    request: &HttpRequest,
+    caller: Option<&Identity>,
+) -> Option<Admitted> {
+    let address = state.options.trusted_proxies.client_address(request);
+    let ip = address.as_ref().map_or_else(|| "unknown".to_owned(), IpAddr::to_string);
+    let visit = Visit {
+        subject: caller.map(|caller| caller.subject.as_str()),
+        tier: caller.map_or("default", |caller| &caller.tier),
+        method: request.method().as_str(),
+        route: resource.template,
+        ip: &ip,
+    };
+    if let Ok(Ok(admitted)) = timeout(BACKEND_TIMEOUT, state.admission.admit(visit)).await {
+        return admitted;
+    }
+    state.metrics.rate_limit_fail_open_count.inc();
+    None
+}
+
+/// Counts the decision and turns a rejection into 429.
+pub(crate) fn enforce(state: &HttpState, admitted: Option<&Admitted>) -> Result<(), Problem> {
+    let Some(admitted) = admitted else { return Ok(()) };
+    if admitted.allowed {
+        state.metrics.rate_limit_allowed_count.inc();
+        return Ok(());
+    }
+    state.metrics.rate_limit_blocked_count.inc();
+    state.metrics.rate_limit_rejections_by_policy.with([&*admitted.policy]).inc();
+    Err(Problem::rate_limited(seconds_rounded_up(admitted.next_in).max(1)))
+}
+
+/// Writes `RateLimit-Policy` and `RateLimit`.
+pub(crate) fn write_headers(admitted: &Admitted, headers: &mut HeaderMap) {
+    let Admitted { policy, capacity, window, remaining, next_in, .. } = admitted;
+    let name: String = policy.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
+    let values = [
+        (POLICY, format!("\"{name}\";q={capacity};w={}", window.as_secs())),
+        (LIMIT, format!("\"{name}\";r={remaining};t={}", seconds_rounded_up(*next_in))),
+    ];
+    for (header, text) in values {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(header, value);
+        }
+    }
+}
+
+fn seconds_rounded_up(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}

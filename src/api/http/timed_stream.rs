@@ -1,0 +1,184 @@
+//! A TCP stream that enforces the connection's timeouts.
+//!
+//! actix times only the first request head of a connection, and polls that timer before it polls the socket. A client that stalls in a
+//! later head, or that reads no response, would occupy one of `http.max_connections` forever; a client whose request waited while this
+//! process was suspended would get 408.
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use actix_web::rt::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::http::connection_timeouts::{ConnectionPhase, ConnectionTimeouts};
+use crate::http::header_names::HeaderNameCheck;
+
+/// After a deadline the socket is read once more for so long: bytes that arrived in time must be seen before the client gets 408.
+const FINAL_READ: Duration = Duration::from_millis(100);
+
+/// The whole response to a head with a header name that is too long.
+const HEADERS_TOO_LARGE: &[u8] =
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// Builds the whole 408 response for a head that did not arrive in time.
+pub(crate) type TimeoutResponse = Arc<dyn Fn() -> Vec<u8> + Send + Sync>;
+
+/// A stream whose reads and writes fail with `TimedOut` when the client exceeds the connection's timeouts.
+pub(crate) struct TimedStream {
+    stream: TcpStream,
+    phase: Rc<ConnectionPhase>,
+    /// Fires no later than the deadline. It is re-armed when it fires early, so that requests need not touch the timer.
+    timer: Pin<Box<Sleep>>,
+    /// The deadline has passed and the timer runs once more for [`FINAL_READ`].
+    in_final_read: bool,
+    timeout_response: TimeoutResponse,
+    header_names: HeaderNameCheck,
+    /// 431 was sent; the rest of the request is discarded.
+    rejected: bool,
+    /// Runs while the client accepts no bytes.
+    stall_timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl TimedStream {
+    pub(crate) fn new(stream: TcpStream, timeouts: ConnectionTimeouts, timeout_response: TimeoutResponse) -> Self {
+        let timer = Box::pin(sleep_until(Instant::now() + timeouts.head));
+        Self {
+            stream,
+            phase: ConnectionPhase::new(timeouts),
+            timer,
+            in_final_read: false,
+            timeout_response,
+            header_names: HeaderNameCheck::default(),
+            rejected: false,
+            stall_timer: None,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Rc<ConnectionPhase> {
+        Rc::clone(&self.phase)
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let sooner = self.phase.deadline().filter(|until| !self.in_final_read && *until < self.timer.deadline());
+        if let Some(until) = sooner {
+            self.timer.as_mut().reset(until);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let now = Instant::now();
+            let deadline = self.phase.deadline();
+            let expired = deadline.is_some_and(|until| until <= now);
+            if expired && self.in_final_read {
+                self.send_timeout_response();
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            self.in_final_read = expired;
+            let next = if expired { now + FINAL_READ } else { deadline.unwrap_or(now + self.phase.timeouts().head) };
+            self.timer.as_mut().reset(next);
+        }
+    }
+
+    /// Updates the phase; false when the bytes contain a header name that would make the parser panic.
+    fn accept(&mut self, bytes: &[u8]) -> bool {
+        if !bytes.is_empty() && self.phase.bytes_received() {
+            self.header_names = HeaderNameCheck::default();
+        }
+        !self.phase.is_reading_head() || self.header_names.accept(bytes)
+    }
+
+    fn reject(&mut self, cx: &mut Context<'_>) {
+        self.rejected = true;
+        if self.stall_timer.is_none() {
+            // A full send buffer: the client is disconnected without the response.
+            let _ = self.stream.try_write(HEADERS_TOO_LARGE);
+        }
+        // A failed shutdown means that the connection is closed already.
+        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+    }
+
+    /// Discards what a rejected client still sends: closing with unread data would reset the connection before the client reads the 431.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut scratch = [0; 4_096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(io::ErrorKind::InvalidData.into()),
+                Poll::Pending => return self.poll_deadline(cx),
+            }
+        }
+    }
+
+    /// Writes as much of the 408 as fits in the send buffer. Never while another response is partly written.
+    fn send_timeout_response(&self) {
+        if self.phase.is_reading_head() && self.stall_timer.is_none() && !self.rejected {
+            // The connection is closed next, whatever was written.
+            let _ = self.stream.try_write(&(self.timeout_response)());
+        }
+    }
+
+    /// Fails a write that has been pending for the stall timeout.
+    fn check_stall<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stall_timer = None;
+            return written;
+        }
+        let limit = self.phase.timeouts().stall;
+        let stall_timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+        ready!(stall_timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.rejected {
+            return this.poll_discard(cx).map(Err);
+        }
+        let before = buffer.filled().len();
+        if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
+            if this.accept(&buffer.filled()[before..]) {
+                return Poll::Ready(read);
+            }
+            buffer.set_filled(before);
+            this.reject(cx);
+            return this.poll_discard(cx).map(Err);
+        }
+        this.poll_deadline(cx).map(Err)
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.check_stall(cx, written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, pieces);
+        this.check_stall(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,101 @@
+//! The OpenAPI 3.1 document, generated from the handlers and their bodies.
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Content, HeaderBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder};
+use utoipa::{Modify, OpenApi};
+
+use crate::{admin, error, health, orders};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "posthaste",
+        description = "An order service around a transactional outbox. Errors are RFC 9457 problems with the \
+                       additional members `code`, `message`, `requestId`, `timestamp` and `errors`. Times are RFC 3339 in UTC.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    servers((url = "/", description = "This service")),
+    tags(
+        (name = "orders", description = "Create, read, change and cancel orders"),
+        (name = "health", description = "Probes and component health"),
+        (name = "metrics", description = "Metrics of the process"),
+        (name = "admin", description = "Operators only"),
+    ),
+    paths(
+        orders::create::create, orders::read::list, orders::page::page, orders::read::find,
+        orders::change::change_status, orders::change::cancel,
+        health::probes::livez, health::probes::readyz, health::probes::startupz,
+        health::actuator::health, health::actuator::liveness, health::actuator::readiness_health, health::actuator::component,
+        health::actuator::info,
+        health::metrics::metrics, health::metrics::prometheus, health::metrics::metric_names, health::metrics::metric,
+        admin::actors::list, admin::actors::inject,
+        admin::outbox::rows, admin::outbox::row, admin::outbox::retry, admin::outbox::park,
+        admin::diagnosis::diagnose, admin::redrive::redrive,
+        admin::dead_letters::list, admin::dead_letters::find, admin::dead_letters::redrive, admin::dead_letters::redrive_one,
+        admin::partitions::list, admin::live_events::stream,
+    ),
+    components(schemas(error::ProblemBody<'_>, error::FieldError)),
+    modifiers(&CommonResponses),
+)]
+struct ApiDocument;
+
+/// Adds the error responses that most operations share.
+struct CommonResponses;
+
+/// Error responses by status; [`CommonResponses`] decides which operations have them.
+const ERROR_RESPONSES: [(&str, &str); 11] = [
+    ("401", "No valid token"),
+    ("403", "The token's roles do not allow this"),
+    ("406", "Accept excludes JSON"),
+    ("408", "The body did not arrive in time"),
+    ("413", "The body is larger than 1 MiB"),
+    ("414", "The target is longer than 8 KiB"),
+    ("415", "The body is not unencoded application/json"),
+    ("431", "The headers are larger than 64 KiB"),
+    ("429", "Too many requests; retry after Retry-After seconds"),
+    ("500", "The outcome is unknown"),
+    ("503", "Nothing was changed; retry after Retry-After seconds"),
+];
+
+impl Modify for CommonResponses {
+    fn modify(&self, document: &mut Document) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        for (path, item) in &mut document.paths.paths {
+            let returns_json = path != "/admin/events" && path != "/actuator/prometheus";
+            let operations = [&mut item.get, &mut item.post, &mut item.patch];
+            for operation in operations.into_iter().flatten() {
+                let (takes_body, open) = (operation.request_body.is_some(), operation.security.is_none());
+                for (status, description) in ERROR_RESPONSES {
+                    let applies = match status {
+                        "408" | "413" | "415" => takes_body,
+                        "406" => returns_json && (!open || path.starts_with("/actuator/")),
+                        "414" | "431" => true,
+                        _ => !open,
+                    };
+                    if applies {
+                        let response = operation.responses.responses.entry(status.to_owned());
+                        response.or_insert_with(|| error_response(status, description));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn error_response(status: &str, description: &str) -> RefOr<utoipa::openapi::Response> {
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
+    let mut response = ResponseBuilder::new().description(description).content("application/problem+json", content);
+    if matches!(status, "429" | "503") {
+        let seconds = HeaderBuilder::new().description(Some("Seconds")).build();
+        response = response.header("Retry-After", seconds);
+    }
+    RefOr::T(response.build())
+}
+
+/// The OpenAPI document as indented JSON.
+pub fn openapi_json() -> String {
+    let mut document = ApiDocument::openapi();
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document.to_pretty_json().expect("the document is plain data")
+}

@@ -1,0 +1,108 @@
+//! `GET /orders/page`: numbered pages, and keyset pages that stay stable while orders are created.
+use actix_web::HttpResponse;
+use actix_web::http::header::{HeaderValue, LINK};
+use app::queries::{Keyset, Numbered, PAGE_MAX};
+use domain::{OrderId, Status};
+
+use crate::error::{Problem, ProblemBody};
+use crate::orders::bodies::{OrderBody, OrderStatus, PageBody};
+use crate::orders::operation::measured;
+use crate::orders::parameters::status_filter;
+use crate::request::context::RequestContext;
+use crate::request::response::{RouteResult, ok};
+
+const SIZE_DEFAULT: i64 = 100;
+
+/// Page through the orders
+///
+/// By page number (`page`), or by keyset (`after`), which stays stable while orders are created.
+#[utoipa::path(get, path = "/orders/page", tag = "orders", operation_id = "pageOrders", security(("bearer" = [])),
+    params(
+        ("status" = Option<OrderStatus>, Query, description = "Only orders with this status; empty is no filter"),
+        ("page" = Option<i64>, Query, description = "From 0; negative numbers count as 0"),
+        ("size" = Option<i64>, Query, description = "Clamped to 1…500; 100 when left out"),
+        ("after" = Option<String>, Query, description = "An order id: the page starts after it. Empty: the first page"),
+    ),
+    responses(
+        (status = 200, description = "The page, newest first", body = PageBody<'_>, headers(
+            ("Link" = String, description = "RFC 8288: first, prev, next, last; a keyset page links only next"))),
+        (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
+    ))]
+pub(crate) async fn page(context: RequestContext) -> RouteResult {
+    measured(&context, "page", read_page(&context)).await
+}
+
+async fn read_page(context: &RequestContext) -> RouteResult {
+    let query = context.query();
+    let status = status_filter(&query)?;
+    let page = query.integer("page")?.unwrap_or(0).max(0).unsigned_abs();
+    let size = query.integer("size")?.unwrap_or(SIZE_DEFAULT).clamp(1, i64::from(PAGE_MAX)) as u32;
+    let viewer = context.viewer()?;
+    let after = match query.get("after")? {
+        None => None,
+        Some("") => Some(None),
+        Some(id) => {
+            let id =
+                OrderId::parse(id).ok_or_else(|| Problem::field("after", "must be a hyphenated UUID, or empty"))?;
+            Some(Some(id))
+        }
+    };
+    let permit = context.state.concurrency_limits.lists.acquire().await?;
+    let queries = &context.state.queries;
+    let response = match after {
+        None => numbered_page(&queries.page(&viewer, status, page, size).await?, status),
+        Some(after) => keyset_page(&queries.page_after(&viewer, status, after, size).await?, status),
+    };
+    permit.release(true);
+    Ok(response)
+}
+
+fn numbered_page(numbered: &Numbered, status: Option<Status>) -> HttpResponse {
+    let Numbered { orders, page, size, total } = numbered;
+    let pages = total.div_ceil(u64::from(*size));
+    let body = PageBody {
+        orders: OrderBody::all(orders),
+        page: Some(*page),
+        size: *size,
+        total_elements: *total,
+        total_pages: pages,
+    };
+    let last = pages.saturating_sub(1);
+    let link = |rel: &str, page: u64| {
+        format!("</orders/page?{}page={page}&size={size}>; rel=\"{rel}\"", status_parameter(status))
+    };
+    let mut links = vec![link("first", 0)];
+    if *page > 0 {
+        links.push(link("prev", (page - 1).min(last)));
+    }
+    if *page < last {
+        links.push(link("next", page + 1));
+    }
+    links.push(link("last", last));
+    with_links(ok(&body), &links)
+}
+
+fn keyset_page(keyset: &Keyset, status: Option<Status>) -> HttpResponse {
+    let Keyset { orders, size, total, next } = keyset;
+    let body = PageBody {
+        orders: OrderBody::all(orders),
+        page: None,
+        size: *size,
+        total_elements: *total,
+        total_pages: total.div_ceil(u64::from(*size)),
+    };
+    let next =
+        next.map(|id| format!("</orders/page?{}after={id}&size={size}>; rel=\"next\"", status_parameter(status)));
+    with_links(ok(&body), next.as_slice())
+}
+
+fn status_parameter(status: Option<Status>) -> String {
+    status.map_or_else(String::new, |status| format!("status={status}&"))
+}
+
+fn with_links(mut response: HttpResponse, links: &[String]) -> HttpResponse {
+    if let (false, Ok(value)) = (links.is_empty(), HeaderValue::from_str(&links.join(", "))) {
+        response.headers_mut().insert(LINK, value);
+    }
+    response
+}

@@ -1,0 +1,60 @@
+//! A request that passed every check of its route, as its handler receives it.
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::HeaderMap;
+use actix_web::web::Bytes;
+use app::dispatch::Viewer;
+
+use crate::auth::Identity;
+use crate::console::session::ConsoleSession;
+use crate::error::Problem;
+use crate::request::query::Query;
+use crate::state::HttpState;
+
+/// A request that passed every check of its route.
+pub(crate) struct RequestContext {
+    pub(crate) state: Arc<HttpState>,
+    pub(crate) request: HttpRequest,
+    /// Always set on routes that require a role.
+    pub(crate) caller: Option<Arc<Identity>>,
+    /// The console session, when the request was authenticated by its cookie.
+    pub(crate) session: Option<ConsoleSession>,
+    /// Empty on routes that take no body.
+    pub(crate) body: Bytes,
+}
+
+impl RequestContext {
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        self.request.headers()
+    }
+
+    /// A path parameter by its name in the template.
+    pub(crate) fn path_parameter(&self, name: &str) -> &str {
+        self.request.match_info().query(name)
+    }
+
+    pub(crate) fn query(&self) -> Query<'_> {
+        Query::parse(self.request.query_string())
+    }
+
+    /// The caller on a route that requires a role.
+    ///
+    /// # Errors
+    /// 500 when the route table requires no role: a programming error.
+    pub(crate) fn identity(&self) -> Result<&Arc<Identity>, Problem> {
+        self.caller
+            .as_ref()
+            .ok_or_else(|| Problem::unexpected("the handler needs a caller but its route requires no role"))
+    }
+
+    /// Which orders the caller may see: all for an ADMIN, else the caller's own.
+    pub(crate) fn viewer(&self) -> Result<Viewer, Problem> {
+        let identity = self.identity()?;
+        Ok(if identity.admin { Viewer::Admin } else { Viewer::Owner(identity.subject.clone()) })
+    }
+
+    pub(crate) fn is_admin(&self) -> bool {
+        self.caller.as_ref().is_some_and(|identity| identity.admin)
+    }
+}

@@ -1,0 +1,110 @@
+//! The W3C trace context that a client sends along with a command.
+use std::sync::Arc;
+
+use actix_web::http::header::HeaderMap;
+use app::seen::TraceContext;
+
+use crate::request::headers::single_value;
+
+/// Members of a `tracestate`, limited by the W3C recommendation.
+const STATE_MEMBERS_MAX: usize = 32;
+/// Bytes of a `tracestate` that is passed on: eight times what the W3C asks to keep.
+const STATE_BYTES_MAX: usize = 4096;
+
+/// The trace context after <https://www.w3.org/TR/trace-context/>. A malformed `traceparent` discards the `tracestate` too.
+pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let parent = single_value(headers, "traceparent").filter(|parent| is_traceparent(parent))?;
+    Some(TraceContext { parent: parent.into(), state: tracestate(headers) })
+}
+
+fn is_traceparent(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let hex = |range: std::ops::Range<usize>| {
+        bytes.get(range).is_some_and(|part| part.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+    };
+    let zero = |range: std::ops::Range<usize>| bytes[range].iter().all(|b| *b == b'0');
+    if bytes.len() < 55 || !(hex(0..2) && hex(3..35) && hex(36..52) && hex(53..55)) {
+        return false;
+    }
+    let dashes = bytes[2] == b'-' && bytes[35] == b'-' && bytes[52] == b'-';
+    // Version 00 has exactly 55 bytes; a later version may add fields after a dash. Version ff is invalid.
+    let ends = bytes.len() == 55 || (&bytes[..2] != b"00" && bytes[55] == b'-');
+    dashes && ends && &bytes[..2] != b"ff" && !zero(3..35) && !zero(36..52)
+}
+
+fn tracestate(headers: &HeaderMap) -> Option<Arc<str>> {
+    let mut lines = Vec::new();
+    for value in headers.get_all("tracestate") {
+        lines.push(value.to_str().ok()?);
+    }
+    // Repeated headers form one list: RFC 9110, 5.3.
+    let state = lines.join(",");
+    (state.len() <= STATE_BYTES_MAX && is_tracestate(&state)).then(|| state.into())
+}
+
+fn is_tracestate(state: &str) -> bool {
+    let mut keys = Vec::new();
+    for member in state.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|member| !member.is_empty()) {
+        match member.split_once('=') {
+            Some((key, value)) if is_state_key(key) && is_state_value(value) && !keys.contains(&key) => keys.push(key),
+            _ => return false,
+        }
+    }
+    (1..=STATE_MEMBERS_MAX).contains(&keys.len())
+}
+
+fn is_state_key(key: &str) -> bool {
+    let part = |part: &str, longest: usize, digit_first: bool| {
+        let starts = part.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || (digit_first && b.is_ascii_digit()));
+        let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'*' | b'/');
+        starts && part.len() <= longest && part.bytes().all(legal)
+    };
+    match key.split_once('@') {
+        Some((tenant, system)) => part(tenant, 241, true) && part(system, 14, false),
+        // The second edition of the recommendation allows a simple key to begin with a digit.
+        None => part(key, 256, true),
+    }
+}
+
+fn is_state_value(value: &str) -> bool {
+    let legal = |b: u8| (0x20..=0x7e).contains(&b) && b != b',' && b != b'=';
+    (1..=256).contains(&value.len()) && value.bytes().all(legal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traceparents_are_validated_after_the_w3c_recommendation() {
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let cases = [
+            (format!("00-{trace}-b7ad6b7169203331-01"), true),
+            (format!("cc-{trace}-b7ad6b7169203331-01-more"), true),
+            (format!("cc-{trace}-b7ad6b7169203331-01"), true),
+            (format!("00-{trace}-b7ad6b7169203331-01-more"), false),
+            (format!("cc-{trace}-b7ad6b7169203331-01.more"), false),
+            (format!("ff-{trace}-b7ad6b7169203331-01"), false),
+            (format!("00-{}-b7ad6b7169203331-01", trace.to_uppercase()), false),
+            (format!("00-{}-b7ad6b7169203331-01", "0".repeat(32)), false),
+            (format!("00-{trace}-0000000000000000-01"), false),
+            (format!("00-{trace}-b7ad6b7169203331-1"), false),
+            (format!("00_{trace}-b7ad6b7169203331-01"), false),
+            (String::new(), false),
+        ];
+        for (text, legal) in cases {
+            assert_eq!(is_traceparent(&text), legal, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tracestate_is_a_list_of_distinct_members() {
+        for good in ["a=1", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "a=1, ,b=2", "0t@sys=x y"] {
+            assert!(is_tracestate(good), "{good}");
+        }
+        let many: Vec<String> = (0..33).map(|n| format!("k{n}=v")).collect();
+        for bad in ["", "a", "a=", "=1", "A=1", "a=1,a=2", "a=b=c", "a@=1", &many.join(",")] {
+            assert!(!is_tracestate(bad), "{bad}");
+        }
+    }
+}

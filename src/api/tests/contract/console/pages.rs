@@ -1,0 +1,282 @@
+//! The console's pages: their contents, and the effects of their forms.
+use app::dispatch::Fault;
+use kit::Backend;
+use ports::broker::Record;
+use ports::outbox::Depth;
+
+use crate::console::access::{Browser, PAGES, page};
+use crate::dead_letters::dead_letter_records;
+use crate::support::fake_ports::KEY;
+use crate::support::test_server::*;
+
+#[actix_web::test]
+async fn the_overview_shows_the_service_state_and_links_to_each_metric() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let calm = page(&browser.get("/console").await, 200);
+    for expected in [
+        "ACTIVE",
+        "NORMAL",
+        "closed",
+        "no unsent event",
+        "region r1",
+        "instance one",
+        ">db<",
+        "Logged in as <strong>root</strong>",
+    ] {
+        assert!(calm.contains(expected), "{expected} is not in {calm}");
+    }
+
+    server.state.sample_depth();
+    server.vitals.paint(|picture| {
+        (picture.passive, picture.breaker) = (true, "open");
+        picture.depth = Depth {
+            pending: 41,
+            parked: 3,
+            oldest_unsent: Some(std::time::Duration::from_secs(90)),
+            ..Depth::default()
+        };
+    });
+    server.state.sample_depth();
+    let text = browser.get("/console").await.text();
+
+    for expected in [
+        "PASSIVE",
+        "90 s",
+        "PENDING: 41 now, 41 at most",
+        "PARKED: 3 now, 3 at most",
+        "role=\"img\"",
+        "aria-live=\"polite\"",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+    assert!(text.contains("■</span> open"), "a state has a shape and a text: {text}");
+    let metrics: Vec<&str> =
+        text.split("href=\"/actuator/metrics/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(metrics.len(), 9, "{metrics:?}");
+    for name in metrics {
+        assert_eq!(server.send(get(&format!("/actuator/metrics/{name}"))).await.status, 200, "{name}");
+    }
+}
+
+#[actix_web::test]
+async fn every_page_shows_the_curl_and_cli_commands_for_its_data() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let partition = dead_letter_records(&server, 1).await;
+    let dead_letter = format!("/dlt/{partition}/0");
+    for path in PAGES.into_iter().chain(["/dlt/redrive", dead_letter.as_str()]) {
+        let text = browser.get(&format!("/console{path}")).await.text();
+        let curl = text.split("curl -s &#39;").nth(1).or_else(|| text.split("curl -s '").nth(1));
+        let target = curl
+            .and_then(|rest| rest.strip_prefix("http://localhost:8080"))
+            .and_then(|rest| rest.split(['\'', '&']).next());
+        let target = target.unwrap_or_else(|| panic!("{path}: {text}"));
+        assert!(path == "/events" || text.contains("<code>posthaste "), "{path}");
+        if path != "/events" {
+            assert_eq!(server.send(get(target).insert_header(admin())).await.status, 200, "{path}: {target}");
+        }
+    }
+    let text = browser.get("/console/outbox?status=PARKED&type=A%27B").await.text();
+    assert!(text.contains("/admin/outbox?status=PARKED&amp;type=A%27B"), "{text}");
+    assert!(text.contains(r"posthaste outbox list --status PARKED --type 'A'\''B'"), "{text}");
+}
+
+#[actix_web::test]
+async fn actors_are_grouped_by_supervisor_and_faults_shown_only_when_enabled() {
+    let (server, safe) =
+        (TestServer::new(), TestServer::with_config(TestConfig { faults_enabled: false, ..TestConfig::default() }));
+    let browser = Browser::log_in(&server).await;
+    let text = browser.get("/console/actors").await.text();
+    for expected in [
+        "/relay/partition-worker-7",
+        "PartitionWorker",
+        "●</span> running",
+        "0 of 16",
+        "Fault injection is enabled",
+        "Kill (panic)",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+
+    for (action, fault) in
+        [("panic", Fault::Panic), ("stop", Fault::Stop), ("pause", Fault::Pause), ("resume", Fault::Resume)]
+    {
+        let fields = [("path", "/relay/partition-worker-7"), ("action", action)];
+        let after = browser.act("/console/actors/fault", &fields).await;
+        assert!(after.contains(&format!("/relay/partition-worker-7: {action} was injected.")), "{after}");
+        let done = server.dispatch.faults.lock().pop();
+        assert_eq!(done, Some(("/relay/partition-worker-7".to_owned(), fault, "root".to_owned())));
+    }
+    for fields in [[("path", "/unknown"), ("action", "panic")], [("path", "/consumer-0"), ("action", "kill")]] {
+        page(&browser.send("/console/actors/fault", &fields).await, 404);
+    }
+    assert!(!browser.get("/console/actors").await.text().contains("was injected"), "a note is shown once");
+
+    let browser = Browser::log_in(&safe).await;
+    let text = browser.get("/console/actors").await.text();
+    assert!(text.contains("PartitionWorker") && !text.contains("Kill") && !text.contains("Fault injection"), "{text}");
+    page(&browser.send("/console/actors/fault", &[("path", "/consumer-0"), ("action", "panic")]).await, 404);
+}
+
+#[actix_web::test]
+async fn rows_are_filtered_diagnosed_and_changed_with_a_reason() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let all = browser.get("/console/outbox").await.text();
+    for expected in [
+        "/console/outbox/1\"",
+        "/console/outbox/4\"",
+        KEY,
+        "refused",
+        "1 partitions, 0 without an owner, 2 unsent rows",
+        "epoch 3",
+    ] {
+        assert!(all.contains(expected), "{expected} is not in {all}");
+    }
+    let parked = browser.get("/console/outbox?status=PARKED").await.text();
+    assert!(parked.contains("/console/outbox/2\"") && !parked.contains("/console/outbox/3\""), "{parked}");
+    let behind = browser.get("/console/outbox?after=3").await.text();
+    assert!(behind.contains("First page") && !behind.contains("/console/outbox/3\""), "{behind}");
+
+    let blocked = browser.get("/console/outbox/3").await.text();
+    assert!(blocked.contains("BLOCKED_BY_HEAD") && blocked.contains("href=\"/console/outbox/2\""), "{blocked}");
+    let sent = browser.get("/console/outbox/1").await.text();
+    assert!(sent.contains("order.events, partition 3, offset 17") && !sent.contains("Retry now"), "{sent}");
+
+    let retried = browser.act("/console/outbox/2/retry", &[("reason", " it is back ")]).await;
+    assert!(retried.contains("Row 2: retry succeeded.") && retried.contains("PENDING"), "{retried}");
+    assert!(browser.act("/console/outbox/2/park", &[("reason", "not yet")]).await.contains("■</span> PARKED"));
+    for reason in ["", "  ", &"x".repeat(1_001)] {
+        assert!(page(&browser.send("/console/outbox/2/retry", &[("reason", reason)]).await, 400).contains("reason"));
+    }
+    page(&browser.send("/console/outbox/1/retry", &[("reason", "x")]).await, 409);
+    page(&browser.send("/console/outbox/9/park", &[("reason", "x")]).await, 404);
+    let audits = server.outbox.audits.lock();
+    let texts: Vec<_> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
+    assert_eq!(texts, [("root", "it is back"), ("root", "not yet")]);
+}
+
+#[actix_web::test]
+async fn parked_rows_are_counted_before_they_are_redriven() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let path = format!("/console/outbox/redrive?key={KEY}&failureType=NETWORK");
+
+    let counted = browser.get(&path).await.text();
+    assert!(counted.contains("<strong>1</strong> parked rows match"), "{counted}");
+    assert!(counted.contains(&format!("<input type=\"hidden\" name=\"key\" value=\"{KEY}\">")), "{counted}");
+    assert!(counted.contains(&format!("posthaste outbox redrive --dry-run --key {KEY} --failure NETWORK")));
+    assert!(server.outbox.audits.lock().is_empty());
+
+    for fields in [vec![("reason", "go")], vec![("reason", "go"), ("matched", "0")], vec![("matched", "1")]] {
+        page(&browser.send("/console/outbox/redrive", &fields).await, 400);
+    }
+    let done = browser.act("/console/outbox/redrive", &[("key", KEY), ("matched", "1"), ("reason", "go")]).await;
+    assert!(done.contains("1 parked rows are due now."), "{done}");
+    assert_eq!(server.outbox.audits.lock().iter().map(|audit| &*audit.reason).collect::<Vec<_>>(), ["go"]);
+}
+
+#[actix_web::test]
+async fn dead_letters_are_shown_and_redriven_with_a_reason() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let partition = dead_letter_records(&server, 4).await;
+    let dead_letter = format!("/console/dlt/{partition}/0");
+
+    let all = browser.get("/console/dlt").await.text();
+    assert!(
+        all.contains(&format!("href=\"{dead_letter}\"")) && all.contains("not now") && all.contains("VALIDATION"),
+        "{all}"
+    );
+    let few = browser.get("/console/dlt?failureType=SYSTEM").await.text();
+    assert!(few.contains(&format!("{partition}/2\"")) && !few.contains(&format!("{partition}/1\"")), "{few}");
+    let one = browser.get(&dead_letter).await.text();
+    for expected in [
+        "kafka_original-offset",
+        "0x000000000000002a",
+        "&quot;n&quot;: 0",
+        "posthaste.HandlerFault",
+        "order.events, partition 7, offset 42",
+    ] {
+        assert!(one.contains(expected), "{expected} is not in {one}");
+    }
+
+    let back = browser.act(&format!("{dead_letter}/redrive"), &[("reason", "by hand")]).await;
+    assert!(
+        back.contains("was sent back to its topic") && back.contains("sent back by root") && back.contains("by hand"),
+        "{back}"
+    );
+    page(&browser.send(&format!("{dead_letter}/redrive"), &[("reason", "again")]).await, 409);
+    page(&browser.send(&format!("{dead_letter}/redrive"), &[]).await, 400);
+
+    let counted = browser.get("/console/dlt/redrive?failureType=VALIDATION").await.text();
+    assert!(
+        counted.contains("<strong>2</strong> dead letters match") && counted.contains("name=\"matched\" value=\"2\""),
+        "{counted}"
+    );
+    assert!(page(&browser.send("/console/dlt/redrive", &[("reason", "go")]).await, 400).contains("count first"));
+    let fields = [("failureType", "VALIDATION"), ("matched", "2"), ("reason", "fixed")];
+    assert!(
+        browser.act("/console/dlt/redrive", &fields).await.contains("2 dead letters were sent back to their topic.")
+    );
+    let back = server.broker.topics().read("order.events", partition, 0, 10).await.expect("read");
+    let values: Vec<_> = back.iter().map(|one| String::from_utf8_lossy(&one.record.value).into_owned()).collect();
+    assert_eq!(values, [r#"{"n":0}"#, r#"{"n":1}"#, r#"{"n":3}"#]);
+
+    let none = TestServer::with_config(TestConfig { broker: false, ..TestConfig::default() });
+    assert!(page(&Browser::log_in(&none).await.get("/console/dlt").await, 404).contains("no broker"));
+}
+
+#[actix_web::test]
+async fn recent_events_are_on_the_page() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let all = browser.get("/console/events").await.text();
+    assert!(all.contains("data-last=\"3\"") && all.contains("{&quot;n&quot;:3}"), "{all}");
+    assert!(all.find("&quot;n&quot;:3").unwrap() < all.find("&quot;n&quot;:1").unwrap(), "newest first");
+    assert!(all.contains("href=\"/console/events?event=child_exited\""), "{all}");
+    let none = browser.get("/console/events?event=nothing").await.text();
+    assert!(!none.contains("&quot;n&quot;") && none.contains("data-only=\"nothing\""), "{none}");
+}
+
+#[actix_web::test]
+async fn hostile_texts_are_escaped() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let hostile = "\"><script>alert(1)</script>";
+    let record = Record {
+        topic: "order.events-dlt".into(),
+        key: hostile.into(),
+        headers: vec![
+            (hostile.into(), hostile.as_bytes().into()),
+            ("kafka_exception-message".into(), hostile.as_bytes().into()),
+        ],
+        value: hostile.as_bytes().into(),
+        timestamp: domain::Timestamp::from_millis(NOW),
+    };
+    let place = server.broker.broker().append(vec![record]).await.expect("appended").remove(0);
+    server.outbox.rows.lock()[1].last_failure_reason = Some(hostile.to_owned());
+    server.vitals.paint(|picture| picture.no_room = Some(hostile.to_owned()));
+    let encoded = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
+
+    let dead_letter = format!("/console/dlt/{}/{}", place.partition, place.offset);
+    let paths = [
+        "/console".to_owned(),
+        "/console/dlt".to_owned(),
+        dead_letter,
+        format!("/console/dlt?key={encoded}&type={encoded}"),
+        format!("/console/dlt/redrive?type={encoded}"),
+        "/console/outbox".to_owned(),
+        "/console/outbox/2".to_owned(),
+        format!("/console/outbox?type={encoded}"),
+        format!("/console/events?event={encoded}"),
+    ];
+    for path in paths {
+        let text = page(&browser.get(&path).await, 200);
+        assert!(text.contains("&lt;script&gt;") && !text.contains("<script>"), "{path}");
+    }
+    let host =
+        get("/console").insert_header(("cookie", browser.cookie.as_str())).insert_header(("host", "x'; rm -rf ~ #"));
+    assert!(server.send(host).await.text().contains("http://localhost:8080/"), "an invalid host is not shown");
+}

@@ -1,0 +1,42 @@
+//! The startup server, while the store is unavailable: live, not started, and problems for all other routes.
+use api::{Listeners, StartupContext, serve_startup};
+use domain::Timestamp;
+use serde_json::Value;
+use telemetry::Metrics;
+
+use crate::server::{blocking, exchange, head};
+
+#[actix_web::test]
+async fn while_the_store_is_unavailable_probes_and_problems_are_served() {
+    let listeners = Listeners::bind("127.0.0.1:0", None).unwrap();
+    let address = listeners.addresses().unwrap()[0];
+    let context = StartupContext { region: "r1".into(), metrics: Metrics::new(), now: || Timestamp::from_millis(0) };
+    let startup = serve_startup(&listeners, &context).unwrap();
+
+    blocking(move || {
+        let send = |path: &str| exchange(address, head(&format!("GET {path} HTTP/1.1\r\nx-request-id: me")));
+        for (path, status) in [("/livez", 200), ("/actuator/health/liveness", 200), ("/metrics", 200)] {
+            let response = send(path);
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {response}");
+        }
+        for path in ["/startupz", "/readyz", "/actuator/health", "/actuator/health/readiness", "/orders", "/no/such"] {
+            let response = send(path);
+            assert!(
+                response.starts_with("HTTP/1.1 503 ") && response.contains("retry-after: 5\r\n"),
+                "{path}: {response}"
+            );
+            assert!(
+                response.contains("x-request-id: me\r\n") && response.contains("x-region-id: r1\r\n"),
+                "{response}"
+            );
+        }
+        let refused = send("/orders");
+        assert!(refused.contains("content-type: application/problem+json\r\n"), "{refused}");
+        let body: Value = serde_json::from_str(refused.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert_eq!((&body["code"], &body["status"]), (&"INFRASTRUCTURE_ERROR".into(), &503.into()));
+        assert_eq!((&body["instance"], &body["requestId"]), (&"/orders".into(), &"me".into()));
+        assert!(send("/metrics").contains("# TYPE outbox_pending_count gauge"));
+    })
+    .await;
+    startup.stop().await;
+}

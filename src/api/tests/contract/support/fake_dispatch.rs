@@ -1,0 +1,150 @@
+//! A `Dispatch` that applies the domain's rules to orders in memory, and fails on request.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use app::dispatch::*;
+use app::error::CommandError;
+use async_trait::async_trait;
+use domain::{Change, Order, OrderId, Placement, RegionId};
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use ports::clock::Clock;
+
+use crate::support::fake_ports::{FakeClock, FakeOrderStore, event};
+
+pub struct FakeDispatch {
+    pub orders: Arc<FakeOrderStore>,
+    pub clock: Arc<FakeClock>,
+    /// The number of received commands.
+    pub received: AtomicU32,
+    /// The error of the next command.
+    pub fails: Mutex<Option<CommandError>>,
+    /// Commands panic.
+    pub panics: Mutex<bool>,
+    /// Commands never complete.
+    pub hangs: Mutex<bool>,
+    pub keys: Mutex<Vec<(KeyedIntent, OrderId)>>,
+    pub seen: Mutex<Vec<CreateOrder>>,
+    pub faults: Mutex<Vec<(String, Fault, String)>>,
+    pub faults_enabled: bool,
+}
+
+impl FakeDispatch {
+    pub fn new(orders: Arc<FakeOrderStore>, clock: Arc<FakeClock>) -> Self {
+        Self {
+            orders,
+            clock,
+            received: AtomicU32::default(),
+            fails: Mutex::default(),
+            panics: Mutex::default(),
+            hangs: Mutex::default(),
+            keys: Mutex::default(),
+            seen: Mutex::default(),
+            faults: Mutex::default(),
+            faults_enabled: true,
+        }
+    }
+
+    async fn next_outcome(&self) -> Result<(), CommandError> {
+        self.received.fetch_add(1, SeqCst);
+        assert!(!*self.panics.lock(), "the test injects a panic");
+        if *self.hangs.lock() {
+            std::future::pending::<()>().await;
+        }
+        self.fails.lock().take().map_or(Ok(()), Err)
+    }
+
+    fn find(&self, id: OrderId) -> Option<Order> {
+        self.orders.all.lock().iter().find(|order| order.id == id).cloned()
+    }
+}
+
+#[async_trait]
+impl Dispatch for FakeDispatch {
+    async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
+        self.next_outcome().await?;
+        self.seen.lock().push(command.clone());
+        let known = command
+            .intent
+            .as_ref()
+            .and_then(|intent| self.keys.lock().iter().find(|(known, _)| known.key == intent.key).cloned());
+        if let Some((known, id)) = known {
+            if Some(known) != command.intent {
+                return Err(CommandError::KeyReused);
+            }
+            return Ok(Created { order: Arc::new(self.find(id).unwrap()), replayed: true });
+        }
+        let mut entropy = [0; 10];
+        entropy[0] = self.orders.all.lock().len() as u8;
+        let now = self.clock.now();
+        let (order, _) = Order::place(Placement {
+            id: OrderId::at(now, entropy),
+            event_id: event(9),
+            owner: command.subject,
+            items: command.items,
+            region: RegionId::new("r1"),
+            now,
+        });
+        self.orders.all.lock().push(order.clone());
+        if let Some(intent) = command.intent {
+            self.keys.lock().push((intent, order.id));
+        }
+        Ok(Created { order: Arc::new(order), replayed: false })
+    }
+
+    async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
+        self.next_outcome().await?;
+        let order = self.find(command.id).filter(|order| command.viewer.sees(order)).ok_or(CommandError::NotFound)?;
+        if let Some(IfMatch::OneOf(versions)) = &command.expect.if_match
+            && !versions.contains(&order.version)
+        {
+            return Err(CommandError::PreconditionFailed { current: order.version });
+        }
+        let refused = |refusal: domain::Refusal| CommandError::Conflict(refusal.to_string());
+        if let Some(version) = command.expect.version {
+            order.at_version(version).map_err(refused)?;
+        }
+        let change = Change { event_id: event(9), region: RegionId::new("r1"), now: self.clock.now() };
+        let (changed, _) = order.change_status(command.to, change).map_err(refused)?;
+        let mut all = self.orders.all.lock();
+        *all.iter_mut().find(|order| order.id == command.id).unwrap() = changed.clone();
+        Ok(Arc::new(changed))
+    }
+
+    fn actors(&self) -> Vec<ActorView> {
+        vec![ActorView {
+            path: "/relay/partition-worker-7".into(),
+            actor: "PartitionWorker".into(),
+            state: "running",
+            generation: 2,
+            restarts: 1,
+            mailbox_depth: 0,
+            mailbox_capacity: 16,
+            last_exit: Some("panic".into()),
+            parent: Some("/relay".into()),
+        }]
+    }
+
+    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError> {
+        if !self.faults_enabled {
+            return Err(InjectError::Disabled);
+        }
+        if path != "/relay/partition-worker-7" && path != "/consumer-0" {
+            return Err(InjectError::NoSuchActor);
+        }
+        self.faults.lock().push((path.to_owned(), fault, by.to_owned()));
+        Ok(())
+    }
+
+    fn faults_enabled(&self) -> bool {
+        self.faults_enabled
+    }
+
+    fn live(&self, after: Option<u64>) -> LiveFeed {
+        let event = |seq: u64| LiveEvent { seq, event: "child_exited".into(), data: format!("{{\"n\":{seq}}}") };
+        LiveFeed {
+            backlog: after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect()),
+            next: stream::iter([event(4)]).chain(stream::pending()).boxed(),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Minimal fakes of the ports behind queries and operations.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{EventId, Order, OrderId, Status, Subject, Timestamp};
+use parking_lot::Mutex;
+use ports::Error;
+use ports::broker::Position;
+use ports::cache::OrderCache;
+use ports::clock::Clock;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::outbox::*;
+use ports::partitions::*;
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
+
+/// A clock that only the test advances.
+pub struct FakeClock(pub AtomicI64);
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(SeqCst))
+    }
+}
+
+/// Orders in memory; `unavailable` makes every call fail.
+#[derive(Default)]
+pub struct FakeOrderStore {
+    pub all: Mutex<Vec<Order>>,
+    pub unavailable: Mutex<bool>,
+}
+
+impl FakeOrderStore {
+    fn matching(&self, filter: &OrderFilter) -> Result<Vec<Order>, Error> {
+        if *self.unavailable.lock() {
+            return Err(Error::Unreachable("secret-host:5432 refused".into()));
+        }
+        let matches = |order: &&Order| {
+            filter.owner.as_ref().is_none_or(|owner| *owner == order.owner)
+                && filter.status.is_none_or(|status| status == order.status)
+        };
+        let mut orders: Vec<Order> = self.all.lock().iter().filter(matches).cloned().collect();
+        orders.sort_by_key(|order| std::cmp::Reverse((order.created_at, order.id)));
+        Ok(orders)
+    }
+}
+
+#[async_trait]
+impl OrderStore for FakeOrderStore {
+    async fn commit(&self, _: Commit) -> Result<Committed, Error> {
+        unreachable!("commands use FakeDispatch")
+    }
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        Ok(self.matching(&OrderFilter::default())?.into_iter().find(|order| order.id == id))
+    }
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
+        let orders = self.matching(filter)?.into_iter();
+        let limit = limit as usize;
+        Ok(match from {
+            PageStart::Offset(skip) => orders.skip(skip as usize).take(limit).collect(),
+            PageStart::After(id) => orders.filter(|order| order.id < id).take(limit).collect(),
+        })
+    }
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+        Ok(self.matching(filter)?.len() as u64)
+    }
+    async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
+        Ok(Vec::new())
+    }
+    async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<IdempotencyMark>, Error> {
+        Ok(None)
+    }
+    async fn sweep_marks(&self, _: Duration, _: u32) -> Result<u64, Error> {
+        Ok(0)
+    }
+}
+
+/// A cache that is always empty.
+pub struct EmptyCache;
+
+#[async_trait]
+impl OrderCache for EmptyCache {
+    async fn get(&self, _: OrderId) -> Result<Option<Arc<Order>>, Error> {
+        Ok(None)
+    }
+    async fn put(&self, _: Arc<Order>) -> Result<(), Error> {
+        Ok(())
+    }
+    async fn evict(&self, _: OrderId) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// One bucket with a number of tokens; records the requested bucket names.
+pub struct FakeRateLimiter {
+    pub tokens: Mutex<u32>,
+    pub requested: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl RateLimiter for FakeRateLimiter {
+    async fn take(&self, bucket: &str, _: &RateLimitPolicy, _: f64) -> Result<RateLimitDecision, Error> {
+        self.requested.lock().push(bucket.to_owned());
+        let mut tokens = self.tokens.lock();
+        let allowed = *tokens > 0;
+        *tokens = tokens.saturating_sub(1);
+        Ok(RateLimitDecision { allowed, remaining: *tokens, next_in: Duration::from_millis(500) })
+    }
+    async fn policy(&self, _: &str, _: &str) -> Result<Option<RateLimitPolicy>, Error> {
+        Ok(None)
+    }
+}
+
+/// An outbox with four rows of one key: sent, parked, pending and failed.
+pub struct FakeOutbox {
+    pub rows: Mutex<Vec<RowView>>,
+    pub audits: Mutex<Vec<Audit>>,
+}
+
+pub const KEY: &str = "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11";
+
+pub fn event(n: u8) -> EventId {
+    EventId::at(Timestamp::from_millis(1_000), [n; 10])
+}
+
+impl Default for FakeOutbox {
+    fn default() -> Self {
+        let row = |id: i64, status, next_attempt_at| RowView {
+            id,
+            event_id: event(id as u8),
+            key: OrderId::parse(KEY).unwrap(),
+            kind: "ORDER_CREATED".into(),
+            partition: PartitionNo(7),
+            status,
+            lease_owner: Some(InstanceId("one".into())),
+            lease_version: 5,
+            retry_count: 2,
+            next_attempt_at,
+            failure_type: (status == RowStatus::Parked).then_some(ports::FailureType::Network),
+            last_failure_reason: (status == RowStatus::Parked).then(|| "refused".to_owned()),
+            created_at: Timestamp::from_millis(1_000),
+            sent_at: (status == RowStatus::Sent).then(|| Timestamp::from_millis(2_000)),
+        };
+        let rows = vec![
+            row(1, RowStatus::Sent, None),
+            row(2, RowStatus::Parked, None),
+            row(3, RowStatus::Pending, None),
+            row(4, RowStatus::Failed, Some(Timestamp::from_millis(9_000))),
+        ];
+        Self { rows: Mutex::new(rows), audits: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl OutboxOperators for FakeOutbox {
+    async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        let matches = |row: &&RowView| {
+            filter.status.is_none_or(|status| status == row.status)
+                && filter.key.is_none_or(|key| key == row.key)
+                && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
+                && filter.after.is_none_or(|after| row.id > after)
+        };
+        Ok(self.rows.lock().iter().filter(matches).take(limit as usize).cloned().collect())
+    }
+    async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        Ok(self.rows.lock().iter().find(|row| row.id == id).cloned())
+    }
+    async fn standing(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let rows = self.rows.lock();
+        let row = rows.iter().find(|row| match selector {
+            RowSelector::Key(key) => row.key == key && row.status != RowStatus::Sent,
+            RowSelector::Event(event) => row.event_id == event,
+        });
+        Ok(row.cloned().map(|row| RowDiagnosis {
+            head: (row.id == 3).then(|| rows[1].clone()),
+            owner: Some(InstanceId("one".into())),
+            epoch: 4,
+            deaths: 0,
+            sent_to: (row.id == 1).then(|| Position { topic: "order.events".into(), partition: 3, offset: 17 }),
+            by_fallback: false,
+            row,
+        }))
+    }
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.set_status(id, RowStatus::Pending, audit)
+    }
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.set_status(id, RowStatus::Parked, audit)
+    }
+    async fn redrive(&self, _: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        if commit {
+            self.audits.lock().push(audit.clone());
+        }
+        Ok(OperatorOutcome::Done(u64::from(limit.min(1))))
+    }
+}
+
+impl FakeOutbox {
+    fn set_status(&self, id: RowId, to: RowStatus, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let mut rows = self.rows.lock();
+        let Some(row) = rows.iter_mut().find(|row| row.id == id) else { return Ok(OperatorOutcome::Missing) };
+        if row.status == RowStatus::Sent {
+            return Ok(OperatorOutcome::WrongStatus(row.status));
+        }
+        row.status = to;
+        self.audits.lock().push(audit.clone());
+        Ok(OperatorOutcome::Done(1))
+    }
+}
+
+/// The ports that only the relay uses; calling them fails the test.
+pub struct UnusedPorts;
+
+#[async_trait]
+impl OutboxStore for UnusedPorts {
+    async fn claim(&self, _: Claim) -> Result<Claimed, Error> {
+        unreachable!()
+    }
+    async fn exclude(&self, _: &Fence, _: Token, _: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        unreachable!()
+    }
+    async fn settle(&self, _: Settlement) -> Result<FencedOutcome, Error> {
+        unreachable!()
+    }
+    async fn resolve(&self, _: &Fence, _: Token, _: BatchOutcome) -> Result<FencedOutcome, Error> {
+        unreachable!()
+    }
+    async fn depth(&self) -> Result<Depth, Error> {
+        Ok(Depth::default())
+    }
+    async fn sweep(&self, _: Duration, _: u32) -> Result<u64, Error> {
+        unreachable!()
+    }
+}
+
+#[async_trait]
+impl PartitionLeases for UnusedPorts {
+    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<Vec<MemberView>, Error> {
+        unreachable!()
+    }
+    async fn leave(&self, _: &InstanceId) -> Result<(), Error> {
+        unreachable!()
+    }
+    async fn acquire(
+        &self,
+        _: PartitionNo,
+        _: &InstanceId,
+        _: AcquireReason,
+        _: Option<Token>,
+        _: Duration,
+    ) -> Result<Acquisition, Error> {
+        unreachable!()
+    }
+    async fn renew(&self, _: &InstanceId, _: &[(PartitionNo, Epoch)], _: Duration) -> Result<Vec<PartitionNo>, Error> {
+        unreachable!()
+    }
+    async fn release(&self, _: PartitionNo, _: &InstanceId, _: Epoch) -> Result<Release, Error> {
+        unreachable!()
+    }
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        Ok(vec![PartitionView {
+            partition: PartitionNo(0),
+            owner: Some(InstanceId("one".into())),
+            epoch: 3,
+            counter: 12,
+            in_flight: Some(12),
+            expires_at: Some(Timestamp::from_millis(5_000)),
+            depth: 2,
+        }])
+    }
+}
