@@ -6,7 +6,7 @@ use domain::{Item, Money, Order, OrderId, Status};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
+use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::request::json::JsonMember;
@@ -35,7 +35,8 @@ pub(crate) struct Price;
 impl PartialSchema for Price {
     fn schema() -> RefOr<Schema> {
         let text = ObjectBuilder::new().schema_type(Type::String).description(Some("`digits[.digits][e±digits]`"));
-        let number = ObjectBuilder::new().schema_type(Type::Number);
+        let double = SchemaFormat::KnownFormat(KnownFormat::Double);
+        let number = ObjectBuilder::new().schema_type(Type::Number).format(Some(double));
         OneOfBuilder::new()
             .item(text)
             .item(number)
