@@ -7,7 +7,7 @@ use app::policy::backpressure::{Inputs, Level, Pressure, Stage};
 use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
-use supervision::{Bus, Inbox, Job, State};
+use supervision::{ActorState, Mailbox, MailboxMessage, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::consumer_actor::{Behind, ConsumerActor};
@@ -30,8 +30,8 @@ pub struct HowHard;
 pub struct BackpressureManager {
     world: World,
     options: Arc<Options>,
-    bus: Bus,
-    consumers: Vec<Inbox<ConsumerActor>>,
+    bus: SupervisionBus,
+    consumers: Vec<Mailbox<ConsumerActor>>,
     store: Option<Arc<dyn Probe>>,
     pressure: Pressure,
     born: Instant,
@@ -42,7 +42,12 @@ pub struct BackpressureManager {
 
 impl BackpressureManager {
     /// A manager that feels nothing yet.
-    pub fn new(world: World, options: Arc<Options>, bus: Bus, consumers: Vec<Inbox<ConsumerActor>>) -> Self {
+    pub fn new(
+        world: World,
+        options: Arc<Options>,
+        bus: SupervisionBus,
+        consumers: Vec<Mailbox<ConsumerActor>>,
+    ) -> Self {
         let store = world.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
         // A manager that comes back finds the gate as it left it: a death opens none.
         let pressure = Pressure::at(world.gate.stage());
@@ -153,7 +158,7 @@ impl BackpressureManager {
         let mut kinds: std::collections::BTreeMap<&str, (i64, i64, i64)> = std::collections::BTreeMap::new();
         for row in self.bus.snapshot() {
             let kind = kinds.entry(row.actor).or_default();
-            kind.0 += i64::from(row.state == State::Running);
+            kind.0 += i64::from(row.state == ActorState::Running);
             kind.1 += i64::try_from(row.mailbox_depth).unwrap_or(i64::MAX);
             kind.2 += i64::try_from(row.mailbox_capacity).unwrap_or(i64::MAX);
         }
@@ -174,7 +179,7 @@ impl BackpressureManager {
         } else {
             tracing::info!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "pressure fell");
         }
-        self.bus.publish_note("pressure_changed", vec![("from", from.to_owned()), ("to", to.to_owned())]);
+        self.bus.publish_external("pressure_changed", vec![("from", from.to_owned()), ("to", to.to_owned())]);
     }
 }
 
@@ -194,11 +199,11 @@ impl Actor for BackpressureManager {
 
 supervision::supervised!(BackpressureManager);
 
-impl Handler<Job<HowHard>> for BackpressureManager {
-    type Result = MessageResult<Job<HowHard>>;
+impl Handler<MailboxMessage<HowHard>> for BackpressureManager {
+    type Result = MessageResult<MailboxMessage<HowHard>>;
 
-    fn handle(&mut self, job: Job<HowHard>, ctx: &mut Self::Context) -> Self::Result {
-        let (HowHard, _slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<HowHard>, ctx: &mut Self::Context) -> Self::Result {
+        let (HowHard, _permit) = message.begin(ctx);
         MessageResult(self.pressure.stage().level())
     }
 }

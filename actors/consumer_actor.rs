@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use ports::Error;
 use ports::source::{GroupMember, Lag};
-use supervision::Job;
+use supervision::MailboxMessage;
 use tokio::time::Instant;
 
 pub use step::Intake;
@@ -121,11 +121,11 @@ impl Actor for ConsumerActor {
 
 supervision::supervised!(ConsumerActor, ConsumerActor::drain);
 
-impl Handler<Job<Behind>> for ConsumerActor {
-    type Result = MessageResult<Job<Behind>>;
+impl Handler<MailboxMessage<Behind>> for ConsumerActor {
+    type Result = MessageResult<MailboxMessage<Behind>>;
 
-    fn handle(&mut self, job: Job<Behind>, ctx: &mut Self::Context) -> Self::Result {
-        let (Behind, _slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Behind>, ctx: &mut Self::Context) -> Self::Result {
+        let (Behind, _permit) = message.begin(ctx);
         // What waited when it was measured has grown older since: a consumer that fails cannot measure, and only falls behind.
         let since = self.measured_at.elapsed();
         let grown = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };

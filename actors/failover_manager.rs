@@ -8,7 +8,7 @@ use app::vitals::Component;
 use futures::future::join_all;
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
-use supervision::Bus;
+use supervision::SupervisionBus;
 
 use crate::world::{Options, World};
 
@@ -19,7 +19,7 @@ const REDIS_LATENCY_MAX: Duration = Duration::from_millis(150);
 pub struct FailoverManager {
     world: World,
     options: Arc<Options>,
-    bus: Bus,
+    bus: SupervisionBus,
     region: Region,
 }
 
@@ -34,7 +34,7 @@ struct Answer {
 
 impl FailoverManager {
     /// A manager that believes in health until probes say otherwise.
-    pub fn new(world: World, options: Arc<Options>, bus: Bus) -> Self {
+    pub fn new(world: World, options: Arc<Options>, bus: SupervisionBus) -> Self {
         Self { world, options, bus, region: Region::default() }
     }
 
@@ -92,12 +92,14 @@ impl FailoverManager {
                     error = detail.as_str(),
                     "a dependency does not answer"
                 );
-                self.bus
-                    .publish_note("dependency_down", vec![("dependency", dependency.to_owned()), ("error", detail)]);
+                self.bus.publish_external(
+                    "dependency_down",
+                    vec![("dependency", dependency.to_owned()), ("error", detail)],
+                );
             }
             (false, true) => {
                 tracing::info!(event = "dependency_up", dependency, "a dependency answers again");
-                self.bus.publish_note("dependency_up", vec![("dependency", dependency.to_owned())]);
+                self.bus.publish_external("dependency_up", vec![("dependency", dependency.to_owned())]);
             }
             (true, true) | (false, false) => {}
         }
@@ -133,7 +135,7 @@ impl FailoverManager {
             tracing::info!(event = "region_active", region, "the region takes writes again");
         }
         let event = if passive { "region_passive" } else { "region_active" };
-        self.bus.publish_note(event, vec![("region", region.to_owned())]);
+        self.bus.publish_external(event, vec![("region", region.to_owned())]);
     }
 }
 

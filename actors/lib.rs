@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::dispatch::Dispatch;
-use supervision::{Bus, DrainReport, Inbox, Reason, Root, State};
+use supervision::{ActorState, DrainReport, ExitReason, Mailbox, RootSupervisor, SupervisionBus};
 
 pub use lanes::Pinning;
 pub use world::{Options, World};
@@ -37,11 +37,11 @@ use tree::Threads;
 
 /// The running cast.
 pub struct Cast {
-    root: Root,
-    bus: Bus,
+    root: RootSupervisor,
+    bus: SupervisionBus,
     front: Arc<Front>,
-    publisher: Inbox<OutboxPublisher>,
-    promoter: Inbox<PendingPromoter>,
+    publisher: Mailbox<OutboxPublisher>,
+    promoter: Mailbox<PendingPromoter>,
     threads: Threads,
 }
 
@@ -57,12 +57,12 @@ pub struct Stopped {
 impl Cast {
     /// Starts the tree on this thread, which must be an actix `System` (or a `LocalSet`, with `Options::threads` off).
     pub async fn start(world: World, options: Options, bus_options: supervision::Options) -> Cast {
-        let bus = Bus::new(bus_options, Arc::new(Counting(Arc::clone(&world.metrics))));
+        let bus = SupervisionBus::new(bus_options, Arc::new(Counting(Arc::clone(&world.metrics))));
         world.vitals.paint(|picture| picture.broker_configured = world.broker.is_some());
         let options = Arc::new(options);
         let tree = tree::tree(&world, &options, &bus);
         let front = Arc::new(Front::new(tree.shards, bus.clone(), options.faults));
-        let root = Root::start(tree.spec, bus.clone()).await;
+        let root = RootSupervisor::start(tree.spec, bus.clone()).await;
         Cast { root, bus, front, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
     }
 
@@ -72,12 +72,12 @@ impl Cast {
     }
 
     /// The tree's events and faults.
-    pub fn bus(&self) -> &Bus {
+    pub fn bus(&self) -> &SupervisionBus {
         &self.bus
     }
 
     /// Resolves when the root has given up.
-    pub async fn gave_up(&self) -> Reason {
+    pub async fn gave_up(&self) -> ExitReason {
         self.root.done().await
     }
 
@@ -90,7 +90,7 @@ impl Cast {
     pub async fn stop(self, deadline: Duration) -> Stopped {
         let begun = tokio::time::Instant::now();
         // Whoever a drill has paused would keep the hand-over waiting for all of its time.
-        for row in self.bus.snapshot().into_iter().filter(|row| row.state == State::Paused) {
+        for row in self.bus.snapshot().into_iter().filter(|row| row.state == ActorState::Paused) {
             // It may have ended since: then it keeps nobody waiting.
             let _ = self.bus.resume(&row.path, "shutdown");
         }

@@ -3,27 +3,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 
 use ports::partitions::PartitionNo;
-use supervision::Inbox;
+use supervision::Mailbox;
 
 use crate::outbox_publisher::{OutboxPublisher, Wake};
 
 /// Wakes partitions. A partition that was already woken and not yet looked at costs one atomic swap and no message.
 #[derive(Clone)]
 pub struct Nudge {
-    publisher: Inbox<OutboxPublisher>,
+    publisher: Mailbox<OutboxPublisher>,
     woken: Arc<[AtomicBool]>,
 }
 
 impl Nudge {
     /// Wake-ups for so many partitions.
-    pub fn new(publisher: Inbox<OutboxPublisher>, woken: Arc<[AtomicBool]>) -> Self {
+    pub fn new(publisher: Mailbox<OutboxPublisher>, woken: Arc<[AtomicBool]>) -> Self {
         Self { publisher, woken }
     }
 
     /// There is something new in this partition.
     pub fn wake(&self, partition: PartitionNo) {
         let Some(flag) = self.woken.get(partition.0 as usize) else { return };
-        if !flag.swap(true, AcqRel) && self.publisher.try_tell(Wake { partition }).is_err() {
+        if !flag.swap(true, AcqRel) && self.publisher.try_send(Wake { partition }).is_err() {
             flag.store(false, std::sync::atomic::Ordering::Release);
         }
     }

@@ -11,7 +11,7 @@ use app::error::CommandError;
 use app::vitals::Vitals;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
-use supervision::{Job, Slot};
+use supervision::{MailboxMessage, MailboxPermit};
 use telemetry::Metrics;
 use tokio::sync::Mutex;
 
@@ -92,22 +92,22 @@ impl Actor for OrderAggregate {
 
 supervision::supervised!(OrderAggregate);
 
-impl Handler<Job<Create>> for OrderAggregate {
+impl Handler<MailboxMessage<Create>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
 
-    fn handle(&mut self, job: Job<Create>, ctx: &mut Self::Context) -> Self::Result {
-        let (Create { command, reach }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
+        let (Create { command, reach }, permit) = message.begin(ctx);
         let desk = Arc::clone(&self.desk);
         let work = async move { create_order(&desk, command, &reach).await };
-        Box::pin(work.into_actor(self).map(move |outcome, this, _| this.created(outcome, slot)))
+        Box::pin(work.into_actor(self).map(move |outcome, this, _| this.created(outcome, permit)))
     }
 }
 
-impl Handler<Job<Change>> for OrderAggregate {
+impl Handler<MailboxMessage<Change>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Arc<Order>, CommandError>>;
 
-    fn handle(&mut self, job: Job<Change>, ctx: &mut Self::Context) -> Self::Result {
-        let (Change { command, reach }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Change>, ctx: &mut Self::Context) -> Self::Result {
+        let (Change { command, reach }, permit) = message.begin(ctx);
         let (desk, id) = (Arc::clone(&self.desk), command.id);
         let turn = self.turn(id);
         let work = async move {
@@ -115,7 +115,7 @@ impl Handler<Job<Change>> for OrderAggregate {
             let _turn = turn.lock_owned().await;
             change_order(&desk, &command, &reach).await
         };
-        Box::pin(work.into_actor(self).map(move |outcome, this, _| this.changed(id, outcome, slot)))
+        Box::pin(work.into_actor(self).map(move |outcome, this, _| this.changed(id, outcome, permit)))
     }
 }
 
@@ -123,7 +123,7 @@ impl OrderAggregate {
     fn created(
         &mut self,
         outcome: Result<create_order::Outcome, CommandError>,
-        _slot: Slot,
+        _permit: MailboxPermit,
     ) -> Result<Created, CommandError> {
         self.heed(&outcome);
         let create_order::Outcome { created, rows } = outcome?;
@@ -135,7 +135,7 @@ impl OrderAggregate {
         &mut self,
         id: OrderId,
         outcome: Result<change_order::Outcome, CommandError>,
-        _slot: Slot,
+        _permit: MailboxPermit,
     ) -> Result<Arc<Order>, CommandError> {
         self.forget_turn(id);
         self.heed(&outcome);

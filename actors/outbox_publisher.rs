@@ -17,7 +17,7 @@ use app::vitals::Vitals;
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 pub use retire::Retire;
-use supervision::{AskError, Bus, Job};
+use supervision::{AskError, MailboxMessage, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::partition_worker::{Broker, Report, Run};
@@ -35,7 +35,7 @@ pub struct Wake {
     pub partition: PartitionNo,
 }
 
-/// Longest one batch may take; a worker that takes longer still holds its inbox's only slot, so nothing runs twice.
+/// Longest one batch may take; a worker that takes longer still holds its mailbox's only permit, so nothing runs twice.
 const RUN_DEADLINE: Duration = Duration::from_secs(120);
 /// Pause before a partition whose run failed runs again. Long enough not to spin on a store that is away, short enough to notice its return.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ const FAILED_PAUSE: Duration = Duration::from_millis(500);
 pub struct OutboxPublisher {
     world: World,
     options: Arc<Options>,
-    bus: Bus,
+    bus: SupervisionBus,
     roster: Option<Roster>,
     membership: Membership,
     woken: Arc<[AtomicBool]>,
@@ -68,7 +68,7 @@ impl OutboxPublisher {
     pub fn new(
         world: World,
         options: Arc<Options>,
-        bus: Bus,
+        bus: SupervisionBus,
         roster: Option<Roster>,
         membership: Membership,
         woken: Arc<[AtomicBool]>,
@@ -242,7 +242,7 @@ impl OutboxPublisher {
         } else {
             tracing::info!(event = "breaker_closed", "the broker works again");
         }
-        self.bus.publish_note("breaker", vec![("state", state.to_owned()), ("error", error)]);
+        self.bus.publish_external("breaker", vec![("state", state.to_owned()), ("error", error)]);
         self.show_breaker();
     }
 
@@ -329,11 +329,11 @@ impl Actor for OutboxPublisher {
 
 supervision::supervised!(OutboxPublisher);
 
-impl Handler<Job<Wake>> for OutboxPublisher {
+impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
     type Result = ();
 
-    fn handle(&mut self, job: Job<Wake>, ctx: &mut Self::Context) {
-        let (Wake { partition }, _slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Wake>, ctx: &mut Self::Context) {
+        let (Wake { partition }, _permit) = message.begin(ctx);
         if self.tell(partition) {
             return;
         }

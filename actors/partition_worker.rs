@@ -10,14 +10,14 @@ use actix::prelude::*;
 use ports::Error;
 use ports::outbox::ClaimKind;
 use ports::partitions::{AcquireReason, PartitionNo};
-use supervision::{Birth, Job, Reason};
+use supervision::{ExitReason, Incarnation, MailboxMessage};
 
 pub use cycle::Relay;
 use session::Session;
 
 use crate::retry_handler;
 
-/// Do one batch. The inbox holds one of these and its slot is kept until the batch is done: a full inbox *is* the backpressure.
+/// Do one batch. The mailbox holds one of these and its permit is kept until the batch is done: a full mailbox *is* the backpressure.
 #[derive(Message)]
 #[rtype(result = "Report")]
 pub struct Run {
@@ -73,8 +73,8 @@ pub struct PartitionWorker {
 
 impl PartitionWorker {
     /// A worker that holds nothing yet, and knows how the one before it ended.
-    pub fn new(relay: Arc<Relay>, partition: PartitionNo, birth: &Birth) -> Self {
-        Self { relay, partition, session: None, because: because(birth) }
+    pub fn new(relay: Arc<Relay>, partition: PartitionNo, incarnation: &Incarnation) -> Self {
+        Self { relay, partition, session: None, because: because(incarnation) }
     }
 
     fn finished(&mut self, end: cycle::End, because: AcquireReason) -> Report {
@@ -87,11 +87,11 @@ impl PartitionWorker {
 
 /// Whether a row that the last life had in hand may have been its death. Whoever only went down with another is no witness, save where
 /// that other is the RetryHandler: it was asked about rows.
-fn because(birth: &Birth) -> AcquireReason {
-    match &birth.after {
+fn because(incarnation: &Incarnation) -> AcquireReason {
+    match &incarnation.previous_exit {
         None => AcquireReason::Vacant,
-        Some(Reason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
-        Some(Reason::Sibling { .. } | Reason::ShutdownTimeout | Reason::Shutdown | Reason::Normal) => {
+        Some(ExitReason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
+        Some(ExitReason::Sibling { .. } | ExitReason::ShutdownTimeout | ExitReason::Shutdown | ExitReason::Normal) => {
             AcquireReason::Uncertain
         }
         Some(_) => AcquireReason::WorkerDied,
@@ -104,32 +104,32 @@ impl Actor for PartitionWorker {
 
 supervision::supervised!(PartitionWorker);
 
-impl Handler<Job<Run>> for PartitionWorker {
+impl Handler<MailboxMessage<Run>> for PartitionWorker {
     type Result = ResponseActFuture<Self, Report>;
 
-    fn handle(&mut self, job: Job<Run>, ctx: &mut Self::Context) -> Self::Result {
-        let (run, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Run>, ctx: &mut Self::Context) -> Self::Result {
+        let (run, permit) = message.begin(ctx);
         let (relay, partition, mut because) = (Arc::clone(&self.relay), self.partition, self.because);
         let session = self.session.take();
         // Boxed apart: the whole journey of a batch is one large future.
         let work = Box::pin(async move { (relay.run(partition, session, &mut because, run).await, because) });
         Box::pin(work.into_actor(self).map(move |(end, because), this, _| {
-            let _slot = slot;
+            let _permit = permit;
             this.finished(end, because)
         }))
     }
 }
 
-impl Handler<Job<HandOver>> for PartitionWorker {
+impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
     type Result = ResponseActFuture<Self, bool>;
 
-    fn handle(&mut self, job: Job<HandOver>, ctx: &mut Self::Context) -> Self::Result {
-        let (HandOver, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<HandOver>, ctx: &mut Self::Context) -> Self::Result {
+        let (HandOver, permit) = message.begin(ctx);
         let (relay, partition, mut because) = (Arc::clone(&self.relay), self.partition, self.because);
         let session = self.session.take();
         let work = Box::pin(async move { (relay.hand_over(partition, session, &mut because).await, because) });
         Box::pin(work.into_actor(self).map(move |((given, session), because), this, _| {
-            let _slot = slot;
+            let _permit = permit;
             (this.session, this.because) = (session, because);
             given
         }))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use supervision::{Bus, ChildError, Inbox};
+use supervision::{ChildError, Mailbox, SupervisionBus};
 
 use crate::partition_worker::{PartitionWorker, Relay};
 use crate::tree;
@@ -12,20 +12,20 @@ use crate::tree;
 /// Starts, finds and removes workers.
 #[derive(Clone)]
 pub struct Roster {
-    bus: Bus,
+    bus: SupervisionBus,
     relay: Arc<Relay>,
     arbiter: Option<actix_rt::ArbiterHandle>,
-    workers: Arc<Mutex<BTreeMap<PartitionNo, Inbox<PartitionWorker>>>>,
+    workers: Arc<Mutex<BTreeMap<PartitionNo, Mailbox<PartitionWorker>>>>,
 }
 
 impl Roster {
     /// An empty roster.
-    pub fn new(bus: Bus, relay: Arc<Relay>, arbiter: Option<actix_rt::ArbiterHandle>) -> Self {
+    pub fn new(bus: SupervisionBus, relay: Arc<Relay>, arbiter: Option<actix_rt::ArbiterHandle>) -> Self {
         Self { bus, relay, arbiter, workers: Arc::default() }
     }
 
     /// The worker of a partition.
-    pub fn find(&self, partition: PartitionNo) -> Option<Inbox<PartitionWorker>> {
+    pub fn find(&self, partition: PartitionNo) -> Option<Mailbox<PartitionWorker>> {
         self.workers.lock().get(&partition).cloned()
     }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use ports::partitions::PartitionNo;
-use supervision::{Bus, ChildSpec, Inbox, Shutdown, Strategy, SupervisorSpec, actor};
+use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, SupervisorSpec, actor};
 
 use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::{ConsumerActor, Intake};
@@ -61,14 +61,14 @@ const SHARDS: Budget = (20, 60);
 
 /// The tree before it runs, with the ways in.
 pub struct Tree {
-    /// Start it with [`supervision::Root::start`].
+    /// Start it with [`supervision::RootSupervisor::start`].
     pub spec: SupervisorSpec,
     /// To the write side.
     pub shards: Shards,
     /// To the relay.
-    pub publisher: Inbox<OutboxPublisher>,
+    pub publisher: Mailbox<OutboxPublisher>,
     /// To the promoter.
-    pub promoter: Inbox<PendingPromoter>,
+    pub promoter: Mailbox<PendingPromoter>,
     /// Kept alive as long as the tree: the threads the actors live on.
     pub threads: Threads,
 }
@@ -108,7 +108,7 @@ impl Threads {
 }
 
 /// Plants the tree.
-pub fn tree(world: &World, options: &Arc<Options>, bus: &Bus) -> Tree {
+pub fn tree(world: &World, options: &Arc<Options>, bus: &SupervisionBus) -> Tree {
     let threads = Threads::new(options);
     for (name, handle) in [("relay", threads.relay()), ("orders", threads.orders())] {
         if let Some(handle) = handle {
@@ -141,7 +141,7 @@ fn alone(name: &str, budget: Budget, child: ChildSpec) -> SupervisorSpec {
     supervisor(name, Strategy::OneForOne, budget).child(child)
 }
 
-fn failover_manager(world: &World, options: &Arc<Options>, bus: &Bus) -> ChildSpec {
+fn failover_manager(world: &World, options: &Arc<Options>, bus: &SupervisionBus) -> ChildSpec {
     let (world, options, notes) = (world.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/failover-manager", SMALL, move |_| {
         FailoverManager::new(world.clone(), Arc::clone(&options), notes.clone())
@@ -152,8 +152,8 @@ fn failover_manager(world: &World, options: &Arc<Options>, bus: &Bus) -> ChildSp
 fn backpressure_manager(
     world: &World,
     options: &Arc<Options>,
-    bus: &Bus,
-    consumers: Vec<Inbox<ConsumerActor>>,
+    bus: &SupervisionBus,
+    consumers: Vec<Mailbox<ConsumerActor>>,
 ) -> ChildSpec {
     let (world, options, notes) = (world.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/backpressure-manager", SMALL, move |_| {
@@ -165,9 +165,9 @@ fn backpressure_manager(
 fn relay(
     world: &World,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     threads: &Threads,
-) -> (SupervisorSpec, Inbox<OutboxPublisher>, Nudge) {
+) -> (SupervisorSpec, Mailbox<OutboxPublisher>, Nudge) {
     let (retry, retry_spec) = retry_handler(world, options, bus);
     let book = Arc::new(LeaseBook::new(Arc::clone(&world.clock), options.relay.lease));
     let roster = world.broker.clone().map(|broker| {
@@ -198,15 +198,15 @@ fn relay(
         })
     };
     let spec = supervisor("relay", Strategy::RestForOne, RELAY)
-        .shown_at("/relay")
-        .grace(GRACE)
+        .path("/relay")
+        .sibling_drain_limit(GRACE)
         .child(retry_spec.arbiter(threads.relay()))
         .child(publisher_spec.arbiter(threads.relay()))
-        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).stops_at_once());
+        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).parallel_shutdown());
     (spec, publisher.clone(), Nudge::new(publisher, woken))
 }
 
-fn retry_handler(world: &World, options: &Arc<Options>, bus: &Bus) -> (Inbox<RetryHandler>, ChildSpec) {
+fn retry_handler(world: &World, options: &Arc<Options>, bus: &SupervisionBus) -> (Mailbox<RetryHandler>, ChildSpec) {
     let (world, rules) = (world.clone(), Arc::new(options.rules.clone()));
     // One question of each batch in flight.
     actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
@@ -222,15 +222,15 @@ pub fn worker_id(partition: PartitionNo) -> String {
 
 /// The worker of one partition.
 pub fn partition_worker(
-    bus: &Bus,
+    bus: &SupervisionBus,
     relay: &Arc<Relay>,
     partition: PartitionNo,
     arbiter: Option<ArbiterHandle>,
-) -> (Inbox<PartitionWorker>, ChildSpec) {
+) -> (Mailbox<PartitionWorker>, ChildSpec) {
     let relay = Arc::clone(relay);
     let path = format!("/relay/{}", worker_id(partition));
     let (inbox, spec) =
-        actor(bus, &path, ONE, move |birth| PartitionWorker::new(Arc::clone(&relay), partition, &birth));
+        actor(bus, &path, ONE, move |incarnation| PartitionWorker::new(Arc::clone(&relay), partition, &incarnation));
     // A batch in flight is worth waiting for: its outcome is then known and nothing has to be resolved.
     (inbox, spec.arbiter(arbiter).shutdown(Shutdown::Timeout(Duration::from_secs(10))))
 }
@@ -238,9 +238,9 @@ pub fn partition_worker(
 fn consumers(
     world: &World,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     threads: &Threads,
-) -> (Vec<Inbox<ConsumerActor>>, Vec<ChildSpec>) {
+) -> (Vec<Mailbox<ConsumerActor>>, Vec<ChildSpec>) {
     let (Some(sources), Some(broker)) = (world.sources.clone(), world.broker.clone()) else {
         return (Vec::new(), Vec::new());
     };
@@ -269,9 +269,9 @@ fn consumers(
 fn pending_promoter(
     world: &World,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     shards: &Shards,
-) -> (Inbox<PendingPromoter>, ChildSpec) {
+) -> (Mailbox<PendingPromoter>, ChildSpec) {
     let (desk, options, shards) = (Arc::clone(&world.desk), Arc::clone(options), shards.clone());
     actor(bus, "/pending-promoter", SMALL, move |_| {
         PendingPromoter::new(Arc::clone(&desk), shards.clone(), Arc::clone(&options))
@@ -281,7 +281,7 @@ fn pending_promoter(
 fn shards(
     world: &World,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     nudge: &Nudge,
     threads: &Threads,
 ) -> (Shards, SupervisorSpec) {
@@ -290,7 +290,7 @@ fn shards(
         .clone()
         .filter(|_| !world.desk.options.outbox)
         .map(|broker| Direct::new(broker, options.relay.envelope(), Arc::clone(&world.metrics)));
-    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).stops_at_once();
+    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).parallel_shutdown();
     let mut inboxes = Vec::new();
     for number in 0..options.shards.max(1) {
         let (desk, nudge, direct) = (Arc::clone(&world.desk), nudge.clone(), direct.clone());

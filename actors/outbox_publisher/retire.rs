@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use futures::future::join_all;
-use supervision::Job;
+use supervision::MailboxMessage;
 
 use super::OutboxPublisher;
 use super::fellows::say;
@@ -18,11 +18,11 @@ pub struct Retire {
     pub deadline: Duration,
 }
 
-impl Handler<Job<Retire>> for OutboxPublisher {
+impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
     type Result = ResponseActFuture<Self, usize>;
 
-    fn handle(&mut self, job: Job<Retire>, ctx: &mut Self::Context) -> Self::Result {
-        let (Retire { deadline }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Retire>, ctx: &mut Self::Context) -> Self::Result {
+        let (Retire { deadline }, permit) = message.begin(ctx);
         self.retiring = true;
         let workers: Vec<_> = match &self.roster {
             Some(roster) => roster.partitions().into_iter().filter_map(|no| Some((no, roster.find(no)?))).collect(),
@@ -31,7 +31,7 @@ impl Handler<Job<Retire>> for OutboxPublisher {
         let (leases, instance) = (self.world.leases.clone(), self.options.instance.clone());
         let (wakes, turn) = (self.world.wakes.clone(), Arc::clone(&self.membership.turn));
         let work = async move {
-            let _slot = slot;
+            let _permit = permit;
             // The inbox of a worker holds one message: this one waits its turn behind the batch in flight.
             let handed = join_all(workers.iter().map(|(_, worker)| worker.ask(HandOver, deadline))).await;
             let left = handed.iter().filter(|given| !matches!(given, Ok(true))).count();

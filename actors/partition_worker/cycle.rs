@@ -6,7 +6,7 @@ use ports::Error;
 use ports::broker;
 use ports::outbox::{Claim, Claimed, OutboxStore};
 use ports::partitions::{AcquireReason, InstanceId, PartitionLeases, PartitionNo};
-use supervision::Inbox;
+use supervision::Mailbox;
 use telemetry::Metrics;
 
 use super::session::{Begun, Session, Trouble};
@@ -28,7 +28,7 @@ pub struct Relay {
     /// How long our leases last.
     pub book: Arc<LeaseBook>,
     /// Decides about failures.
-    pub retry: Inbox<RetryHandler>,
+    pub retry: Mailbox<RetryHandler>,
     /// Our name.
     pub instance: InstanceId,
     /// What our records have in common.

@@ -15,7 +15,7 @@ use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
 use ports::outbox::{Depth, OutboxStore, RowStatus};
 use ports::partitions::PartitionLeases;
 use ports::source::{ConsumerGroups, Delivery};
-use supervision::Bus;
+use supervision::SupervisionBus;
 use telemetry::Metrics;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
@@ -76,7 +76,7 @@ impl Life {
     }
 
     /// The tree's faults and events.
-    pub fn bus(&self) -> &Bus {
+    pub fn bus(&self) -> &SupervisionBus {
         self.cast.bus()
     }
 

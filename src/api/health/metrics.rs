@@ -65,8 +65,8 @@ pub(crate) struct MetricTag {
     values: Vec<String>,
 }
 
-impl From<telemetry::Reading> for MetricReading {
-    fn from(reading: telemetry::Reading) -> Self {
+impl From<telemetry::ActuatorMetric> for MetricReading {
+    fn from(reading: telemetry::ActuatorMetric) -> Self {
         let measurements = reading.measurements.into_iter();
         let tags = reading.available_tags.into_iter();
         Self {
