@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix_web::http::header::HeaderValue;
 use app::admission::rate_limit::Admission;
-use app::operators::dead_letters::DeadLetters;
 use app::dispatch::Dispatch;
+use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
 use app::queries::{CacheCounters, Queries};
 use parking_lot::Mutex;

@@ -104,7 +104,10 @@ fn values_are_read_from_text_and_from_toml_types_alike() {
     assert_eq!(config.backpressure.saturation, (0.5, 0.6));
     assert_eq!(config.backpressure.lag, (Duration::from_secs(1), Duration::from_secs(2)));
     assert_eq!((config.outbox.enabled, config.outbox.retry.jitter), (false, 0.5));
-    assert_eq!(config.http.trusted_proxies, api::TrustedProxies::parse(&["10.0.0.1", "10.1.0.0/16"]).expect("networks"));
+    assert_eq!(
+        config.http.trusted_proxies,
+        api::TrustedProxies::parse(&["10.0.0.1", "10.1.0.0/16"]).expect("networks")
+    );
     assert_eq!(config.log.format, Some(telemetry::logging::Format::Json));
     assert_eq!((config.store.ca_file, config.events.schema_ids.is_some()), (None, true));
 }

@@ -1,5 +1,7 @@
 //! `/admin/dlt`: lists and reads dead letters, and sends them back to their topic.
-use app::operators::dead_letters::{DeadLetterCursor, DeadLetter, DeadLetterFilter, DeadLetters, DEAD_LETTERS_MAX, DeadLetterPosition};
+use app::operators::dead_letters::{
+    DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters,
+};
 use app::port_types::Audit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -2,8 +2,8 @@
 use std::time::Duration;
 
 use app::operators::dead_letters::{DeadLetterCursor, DeadLetterFilter};
-use app::units::duration;
 use app::port_types::{FailureType, RowFilter, RowId, RowStatus};
+use app::units::duration;
 use domain::OrderId;
 
 use crate::error::Problem;

@@ -1,8 +1,8 @@
 //! The JSON bodies of operator commands, and the settings that both kinds of redrive share.
 use std::time::Duration;
 
-use app::units::duration;
 use app::port_types::FailureType;
+use app::units::duration;
 use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};

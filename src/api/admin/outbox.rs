@@ -37,7 +37,8 @@ pub(crate) async fn rows(context: RequestContext) -> RouteResult {
     let query = context.query();
     query.reject_unknown(&["status", "key", "type", "after", "limit"])?;
     let filter = row_filter(&query)?;
-    let limit = query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operators::outbox::ROWS_MAX)) as u32;
+    let limit =
+        query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operators::outbox::ROWS_MAX)) as u32;
     let page = context.state.operations.rows(&filter, limit).await?;
     Ok(ok(&OutboxRowPage { rows: page.rows.iter().map(OutboxRowBody::from).collect(), next: page.next }))
 }

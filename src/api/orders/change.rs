@@ -68,8 +68,14 @@ async fn cancel_order(context: &RequestContext) -> RouteResult {
     send_change(context, id, Status::Cancelled, ChangePreconditions { if_match, version: None }).await
 }
 
-async fn send_change(context: &RequestContext, id: OrderId, to: Status, preconditions: ChangePreconditions) -> RouteResult {
-    let command = ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace: trace_context(context.headers()) };
+async fn send_change(
+    context: &RequestContext,
+    id: OrderId,
+    to: Status,
+    preconditions: ChangePreconditions,
+) -> RouteResult {
+    let command =
+        ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace: trace_context(context.headers()) };
     let permit = context.state.concurrency_limits.changes.acquire().await?;
     let changed = context.state.dispatch.change(command).await;
     permit.release(changed.is_ok());

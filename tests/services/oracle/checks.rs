@@ -39,8 +39,9 @@ pub fn violations(evidence: &Evidence, copies: Copies) -> Vec<String> {
 fn log_violations(Evidence { orders, log, .. }: &Evidence, copies: Copies) -> Vec<String> {
     let versions = |order: &ClientOrder| (0..order.acknowledged.len() as u64).collect::<Vec<_>>();
     let known = orders.iter().filter_map(|order| Some((order.id.as_ref()?, versions(order))));
-    let answered: Vec<AcknowledgedEvent> =
-        known.flat_map(|(id, versions)| versions.into_iter().map(move |version| AcknowledgedEvent::of(id, version))).collect();
+    let answered: Vec<AcknowledgedEvent> = known
+        .flat_map(|(id, versions)| versions.into_iter().map(move |version| AcknowledgedEvent::of(id, version)))
+        .collect();
     let mut findings = check(log, &answered);
     if copies == Copies::AtLeastOne {
         findings.duplicated.clear();

@@ -184,8 +184,8 @@ async fn commands_carry_the_trace_context_unless_it_is_malformed() {
 
 #[actix_web::test]
 async fn command_failures_map_to_statuses_without_internal_details() {
-    use app::error::CommandError::*;
     use app::admission::gate::GateClosed;
+    use app::error::CommandError::*;
     let server = TestServer::new();
     let cases = [
         (Gated(GateClosed::Passive), 503, "INFRASTRUCTURE_ERROR", "5"),

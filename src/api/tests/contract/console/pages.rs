@@ -99,9 +99,12 @@ async fn actors_are_grouped_by_supervisor_and_faults_shown_only_when_enabled() {
         assert!(text.contains(expected), "{expected} is not in {text}");
     }
 
-    for (action, fault) in
-        [("panic", InjectedFault::Panic), ("stop", InjectedFault::Stop), ("pause", InjectedFault::Pause), ("resume", InjectedFault::Resume)]
-    {
+    for (action, fault) in [
+        ("panic", InjectedFault::Panic),
+        ("stop", InjectedFault::Stop),
+        ("pause", InjectedFault::Pause),
+        ("resume", InjectedFault::Resume),
+    ] {
         let fields = [("path", "/relay/partition-worker-7"), ("action", action)];
         let after = browser.act("/console/actors/fault", &fields).await;
         assert!(after.contains(&format!("/relay/partition-worker-7: {action} was injected.")), "{after}");
@@ -115,7 +118,10 @@ async fn actors_are_grouped_by_supervisor_and_faults_shown_only_when_enabled() {
 
     let browser = Browser::log_in(&safe).await;
     let text = browser.get("/console/actors").await.text();
-    assert!(text.contains("PartitionWorker") && !text.contains("Kill") && !text.contains("InjectedFault injection"), "{text}");
+    assert!(
+        text.contains("PartitionWorker") && !text.contains("Kill") && !text.contains("InjectedFault injection"),
+        "{text}"
+    );
     page(&browser.send("/console/actors/fault", &[("path", "/consumer-0"), ("action", "panic")]).await, 404);
 }
 

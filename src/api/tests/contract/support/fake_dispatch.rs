@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use app::dispatch::*;
 use app::error::CommandError;
 use async_trait::async_trait;
-use domain::{ChangeContext, Order, OrderId, NewOrder, RegionId};
+use domain::{ChangeContext, NewOrder, Order, OrderId, RegionId};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use ports::clock::Clock;
