@@ -8,7 +8,7 @@ mod wiring;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use actors::Cast;
+use actors::ActorSystem;
 use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
@@ -19,7 +19,7 @@ pub use wiring::{
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.
 pub struct Service {
     addresses: Vec<SocketAddr>,
-    cast: Cast,
+    cast: ActorSystem,
     http: api::RunningServer,
     held: wiring::Held,
     vitals: HealthBoard,
@@ -43,7 +43,7 @@ pub struct Report {
 /// A dependency, the configuration or an address is unusable; nothing keeps running.
 pub async fn start(config: Config) -> Result<Service, StartError> {
     let wired = wiring::wire(&config).await?;
-    let cast = Cast::start(wired.world, wired.actors, supervision::Options::default()).await;
+    let cast = ActorSystem::start(wired.world, wired.actors, supervision::Options::default()).await;
     let parts = wired.http.with(cast.dispatch());
     let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
@@ -68,7 +68,7 @@ impl Service {
     }
 
     /// The actor system, for tests that inject faults and read its events.
-    pub fn cast(&self) -> &Cast {
+    pub fn cast(&self) -> &ActorSystem {
         &self.cast
     }
 

@@ -3,7 +3,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use actors::Pinning;
+use actors::ProducerSlots;
 use app::policy::backpressure::PressureThresholds;
 use app::relay::chain::{Fallback, Poison};
 use secrecy::ExposeSecret;
@@ -51,8 +51,8 @@ fn defaults_equal_those_of_each_crates_options() {
     assert_eq!((config.orders.shards, config.orders.mailbox), (actors.shards, actors.mailbox));
     assert_eq!((config.consumer.count, config.inbox.retention), (actors.consumers, actors.inbox_retention));
     assert_eq!(
-        (Pinning::Together(config.broker.lanes), config.http.request_timeout),
-        (actors.lanes, actors.request_timeout)
+        (ProducerSlots::Shared(config.broker.lanes), config.http.request_timeout),
+        (actors.producers, actors.request_timeout)
     );
     assert_eq!(config.topic(), actors.topic);
     assert!(config.outbox.poison.values().all(|poison| *poison == Poison::default()));

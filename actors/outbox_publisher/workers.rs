@@ -1,0 +1,70 @@
+//! Workers: the partition workers of this instance. Their mailboxes survive restarts, so this table does, too; no fact lives only here.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ports::partitions::PartitionNo;
+use supervision::{ChildError, ChildSpec, Mailbox, SupervisionBus};
+
+use crate::partition_worker::PartitionWorker;
+
+/// Specifies the worker of a partition; the tree defines it.
+pub type WorkerSpec = Arc<dyn Fn(PartitionNo) -> (Mailbox<PartitionWorker>, ChildSpec) + Send + Sync>;
+
+/// Starts, finds and removes the workers below one supervisor.
+#[derive(Clone)]
+pub struct Workers {
+    bus: SupervisionBus,
+    supervisor: &'static str,
+    spec: WorkerSpec,
+    mailboxes: Arc<Mutex<BTreeMap<PartitionNo, Mailbox<PartitionWorker>>>>,
+}
+
+impl Workers {
+    /// No worker yet. New ones start below `supervisor`.
+    pub fn new(bus: SupervisionBus, supervisor: &'static str, spec: WorkerSpec) -> Self {
+        Self { bus, supervisor, spec, mailboxes: Arc::default() }
+    }
+
+    /// The mailbox of a partition's worker.
+    pub fn find(&self, partition: PartitionNo) -> Option<Mailbox<PartitionWorker>> {
+        self.mailboxes.lock().get(&partition).cloned()
+    }
+
+    /// All partitions that have a worker.
+    pub fn partitions(&self) -> Vec<PartitionNo> {
+        self.mailboxes.lock().keys().copied().collect()
+    }
+
+    /// All workers with their partitions.
+    pub fn all(&self) -> Vec<(PartitionNo, Mailbox<PartitionWorker>)> {
+        self.mailboxes.lock().iter().map(|(partition, worker)| (*partition, worker.clone())).collect()
+    }
+
+    /// Starts the worker of a partition, if there is none.
+    ///
+    /// # Errors
+    /// The workers' supervisor does not run: it restarts, or the tree stops.
+    pub fn start(&self, partition: PartitionNo) -> Result<(), ChildError> {
+        if self.mailboxes.lock().contains_key(&partition) {
+            return Ok(());
+        }
+        let (mailbox, spec) = (self.spec)(partition);
+        self.bus.start_child(self.supervisor, spec)?;
+        self.mailboxes.lock().insert(partition, mailbox);
+        Ok(())
+    }
+
+    /// Removes the worker of a partition that was handed over.
+    pub async fn remove(&self, partition: PartitionNo) {
+        self.mailboxes.lock().remove(&partition);
+        if let Err(error) = self.bus.remove_child(self.supervisor, &worker_id(partition)).await {
+            tracing::warn!(event = "worker_not_removed", partition = partition.0, error = %error, "a worker could not be removed");
+        }
+    }
+}
+
+/// A worker's name below its supervisor.
+pub fn worker_id(partition: PartitionNo) -> String {
+    format!("partition-worker-{partition}")
+}

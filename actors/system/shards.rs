@@ -1,0 +1,68 @@
+//! Shards: sends each command to its OrderAggregate shard, and decides what a missing reply means.
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
+use app::dispatch::{ChangeOrder, CreateOrder, Created};
+use app::error::CommandError;
+use domain::{Order, OrderId};
+use supervision::{AskError, Mailbox};
+
+use crate::order_aggregate::{Change, Create, OrderAggregate};
+
+/// All shards of this instance.
+#[derive(Clone)]
+pub struct Shards {
+    shards: Arc<[Mailbox<OrderAggregate>]>,
+    next: Arc<AtomicUsize>,
+    context: Arc<CommandContext>,
+    deadline: Duration,
+}
+
+impl Shards {
+    /// These shards; a command fails after `deadline`.
+    pub fn new(shards: Vec<Mailbox<OrderAggregate>>, context: Arc<CommandContext>, deadline: Duration) -> Self {
+        Self { shards: shards.into(), next: Arc::default(), context, deadline }
+    }
+
+    /// Creates an order. No other command can name the new order yet, so any shard may create it: they take turns.
+    pub async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
+        let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
+        let progress = CommitProgress::default();
+        let key = IdempotencyGuard::new(&self.context, &command, &progress);
+        let create = Create { command, key: key.clone(), progress: progress.clone() };
+        let reply = shard.try_ask(create, self.deadline).await;
+        if let (Err(AskError::Closed), Some(key)) = (&reply, key) {
+            key.release_after_actor_exit().await;
+        }
+        reply.unwrap_or_else(|error| Err(error_without_reply(error, &progress)))
+    }
+
+    /// Changes an order, in the shard that serialises the commands of this order.
+    pub async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
+        let shard = &self.shards[self.shard_of(command.id)];
+        let progress = CommitProgress::default();
+        let reply = shard.try_ask(Change { command, progress: progress.clone() }, self.deadline).await;
+        reply.unwrap_or_else(|error| Err(error_without_reply(error, &progress)))
+    }
+
+    fn shard_of(&self, id: OrderId) -> usize {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        (hasher.finish() % self.shards.len() as u64) as usize
+    }
+}
+
+/// Without a reply nothing has changed, unless the command had reached the store.
+fn error_without_reply(error: AskError, progress: &CommitProgress) -> CommandError {
+    match error {
+        AskError::Overloaded => CommandError::Busy,
+        _ if progress.may_have_committed() => {
+            CommandError::Unknown("the order's actor failed or was too slow after the command reached the store".into())
+        }
+        AskError::Closed => CommandError::ActorDown,
+        AskError::Timeout => CommandError::Expired,
+    }
+}
