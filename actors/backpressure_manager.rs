@@ -1,4 +1,4 @@
-//! BackpressureManager: samples lag, backlog and saturation each second, and publishes the level they lead to as one snapshot.
+//! BackpressureManager: samples consumer lag, outbox backlog and pool saturation each second, and sets the resulting stage at the gate.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,126 +7,130 @@ use app::policy::backpressure::{Inputs, Level, Pressure, Stage};
 use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
-use supervision::{Bus, Inbox, Job, State};
+use supervision::{Bus, Inbox, State};
 use tokio::time::Instant;
 
-use crate::consumer_actor::{Behind, ConsumerActor};
-use crate::world::{Options, World};
+use crate::consumer_actor::{ConsumerActor, MeasuredLag};
+use crate::system::dependencies::Dependencies;
+use crate::system::options::Options;
 
-/// Time between samples.
-const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// Time between two looks at the store's connections. Each is in use for a millisecond or not: only how many are in use all the time tells
-/// a pool that copes from one that does not.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Longest a consumer may take to tell how far it is behind; where none does, what was told last stands.
+/// Time between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two readings of the pool's saturation. A connection is in use for about a millisecond: only the average of many readings
+/// distinguishes a pool that copes from one that is exhausted.
+const SATURATION_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest wait for a consumer's lag; without any reply the last known lag remains.
 const ASK_DEADLINE: Duration = Duration::from_millis(500);
 
-/// The level, as last judged.
-#[derive(Message)]
-#[rtype(result = "Level")]
-pub struct HowHard;
-
-/// The actor.
+/// Samples at an interval; a restart reads the stage from the gate.
 pub struct BackpressureManager {
-    world: World,
+    dependencies: Dependencies,
     options: Arc<Options>,
     bus: Bus,
     consumers: Vec<Inbox<ConsumerActor>>,
     store: Option<Arc<dyn Probe>>,
     pressure: Pressure,
-    born: Instant,
+    /// Samples count their time from here.
+    created_at: Instant,
     inputs: Inputs,
-    /// What the looks since the last sample saw, added up, and how many they were.
-    looks: (f64, u32),
+    /// Sum and number of the saturation readings since the last sample.
+    saturation: (f64, u32),
 }
 
 impl BackpressureManager {
-    /// A manager that feels nothing yet.
-    pub fn new(world: World, options: Arc<Options>, bus: Bus, consumers: Vec<Inbox<ConsumerActor>>) -> Self {
-        let store = world.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
-        // A manager that comes back finds the gate as it left it: a death opens none.
-        let pressure = Pressure::at(world.gate.stage());
+    /// A manager that has not sampled yet.
+    pub fn new(
+        dependencies: Dependencies,
+        options: Arc<Options>,
+        bus: Bus,
+        consumers: Vec<Inbox<ConsumerActor>>,
+    ) -> Self {
+        let store = dependencies.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
+        // After a restart the gate still holds the former stage: a crash opens no gate.
+        let pressure = Pressure::at(dependencies.gate.stage());
         Self {
-            world,
+            dependencies,
             options,
             bus,
             consumers,
             store,
             pressure,
-            born: Instant::now(),
+            created_at: Instant::now(),
             inputs: Inputs::default(),
-            looks: (0.0, 0),
+            saturation: (0.0, 0),
         }
     }
 
-    /// Counts what waits. A round of its own: a store that is slow to count must not slow the samples down that tell of it.
-    fn count(&mut self, ctx: &mut Context<Self>) {
-        let outbox = Arc::clone(&self.world.outbox);
+    /// Counts the unsent rows. Runs apart from the samples: a store that counts slowly must not delay the samples that show its load.
+    fn count_backlog(&mut self, ctx: &mut Context<Self>) {
+        let outbox = Arc::clone(&self.dependencies.outbox);
         let work = async move { outbox.depth().await };
         ctx.spawn(work.into_actor(self).map(|depth, this, ctx| {
             if let Ok(depth) = depth {
-                // Without a broker rows are meant to pile up: that is no pressure.
-                let counts = this.world.broker.is_some();
-                this.inputs.backlog = if counts { depth.pending + depth.failed } else { 0 };
-                this.show_depth(&depth);
+                // Without a broker all rows stay unsent: that is no pressure.
+                let has_broker = this.dependencies.broker.is_some();
+                this.inputs.backlog = if has_broker { depth.pending + depth.failed } else { 0 };
+                this.publish_depth(&depth);
             }
-            ctx.run_later(SAMPLE_EVERY, Self::count);
+            ctx.run_later(SAMPLE_INTERVAL, Self::count_backlog);
         }));
     }
 
     fn sample(&mut self, ctx: &mut Context<Self>) {
         let consumers = self.consumers.clone();
         let work = async move {
-            let asked = consumers.iter().map(|consumer| consumer.try_ask(Behind, ASK_DEADLINE));
-            let told = join_all(asked).await.into_iter().flatten();
-            told.map(|behind| behind.iter().map(|lag| lag.age).max().unwrap_or_default()).max()
+            let asks = consumers.iter().map(|consumer| consumer.try_ask(MeasuredLag, ASK_DEADLINE));
+            let replies = join_all(asks).await.into_iter().flatten();
+            replies.map(|partitions| partitions.iter().map(|lag| lag.age).max().unwrap_or_default()).max()
         };
         ctx.spawn(work.into_actor(self).map(|lag, this, ctx| {
-            this.judge(lag);
-            ctx.run_later(SAMPLE_EVERY, Self::sample);
+            this.evaluate(lag);
+            ctx.run_later(SAMPLE_INTERVAL, Self::sample);
         }));
     }
 
-    fn look(&mut self) {
+    fn read_saturation(&mut self) {
         if let Some(saturation) = self.store.as_ref().and_then(|store| store.saturation()) {
-            self.looks.0 += saturation;
-            self.looks.1 += 1;
+            self.saturation.0 += saturation;
+            self.saturation.1 += 1;
         }
     }
 
-    fn judge(&mut self, lag: Option<Duration>) {
+    fn evaluate(&mut self, lag: Option<Duration>) {
         self.inputs.lag = lag.unwrap_or(self.inputs.lag);
-        self.look();
-        let (sum, looks) = std::mem::take(&mut self.looks);
-        self.inputs.saturation = sum / f64::from(looks.max(1));
+        self.read_saturation();
+        let (sum, readings) = std::mem::take(&mut self.saturation);
+        self.inputs.saturation = sum / f64::from(readings.max(1));
         let before = self.pressure.stage().level();
-        let stage = self.pressure.sample(self.born.elapsed(), &self.inputs, &self.options.pressure);
-        self.world.gate.set_stage(stage);
-        self.show(stage);
+        let stage = self.pressure.sample(self.created_at.elapsed(), &self.inputs, &self.options.pressure);
+        self.dependencies.gate.set_stage(stage);
+        self.publish(stage);
         if stage.level() != before {
-            self.tell(before, stage.level());
+            self.report_change(before, stage.level());
         }
     }
 
-    fn show(&self, stage: Stage) {
-        let metrics = &self.world.metrics;
+    fn publish(&self, stage: Stage) {
+        let metrics = &self.dependencies.metrics;
         metrics.backpressure_level.set(stage.level().number());
         metrics.backpressure_throttling_factor.set(stage.limit_factor());
-        metrics.backpressure_outbox_backlog.set(whole(self.inputs.backlog));
-        metrics.backpressure_kafka_lag_ms.set(whole(u64::try_from(self.inputs.lag.as_millis()).unwrap_or(u64::MAX)));
+        metrics.backpressure_outbox_backlog.set(gauge_value(self.inputs.backlog));
+        metrics
+            .backpressure_kafka_lag_ms
+            .set(gauge_value(u64::try_from(self.inputs.lag.as_millis()).unwrap_or(u64::MAX)));
         metrics.backpressure_db_saturation_percent.set(self.inputs.saturation * 100.0);
         let inputs = self.inputs;
-        self.world.vitals.paint(|picture| {
-            picture.stage = stage;
-            picture.inputs = inputs;
+        self.dependencies.health.paint(|snapshot| {
+            snapshot.stage = stage;
+            snapshot.inputs = inputs;
         });
-        self.show_mailboxes();
+        self.publish_mailboxes();
     }
 
-    fn show_depth(&self, depth: &Depth) {
-        let metrics = &self.world.metrics;
-        metrics.outbox_pending_count.set(whole(depth.pending));
-        metrics.outbox_failure_count.set(whole(depth.failed + depth.parked));
+    fn publish_depth(&self, depth: &Depth) {
+        let metrics = &self.dependencies.metrics;
+        metrics.outbox_pending_count.set(gauge_value(depth.pending));
+        metrics.outbox_failure_count.set(gauge_value(depth.failed + depth.parked));
         for status in RowStatus::ALL {
             let rows = match status {
                 RowStatus::Pending => depth.pending,
@@ -135,21 +139,21 @@ impl BackpressureManager {
                 RowStatus::Parked => depth.parked,
                 RowStatus::Sent => depth.sent,
             };
-            metrics.outbox_rows.with([status.as_str()]).set(whole(rows));
+            metrics.outbox_rows.with([status.as_str()]).set(gauge_value(rows));
         }
         let age = depth.oldest_unsent.unwrap_or_default();
         metrics.outbox_oldest_pending_age_seconds.set(age.as_secs_f64());
         metrics.outbox_lag.record(age);
-        let (depth, now) = (*depth, self.world.clock.now());
-        self.world.vitals.paint(|picture| {
-            picture.depth = depth;
-            picture.measured_at = Some(now);
+        let (depth, now) = (*depth, self.dependencies.clock.now());
+        self.dependencies.health.paint(|snapshot| {
+            snapshot.depth = depth;
+            snapshot.measured_at = Some(now);
         });
     }
 
-    /// Mailboxes per kind of actor: depth and capacity added up, how many are up.
-    fn show_mailboxes(&self) {
-        let metrics = &self.world.metrics;
+    /// Shows, for each kind of actor, how many run and their mailboxes' total depth and capacity.
+    fn publish_mailboxes(&self) {
+        let metrics = &self.dependencies.metrics;
         let mut kinds: std::collections::BTreeMap<&str, (i64, i64, i64)> = std::collections::BTreeMap::new();
         for row in self.bus.snapshot() {
             let kind = kinds.entry(row.actor).or_default();
@@ -164,21 +168,21 @@ impl BackpressureManager {
         }
     }
 
-    fn tell(&self, before: Level, level: Level) {
+    fn report_change(&self, before: Level, level: Level) {
         let (from, to) = (before.as_str(), level.as_str());
         let Inputs { lag, backlog, saturation } = self.inputs;
         let lag_ms = lag.as_millis() as u64;
-        self.world.metrics.rate_limit_dynamic_adjustments.inc();
+        self.dependencies.metrics.rate_limit_dynamic_adjustments.inc();
         if level > before {
-            tracing::warn!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "pressure rose");
+            tracing::warn!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "backpressure rose");
         } else {
-            tracing::info!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "pressure fell");
+            tracing::info!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "backpressure fell");
         }
         self.bus.publish_note("pressure_changed", vec![("from", from.to_owned()), ("to", to.to_owned())]);
     }
 }
 
-fn whole(value: u64) -> i64 {
+fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -186,19 +190,10 @@ impl Actor for BackpressureManager {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(LOOK_EVERY, |this, _| this.look());
-        self.count(ctx);
+        ctx.run_interval(SATURATION_INTERVAL, |this, _| this.read_saturation());
+        self.count_backlog(ctx);
         self.sample(ctx);
     }
 }
 
 supervision::supervised!(BackpressureManager);
-
-impl Handler<Job<HowHard>> for BackpressureManager {
-    type Result = MessageResult<Job<HowHard>>;
-
-    fn handle(&mut self, job: Job<HowHard>, ctx: &mut Self::Context) -> Self::Result {
-        let (HowHard, _slot) = job.open(ctx);
-        MessageResult(self.pressure.stage().level())
-    }
-}

@@ -1,5 +1,5 @@
-//! ConsumerActor: reads its share of the topics, hands each message to the intake, remembers it, acknowledges it. Loops until it stops.
-mod step;
+//! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
+pub mod pipeline;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use ports::source::{GroupMember, Lag};
 use supervision::Job;
 use tokio::time::Instant;
 
-pub use step::Intake;
+use pipeline::ConsumerPipeline;
 
-/// How long one wait for messages lasts; a stop is heard in between.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Pause after a failure of the store or the broker: nothing is acknowledged meanwhile, so nothing is lost.
+/// Longest wait of one poll; a stop request takes effect between two polls.
+const POLL_TIMEOUT: Duration = Duration::from_millis(500);
+/// Pause after a failure of the store or the broker, doubled up to the maximum. Unacknowledged messages are delivered again.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How often the lag is measured.
-const LAG_EVERY: Duration = Duration::from_secs(1);
+/// Time between two measurements of the lag.
+const LAG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far this consumer is behind.
+/// Asks for the lag of this consumer's partitions.
 #[derive(Message)]
 #[rtype(result = "Vec<Lag>")]
-pub struct Behind;
+pub struct MeasuredLag;
 
-/// The actor.
+/// One member of the group.
 pub struct ConsumerActor {
-    intake: Arc<Intake>,
-    member: u32,
-    source: Option<Arc<dyn GroupMember>>,
+    pipeline: Arc<ConsumerPipeline>,
+    number: u32,
+    member: Option<Arc<dyn GroupMember>>,
     lag: Vec<Lag>,
     measured_at: Instant,
     failing: bool,
@@ -39,12 +39,12 @@ pub struct ConsumerActor {
 }
 
 impl ConsumerActor {
-    /// Member number `member` of the group; joins when it starts.
-    pub fn new(intake: Arc<Intake>, member: u32) -> Self {
+    /// Member number `number` of this instance; it joins the group with its first poll.
+    pub fn new(pipeline: Arc<ConsumerPipeline>, number: u32) -> Self {
         Self {
-            intake,
-            member,
-            source: None,
+            pipeline,
+            number,
+            member: None,
             lag: Vec::new(),
             measured_at: Instant::now(),
             failing: false,
@@ -54,52 +54,52 @@ impl ConsumerActor {
         }
     }
 
-    fn turn(&mut self, ctx: &mut Context<Self>) {
+    fn poll(&mut self, ctx: &mut Context<Self>) {
         if self.draining {
             return ctx.stop();
         }
         self.busy = true;
-        let (intake, source, member) = (Arc::clone(&self.intake), self.source.clone(), self.member);
-        let work = Box::pin(async move { intake.turn(source, member, PATIENCE).await });
-        ctx.spawn(work.into_actor(self).map(|end, this, ctx| this.turned(end, ctx)));
+        let (pipeline, member, number) = (Arc::clone(&self.pipeline), self.member.clone(), self.number);
+        let work = Box::pin(async move { pipeline.run_once(member, number, POLL_TIMEOUT).await });
+        ctx.spawn(work.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
     }
 
-    fn turned(&mut self, end: Result<Arc<dyn GroupMember>, Error>, ctx: &mut Context<Self>) {
+    fn polled(&mut self, result: Result<Arc<dyn GroupMember>, Error>, ctx: &mut Context<Self>) {
         self.busy = false;
-        match end {
-            Ok(source) => {
-                self.source = Some(source);
+        match result {
+            Ok(member) => {
+                self.member = Some(member);
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(event = "consumer_recovered", member = self.member, "the consumer goes on");
+                    tracing::info!(event = "consumer_recovered", member = self.number, "the consumer works again");
                 }
                 self.pause = PAUSE_MIN;
-                self.turn(ctx);
+                self.poll(ctx);
             }
             Err(error) => {
-                // A new membership starts after the last acknowledgement: what was in hand comes again, and duplicates are known.
-                self.source = None;
-                self.intake.metrics.kafka_consumer_errors.inc();
+                // A new membership starts after the last acknowledgement: unacknowledged messages come again, and the inbox recognises duplicates.
+                self.member = None;
+                self.pipeline.metrics.kafka_consumer_errors.inc();
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(event = "consumer_failing", member = self.member, error = %error, "the consumer waits and tries again");
+                    tracing::warn!(event = "consumer_failing", member = self.number, error = %error, "the consumer failed and will retry");
                 }
-                ctx.run_later(self.pause, Self::turn);
+                ctx.run_later(self.pause, Self::poll);
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
             }
         }
     }
 
-    fn measure(&mut self, ctx: &mut Context<Self>) {
-        if let Some(source) = self.source.clone() {
-            let work = async move { source.lag().await };
+    fn measure_lag(&mut self, ctx: &mut Context<Self>) {
+        if let Some(member) = self.member.clone() {
+            let work = async move { member.lag().await };
             ctx.spawn(work.into_actor(self).map(|lag, this, _| {
                 if let Ok(lag) = lag {
-                    this.intake.show_lag(&lag);
+                    this.pipeline.publish_lag(&lag);
                     this.lag = lag;
                     this.measured_at = Instant::now();
                 }
             }));
         }
-        ctx.run_later(LAG_EVERY, Self::measure);
+        ctx.run_later(LAG_INTERVAL, Self::measure_lag);
     }
 
     fn drain(&mut self, ctx: &mut Context<Self>) {
@@ -114,21 +114,21 @@ impl Actor for ConsumerActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.turn(ctx);
-        self.measure(ctx);
+        self.poll(ctx);
+        self.measure_lag(ctx);
     }
 }
 
 supervision::supervised!(ConsumerActor, ConsumerActor::drain);
 
-impl Handler<Job<Behind>> for ConsumerActor {
-    type Result = MessageResult<Job<Behind>>;
+impl Handler<Job<MeasuredLag>> for ConsumerActor {
+    type Result = MessageResult<Job<MeasuredLag>>;
 
-    fn handle(&mut self, job: Job<Behind>, ctx: &mut Self::Context) -> Self::Result {
-        let (Behind, _slot) = job.open(ctx);
-        // What waited when it was measured has grown older since: a consumer that fails cannot measure, and only falls behind.
+    fn handle(&mut self, job: Job<MeasuredLag>, ctx: &mut Self::Context) -> Self::Result {
+        let (MeasuredLag, _slot) = job.open(ctx);
+        // Waiting messages have aged since the measurement: a consumer that fails cannot measure, and its lag only grows.
         let since = self.measured_at.elapsed();
-        let grown = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };
-        MessageResult(self.lag.iter().map(grown).collect())
+        let aged = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };
+        MessageResult(self.lag.iter().map(aged).collect())
     }
 }

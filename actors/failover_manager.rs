@@ -1,4 +1,4 @@
-//! FailoverManager: probes the dependencies in parallel rounds, moves the region between ACTIVE and PASSIVE, keeps the gate.
+//! FailoverManager: probes the dependencies in parallel rounds, switches the region between ACTIVE and PASSIVE, and sets the gate.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,80 +10,82 @@ use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 use supervision::Bus;
 
-use crate::world::{Options, World};
+use crate::system::dependencies::Dependencies;
+use crate::system::options::Options;
 
-/// Redis that answers slower than this counts as not answering (the seeds' threshold).
+/// A Redis reply slower than this counts as a failure (the threshold of the requirements).
 const REDIS_LATENCY_MAX: Duration = Duration::from_millis(150);
 
-/// The actor.
+/// Probes at an interval; a restart reads the region's state from the gate.
 pub struct FailoverManager {
-    world: World,
+    dependencies: Dependencies,
     options: Arc<Options>,
     bus: Bus,
     region: Region,
 }
 
-/// What one dependency answered.
-struct Answer {
+/// Result of one probe.
+struct ProbeResult {
     name: &'static str,
+    /// Its failure makes the region passive.
     gates: bool,
-    /// It answers, and has no room left.
-    no_room: bool,
-    pulse: Result<ProbeReport, String>,
+    /// The store answers and has no space left.
+    is_full: bool,
+    report: Result<ProbeReport, String>,
 }
 
 impl FailoverManager {
-    /// A manager that believes in health until probes say otherwise.
-    pub fn new(world: World, options: Arc<Options>, bus: Bus) -> Self {
-        Self { world, options, bus, region: Region::default() }
+    /// A manager that assumes healthy dependencies until probes fail.
+    pub fn new(dependencies: Dependencies, options: Arc<Options>, bus: Bus) -> Self {
+        Self { dependencies, options, bus, region: Region::default() }
     }
 
     fn round(&mut self, ctx: &mut Context<Self>) {
-        let (probes, limit) = (self.world.probes.clone(), self.options.probe_timeout);
-        let work = async move { join_all(probes.into_iter().map(|(probe, gates)| ask(probe, gates, limit))).await };
-        ctx.spawn(work.into_actor(self).map(|answers, this, ctx| {
-            this.judge(answers);
+        let (probes, limit) = (self.dependencies.probes.clone(), self.options.probe_timeout);
+        let work = async move { join_all(probes.into_iter().map(|(probe, gates)| check(probe, gates, limit))).await };
+        ctx.spawn(work.into_actor(self).map(|results, this, ctx| {
+            this.evaluate(results);
             ctx.run_later(this.options.probe_interval, Self::round);
         }));
     }
 
-    fn judge(&mut self, answers: Vec<Answer>) {
+    fn evaluate(&mut self, results: Vec<ProbeResult>) {
         let thresholds = &self.options.region;
-        let was_up: Vec<bool> = answers.iter().map(|answer| self.region.is_up(answer.name, thresholds)).collect();
-        let probes: Vec<_> = answers.iter().map(|a| (a.name, a.pulse.is_ok(), a.gates)).collect();
+        let was_up: Vec<bool> = results.iter().map(|result| self.region.is_up(result.name, thresholds)).collect();
+        let probes: Vec<_> = results.iter().map(|result| (result.name, result.report.is_ok(), result.gates)).collect();
         let round = self.region.round(&probes, thresholds);
-        for (answer, was_up) in answers.iter().zip(was_up) {
-            self.note(answer, was_up);
+        for (result, was_up) in results.iter().zip(was_up) {
+            self.report_change(result, was_up);
         }
         if round.unhealthy {
-            self.world.metrics.region_health_unhealthy_count.inc();
+            self.dependencies.metrics.region_health_unhealthy_count.inc();
         }
-        self.show_room(&answers);
-        self.paint(answers);
+        self.update_full_store(&results);
+        self.update_components(results);
         if let Some(mode) = round.turned {
-            self.turn(mode);
+            self.switch(mode);
         }
     }
 
-    /// A store without room takes no write, whatever the number of failed rounds: there is nothing to wait for.
-    fn show_room(&self, answers: &[Answer]) {
-        let Some(db) = answers.iter().find(|answer| answer.name == "db") else { return };
-        let no_room = match &db.pulse {
+    /// A full store accepts no write, so readiness fails at once and not only after several failed rounds.
+    fn update_full_store(&self, results: &[ProbeResult]) {
+        let Some(db) = results.iter().find(|result| result.name == "db") else { return };
+        let no_room = match &db.report {
             Ok(_) => None,
-            Err(error) if db.no_room => Some(error.clone()),
-            // It does not answer at all: whether there is room is not known, and what was seen stands.
+            Err(error) if db.is_full => Some(error.clone()),
+            // It does not answer at all, so its free space is unknown: the last known state remains.
             Err(_) => return,
         };
-        self.world.vitals.paint(|picture| picture.no_room = no_room);
+        self.dependencies.health.paint(|snapshot| snapshot.no_room = no_room);
     }
 
-    fn note(&self, answer: &Answer, was_up: bool) {
-        let is_up = self.region.is_up(answer.name, &self.options.region);
-        let dependency = answer.name;
-        if answer.pulse.is_err() {
-            self.world.metrics.region_health_dependency_failure_count.with([dependency]).inc();
+    fn report_change(&self, result: &ProbeResult, was_up: bool) {
+        let is_up = self.region.is_up(result.name, &self.options.region);
+        let dependency = result.name;
+        if result.report.is_err() {
+            self.dependencies.metrics.region_health_dependency_failure_count.with([dependency]).inc();
         }
-        let detail = answer.pulse.as_ref().err().cloned().unwrap_or_default();
+        let detail = result.report.as_ref().err().cloned().unwrap_or_default();
         match (was_up, is_up) {
             (true, false) => {
                 tracing::warn!(
@@ -103,61 +105,61 @@ impl FailoverManager {
         }
     }
 
-    fn paint(&self, answers: Vec<Answer>) {
-        let components: Vec<Component> = answers
+    fn update_components(&self, results: Vec<ProbeResult>) {
+        let components: Vec<Component> = results
             .into_iter()
-            .map(|answer| Component {
-                name: answer.name,
-                up: self.region.is_up(answer.name, &self.options.region),
-                gates: answer.gates,
-                latency: answer.pulse.as_ref().map(|pulse| pulse.latency).unwrap_or_default(),
-                detail: answer.pulse.err(),
+            .map(|result| Component {
+                name: result.name,
+                up: self.region.is_up(result.name, &self.options.region),
+                gates: result.gates,
+                latency: result.report.as_ref().map(|report| report.latency).unwrap_or_default(),
+                detail: result.report.err(),
             })
             .collect();
-        self.world.vitals.paint(|picture| picture.components = components);
+        self.dependencies.health.paint(|snapshot| snapshot.components = components);
     }
 
-    fn turn(&self, mode: Mode) {
+    fn switch(&self, mode: Mode) {
         let passive = mode == Mode::Passive;
-        self.world.gate.set_passive(passive);
-        self.world.vitals.paint(|picture| picture.passive = passive);
-        self.world.metrics.failover_events_count.inc();
+        self.dependencies.gate.set_passive(passive);
+        self.dependencies.health.paint(|snapshot| snapshot.passive = passive);
+        self.dependencies.metrics.failover_events_count.inc();
         let region = self.options.relay.region.as_str();
         if passive {
             tracing::error!(
                 event = "region_passive",
                 region,
-                "the region takes no writes until its dependencies recover"
+                "the region accepts no writes until its dependencies recover"
             );
         } else {
-            tracing::info!(event = "region_active", region, "the region takes writes again");
+            tracing::info!(event = "region_active", region, "the region accepts writes again");
         }
         let event = if passive { "region_passive" } else { "region_active" };
         self.bus.publish_note(event, vec![("region", region.to_owned())]);
     }
 }
 
-async fn ask(probe: Arc<dyn Probe>, gates: bool, limit: Duration) -> Answer {
+async fn check(probe: Arc<dyn Probe>, gates: bool, limit: Duration) -> ProbeResult {
     let name = probe.name();
-    let asked = tokio::time::timeout(limit, probe.check()).await;
-    let no_room = matches!(asked, Ok(Err(Error::Full(_))));
-    let pulse = match asked {
-        Err(_) => Err(format!("no answer within {} ms", limit.as_millis())),
+    let reply = tokio::time::timeout(limit, probe.check()).await;
+    let is_full = matches!(reply, Ok(Err(Error::Full(_))));
+    let report = match reply {
+        Err(_) => Err(format!("no reply within {} ms", limit.as_millis())),
         Ok(Err(error)) => Err(error.to_string()),
-        Ok(Ok(pulse)) if name == "redis" && pulse.latency > REDIS_LATENCY_MAX => {
-            Err(format!("answered after {} ms", pulse.latency.as_millis()))
+        Ok(Ok(report)) if name == "redis" && report.latency > REDIS_LATENCY_MAX => {
+            Err(format!("replied only after {} ms", report.latency.as_millis()))
         }
-        Ok(Ok(pulse)) => Ok(pulse),
+        Ok(Ok(report)) => Ok(report),
     };
-    Answer { name, gates, no_room, pulse }
+    ProbeResult { name, gates, is_full, report }
 }
 
 impl Actor for FailoverManager {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // A manager that comes back finds the gate as it left it: a passive region stays passive until two healthy rounds.
-        if self.world.gate.is_passive() {
+        // After a restart the gate still holds the former state: a passive region stays passive until two healthy rounds.
+        if self.dependencies.gate.is_passive() {
             self.region = Region::passive();
         }
         self.round(ctx);

@@ -1,24 +1,22 @@
-//! The cast: every concern an actor, every actor supervised, all started in `tree.rs`. They talk by messages; a mailbox's bound is the
-//! backpressure; no actor holds the only copy of a fact.
+//! The actors: each concern is one actor, all of them supervised and started in `tree.rs`. They exchange messages; a mailbox's bound is the
+//! backpressure; no fact lives only in an actor.
 
 mod backpressure_manager;
 mod consumer_actor;
-mod direct;
 mod failover_manager;
-mod front;
-mod lanes;
-mod lease_book;
-mod nudge;
-mod observer;
 mod order_aggregate;
 mod outbox_publisher;
 mod partition_worker;
 mod pending_promoter;
 mod retry_handler;
-mod roster;
-mod shards;
+mod system {
+    pub mod dependencies;
+    pub mod dispatcher;
+    pub mod metrics_observer;
+    pub mod options;
+    pub mod shards;
+}
 mod tree;
-mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,79 +24,84 @@ use std::time::Duration;
 use app::dispatch::Dispatch;
 use supervision::{Bus, DrainReport, Inbox, Reason, Root, State};
 
-pub use lanes::Pinning;
-pub use world::{Options, World};
+pub use partition_worker::producer_sessions::ProducerSlots;
+pub use system::dependencies::Dependencies;
+pub use system::options::Options;
 
-use front::Front;
-use observer::Counting;
 use outbox_publisher::{OutboxPublisher, Retire};
 use pending_promoter::{PendingPromoter, Promote};
+use system::dispatcher::Dispatcher;
+use system::metrics_observer::MetricsObserver;
 use tree::Threads;
 
-/// The running cast.
-pub struct Cast {
+/// The running actors.
+pub struct ActorSystem {
     root: Root,
     bus: Bus,
-    front: Arc<Front>,
+    dispatcher: Arc<Dispatcher>,
     publisher: Inbox<OutboxPublisher>,
     promoter: Inbox<PendingPromoter>,
     threads: Threads,
 }
 
-/// How the stop went.
+/// Result of a stop.
 #[derive(Debug)]
-pub struct Stopped {
-    /// What the tree left.
+pub struct StopReport {
+    /// Actors that did not end in time.
     pub drained: DrainReport,
-    /// Partitions that could not be handed over.
+    /// Number of partitions that could not be handed over.
     pub partitions_left: usize,
 }
 
-impl Cast {
+impl ActorSystem {
     /// Starts the tree on this thread, which must be an actix `System` (or a `LocalSet`, with `Options::threads` off).
-    pub async fn start(world: World, options: Options, bus_options: supervision::Options) -> Cast {
-        let bus = Bus::new(bus_options, Arc::new(Counting(Arc::clone(&world.metrics))));
-        world.vitals.paint(|picture| picture.broker_configured = world.broker.is_some());
+    pub async fn start(
+        dependencies: Dependencies,
+        options: Options,
+        supervision_options: supervision::Options,
+    ) -> ActorSystem {
+        let bus = Bus::new(supervision_options, Arc::new(MetricsObserver(Arc::clone(&dependencies.metrics))));
+        dependencies.health.paint(|snapshot| snapshot.broker_configured = dependencies.broker.is_some());
         let options = Arc::new(options);
-        let tree = tree::tree(&world, &options, &bus);
-        let front = Arc::new(Front::new(tree.shards, bus.clone(), options.faults));
+        let tree = tree::tree(&dependencies, &options, &bus);
+        let dispatcher = Arc::new(Dispatcher::new(tree.shards, bus.clone(), options.faults));
         let root = Root::start(tree.spec, bus.clone()).await;
-        Cast { root, bus, front, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
+        ActorSystem { root, bus, dispatcher, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
     }
 
-    /// The door for HTTP.
+    /// The interface for the HTTP API; cheap to clone.
     pub fn dispatch(&self) -> Arc<dyn Dispatch> {
-        Arc::clone(&self.front) as Arc<dyn Dispatch>
+        Arc::clone(&self.dispatcher) as Arc<dyn Dispatch>
     }
 
-    /// The tree's events and faults.
+    /// Events and faults of the supervision tree.
     pub fn bus(&self) -> &Bus {
         &self.bus
     }
 
-    /// Resolves when the root has given up.
+    /// Resolves when the root supervisor gives up.
     pub async fn gave_up(&self) -> Reason {
         self.root.done().await
     }
 
-    /// Promotes waiting orders now; answers how many.
+    /// Promotes pending orders now. Returns how many, or `None` without a reply within the deadline.
     pub async fn promote(&self, deadline: Duration) -> Option<u64> {
         self.promoter.ask(Promote, deadline).await.ok()
     }
 
-    /// Stops: claim nothing new, finish and hand over, then the tree in reverse order.
-    pub async fn stop(self, deadline: Duration) -> Stopped {
-        let begun = tokio::time::Instant::now();
-        // Whoever a drill has paused would keep the hand-over waiting for all of its time.
+    /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order.
+    pub async fn stop(self, deadline: Duration) -> StopReport {
+        let started = tokio::time::Instant::now();
+        // An actor that an operator paused would block the hand-over for the whole deadline.
         for row in self.bus.snapshot().into_iter().filter(|row| row.state == State::Paused) {
-            // It may have ended since: then it keeps nobody waiting.
+            // An error means that the actor has ended since, which blocks nothing.
             let _ = self.bus.resume(&row.path, "shutdown");
         }
-        // Half of the time for the hand-over at most: the tree needs the rest.
+        // At most half of the time for the hand-over: the tree needs the rest.
         let half = deadline / 2;
         let partitions_left = self.publisher.ask(Retire { deadline: half }, half).await.unwrap_or(0);
-        let drained = self.root.shutdown(deadline.saturating_sub(begun.elapsed())).await;
+        let drained = self.root.shutdown(deadline.saturating_sub(started.elapsed())).await;
         self.threads.stop();
-        Stopped { drained, partitions_left }
+        StopReport { drained, partitions_left }
     }
 }

@@ -1,4 +1,7 @@
-//! OrderAggregate: a shard of the write side. Commands of one order go one after another, different orders overlap.
+//! OrderAggregate: a shard of the write side. Commands of one order run one after another, those of different orders overlap.
+pub mod direct_publisher;
+pub mod wake_ups;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,77 +14,84 @@ use app::error::CommandError;
 use app::vitals::Vitals;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
-use supervision::{Job, Slot};
+use supervision::Job;
 use telemetry::Metrics;
 use tokio::sync::Mutex;
 
-use crate::direct::Direct;
-use crate::nudge::Nudge;
+use direct_publisher::DirectPublisher;
+use wake_ups::WakeUps;
 
-/// Place an order.
+/// Create an order.
 #[derive(Message)]
 #[rtype(result = "Result<Created, CommandError>")]
 pub struct Create {
-    /// What is asked.
+    /// The client's command.
     pub command: CreateOrder,
-    /// Tells the asker whether the store was reached, should this actor die.
-    pub reach: Reach,
+    /// Shows the caller whether the store was reached, in case this actor dies.
+    pub progress: Reach,
 }
 
 /// Change an order.
 #[derive(Message)]
 #[rtype(result = "Result<Arc<Order>, CommandError>")]
 pub struct Change {
-    /// What is asked.
+    /// The client's command.
     pub command: ChangeOrder,
-    /// As in [`Create`].
-    pub reach: Reach,
+    /// Shows the caller whether the store was reached, as in [`Create`].
+    pub progress: Reach,
 }
 
 /// One shard.
 pub struct OrderAggregate {
     desk: Arc<Desk>,
-    nudge: Nudge,
-    direct: Option<Direct>,
+    wake_ups: WakeUps,
+    direct: Option<DirectPublisher>,
     metrics: Arc<Metrics>,
-    vitals: Vitals,
-    turns: HashMap<OrderId, Arc<Mutex<()>>>,
+    health: Vitals,
+    /// One lock for each order with a running or waiting command.
+    locks: HashMap<OrderId, Arc<Mutex<()>>>,
 }
 
 impl OrderAggregate {
-    /// A shard with nothing in hand. `direct` publishes where there is no outbox.
-    pub fn new(desk: Arc<Desk>, nudge: Nudge, direct: Option<Direct>, metrics: Arc<Metrics>, vitals: Vitals) -> Self {
-        Self { desk, nudge, direct, metrics, vitals, turns: HashMap::new() }
+    /// A shard without commands. `direct` publishes the events where there is no outbox.
+    pub fn new(
+        desk: Arc<Desk>,
+        wake_ups: WakeUps,
+        direct: Option<DirectPublisher>,
+        metrics: Arc<Metrics>,
+        health: Vitals,
+    ) -> Self {
+        Self { desk, wake_ups, direct, metrics, health, locks: HashMap::new() }
     }
 
-    /// Readiness turns red with the first write that finds no room, and not with the next round of probes.
-    fn heed<T>(&self, outcome: &Result<T, CommandError>) {
-        match outcome {
-            Err(CommandError::NoRoom(why)) => self.vitals.paint(|picture| picture.no_room = Some(why.clone())),
+    /// Readiness fails with the first write that finds the store full, not only with the next round of probes.
+    fn record_error<T>(&self, result: &Result<T, CommandError>) {
+        match result {
+            Err(CommandError::NoRoom(why)) => self.health.paint(|snapshot| snapshot.no_room = Some(why.clone())),
             Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
             _ => {}
         }
     }
 
-    /// After the commit: the relay hears of the rows, or they are published right away where there is no outbox.
-    fn announce(&self, rows: Vec<NewRow>) {
+    /// After the commit: wakes the publisher, or publishes at once where there is no outbox.
+    fn committed(&self, rows: Vec<NewRow>) {
         match &self.direct {
             Some(direct) => direct.publish(rows),
             None => {
                 self.metrics.outbox_entries_written.inc_by(rows.len() as u64);
-                rows.iter().for_each(|row| self.nudge.wake(row.partition));
+                rows.iter().for_each(|row| self.wake_ups.wake(row.partition));
             }
         }
     }
 
-    fn turn(&mut self, id: OrderId) -> Arc<Mutex<()>> {
-        Arc::clone(self.turns.entry(id).or_default())
+    fn lock_of(&mut self, id: OrderId) -> Arc<Mutex<()>> {
+        Arc::clone(self.locks.entry(id).or_default())
     }
 
-    fn forget_turn(&mut self, id: OrderId) {
-        // Only the map holds it: nobody has a turn or waits for one.
-        if self.turns.get(&id).is_some_and(|turn| Arc::strong_count(turn) == 1) {
-            self.turns.remove(&id);
+    fn drop_unused_lock(&mut self, id: OrderId) {
+        // Only the map holds it: no command runs or waits.
+        if self.locks.get(&id).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            self.locks.remove(&id);
         }
     }
 }
@@ -96,10 +106,16 @@ impl Handler<Job<Create>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
 
     fn handle(&mut self, job: Job<Create>, ctx: &mut Self::Context) -> Self::Result {
-        let (Create { command, reach }, slot) = job.open(ctx);
+        let (Create { command, progress }, slot) = job.open(ctx);
         let desk = Arc::clone(&self.desk);
-        let work = async move { create_order(&desk, command, &reach).await };
-        Box::pin(work.into_actor(self).map(move |outcome, this, _| this.created(outcome, slot)))
+        let work = async move { create_order(&desk, command, &progress).await };
+        Box::pin(work.into_actor(self).map(move |result, this, _| {
+            let _slot = slot;
+            this.record_error(&result);
+            let create_order::Outcome { created, rows } = result?;
+            this.committed(rows);
+            Ok(created)
+        }))
     }
 }
 
@@ -107,40 +123,21 @@ impl Handler<Job<Change>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Arc<Order>, CommandError>>;
 
     fn handle(&mut self, job: Job<Change>, ctx: &mut Self::Context) -> Self::Result {
-        let (Change { command, reach }, slot) = job.open(ctx);
+        let (Change { command, progress }, slot) = job.open(ctx);
         let (desk, id) = (Arc::clone(&self.desk), command.id);
-        let turn = self.turn(id);
+        let lock = self.lock_of(id);
         let work = async move {
-            // A fair queue: commands of one order run in the order in which they came.
-            let _turn = turn.lock_owned().await;
-            change_order(&desk, &command, &reach).await
+            // The mutex is fair: commands of one order run in the order of their arrival.
+            let _guard = lock.lock_owned().await;
+            change_order(&desk, &command, &progress).await
         };
-        Box::pin(work.into_actor(self).map(move |outcome, this, _| this.changed(id, outcome, slot)))
-    }
-}
-
-impl OrderAggregate {
-    fn created(
-        &mut self,
-        outcome: Result<create_order::Outcome, CommandError>,
-        _slot: Slot,
-    ) -> Result<Created, CommandError> {
-        self.heed(&outcome);
-        let create_order::Outcome { created, rows } = outcome?;
-        self.announce(rows);
-        Ok(created)
-    }
-
-    fn changed(
-        &mut self,
-        id: OrderId,
-        outcome: Result<change_order::Outcome, CommandError>,
-        _slot: Slot,
-    ) -> Result<Arc<Order>, CommandError> {
-        self.forget_turn(id);
-        self.heed(&outcome);
-        let change_order::Outcome { order, rows } = outcome?;
-        self.announce(rows);
-        Ok(order)
+        Box::pin(work.into_actor(self).map(move |result, this, _| {
+            let _slot = slot;
+            this.drop_unused_lock(id);
+            this.record_error(&result);
+            let change_order::Outcome { order, rows } = result?;
+            this.committed(rows);
+            Ok(order)
+        }))
     }
 }

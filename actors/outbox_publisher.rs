@@ -1,311 +1,321 @@
-//! OutboxPublisher: says which partition runs when. Holds the instance's membership, its leases and its breaker; moves no row itself.
-mod fellows;
-mod membership;
-mod pace;
-mod retire;
+//! OutboxPublisher: decides which partition runs when, and which partitions this instance owns. It routes messages between the parts that
+//! decide; the workers move the rows.
+mod breaker_guard;
+pub mod dirty_partitions;
+pub mod membership;
+mod pacing;
+pub mod peers;
+mod relay_status;
 mod schedule;
-mod sweep;
+mod sweeper;
+pub mod workers;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Release};
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::breaker::{Breaker, Pass};
-use app::vitals::Vitals;
+use app::breaker::Pass;
+use futures::StreamExt;
+use futures::future::join_all;
+use ports::Error;
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
-pub use retire::Retire;
 use supervision::{AskError, Bus, Job};
 use tokio::time::Instant;
 
-use crate::partition_worker::{Broker, Report, Run};
-use crate::roster::Roster;
-use crate::world::{Options, World};
-pub use membership::Membership;
-use pace::Pace;
+use crate::partition_worker::report::{BatchReport, BrokerSignal};
+use crate::partition_worker::{HandOver, RunBatch};
+use crate::system::dependencies::Dependencies;
+use crate::system::options::Options;
+use breaker_guard::BreakerGuard;
+use dirty_partitions::DirtyPartitions;
+use membership::{LeaseScan, Membership, Rebalance};
+use pacing::Pacing;
+use peers::{Peers, SCAN_SPACING};
+use relay_status::RelayStatus;
 use schedule::Schedule;
+use sweeper::Sweeper;
+use workers::Workers;
 
-/// There is something new in a partition. Lossy: the poll finds what a lost one meant.
+/// A partition has new rows. May be lost: the poll finds the rows, too.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Wake {
-    /// Which.
+    /// The partition of the rows.
     pub partition: PartitionNo,
 }
 
-/// Longest one batch may take; a worker that takes longer still holds its inbox's only slot, so nothing runs twice.
-const RUN_DEADLINE: Duration = Duration::from_secs(120);
-/// Pause before a partition whose run failed runs again. Long enough not to spin on a store that is away, short enough to notice its return.
-const FAILED_PAUSE: Duration = Duration::from_millis(500);
+/// Other instances notify of new rows in these partitions, or that these partitions are free.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct PeersNotified(Vec<PartitionNo>);
 
-/// The actor.
+/// Before the tree stops: start no batch, hand all partitions over, leave. Returns how many partitions could not be handed over: their
+/// leases expire, or this instance resolves them after its restart.
+#[derive(Message)]
+#[rtype(result = "usize")]
+pub struct Retire {
+    /// Longest wait for each hand-over; they run in parallel.
+    pub deadline: Duration,
+}
+
+/// Longest one batch may take. A worker that takes longer still occupies its inbox's only slot, so no batch runs twice.
+const RUN_DEADLINE: Duration = Duration::from_secs(120);
+/// Pause before a partition whose batch failed runs again: long enough to spare a store that is down, short enough to notice its recovery.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
+/// Pause before a partition whose worker did not take the batch runs again.
+const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(20);
+/// Time until the next scan after a lease that was expected to be free was not.
+const SCAN_AFTER_HELD: Duration = Duration::from_millis(200);
+
+/// The publisher of one instance.
 pub struct OutboxPublisher {
-    world: World,
+    dependencies: Dependencies,
     options: Arc<Options>,
-    bus: Bus,
-    roster: Option<Roster>,
+    /// `None` without a broker: rows then stay PENDING.
+    workers: Option<Workers>,
     membership: Membership,
-    woken: Arc<[AtomicBool]>,
+    peers: Peers,
+    dirty: DirtyPartitions,
     schedule: Schedule,
-    breaker: Breaker,
-    born: Instant,
-    probing: Option<PartitionNo>,
-    /// Partitions that wait for a moment of their own, earliest wins.
-    alarms: BTreeMap<PartitionNo, Instant>,
-    pace: Pace,
-    failing: bool,
+    pacing: Pacing,
+    breaker: BreakerGuard,
+    sweeper: Sweeper,
+    status: RelayStatus,
     retiring: bool,
-    pump_is_due: bool,
-    look_is_due: bool,
-    /// The broker's own probe failed, and has not succeeded since.
-    broker_away: bool,
 }
 
 impl OutboxPublisher {
-    /// A publisher that owns nothing yet. Without a roster there is no broker: rows pile up as PENDING.
+    /// A publisher that owns no partition yet.
     pub fn new(
-        world: World,
+        dependencies: Dependencies,
         options: Arc<Options>,
         bus: Bus,
-        roster: Option<Roster>,
+        workers: Option<Workers>,
         membership: Membership,
-        woken: Arc<[AtomicBool]>,
+        dirty: DirtyPartitions,
     ) -> Self {
-        let breaker = Breaker::new(options.breaker.clone());
-        let (schedule, pace) = (Schedule::new(options.neighbourhoods), Pace::new(&options));
+        let (health, metrics) = (dependencies.health.clone(), Arc::clone(&dependencies.metrics));
         Self {
-            world,
-            options,
-            bus,
-            roster,
+            workers,
             membership,
-            woken,
-            schedule,
-            breaker,
-            born: Instant::now(),
-            probing: None,
-            alarms: BTreeMap::new(),
-            pace,
-            failing: false,
+            peers: Peers::new(dependencies.wake_channel.clone()),
+            dirty,
+            schedule: Schedule::new(options.affinity_groups),
+            pacing: Pacing::new(&options),
+            breaker: BreakerGuard::new(options.breaker.clone(), health, metrics, bus),
+            sweeper: Sweeper::new(&dependencies, &options),
+            status: RelayStatus::default(),
             retiring: false,
-            pump_is_due: false,
-            look_is_due: false,
-            broker_away: false,
+            dependencies,
+            options,
         }
     }
 
-    /// Runs whatever may run now.
-    fn pump(&mut self, ctx: &mut Context<Self>) {
-        while !self.retiring && self.schedule.is_waiting() && self.schedule.running() < self.options.max_in_flight {
-            let probe = match self.breaker.pass(self.born.elapsed()) {
+    fn owns(&self, partition: PartitionNo) -> bool {
+        self.workers.as_ref().is_some_and(|workers| workers.find(partition).is_some())
+    }
+
+    // Runs: which partition moves a batch now.
+
+    /// Starts all batches that may run now.
+    fn run_due(&mut self, ctx: &mut Context<Self>) {
+        let max = self.options.max_in_flight;
+        while !self.retiring && self.schedule.is_waiting() && self.schedule.running() < max {
+            let probe = match self.breaker.pass() {
                 Pass::Free => false,
                 Pass::Probe => true,
-                Pass::Wait(pause) => return self.pump_later(pause, ctx),
+                Pass::Wait(pause) => return self.run_due_after(pause, ctx),
             };
-            let Some((partition, kind)) = self.schedule.next(self.options.max_in_flight) else {
+            let Some((partition, kind)) = self.schedule.next(max) else {
                 if probe {
-                    self.breaker.undecided(self.born.elapsed());
+                    self.breaker.unused();
                 }
                 return;
             };
             if probe {
-                self.probing = Some(partition);
-                self.show_breaker();
+                self.breaker.begin_probe(partition);
             }
             self.run(partition, kind, probe, ctx);
         }
     }
 
-    /// Comes back when the breaker may let one through; a probe's end pumps by itself.
-    fn pump_later(&mut self, pause: Duration, ctx: &mut Context<Self>) {
-        // One timer however many wake-ups come meanwhile.
-        if self.probing.is_none() && !std::mem::replace(&mut self.pump_is_due, true) {
+    fn run_due_after(&mut self, pause: Duration, ctx: &mut Context<Self>) {
+        if self.breaker.request_retry() {
             ctx.run_later(pause, |this, ctx| {
-                this.pump_is_due = false;
-                this.pump(ctx);
+                this.breaker.retry_began();
+                this.run_due(ctx);
             });
         }
     }
 
     fn run(&mut self, partition: PartitionNo, kind: ClaimKind, probe: bool, ctx: &mut Context<Self>) {
-        // Lowered before the claim, and not when the wake-up is heard: until then every further row costs no message, and a row that is
-        // committed after the claim raises it again.
-        self.heard(partition);
-        let giving = self.membership.giving.contains(&partition);
-        let worker = self.roster.as_ref().filter(|_| !giving).and_then(|roster| roster.find(partition));
+        // Cleared before the claim and not on receipt of the wake-up: until then each further row costs no message, and a row that commits
+        // after the claim marks the partition again.
+        self.dirty.clear(partition);
+        let handing_over = self.membership.is_handing_over(partition);
+        let worker = self.workers.as_ref().filter(|_| !handing_over).and_then(|workers| workers.find(partition));
         let Some(worker) = worker else {
             self.schedule.finished(partition);
             self.schedule.forget(partition);
-            self.end_probe(partition, Broker::NotAsked);
+            self.breaker.end_probe(partition, BrokerSignal::None);
             return;
         };
-        let begun = Instant::now();
-        let ask = async move { worker.try_ask(Run { kind, probe }, RUN_DEADLINE).await };
-        ctx.spawn(ask.into_actor(self).map(move |answer, this, ctx| this.ran(partition, begun, answer, ctx)));
-    }
-
-    /// Whoever wakes this partition from now on is heard again.
-    fn heard(&self, partition: PartitionNo) {
-        if let Some(flag) = self.woken.get(partition.0 as usize) {
-            flag.store(false, Release);
-        }
+        let started = Instant::now();
+        let ask = async move { worker.try_ask(RunBatch { kind, probe }, RUN_DEADLINE).await };
+        ctx.spawn(ask.into_actor(self).map(move |reply, this, ctx| this.ran(partition, started, reply, ctx)));
     }
 
     fn ran(
         &mut self,
         partition: PartitionNo,
-        begun: Instant,
-        answer: Result<Report, AskError>,
+        started: Instant,
+        reply: Result<BatchReport, AskError>,
         ctx: &mut Context<Self>,
     ) {
         let woken = self.schedule.finished(partition);
-        let report = match answer {
+        let report = match reply {
             Ok(report) => report,
-            // The worker died, or still works on a batch it was given before: ask again shortly.
+            // The worker died, or still works on an earlier batch.
             Err(AskError::Closed | AskError::Overloaded | AskError::Timeout) => {
-                self.end_probe(partition, Broker::NotAsked);
-                self.wake_in(partition, Duration::from_millis(20), ctx);
-                return self.pump(ctx);
+                self.breaker.end_probe(partition, BrokerSignal::None);
+                self.wake_after(partition, PAUSE_AFTER_REFUSAL, ctx);
+                return self.run_due(ctx);
             }
         };
         if report.sent > 0 {
-            self.schedule.came_back(report.more);
-            self.pace.sent(partition, begun, Instant::now(), self.schedule.running());
-            self.world.metrics.outbox_publish_duration.record(begun.elapsed());
+            self.schedule.record_batch(report.more);
+            self.pacing.batch_sent(partition, started, Instant::now(), self.schedule.running());
+            self.dependencies.metrics.outbox_publish_duration.record(started.elapsed());
         }
-        self.heed(partition, &report);
-        self.show_failing(&report);
+        self.breaker.record(partition, &report);
+        self.status.record(&report);
         if report.suspect_due {
-            self.schedule.wants_trial(partition);
+            self.schedule.request_trial(partition);
         }
         match (&report.error, report.more, report.next_due) {
-            (Some(_), _, _) => self.wake_in(partition, FAILED_PAUSE, ctx),
+            (Some(_), _, _) => self.wake_after(partition, PAUSE_AFTER_FAILURE, ctx),
             (None, true, _) => self.schedule.wake(partition),
-            (None, false, Some(due)) => self.wake_in(partition, due, ctx),
+            (None, false, Some(due)) => self.wake_after(partition, due, ctx),
             (None, false, None) => {}
         }
         if woken {
             self.wake(partition, ctx);
         }
         if report.held_elsewhere {
-            self.membership.look_again(ctx);
+            ctx.run_later(SCAN_AFTER_HELD, |this, ctx| this.scan(ctx));
         }
-        self.pump(ctx);
+        self.run_due(ctx);
     }
 
-    fn heed(&mut self, partition: PartitionNo, report: &Report) {
-        let probing = self.probing == Some(partition);
-        let changed = match report.broker {
-            Broker::Works => self.breaker.succeeded(),
-            Broker::Failed => self.breaker.failed(self.born.elapsed()),
-            Broker::NotAsked => false,
-        };
-        if probing {
-            self.end_probe(partition, report.broker);
-        }
-        if changed {
-            self.tell_breaker(report);
-        }
-    }
-
-    /// A broker that its probe sees come back is tried at once: the breaker's time is for one that nobody has heard of.
-    fn watch_broker(&mut self, ctx: &mut Context<Self>) {
-        let picture = self.vitals().read();
-        let Some(broker) = picture.components.iter().find(|component| component.name == "broker") else { return };
-        let away = broker.detail.is_some();
-        if std::mem::replace(&mut self.broker_away, away) && !away {
-            self.breaker.hasten(self.born.elapsed());
-            self.pump_is_due = false;
-            self.pump(ctx);
-        }
-    }
-
-    /// A probe that found nothing to send says nothing about the broker: the next one probes.
-    fn end_probe(&mut self, partition: PartitionNo, said: Broker) {
-        if self.probing != Some(partition) {
-            return;
-        }
-        self.probing = None;
-        if said == Broker::NotAsked {
-            self.breaker.undecided(self.born.elapsed());
-        }
-        self.show_breaker();
-    }
-
-    fn tell_breaker(&self, report: &Report) {
-        let state = self.breaker.name();
-        let error = report.error.as_ref().map(ToString::to_string).unwrap_or_default();
-        if state == "open" {
-            tracing::warn!(event = "breaker_opened", error, "the broker keeps failing; sends pause, nothing is lost");
-        } else {
-            tracing::info!(event = "breaker_closed", "the broker works again");
-        }
-        self.bus.publish_note("breaker", vec![("state", state.to_owned()), ("error", error)]);
-        self.show_breaker();
-    }
-
-    fn show_breaker(&self) {
-        let name = self.breaker.name();
-        self.world.metrics.kafka_breaker_state.set(self.breaker.number());
-        self.world.vitals.paint(|picture| picture.breaker = name);
-    }
-
-    /// Logs the change from working to failing and back, not every turn.
-    fn show_failing(&mut self, report: &Report) {
-        match &report.error {
-            Some(error) if !self.failing => {
-                self.failing = true;
-                tracing::warn!(event = "relay_failing", error = %error, "events cannot leave at the moment");
-            }
-            None if self.failing && report.sent > 0 => {
-                self.failing = false;
-                tracing::info!(event = "relay_recovered", "events leave again");
-            }
-            _ => {}
-        }
-    }
-
-    /// A partition has something new. One whose last batch began a moment ago rests first, so that under load a batch carries several
-    /// events and not one; one that was idle runs at once.
+    /// A partition has new rows. One that ran a moment ago finishes its pause first, so that under load a batch carries several events; an
+    /// idle one runs at once.
     fn wake(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
-        match self.pace.left(partition, Instant::now()) {
+        match self.pacing.pause_left(partition, Instant::now()) {
             Duration::ZERO => self.schedule.wake(partition),
-            pause => self.wake_in(partition, pause, ctx),
+            pause => self.wake_after(partition, pause, ctx),
         }
     }
 
-    /// Wakes a partition after a pause; of several alarms the earliest counts.
-    fn wake_in(&mut self, partition: PartitionNo, pause: Duration, ctx: &mut Context<Self>) {
-        let at = Instant::now() + pause;
-        if self.alarms.get(&partition).is_some_and(|earlier| *earlier <= at && *earlier > Instant::now()) {
-            return;
+    fn wake_after(&mut self, partition: PartitionNo, pause: Duration, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        if self.pacing.set_alarm(partition, now + pause, now) {
+            ctx.run_later(pause, move |this, ctx| {
+                this.pacing.alarm_fired(partition, Instant::now());
+                this.schedule.wake(partition);
+                this.run_due(ctx);
+            });
         }
-        self.alarms.insert(partition, at);
-        ctx.run_later(pause, move |this, ctx| {
-            if this.alarms.get(&partition).is_some_and(|alarm| *alarm <= Instant::now()) {
-                this.alarms.remove(&partition);
-            }
-            this.schedule.wake(partition);
-            this.pump(ctx);
-        });
     }
 
-    /// The safety net: every partition gets a look, a fifth of the interval earlier or later so that instances do not march in step. One
-    /// that rests gets it after its rest: it was looked at a moment ago.
+    /// Wakes every partition in case a wake-up was lost. The interval varies by a fifth, so that instances do not poll in step.
     fn poll(&mut self, ctx: &mut Context<Self>) {
-        for partition in self.roster.as_ref().map(Roster::partitions).unwrap_or_default() {
+        for partition in self.workers.as_ref().map(Workers::partitions).unwrap_or_default() {
             self.wake(partition, ctx);
         }
-        self.pump(ctx);
-        let jitter = 0.8 + 0.4 * self.world.dice.fraction();
+        self.run_due(ctx);
+        let jitter = 0.8 + 0.4 * self.dependencies.rng.fraction();
         ctx.run_later(self.options.poll_interval.mul_f64(jitter), Self::poll);
     }
 
-    /// Health, as the store of the picture sees it.
-    fn vitals(&self) -> &Vitals {
-        &self.world.vitals
+    // Membership: which partitions this instance owns.
+
+    fn heartbeat(&mut self, ctx: &mut Context<Self>) {
+        if self.breaker.broker_recovered() {
+            self.run_due(ctx);
+        }
+        self.scan(ctx);
+        ctx.run_later(self.options.heartbeat, Self::heartbeat);
+    }
+
+    fn scan(&mut self, ctx: &mut Context<Self>) {
+        let scan = self.membership.scan();
+        ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
+            if let Some(result) = result {
+                this.scanned(result, ctx);
+            }
+        }));
+    }
+
+    fn scanned(&mut self, result: Result<LeaseScan, Error>, ctx: &mut Context<Self>) {
+        let Some(scan) = self.membership.accept(result) else { return };
+        let Some(workers) = self.workers.clone() else { return self.publish_ownership() };
+        let Rebalance { take, give } = self.membership.rebalance(&scan, &workers.partitions());
+        for partition in take {
+            match workers.start(partition) {
+                Ok(()) => self.schedule.wake(partition),
+                Err(error) => {
+                    tracing::debug!(event = "worker_not_hired", partition = partition.0, error = %error, "a worker could not be started yet");
+                }
+            }
+        }
+        give.into_iter().for_each(|partition| self.hand_over(&workers, partition, ctx));
+        self.publish_ownership();
+        self.run_due(ctx);
+    }
+
+    /// Hands a partition over: no new claim, then settle the batch in flight, then release. The message waits in the worker's inbox behind
+    /// the batch in flight, so that a busy partition changes its owner, too. A hand-over that fails is repeated at the next heartbeat.
+    fn hand_over(&mut self, workers: &Workers, partition: PartitionNo, ctx: &mut Context<Self>) {
+        let Some(worker) = workers.find(partition) else { return };
+        if !self.membership.begin_hand_over(partition) {
+            return;
+        }
+        self.schedule.forget(partition);
+        let (workers, peers, deadline) = (workers.clone(), self.peers.clone(), self.options.relay.lease);
+        let work = async move {
+            if matches!(worker.ask(HandOver, deadline).await, Ok(true)) {
+                workers.remove(partition).await;
+                peers.notify(partition);
+            }
+        };
+        ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
+            this.membership.end_hand_over(partition);
+            this.schedule.wake(partition);
+            this.run_due(ctx);
+        }));
+    }
+
+    fn publish_ownership(&self) {
+        let owned = self.membership.owned();
+        self.dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
+        self.dependencies.health.paint(|snapshot| {
+            snapshot.partitions_owned = owned;
+            snapshot.started = true;
+        });
+    }
+
+    // Sweeps: expired records.
+
+    fn sweep(&mut self, ctx: &mut Context<Self>) {
+        let page = self.sweeper.clone().sweep_page();
+        ctx.spawn(
+            page.into_actor(self).map(|full, this, ctx| if full { this.sweep(ctx) } else { this.sweep_later(ctx) }),
+        );
+    }
+
+    fn sweep_later(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_later(self.options.sweep_interval, Self::sweep);
     }
 }
 
@@ -313,15 +323,17 @@ impl Actor for OutboxPublisher {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.show_breaker();
-        if self.roster.is_none() {
+        self.breaker.publish_state();
+        if self.workers.is_none() {
             tracing::warn!(
                 event = "broker_absent",
-                "no broker is configured: events wait as PENDING and leave once broker.kind is set"
+                "no broker is configured: events stay PENDING until broker.kind is set"
             );
         }
-        self.listen(ctx);
-        self.beat(ctx);
+        if let Some(notifications) = self.peers.notifications() {
+            ctx.add_message_stream(notifications.map(PeersNotified));
+        }
+        self.heartbeat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);
     }
@@ -334,10 +346,52 @@ impl Handler<Job<Wake>> for OutboxPublisher {
 
     fn handle(&mut self, job: Job<Wake>, ctx: &mut Self::Context) {
         let (Wake { partition }, _slot) = job.open(ctx);
-        if self.tell(partition) {
-            return;
+        if self.workers.is_some() && !self.owns(partition) {
+            self.dirty.clear(partition);
+            return self.peers.notify(partition);
         }
         self.wake(partition, ctx);
-        self.pump(ctx);
+        self.run_due(ctx);
+    }
+}
+
+impl Handler<PeersNotified> for OutboxPublisher {
+    type Result = ();
+
+    fn handle(&mut self, PeersNotified(partitions): PeersNotified, ctx: &mut Self::Context) {
+        for partition in partitions {
+            if self.owns(partition) {
+                self.wake(partition, ctx);
+            } else if self.peers.request_scan() {
+                // The partition may be free to take.
+                ctx.run_later(SCAN_SPACING, |this, ctx| {
+                    this.peers.scan_began();
+                    this.scan(ctx);
+                });
+            }
+        }
+        self.run_due(ctx);
+    }
+}
+
+impl Handler<Job<Retire>> for OutboxPublisher {
+    type Result = ResponseActFuture<Self, usize>;
+
+    fn handle(&mut self, job: Job<Retire>, ctx: &mut Self::Context) -> Self::Result {
+        let (Retire { deadline }, slot) = job.open(ctx);
+        self.retiring = true;
+        let workers = self.workers.as_ref().map(Workers::all).unwrap_or_default();
+        let (leave, peers) = (self.membership.leave(), self.peers.clone());
+        let work = async move {
+            let _slot = slot;
+            // Each message waits in its worker's inbox behind the batch in flight.
+            let released = join_all(workers.iter().map(|(_, worker)| worker.ask(HandOver, deadline))).await;
+            let left = released.iter().filter(|reply| !matches!(reply, Ok(true))).count();
+            leave.await;
+            // Only now: an instance that scans after this notification counts one member fewer, so that its share has grown.
+            workers.iter().for_each(|(partition, _)| peers.notify(*partition));
+            left
+        };
+        Box::pin(work.into_actor(self))
     }
 }

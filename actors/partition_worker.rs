@@ -1,93 +1,60 @@
-//! PartitionWorker: moves one partition's rows, one batch at a time: claim → publish → settle, under its lease and its lane's session.
-mod batch;
-mod cycle;
+//! PartitionWorker: moves the rows of one partition, one batch at a time (claim, publish, settle), under its lease and a producer session.
+mod batch_sender;
+pub mod context;
+mod in_flight_batch;
+pub mod lease_book;
+pub mod producer_sessions;
+pub mod relay;
+pub mod report;
+mod run_result;
 mod session;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::prelude::*;
-use ports::Error;
 use ports::outbox::ClaimKind;
 use ports::partitions::{AcquireReason, PartitionNo};
 use supervision::{Birth, Job, Reason};
 
-pub use cycle::Relay;
-use session::Session;
-
 use crate::retry_handler;
+use relay::Relay;
+use report::BatchReport;
+use run_result::RunResult;
+use session::PartitionSession;
 
-/// Do one batch. The inbox holds one of these and its slot is kept until the batch is done: a full inbox *is* the backpressure.
+/// Move one batch. The inbox holds one of these and its slot stays taken until the batch is done: a full inbox *is* the backpressure.
 #[derive(Message)]
-#[rtype(result = "Report")]
-pub struct Run {
-    /// What may be claimed.
+#[rtype(result = "BatchReport")]
+pub struct RunBatch {
+    /// Which rows may be claimed.
     pub kind: ClaimKind,
-    /// Whether this is the breaker's one probe: its failure burns no attempt.
+    /// Whether this is the circuit breaker's only probe: its failure costs no attempt.
     pub probe: bool,
 }
 
-/// Give the partition back, if nothing of it is in flight.
+/// Release the partition. Returns false while a batch of it is in flight.
 #[derive(Message)]
 #[rtype(result = "bool")]
 pub struct HandOver;
 
-/// What a batch came to.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Rows the broker acknowledged.
-    pub sent: usize,
-    /// More rows may be due: run again without a pause.
-    pub more: bool,
-    /// When the next waiting row is due.
-    pub next_due: Option<Duration>,
-    /// A suspect is due: grant a trial.
-    pub suspect_due: bool,
-    /// What this says about the broker.
-    pub broker: Broker,
-    /// Who holds the partition, when it is not us.
-    pub held_elsewhere: bool,
-    /// What went wrong; run again after a pause.
-    pub error: Option<Error>,
-}
-
-/// What a batch says about the broker's health.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Broker {
-    /// Nothing: it was not asked.
-    #[default]
-    NotAsked,
-    /// It works.
-    Works,
-    /// It failed for a reason of its own.
-    Failed,
-}
-
-/// The actor.
+/// The worker of one partition; its inbox survives restarts.
 pub struct PartitionWorker {
     relay: Arc<Relay>,
     partition: PartitionNo,
-    session: Option<Session>,
-    because: AcquireReason,
+    session: Option<PartitionSession>,
+    reason: AcquireReason,
 }
 
 impl PartitionWorker {
-    /// A worker that holds nothing yet, and knows how the one before it ended.
+    /// A worker without a lease. `birth` says how the worker before it ended.
     pub fn new(relay: Arc<Relay>, partition: PartitionNo, birth: &Birth) -> Self {
-        Self { relay, partition, session: None, because: because(birth) }
-    }
-
-    fn finished(&mut self, end: cycle::End, because: AcquireReason) -> Report {
-        let cycle::End { session, report } = end;
-        self.because = because;
-        self.session = session;
-        report
+        Self { relay, partition, session: None, reason: acquire_reason(birth) }
     }
 }
 
-/// Whether a row that the last life had in hand may have been its death. Whoever only went down with another is no witness, save where
-/// that other is the RetryHandler: it was asked about rows.
-fn because(birth: &Birth) -> AcquireReason {
+/// Whether a row of the predecessor's batch may have caused its death. A predecessor that stopped because a sibling failed says nothing
+/// about its rows, unless that sibling is the RetryHandler, which handles rows.
+fn acquire_reason(birth: &Birth) -> AcquireReason {
     match &birth.after {
         None => AcquireReason::Vacant,
         Some(Reason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
@@ -104,18 +71,19 @@ impl Actor for PartitionWorker {
 
 supervision::supervised!(PartitionWorker);
 
-impl Handler<Job<Run>> for PartitionWorker {
-    type Result = ResponseActFuture<Self, Report>;
+impl Handler<Job<RunBatch>> for PartitionWorker {
+    type Result = ResponseActFuture<Self, BatchReport>;
 
-    fn handle(&mut self, job: Job<Run>, ctx: &mut Self::Context) -> Self::Result {
-        let (run, slot) = job.open(ctx);
-        let (relay, partition, mut because) = (Arc::clone(&self.relay), self.partition, self.because);
+    fn handle(&mut self, job: Job<RunBatch>, ctx: &mut Self::Context) -> Self::Result {
+        let (RunBatch { kind, probe }, slot) = job.open(ctx);
+        let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
-        // Boxed apart: the whole journey of a batch is one large future.
-        let work = Box::pin(async move { (relay.run(partition, session, &mut because, run).await, because) });
-        Box::pin(work.into_actor(self).map(move |(end, because), this, _| {
+        // Boxed on its own: the future of a whole batch is large.
+        let work = Box::pin(async move { (relay.run(partition, session, &mut reason, kind, probe).await, reason) });
+        Box::pin(work.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
             let _slot = slot;
-            this.finished(end, because)
+            (this.session, this.reason) = (session, reason);
+            report
         }))
     }
 }
@@ -125,13 +93,13 @@ impl Handler<Job<HandOver>> for PartitionWorker {
 
     fn handle(&mut self, job: Job<HandOver>, ctx: &mut Self::Context) -> Self::Result {
         let (HandOver, slot) = job.open(ctx);
-        let (relay, partition, mut because) = (Arc::clone(&self.relay), self.partition, self.because);
+        let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
-        let work = Box::pin(async move { (relay.hand_over(partition, session, &mut because).await, because) });
-        Box::pin(work.into_actor(self).map(move |((given, session), because), this, _| {
+        let work = Box::pin(async move { (relay.hand_over(partition, session, &mut reason).await, reason) });
+        Box::pin(work.into_actor(self).map(move |((released, session), reason), this, _| {
             let _slot = slot;
-            (this.session, this.because) = (session, because);
-            given
+            (this.session, this.reason) = (session, reason);
+            released
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! PendingPromoter: on its own rate, moves orders that wait in PENDING on to PROCESSING, page by page, through the OrderAggregate.
+//! PendingPromoter: at its own interval, moves orders from PENDING to PROCESSING, page by page, through the OrderAggregate.
 use std::sync::Arc;
 
 use actix::prelude::*;
@@ -8,15 +8,15 @@ use app::error::CommandError;
 use domain::OrderId;
 use supervision::Job;
 
-use crate::shards::Shards;
-use crate::world::Options;
+use crate::system::options::Options;
+use crate::system::shards::Shards;
 
-/// Promote now.
+/// Promote now. Returns the number of promoted orders.
 #[derive(Message)]
 #[rtype(result = "u64")]
 pub struct Promote;
 
-/// The actor.
+/// Promotes at an interval and on request.
 pub struct PendingPromoter {
     desk: Arc<Desk>,
     shards: Shards,
@@ -30,7 +30,7 @@ impl PendingPromoter {
         Self { desk, shards, options, running: false }
     }
 
-    fn later(&mut self, ctx: &mut Context<Self>) {
+    fn schedule_next(&mut self, ctx: &mut Context<Self>) {
         if !self.options.promotion_interval.is_zero() {
             ctx.run_later(self.options.promotion_interval, Self::tick);
         }
@@ -38,29 +38,29 @@ impl PendingPromoter {
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
         if std::mem::replace(&mut self.running, true) {
-            return self.later(ctx);
+            return self.schedule_next(ctx);
         }
-        let work = self.work();
-        ctx.spawn(work.into_actor(self).map(|_, this, ctx| {
+        ctx.spawn(self.promote().into_actor(self).map(|_, this, ctx| {
             this.running = false;
-            this.later(ctx);
+            this.schedule_next(ctx);
         }));
     }
 
-    fn work(&self) -> impl Future<Output = u64> + use<> {
+    fn promote(&self) -> impl Future<Output = u64> + use<> {
         let (desk, shards, limit) = (Arc::clone(&self.desk), self.shards.clone(), self.options.promotion_batch.max(1));
         async move { promote_all(&desk, &shards, limit).await }
     }
 }
 
-/// Pages until none is left. An order that refuses (it moved on meanwhile, another instance was first) is passed.
+/// Promotes page after page until no pending order is left. Skips an order that refuses the promotion, because it changed meanwhile or
+/// another instance promoted it.
 async fn promote_all(desk: &Desk, shards: &Shards, limit: u32) -> u64 {
     let (mut promoted, mut after) = (0, None::<OrderId>);
     loop {
         let ids = match page(desk, after, limit).await {
             Ok(ids) => ids,
             Err(error) => {
-                tracing::warn!(event = "promotion_stopped", promoted, error = %error, "waiting orders could not be read; the next run goes on");
+                tracing::warn!(event = "promotion_stopped", promoted, error = %error, "pending orders could not be read; the next run continues");
                 return promoted;
             }
         };
@@ -70,20 +70,20 @@ async fn promote_all(desk: &Desk, shards: &Shards, limit: u32) -> u64 {
             match shards.change(promotion(id)).await {
                 Ok(_) => promoted += 1,
                 Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => {}
-                // A passive region or pressure: nothing is wrong with promotion, and the gate's keeper has told of it.
+                // A passive region or backpressure: promotion works, and the event that closed the gate was logged.
                 Err(CommandError::Gated(why)) => {
-                    tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion waits; the next run goes on");
+                    tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion waits for the gate; the next run continues");
                     return promoted;
                 }
                 Err(error) => {
-                    tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stops here; the next run goes on");
+                    tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at an error; the next run continues");
                     return promoted;
                 }
             }
         }
         if !full {
             if promoted > 0 {
-                tracing::info!(event = "orders_promoted", promoted, "waiting orders were moved on to PROCESSING");
+                tracing::info!(event = "orders_promoted", promoted, "pending orders were promoted to PROCESSING");
             }
             return promoted;
         }
@@ -94,7 +94,7 @@ impl Actor for PendingPromoter {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.later(ctx);
+        self.schedule_next(ctx);
     }
 }
 
@@ -105,13 +105,11 @@ impl Handler<Job<Promote>> for PendingPromoter {
 
     fn handle(&mut self, job: Job<Promote>, ctx: &mut Self::Context) -> Self::Result {
         let (Promote, slot) = job.open(ctx);
-        let work = self.work();
-        Box::pin(
-            async move {
-                let _slot = slot;
-                work.await
-            }
-            .into_actor(self),
-        )
+        let promotion = self.promote();
+        let work = async move {
+            let _slot = slot;
+            promotion.await
+        };
+        Box::pin(work.into_actor(self))
     }
 }

@@ -1,4 +1,4 @@
-//! RetryHandler: decides what becomes of events that did not go (policy), writes the fenced exclusion, and answers with the store's answer.
+//! RetryHandler: decides about events that failed (retry, fallback, park), writes the fenced exclusion, and returns the store's result.
 use std::sync::Arc;
 
 use actix::prelude::*;
@@ -12,74 +12,75 @@ use ports::partitions::{Counter, Fence, Token};
 use supervision::Job;
 use telemetry::Metrics;
 
-/// Its name among its siblings.
+/// Name of this actor below the relay supervisor.
 pub const NAME: &str = "retry-handler";
 
-/// Rows of an open batch that did not go. Each is named once; the later rows of their keys go back by themselves.
+/// Excludes failed rows from an open batch. Each failed row is named once; the store returns the later rows of their keys with them.
 #[derive(Message)]
 #[rtype(result = "Result<Excluded, Error>")]
 pub struct Exclude {
-    /// The lease.
+    /// The lease that the batch was claimed under.
     pub fence: Fence,
-    /// The batch.
+    /// Token of the open batch.
     pub token: Token,
-    /// Its rows.
+    /// All rows of the batch.
     pub rows: Arc<[ClaimedRow]>,
-    /// Which did not go, and why.
+    /// The failed rows with their errors.
     pub refused: Vec<Refused>,
 }
 
-/// What was decided and written.
+/// Result of an exclusion.
 #[derive(Debug)]
 pub enum Excluded {
-    /// The exclusion stands; these go to their fallback under the same token.
+    /// The store has written the exclusion.
     Done {
-        /// The counter to name next.
+        /// The counter for the next fenced write.
         counter: Counter,
-        /// Rows that were taken out.
-        out: Vec<RowId>,
-        /// Rows that go to their fallback instead.
+        /// Rows that are no longer part of the batch.
+        excluded: Vec<RowId>,
+        /// Rows that stay in the batch and go to their fallback topic.
         fallback: Vec<Refused>,
     },
-    /// The lease has passed on: nothing was changed.
+    /// Another instance owns the partition now: nothing was changed.
     Stale,
 }
 
-/// The actor.
+/// Applies the retry rules; keeps no state of its own.
 pub struct RetryHandler {
     outbox: Arc<dyn OutboxStore>,
     rules: Arc<Rules>,
     gate: Arc<Gate>,
-    dice: Arc<dyn Rng>,
+    rng: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
 }
 
 impl RetryHandler {
-    /// A handler with nothing in hand.
+    /// A handler that applies these rules.
     pub fn new(
         outbox: Arc<dyn OutboxStore>,
         rules: Arc<Rules>,
         gate: Arc<Gate>,
-        dice: Arc<dyn Rng>,
+        rng: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { outbox, rules, gate, dice, metrics }
+        Self { outbox, rules, gate, rng, metrics }
     }
 
-    fn sort(&self, rows: &[ClaimedRow], refused: Vec<Refused>) -> (Vec<Exclusion>, Vec<Refused>) {
+    /// Splits failed rows into those to exclude and those that go to their fallback.
+    fn decide(&self, rows: &[ClaimedRow], refused: Vec<Refused>) -> (Vec<Exclusion>, Vec<Refused>) {
         let (mut exclusions, mut fallback) = (Vec::new(), Vec::new());
         for refused in refused {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
             let failure = Failure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
-            let step = chain::next(&self.rules, failure, self.gate.stage().retry_factor(), self.dice.fraction());
+            let step = chain::next(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
             self.count(&refused, step);
-            match fate(step) {
-                // A payload that is gone can go nowhere, not even to a fallback.
+            match disposition(step) {
+                // A row without its payload cannot be sent anywhere, not even to a fallback.
                 None if row.payload.is_some() => fallback.push(refused),
-                fate => exclusions.push(Exclusion {
+                disposition => exclusions.push(Exclusion {
                     row: row.id,
-                    disposition: fate.unwrap_or(Disposition::ParkKey),
+                    disposition: disposition.unwrap_or(Disposition::ParkKey),
                     failure_type: refused.failure_type,
                     reason: cut(&refused.reason).to_owned(),
                 }),
@@ -101,7 +102,8 @@ impl RetryHandler {
     }
 }
 
-fn fate(step: Step) -> Option<Disposition> {
+/// The store's part of a step; `None` for a fallback, which stays in the batch.
+fn disposition(step: Step) -> Option<Disposition> {
     match step {
         Step::Retry(delay) => Some(Disposition::Retry(delay)),
         Step::Fallback => None,
@@ -121,18 +123,18 @@ impl Handler<Job<Exclude>> for RetryHandler {
 
     fn handle(&mut self, job: Job<Exclude>, ctx: &mut Self::Context) -> Self::Result {
         let (Exclude { fence, token, rows, refused }, slot) = job.open(ctx);
-        let (exclusions, fallback) = self.sort(&rows, refused);
+        let (exclusions, fallback) = self.decide(&rows, refused);
         let outbox = Arc::clone(&self.outbox);
         let work = async move {
             let _slot = slot;
-            let out: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
+            let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
             if exclusions.is_empty() {
-                return Ok(Excluded::Done { counter: fence.counter, out, fallback });
+                return Ok(Excluded::Done { counter: fence.counter, excluded, fallback });
             }
-            let changed = outbox.exclude(&fence, token, &exclusions).await?;
+            let result = outbox.exclude(&fence, token, &exclusions).await?;
             log(&exclusions, &rows);
-            Ok(match changed {
-                FencedOutcome::Done { counter, .. } => Excluded::Done { counter, out, fallback },
+            Ok(match result {
+                FencedOutcome::Done { counter, .. } => Excluded::Done { counter, excluded, fallback },
                 FencedOutcome::Stale => Excluded::Stale,
             })
         };
@@ -140,7 +142,7 @@ impl Handler<Job<Exclude>> for RetryHandler {
     }
 }
 
-/// A parked event needs a human; one that is retried needs nobody.
+/// Logs each failed event: parked as an error, because an operator must act, retried as a warning.
 fn log(exclusions: &[Exclusion], rows: &[ClaimedRow]) {
     for exclusion in exclusions {
         let Some(row) = rows.iter().find(|row| row.id == exclusion.row) else { continue };
@@ -149,11 +151,11 @@ fn log(exclusions: &[Exclusion], rows: &[ClaimedRow]) {
         match exclusion.disposition {
             Disposition::Retry(delay) => tracing::warn!(
                 event = "event_failed", %event_id, %order_id, row, attempt, failure_type, error,
-                delay_ms = delay.as_millis() as u64, "an event did not go and will be tried again"
+                delay_ms = delay.as_millis() as u64, "an event could not be published and will be retried"
             ),
             Disposition::ParkKey | Disposition::ParkRow => tracing::error!(
                 event = "event_parked", %event_id, %order_id, row, attempt, failure_type, error,
-                "an event was parked and waits for a human"
+                "an event was parked and waits for an operator"
             ),
         }
     }

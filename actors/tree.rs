@@ -1,15 +1,15 @@
-//! THE supervision tree, as one table: who lives under whom, how often each may die, how each is stopped. Nobody else starts an actor.
+//! The supervision tree as one table: parents and children, restart limits, shutdown rules. No other file starts an actor.
 //!
 //! ```text
 //! root                 one_for_one   3 / 60 s   gives up = drain, exit 70
-//! ├ FailoverManager    alone         5 / 30 s   first: the gate has a keeper before a writer
-//! ├ BackpressureManager alone        5 / 30 s
+//! ├ FailoverManager    one child     5 / 30 s   first: the gate is set before any writer starts
+//! ├ BackpressureManager one child    5 / 30 s
 //! ├ relay              rest_for_one  5 / 30 s
 //! │  ├ RetryHandler
-//! │  ├ OutboxPublisher                          dies → its workers go too: leases are re-acquired, not guessed
+//! │  ├ OutboxPublisher                          dies → its workers restart too: leases are acquired anew
 //! │  └ PartitionWorker × owned  one_for_one  20 / 60 s
-//! ├ ConsumerActor × n  alone         5 / 30 s
-//! ├ PendingPromoter    alone         5 / 60 s
+//! ├ ConsumerActor × n  one child     5 / 30 s
+//! ├ PendingPromoter    one child     5 / 60 s
 //! └ OrderAggregate × shards  one_for_one  20 / 60 s
 //! ```
 //! Stopped in reverse: shards, promoter, consumers, workers, publisher, retry handler, managers.
@@ -21,59 +21,65 @@ use ports::partitions::PartitionNo;
 use supervision::{Bus, ChildSpec, Inbox, Shutdown, Strategy, SupervisorSpec, actor};
 
 use crate::backpressure_manager::BackpressureManager;
-use crate::consumer_actor::{ConsumerActor, Intake};
-use crate::direct::Direct;
+use crate::consumer_actor::ConsumerActor;
+use crate::consumer_actor::pipeline::ConsumerPipeline;
 use crate::failover_manager::FailoverManager;
-use crate::lanes::Lanes;
-use crate::lease_book::LeaseBook;
-use crate::nudge::{self, Nudge};
 use crate::order_aggregate::OrderAggregate;
-use crate::outbox_publisher::{Membership, OutboxPublisher};
-use crate::partition_worker::{PartitionWorker, Relay};
+use crate::order_aggregate::direct_publisher::DirectPublisher;
+use crate::order_aggregate::wake_ups::WakeUps;
+use crate::outbox_publisher::OutboxPublisher;
+use crate::outbox_publisher::dirty_partitions::DirtyPartitions;
+use crate::outbox_publisher::membership::Membership;
+use crate::outbox_publisher::workers::{WorkerSpec, Workers, worker_id};
+use crate::partition_worker::PartitionWorker;
+use crate::partition_worker::context::RelayContext;
+use crate::partition_worker::lease_book::LeaseBook;
+use crate::partition_worker::producer_sessions::ProducerSessions;
+use crate::partition_worker::relay::Relay;
 use crate::pending_promoter::PendingPromoter;
 use crate::retry_handler::{self, RetryHandler};
-use crate::roster::Roster;
-use crate::shards::Shards;
-use crate::world::{Options, World};
+use crate::system::dependencies::Dependencies;
+use crate::system::options::Options;
+use crate::system::shards::Shards;
 
-/// Name of the workers' supervisor, under which they come and go.
-pub const PARTITIONS: &str = "partitions";
+/// Name of the workers' supervisor; workers start and end at run time.
+const PARTITIONS: &str = "partitions";
 
-/// Mailboxes of the actors that hold little: nudges, questions.
+/// Mailbox size of actors that receive few messages.
 const SMALL: usize = 64;
-/// One batch: a second message waits outside, which is the backpressure.
+/// Mailbox size of a worker: a second message waits outside, which is the backpressure.
 const ONE: usize = 1;
 
-/// Longest that the relay's later siblings may drain when an earlier one died, each: that one is promised back within a second. Ten
-/// times what a batch takes on a broker that is well; what is cut is resolved, and blames no row.
+/// Longest drain of each later sibling in the relay after an earlier one failed: the failed actor must be back within a second. Ten times
+/// the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row is blamed for it.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// A restart budget: so many in this window.
-type Budget = (usize, u64);
+/// Restart intensity: restarts and window in seconds.
+type Intensity = (usize, u64);
 
-const ROOT: Budget = (3, 60);
-const MANAGER: Budget = (5, 30);
-const RELAY: Budget = (5, 30);
-const WORKERS: Budget = (20, 60);
-const CONSUMER: Budget = (5, 30);
-const PROMOTER: Budget = (5, 60);
-const SHARDS: Budget = (20, 60);
+const ROOT: Intensity = (3, 60);
+const MANAGER: Intensity = (5, 30);
+const RELAY: Intensity = (5, 30);
+const WORKERS: Intensity = (20, 60);
+const CONSUMER: Intensity = (5, 30);
+const PROMOTER: Intensity = (5, 60);
+const SHARDS: Intensity = (20, 60);
 
-/// The tree before it runs, with the ways in.
+/// The tree before its start, with the inboxes that the rest of the service uses.
 pub struct Tree {
-    /// Start it with [`supervision::Root::start`].
+    /// The root supervisor; start it with [`supervision::Root::start`].
     pub spec: SupervisorSpec,
-    /// To the write side.
+    /// Inboxes of the OrderAggregate shards.
     pub shards: Shards,
-    /// To the relay.
+    /// Inbox of the publisher, for the hand-over at a stop.
     pub publisher: Inbox<OutboxPublisher>,
-    /// To the promoter.
+    /// Inbox of the promoter, for promotions on request.
     pub promoter: Inbox<PendingPromoter>,
-    /// Kept alive as long as the tree: the threads the actors live on.
+    /// The actors' threads; they must outlive the tree.
     pub threads: Threads,
 }
 
-/// The threads. Commands and relay apart, so that a burst of either never starves the other's timers; managers stay with the supervisors.
+/// The threads. Orders and relay are apart, so that a burst of either never starves the other's timers; managers run with the supervisors.
 #[derive(Default)]
 pub struct Threads {
     relay: Option<Arbiter>,
@@ -97,104 +103,107 @@ impl Threads {
         self.orders.as_ref().map(Arbiter::handle)
     }
 
-    /// Ends the threads; the tree has ended before.
+    /// Ends the threads. Call it after the tree has stopped.
     pub fn stop(self) {
         for arbiter in [self.relay, self.orders].into_iter().flatten() {
             arbiter.stop();
-            // A thread that panicked has told so already.
+            // A panic of the thread was logged when it happened.
             let _ = arbiter.join();
         }
     }
 }
 
-/// Plants the tree.
-pub fn tree(world: &World, options: &Arc<Options>, bus: &Bus) -> Tree {
+/// Builds the tree without starting it.
+pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus) -> Tree {
     let threads = Threads::new(options);
     for (name, handle) in [("relay", threads.relay()), ("orders", threads.orders())] {
         if let Some(handle) = handle {
             bus.watch_arbiter(name, handle);
         }
     }
-    let failover = failover_manager(world, options, bus);
-    let (relay, publisher, nudge) = relay(world, options, bus, &threads);
-    let (consumers, consumer_specs) = consumers(world, options, bus, &threads);
-    let (shards, shards_spec) = shards(world, options, bus, &nudge, &threads);
-    let backpressure = backpressure_manager(world, options, bus, consumers);
-    let (promoter, promoter_spec) = pending_promoter(world, options, bus, &shards);
+    let failover = failover_manager(dependencies, options, bus);
+    let (relay, publisher, wake_ups) = relay(dependencies, options, bus, &threads);
+    let (consumers, consumer_specs) = consumers(dependencies, options, bus, &threads);
+    let (shards, shards_spec) = shards(dependencies, options, bus, &wake_ups, &threads);
+    let backpressure = backpressure_manager(dependencies, options, bus, consumers);
+    let (promoter, promoter_spec) = pending_promoter(dependencies, options, bus, &shards);
     let mut spec = supervisor("root", Strategy::OneForOne, ROOT)
-        .supervisor(alone("failover", MANAGER, failover))
-        .supervisor(alone("backpressure", MANAGER, backpressure))
+        .supervisor(only_child("failover", MANAGER, failover))
+        .supervisor(only_child("backpressure", MANAGER, backpressure))
         .supervisor(relay);
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
-        spec = spec.supervisor(alone(&format!("consumer-{number}"), CONSUMER, consumer));
+        spec = spec.supervisor(only_child(&format!("consumer-{number}"), CONSUMER, consumer));
     }
-    let spec = spec.supervisor(alone("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
+    let spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
     Tree { spec, shards, publisher, promoter, threads }
 }
 
-fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): Budget) -> SupervisorSpec {
+fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): Intensity) -> SupervisorSpec {
     SupervisorSpec::new(name, strategy, restarts, Duration::from_secs(seconds))
 }
 
-/// A supervisor that holds only this child, so that the child has a budget of its own.
-fn alone(name: &str, budget: Budget, child: ChildSpec) -> SupervisorSpec {
-    supervisor(name, Strategy::OneForOne, budget).child(child)
+/// A supervisor with only this child, so that the child has a restart intensity of its own.
+fn only_child(name: &str, intensity: Intensity, child: ChildSpec) -> SupervisorSpec {
+    supervisor(name, Strategy::OneForOne, intensity).child(child)
 }
 
-fn failover_manager(world: &World, options: &Arc<Options>, bus: &Bus) -> ChildSpec {
-    let (world, options, notes) = (world.clone(), Arc::clone(options), bus.clone());
+fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus) -> ChildSpec {
+    let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/failover-manager", SMALL, move |_| {
-        FailoverManager::new(world.clone(), Arc::clone(&options), notes.clone())
+        FailoverManager::new(dependencies.clone(), Arc::clone(&options), events.clone())
     });
     spec
 }
 
 fn backpressure_manager(
-    world: &World,
+    dependencies: &Dependencies,
     options: &Arc<Options>,
     bus: &Bus,
     consumers: Vec<Inbox<ConsumerActor>>,
 ) -> ChildSpec {
-    let (world, options, notes) = (world.clone(), Arc::clone(options), bus.clone());
+    let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/backpressure-manager", SMALL, move |_| {
-        BackpressureManager::new(world.clone(), Arc::clone(&options), notes.clone(), consumers.clone())
+        BackpressureManager::new(dependencies.clone(), Arc::clone(&options), events.clone(), consumers.clone())
     });
     spec
 }
 
 fn relay(
-    world: &World,
+    dependencies: &Dependencies,
     options: &Arc<Options>,
     bus: &Bus,
     threads: &Threads,
-) -> (SupervisorSpec, Inbox<OutboxPublisher>, Nudge) {
-    let (retry, retry_spec) = retry_handler(world, options, bus);
-    let book = Arc::new(LeaseBook::new(Arc::clone(&world.clock), options.relay.lease));
-    let roster = world.broker.clone().map(|broker| {
-        let relay = Relay {
-            lanes: Lanes::new(Arc::clone(&broker), options.lanes),
+) -> (SupervisorSpec, Inbox<OutboxPublisher>, WakeUps) {
+    let (retry, retry_spec) = retry_handler(dependencies, options, bus);
+    let book = Arc::new(LeaseBook::new(Arc::clone(&dependencies.clock), options.relay.lease));
+    let workers = dependencies.broker.clone().map(|broker| {
+        let context = RelayContext {
+            producers: ProducerSessions::new(Arc::clone(&broker), options.producers),
             broker,
-            outbox: Arc::clone(&world.outbox),
-            leases: Arc::clone(&world.leases),
+            outbox: Arc::clone(&dependencies.outbox),
+            leases: Arc::clone(&dependencies.leases),
             book: Arc::clone(&book),
             retry,
             instance: options.instance.clone(),
             envelope: options.relay.envelope(),
             options: options.relay.clone(),
-            clock: Arc::clone(&world.clock),
-            metrics: Arc::clone(&world.metrics),
+            clock: Arc::clone(&dependencies.clock),
+            metrics: Arc::clone(&dependencies.metrics),
         };
-        Roster::new(bus.clone(), Arc::new(relay), threads.relay())
+        workers(bus, Relay::new(context), threads.relay())
     });
-    let woken = nudge::flags(options.partitions);
+    let dirty = DirtyPartitions::new(options.partitions);
     let (publisher, publisher_spec) = {
-        let (world, options, notes, woken) = (world.clone(), Arc::clone(options), bus.clone(), Arc::clone(&woken));
-        // A wake-up of each partition, and the questions of operators.
+        let (dependencies, options, events, dirty) =
+            (dependencies.clone(), Arc::clone(options), bus.clone(), dirty.clone());
+        // One wake-up for each partition, and a few other messages.
         let capacity = options.partitions as usize + SMALL;
         actor(bus, "/relay/outbox-publisher", capacity, move |_| {
-            let membership = Membership::new(Arc::clone(&book), options.instance.clone());
-            let (world, options) = (world.clone(), Arc::clone(&options));
-            OutboxPublisher::new(world, options, notes.clone(), roster.clone(), membership, Arc::clone(&woken))
+            let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
+            let membership =
+                Membership::new(leases, Arc::clone(&book), instance, options.dead_after, options.partitions);
+            let (dependencies, options) = (dependencies.clone(), Arc::clone(&options));
+            OutboxPublisher::new(dependencies, options, events.clone(), workers.clone(), membership, dirty.clone())
         })
     };
     let spec = supervisor("relay", Strategy::RestForOne, RELAY)
@@ -203,25 +212,26 @@ fn relay(
         .child(retry_spec.arbiter(threads.relay()))
         .child(publisher_spec.arbiter(threads.relay()))
         .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).stops_at_once());
-    (spec, publisher.clone(), Nudge::new(publisher, woken))
+    (spec, publisher.clone(), WakeUps::new(publisher, dirty))
 }
 
-fn retry_handler(world: &World, options: &Arc<Options>, bus: &Bus) -> (Inbox<RetryHandler>, ChildSpec) {
-    let (world, rules) = (world.clone(), Arc::new(options.rules.clone()));
-    // One question of each batch in flight.
+fn retry_handler(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus) -> (Inbox<RetryHandler>, ChildSpec) {
+    let (dependencies, rules) = (dependencies.clone(), Arc::new(options.rules.clone()));
+    // One message for each batch in flight.
     actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
-        let World { outbox, gate, dice, metrics, .. } = world.clone();
-        RetryHandler::new(outbox, Arc::clone(&rules), gate, dice, metrics)
+        let Dependencies { outbox, gate, rng, metrics, .. } = dependencies.clone();
+        RetryHandler::new(outbox, Arc::clone(&rules), gate, rng, metrics)
     })
 }
 
-/// A worker's name among its siblings.
-pub fn worker_id(partition: PartitionNo) -> String {
-    format!("partition-worker-{partition}")
+/// The table of workers, empty.
+fn workers(bus: &Bus, relay: Relay, arbiter: Option<ArbiterHandle>) -> Workers {
+    let (events, relay) = (bus.clone(), Arc::new(relay));
+    let spec: WorkerSpec = Arc::new(move |partition| partition_worker(&events, &relay, partition, arbiter.clone()));
+    Workers::new(bus.clone(), PARTITIONS, spec)
 }
 
-/// The worker of one partition.
-pub fn partition_worker(
+fn partition_worker(
     bus: &Bus,
     relay: &Arc<Relay>,
     partition: PartitionNo,
@@ -231,75 +241,82 @@ pub fn partition_worker(
     let path = format!("/relay/{}", worker_id(partition));
     let (inbox, spec) =
         actor(bus, &path, ONE, move |birth| PartitionWorker::new(Arc::clone(&relay), partition, &birth));
-    // A batch in flight is worth waiting for: its outcome is then known and nothing has to be resolved.
+    // Waiting for the batch in flight saves its resolution by the next owner.
     (inbox, spec.arbiter(arbiter).shutdown(Shutdown::Timeout(Duration::from_secs(10))))
 }
 
 fn consumers(
-    world: &World,
+    dependencies: &Dependencies,
     options: &Arc<Options>,
     bus: &Bus,
     threads: &Threads,
 ) -> (Vec<Inbox<ConsumerActor>>, Vec<ChildSpec>) {
-    let (Some(sources), Some(broker)) = (world.sources.clone(), world.broker.clone()) else {
+    let (Some(groups), Some(broker)) = (dependencies.consumer_groups.clone(), dependencies.broker.clone()) else {
         return (Vec::new(), Vec::new());
     };
-    let intake = Arc::new(Intake {
-        sources,
+    let pipeline = Arc::new(ConsumerPipeline {
+        groups,
         broker,
-        inbox: Arc::clone(&world.inbox),
-        handlers: world.handlers.clone(),
+        inbox: Arc::clone(&dependencies.inbox),
+        handlers: dependencies.handlers.clone(),
         region: options.relay.region.clone(),
         group: options.group.clone(),
-        topics: app::intake::topics_of(&options.topic),
+        topics: outbox::topics::consumed_topics(&options.topic),
         members: options.consumers,
         batch: options.consumer_batch,
-        clock: Arc::clone(&world.clock),
-        metrics: Arc::clone(&world.metrics),
+        clock: Arc::clone(&dependencies.clock),
+        metrics: Arc::clone(&dependencies.metrics),
     });
     let consumer = |number: u32| {
-        let intake = Arc::clone(&intake);
-        let (inbox, spec) =
-            actor(bus, &format!("/consumer-{number}"), SMALL, move |_| ConsumerActor::new(Arc::clone(&intake), number));
+        let pipeline = Arc::clone(&pipeline);
+        let (inbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
+            ConsumerActor::new(Arc::clone(&pipeline), number)
+        });
         (inbox, spec.arbiter(threads.relay()))
     };
     (0..options.consumers).map(consumer).unzip()
 }
 
 fn pending_promoter(
-    world: &World,
+    dependencies: &Dependencies,
     options: &Arc<Options>,
     bus: &Bus,
     shards: &Shards,
 ) -> (Inbox<PendingPromoter>, ChildSpec) {
-    let (desk, options, shards) = (Arc::clone(&world.desk), Arc::clone(options), shards.clone());
+    let (desk, options, shards) = (Arc::clone(&dependencies.desk), Arc::clone(options), shards.clone());
     actor(bus, "/pending-promoter", SMALL, move |_| {
         PendingPromoter::new(Arc::clone(&desk), shards.clone(), Arc::clone(&options))
     })
 }
 
 fn shards(
-    world: &World,
+    dependencies: &Dependencies,
     options: &Arc<Options>,
     bus: &Bus,
-    nudge: &Nudge,
+    wake_ups: &WakeUps,
     threads: &Threads,
 ) -> (Shards, SupervisorSpec) {
-    let direct = world
+    let direct = dependencies
         .broker
         .clone()
-        .filter(|_| !world.desk.options.outbox)
-        .map(|broker| Direct::new(broker, options.relay.envelope(), Arc::clone(&world.metrics)));
+        .filter(|_| !dependencies.desk.options.outbox)
+        .map(|broker| DirectPublisher::new(broker, options.relay.envelope(), Arc::clone(&dependencies.metrics)));
     let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).stops_at_once();
     let mut inboxes = Vec::new();
     for number in 0..options.shards.max(1) {
-        let (desk, nudge, direct) = (Arc::clone(&world.desk), nudge.clone(), direct.clone());
-        let (metrics, vitals) = (Arc::clone(&world.metrics), world.vitals.clone());
+        let (desk, wake_ups, direct) = (Arc::clone(&dependencies.desk), wake_ups.clone(), direct.clone());
+        let (metrics, health) = (Arc::clone(&dependencies.metrics), dependencies.health.clone());
         let (inbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
-            OrderAggregate::new(Arc::clone(&desk), nudge.clone(), direct.clone(), Arc::clone(&metrics), vitals.clone())
+            OrderAggregate::new(
+                Arc::clone(&desk),
+                wake_ups.clone(),
+                direct.clone(),
+                Arc::clone(&metrics),
+                health.clone(),
+            )
         });
         spec = spec.child(shard.arbiter(threads.orders()));
         inboxes.push(inbox);
     }
-    (Shards::new(inboxes, Arc::clone(&world.desk.idempotency), options.request_timeout), spec)
+    (Shards::new(inboxes, Arc::clone(&dependencies.desk.idempotency), options.request_timeout), spec)
 }

@@ -8,7 +8,7 @@ mod wiring;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use actors::Cast;
+use actors::ActorSystem;
 use app::vitals::Vitals;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
@@ -19,7 +19,7 @@ pub use wiring::{
 /// A running service.
 pub struct Service {
     addresses: Vec<SocketAddr>,
-    cast: Cast,
+    cast: ActorSystem,
     http: api::Service,
     held: wiring::Held,
     vitals: Vitals,
@@ -43,7 +43,7 @@ pub struct Report {
 /// The start cannot succeed; nothing runs then.
 pub async fn start(config: Config) -> Result<Service, StartError> {
     let wired = wiring::wire(&config).await?;
-    let cast = Cast::start(wired.world, wired.actors, supervision::Options::default()).await;
+    let cast = ActorSystem::start(wired.world, wired.actors, supervision::Options::default()).await;
     let parts = wired.http.with(cast.dispatch());
     let http = api::serve_on(&api::State::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
@@ -68,7 +68,7 @@ impl Service {
     }
 
     /// The actors: faults and events for tests.
-    pub fn cast(&self) -> &Cast {
+    pub fn cast(&self) -> &ActorSystem {
         &self.cast
     }
 

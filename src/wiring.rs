@@ -18,7 +18,7 @@ mod throwaway;
 
 use std::sync::Arc;
 
-use actors::Pinning;
+use actors::ProducerSlots;
 use app::admission::Admission;
 use app::commands::Desk;
 use app::dead_letters::DeadLetters;
@@ -74,7 +74,7 @@ impl StartError {
 
 /// A service's parts, wired and not yet running.
 pub(crate) struct Wired {
-    pub world: actors::World,
+    pub world: actors::Dependencies,
     pub actors: actors::Options,
     pub http: HttpParts,
     pub listeners: api::Listeners,
@@ -170,21 +170,21 @@ fn assemble(
         let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
         Arc::new(DeadLetters::new(&config.topic(), topics, broker, store.redrives, Arc::clone(&clock)))
     });
-    let lanes = broker.as_ref().map_or(Pinning::Apart(1), |broker| broker.lanes);
-    let world = actors::World {
+    let lanes = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.lanes);
+    let world = actors::Dependencies {
         desk,
         outbox: Arc::clone(&store.outbox),
         leases: Arc::clone(&store.leases),
         broker: broker.as_ref().map(|broker| Arc::clone(&broker.broker)),
-        sources: broker.map(|broker| broker.sources),
-        wakes,
+        consumer_groups: broker.map(|broker| broker.sources),
+        wake_channel: wakes,
         inbox: store.inbox,
         handlers: Handlers::default(),
         probes,
         clock: Arc::clone(&clock),
-        dice,
+        rng: dice,
         gate: Arc::clone(&gate),
-        vitals: vitals.clone(),
+        health: vitals.clone(),
         metrics: Arc::clone(&metrics),
     };
     let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders_list_max_rows);

@@ -1,33 +1,33 @@
-//! Which partition runs next: round and round through those with work, so that none starves, and a suspect only when nothing else runs.
-//! Neighbours go together: what goes in one transaction then touches few partitions of the topic.
+//! Schedule: which partition runs next. Partitions take turns, so that none starves; a suspect row's trial runs only when nothing else
+//! does. Partitions of one affinity group run together, so that one transaction touches few partitions of the topic.
 use std::collections::{BTreeSet, VecDeque};
 
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
-/// Whose turn it is. Pure: the actor tells it what happens.
+/// Waiting and running partitions. Pure: the publisher calls it for each change.
 #[derive(Debug)]
-pub(super) struct Schedule {
-    /// Partitions whose numbers leave the same rest by this are neighbours: their keys go to the same partitions of the topic.
-    neighbourhoods: u32,
-    /// Whose turn it is, and how many more of it may go before others that have waited longer.
+pub struct Schedule {
+    /// Partitions with the same number modulo this form a group: their keys go to the same partitions of the topic.
+    affinity_groups: u32,
+    /// The group whose turn it is, and how many of its partitions may still run before others that have waited longer.
     turn: (u32, usize),
-    /// Batches come back full: each is worth its price by itself, and partitions of the topic that are written side by side are quicker.
+    /// The last batch was full: a full batch is worth its price by itself, and a topic takes parallel writes to its partitions faster.
     full: bool,
     waiting: VecDeque<PartitionNo>,
     queued: BTreeSet<PartitionNo>,
     running: BTreeSet<PartitionNo>,
-    /// Woken while it ran: it runs again afterwards.
+    /// Partitions with a wake-up during their run: they run again afterwards.
     again: BTreeSet<PartitionNo>,
     trials: VecDeque<PartitionNo>,
     on_trial: Option<PartitionNo>,
 }
 
 impl Schedule {
-    /// Nothing waits. With one neighbourhood whoever has waited longest is next.
-    pub(super) fn new(neighbourhoods: u32) -> Self {
+    /// An empty schedule. With one group, the partition that has waited longest is always next.
+    pub fn new(affinity_groups: u32) -> Self {
         Self {
-            neighbourhoods: neighbourhoods.max(1),
+            affinity_groups: affinity_groups.max(1),
             turn: (0, 0),
             full: false,
             waiting: VecDeque::new(),
@@ -39,8 +39,8 @@ impl Schedule {
         }
     }
 
-    /// A partition may have work.
-    pub(super) fn wake(&mut self, partition: PartitionNo) {
+    /// The partition may have due rows: it waits for its turn, or runs again after its current run.
+    pub fn wake(&mut self, partition: PartitionNo) {
         if self.running.contains(&partition) {
             self.again.insert(partition);
         } else if self.queued.insert(partition) {
@@ -48,15 +48,15 @@ impl Schedule {
         }
     }
 
-    /// A partition has a suspect that is due.
-    pub(super) fn wants_trial(&mut self, partition: PartitionNo) {
+    /// A suspect row of the partition is due: the partition needs a trial.
+    pub fn request_trial(&mut self, partition: PartitionNo) {
         if self.on_trial != Some(partition) && !self.trials.contains(&partition) {
             self.trials.push_back(partition);
         }
     }
 
-    /// The next to run beside `max` others. A trial waits until nothing runs, and nothing runs beside it.
-    pub(super) fn next(&mut self, max: usize) -> Option<(PartitionNo, ClaimKind)> {
+    /// The next partition to run, if fewer than `max` run. A trial waits until nothing runs, and nothing else runs during it.
+    pub fn next(&mut self, max: usize) -> Option<(PartitionNo, ClaimKind)> {
         if self.on_trial.is_some() || self.running.len() >= max {
             return None;
         }
@@ -69,54 +69,54 @@ impl Schedule {
             self.running.insert(partition);
             return Some((partition, ClaimKind::Trial));
         }
-        let partition = self.take_neighbour(max)?;
+        let partition = self.pop_waiting(max)?;
         self.queued.remove(&partition);
         self.running.insert(partition);
         Some((partition, ClaimKind::Ordinary))
     }
 
-    /// The one of this turn's neighbourhood that has waited longest. After `max` of them, or where none of them waits, the turn goes to the
-    /// neighbourhood of whoever has waited longest of all.
-    fn take_neighbour(&mut self, max: usize) -> Option<PartitionNo> {
+    /// The partition of the current group that has waited longest. After `max` of them, or when none of them waits, the turn goes to the
+    /// group of the partition that has waited longest of all.
+    fn pop_waiting(&mut self, max: usize) -> Option<PartitionNo> {
         let (turn, left) = self.turn;
-        let of = |partition: &PartitionNo| partition.0 % self.neighbourhoods;
-        let neighbour = self.waiting.iter().position(|partition| left > 0 && !self.full && of(partition) == turn);
-        let partition = self.waiting.remove(neighbour.unwrap_or(0))?;
-        self.turn = if neighbour.is_some() { (turn, left - 1) } else { (of(&partition), max.saturating_sub(1)) };
+        let group_of = |partition: &PartitionNo| partition.0 % self.affinity_groups;
+        let in_group = self.waiting.iter().position(|partition| left > 0 && !self.full && group_of(partition) == turn);
+        let partition = self.waiting.remove(in_group.unwrap_or(0))?;
+        self.turn = if in_group.is_some() { (turn, left - 1) } else { (group_of(&partition), max.saturating_sub(1)) };
         Some(partition)
     }
 
-    /// Whether the last batch came back full.
-    pub(super) fn came_back(&mut self, full: bool) {
+    /// Records whether the last batch was full.
+    pub fn record_batch(&mut self, full: bool) {
         self.full = full;
     }
 
-    /// Whether anything waits for its turn.
-    pub(super) fn is_waiting(&self) -> bool {
+    /// Whether any partition waits for its turn or a trial.
+    pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || !self.trials.is_empty()
     }
 
-    /// A run is over. Answers whether the partition was woken meanwhile.
-    pub(super) fn finished(&mut self, partition: PartitionNo) -> bool {
+    /// A run has ended. Returns whether the partition was woken during it.
+    pub fn finished(&mut self, partition: PartitionNo) -> bool {
         self.running.remove(&partition);
         if self.on_trial == Some(partition) {
             self.on_trial = None;
-            // What was queued for it meanwhile, or left behind the suspect, gets its ordinary turn.
+            // Rows that became due during the trial, or that wait behind the suspect, get an ordinary turn.
             self.wake(partition);
         }
         self.again.remove(&partition)
     }
 
-    /// A partition is not ours any more.
-    pub(super) fn forget(&mut self, partition: PartitionNo) {
+    /// This instance does not own the partition any more.
+    pub fn forget(&mut self, partition: PartitionNo) {
         self.waiting.retain(|other| *other != partition);
         self.trials.retain(|other| *other != partition);
         self.queued.remove(&partition);
         self.again.remove(&partition);
     }
 
-    /// Batches that run.
-    pub(super) fn running(&self) -> usize {
+    /// Number of partitions that run now.
+    pub fn running(&self) -> usize {
         self.running.len()
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     const C: PartitionNo = PartitionNo(3);
 
     #[test]
-    fn everyone_gets_a_turn_before_anyone_gets_a_second() {
+    fn every_partition_runs_once_before_any_runs_twice() {
         let mut schedule = Schedule::new(1);
         for partition in [A, B, C, A] {
             schedule.wake(partition);
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_go_together_and_nobody_waits_for_more_than_one_turn_of_them() {
+    fn a_group_runs_together_and_the_others_wait_for_one_turn_of_it_at_most() {
         let mut schedule = Schedule::new(4);
         (0..12).for_each(|number| schedule.wake(PartitionNo(number)));
         let mut order = Vec::new();
         while let Some((partition, _)) = schedule.next(4) {
             order.push(partition.0);
             schedule.finished(partition);
-            // Of this one there is always more.
+            // This group always has more work.
             if partition.0 % 4 == 0 {
                 schedule.wake(partition);
             }
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn where_batches_come_back_full_whoever_has_waited_longest_is_next() {
+    fn with_full_batches_the_partition_that_waited_longest_runs_next() {
         let mut schedule = Schedule::new(4);
-        schedule.came_back(true);
+        schedule.record_batch(true);
         (0..6).for_each(|number| schedule.wake(PartitionNo(number)));
 
         let order: Vec<u32> = (0..6).filter_map(|_| Some(schedule.next(16)?.0.0)).collect();
@@ -183,27 +183,27 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_runs_alone() {
+    fn nothing_else_runs_during_a_trial() {
         let mut schedule = Schedule::new(1);
         schedule.wake(A);
         schedule.next(16);
-        schedule.wants_trial(B);
+        schedule.request_trial(B);
         schedule.wake(C);
 
         assert_eq!(schedule.next(16), None, "others still run");
         schedule.finished(A);
         assert_eq!(schedule.next(16), Some((B, ClaimKind::Trial)));
-        assert_eq!(schedule.next(16), None, "nothing runs beside it");
+        assert_eq!(schedule.next(16), None, "nothing runs during it");
         schedule.finished(B);
         assert_eq!(schedule.next(16), Some((C, ClaimKind::Ordinary)));
         assert_eq!(schedule.next(16), Some((B, ClaimKind::Ordinary)));
     }
 
     #[test]
-    fn what_is_given_away_does_not_run() {
+    fn a_forgotten_partition_does_not_run() {
         let mut schedule = Schedule::new(1);
         schedule.wake(A);
-        schedule.wants_trial(A);
+        schedule.request_trial(A);
         schedule.forget(A);
         assert_eq!(schedule.next(16), None);
     }

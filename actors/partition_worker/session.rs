@@ -1,133 +1,150 @@
-//! A lease in hand, taken and resolved: nothing of the past is open when a session begins.
+//! Acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
+use std::sync::Arc;
+
 use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
+    AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
 };
 
-use super::Broker;
-use super::cycle::Relay;
+use super::context::RelayContext;
+use super::report::BrokerSignal;
 
-/// What a worker acts under.
-pub(super) struct Session {
-    /// Owner, epoch and the counter we know.
+/// A held lease without an open batch, and the producer session for its claims.
+pub struct PartitionSession {
+    /// Owner, epoch and the last known counter.
     pub fence: Fence,
-    /// The lane session our claims belong to.
-    pub lane: ProducerSessionId,
+    /// The producer session that claims are recorded under.
+    pub producer: ProducerSessionId,
 }
 
-/// What came of taking a partition.
-pub(super) enum Begun {
-    /// Ours, and clean.
-    Session(Session),
-    /// Somebody alive holds it.
+/// Result of an attempt to begin a session.
+pub enum SessionStart {
+    /// This instance holds the lease, and nothing is open.
+    Began(PartitionSession),
+    /// Another living instance holds the lease.
     HeldElsewhere,
 }
 
-/// Why a session could not begin, and what that says about the broker.
-pub(super) struct Trouble {
+/// Why a session could not begin, and what the failure says about the broker.
+pub struct SessionFailure {
     pub error: Error,
-    pub broker: Broker,
+    pub broker: BrokerSignal,
 }
 
-impl Trouble {
+impl SessionFailure {
     fn of_broker(error: Error) -> Self {
-        Self { error, broker: Broker::Failed }
+        Self { error, broker: BrokerSignal::Failed }
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for SessionFailure {
     fn from(error: Error) -> Self {
-        Self { error, broker: Broker::NotAsked }
+        Self { error, broker: BrokerSignal::None }
     }
 }
 
-impl Relay {
-    /// Takes the partition and resolves what its former owner left open. Every acquisition reads the watermark, so that the counter
-    /// stays above it although the store may have gone back in time: under the lease and after the fence, because a transaction that
-    /// a dead owner left open holds the answer back until the broker itself gives it up.
-    pub(super) async fn begin(&self, partition: PartitionNo, because: &mut AcquireReason) -> Result<Begun, Trouble> {
-        let Some(mut fence) = self.take(partition, because, None).await? else { return Ok(Begun::HeldElsewhere) };
-        let watermark = self.broker.watermark(partition).await.map_err(Trouble::of_broker)?;
-        if watermark.is_some_and(|mark| mark > fence.counter) {
-            let Some(above) = self.take(partition, because, watermark).await? else { return Ok(Begun::HeldElsewhere) };
-            fence = above;
-        }
-        let lane = self.lanes.session(partition).await.map_err(Trouble::of_broker)?;
-        Ok(Begun::Session(Session { fence, lane }))
+/// Begins and ends the sessions of all partitions.
+pub struct PartitionSessions(Arc<RelayContext>);
+
+impl PartitionSessions {
+    /// Sessions that use these ports.
+    pub fn new(context: Arc<RelayContext>) -> Self {
+        Self(context)
     }
 
-    /// Takes it, if nobody alive holds it, and resolves. `because` stays as it is until the store has heard it: a death counts although
-    /// the first look after it failed.
-    async fn take(
+    /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
+    /// counter stays above it even if the store was restored to an earlier time. It reads after the fence, because the broker delays the
+    /// reply until a transaction that a dead owner left open has ended.
+    pub async fn begin(
         &self,
         partition: PartitionNo,
-        because: &mut AcquireReason,
+        reason: &mut AcquireReason,
+    ) -> Result<SessionStart, SessionFailure> {
+        let context = &self.0;
+        let Some(mut fence) = self.acquire(partition, reason, None).await? else {
+            return Ok(SessionStart::HeldElsewhere);
+        };
+        let watermark = context.broker.watermark(partition).await.map_err(SessionFailure::of_broker)?;
+        if watermark.is_some_and(|watermark| watermark > fence.counter) {
+            let Some(above) = self.acquire(partition, reason, watermark).await? else {
+                return Ok(SessionStart::HeldElsewhere);
+            };
+            fence = above;
+        }
+        let producer = context.producers.open(partition).await.map_err(SessionFailure::of_broker)?;
+        Ok(SessionStart::Began(PartitionSession { fence, producer }))
+    }
+
+    /// Acquires the lease unless a living instance holds it, and resolves. `reason` changes only after the store has recorded it: a
+    /// worker's death counts even if the first acquisition after it fails.
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        reason: &mut AcquireReason,
         watermark: Option<Token>,
-    ) -> Result<Option<Fence>, Trouble> {
-        let asked = self.book.asking();
-        let taken = self.leases.acquire(partition, &self.instance, *because, watermark, self.book.ttl()).await?;
-        let Acquired { mut fence, in_flight } = match taken {
+    ) -> Result<Option<Fence>, SessionFailure> {
+        let RelayContext { leases, book, instance, .. } = &*self.0;
+        let requested = book.request_time();
+        let acquisition = leases.acquire(partition, instance, *reason, watermark, book.ttl()).await?;
+        let Acquired { mut fence, in_flight } = match acquisition {
             Acquisition::Taken(acquired) => acquired,
             Acquisition::Held { .. } => {
-                *because = AcquireReason::Vacant;
+                *reason = AcquireReason::Vacant;
                 return Ok(None);
             }
         };
-        *because = AcquireReason::Uncertain;
-        self.book.took(partition, fence.epoch, asked);
+        *reason = AcquireReason::Uncertain;
+        book.acquired(partition, fence.epoch, requested);
         if let Some(open) = in_flight {
             fence.counter = self.resolve(&fence, &open).await?;
         }
         Ok(Some(fence))
     }
 
-    /// Fence first: only then can nothing of the open batch commit any more, and only then does the watermark tell the truth.
-    async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<u64, Trouble> {
-        self.broker.fence(&open.session).await.map_err(Trouble::of_broker)?;
-        self.lanes.over(&open.session).await;
-        let watermark = self.broker.watermark(fence.partition).await.map_err(Trouble::of_broker)?;
-        let published = watermark.is_some_and(|mark| mark >= open.token);
-        let verdict = match (published, open.died) {
-            (true, _) => BatchOutcome::Published,
-            (false, true) => BatchOutcome::ClaimerDied,
-            (false, false) => BatchOutcome::NotSent,
-        };
-        let changed = self.outbox.resolve(fence, open.token, verdict).await?;
-        self.metrics.outbox_lease_reclaimed_total.inc();
+    /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
+    async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<Counter, SessionFailure> {
+        let RelayContext { broker, outbox, producers, metrics, .. } = &*self.0;
+        broker.fence(&open.session).await.map_err(SessionFailure::of_broker)?;
+        producers.end(&open.session).await;
+        let watermark = broker.watermark(fence.partition).await.map_err(SessionFailure::of_broker)?;
+        let outcome = BatchOutcome::of_watermark(watermark, open.token, open.died);
+        let resolved = outbox.resolve(fence, open.token, outcome).await?;
+        metrics.outbox_lease_reclaimed_total.inc();
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);
         tracing::info!(
-            event = "batch_resolved", partition, epoch, token, verdict = ?verdict, lane = %open.session,
-            "a batch that was left open was resolved"
+            event = "batch_resolved", partition, epoch, token, verdict = ?outcome, lane = %open.session,
+            "resolved a batch that its claimer had left open"
         );
-        match changed {
+        match resolved {
             FencedOutcome::Done { counter, .. } => Ok(counter),
             FencedOutcome::Stale => {
-                Err(Error::Unreachable(format!("partition {partition} changed hands while it was resolved")).into())
+                Err(Error::Unreachable(format!("partition {partition} changed its owner during the resolution")).into())
             }
         }
     }
 
-    /// Gives a partition back, so that its next owner starts at once. Answers whether it is free of us. A lease without a session needs
-    /// no broker for it, which may be away, unless a batch is open that nobody knows about: the store refuses then, and it is resolved
-    /// first, or our heartbeat would renew the lease for ever.
-    pub(super) async fn hand_over(
+    /// Releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded, and the
+    /// session if the lease remains. Without an open batch the release needs no broker. With an open batch and no session the store
+    /// refuses the release; the batch is then resolved first, because otherwise the heartbeat would renew the lease for ever.
+    pub async fn hand_over(
         &self,
         partition: PartitionNo,
-        mut session: Option<Session>,
-        because: &mut AcquireReason,
-    ) -> (bool, Option<Session>) {
+        mut session: Option<PartitionSession>,
+        reason: &mut AcquireReason,
+    ) -> (bool, Option<PartitionSession>) {
+        let RelayContext { leases, book, instance, .. } = &*self.0;
         loop {
             let known = session.as_ref().map(|session| session.fence.epoch);
-            let Some(epoch) = known.or_else(|| self.book.epoch(partition)) else { return (true, None) };
-            match self.leases.release(partition, &self.instance, epoch).await {
+            let Some(epoch) = known.or_else(|| book.epoch(partition)) else { return (true, None) };
+            match leases.release(partition, instance, epoch).await {
                 Ok(Release::Done | Release::NotOurs) => {
-                    self.book.lost(partition);
+                    book.lost(partition);
                     return (true, None);
                 }
-                Ok(Release::InFlight) if session.is_none() => match self.begin(partition, because).await {
-                    Ok(Begun::Session(begun)) => session = Some(begun),
-                    Ok(Begun::HeldElsewhere) => return (true, None),
+                Ok(Release::InFlight) if session.is_none() => match self.begin(partition, reason).await {
+                    Ok(SessionStart::Began(began)) => session = Some(began),
+                    Ok(SessionStart::HeldElsewhere) => return (true, None),
                     Err(_) => return (false, None),
                 },
                 Ok(Release::InFlight) | Err(_) => return (false, session),

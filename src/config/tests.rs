@@ -1,5 +1,5 @@
 //! What the configuration promises: defaults are the rooms' own, layers lie in order, all mistakes at once.
-use actors::Pinning;
+use actors::ProducerSlots;
 use std::io::Write;
 
 use super::*;
@@ -45,8 +45,8 @@ fn the_defaults_are_the_rooms_own() {
     assert_eq!((config.orders_shards, config.orders_mailbox), (cast.shards, cast.mailbox));
     assert_eq!((config.consumer_count, config.inbox_retention), (cast.consumers, cast.inbox_retention));
     assert_eq!(
-        (Pinning::Together(config.broker_lanes), config.http_request_timeout),
-        (cast.lanes, cast.request_timeout)
+        (ProducerSlots::Shared(config.broker_lanes), config.http_request_timeout),
+        (cast.producers, cast.request_timeout)
     );
     assert_eq!(config.topic(), cast.topic);
     assert!(config.outbox_poison.values().all(|poison| *poison == Poison::default()));

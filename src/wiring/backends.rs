@@ -2,7 +2,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use actors::Pinning;
+use actors::ProducerSlots;
 use embedded::Embedded;
 use ports::broker::Broker;
 use ports::cache::OrderCache;
@@ -65,7 +65,7 @@ pub(super) struct BrokerPorts {
     pub topics: Arc<dyn TopicReader>,
     pub probe: Arc<dyn Probe>,
     /// Lanes that the relay may use.
-    pub lanes: Pinning,
+    pub lanes: ProducerSlots,
 }
 
 /// What keeps answers and counts requests.

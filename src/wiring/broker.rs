@@ -1,7 +1,7 @@
 //! One match arm per broker.
 use std::sync::Arc;
 
-use actors::Pinning;
+use actors::ProducerSlots;
 use embedded::BrokerProbe;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
@@ -28,7 +28,7 @@ pub(super) async fn open(
                 topics: log,
                 probe: Arc::new(BrokerProbe(store.clone())),
                 // Lanes cost nothing here: one a partition, so that fencing one disturbs no other.
-                lanes: Pinning::Apart(config.outbox_partitions),
+                lanes: ProducerSlots::Spread(config.outbox_partitions),
             }))
         }
         #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -40,7 +40,7 @@ pub(super) async fn open(
             let options = super::options::kafka(config, instance, &held.installation, clock);
             let kafka = Arc::new(open_kafka(options)?);
             let probe = Arc::new(kafka::BrokerProbe((*kafka).clone()));
-            let lanes = Pinning::Together(config.broker_lanes);
+            let lanes = ProducerSlots::Shared(config.broker_lanes);
             Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka.clone(), topics: kafka, probe, lanes }))
         }
         #[cfg(not(feature = "kafka"))]

@@ -1,7 +1,7 @@
 //! From the configuration to each room's own options.
 use std::time::Duration;
 
-use actors::Pinning;
+use actors::ProducerSlots;
 use app::commands;
 use domain::RegionId;
 use ports::partitions::InstanceId;
@@ -39,7 +39,7 @@ fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> actors::Options {
+pub(super) fn actors(config: &Config, instance: InstanceId, lanes: ProducerSlots) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region_id),
         schemas: config.events_schema_ids,
@@ -50,9 +50,9 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
     };
     // Kafka asks a price of each transaction and of each partition that it touches; the embedded log of neither.
     let usual = actors::Options::default();
-    let (batches_under_way, batch_rest_max, neighbourhoods) = match lanes {
-        Pinning::Apart(_) => (usual.batches_under_way, usual.batch_rest_max, usual.neighbourhoods),
-        Pinning::Together(_) => {
+    let (pacing_concurrency, batch_pause_max, affinity_groups) = match lanes {
+        ProducerSlots::Spread(_) => (usual.pacing_concurrency, usual.batch_pause_max, usual.affinity_groups),
+        ProducerSlots::Shared(_) => {
             let divisor = common_divisor(config.outbox_partitions, config.broker_topic_partitions);
             (4, Duration::from_secs(1), divisor)
         }
@@ -68,10 +68,10 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: Pinning) -> a
         breaker: config.broker_breaker.clone(),
         pressure: config.backpressure.clone(),
         partitions: config.outbox_partitions,
-        lanes,
-        batches_under_way,
-        batch_rest_max,
-        neighbourhoods,
+        producers: lanes,
+        pacing_concurrency,
+        batch_pause_max,
+        affinity_groups,
         max_in_flight: config.outbox_max_in_flight,
         poll_interval: config.outbox_poll_interval,
         // A lease must be renewed well before it runs out, whatever the heartbeat says.

@@ -1,24 +1,28 @@
-//! The real actors in virtual time: the embedded store, its broker and every actor on one thread, under seeded faults. Each scenario
-//! ends with the laws: nothing lost, nothing doubled, each key in order and gapless, nothing left behind.
+//! The real actors in virtual time: the embedded store, its broker and every actor on one thread, under seeded faults. Each scenario ends
+//! with the guarantees: no event lost or doubled, each key in order and without gaps, no row left unsent.
 //!
-//! A failure prints its seed: `POSTHASTE_SEED=n` repeats it, `POSTHASTE_SEEDS=n` runs so many of the random ones.
+//! A failure prints its seed: `POSTHASTE_SEED=n` repeats it, `POSTHASTE_SEEDS=n` sets the number of random seeds.
 mod chaos;
 mod consumer;
-mod crashes;
-mod gates;
-mod handover;
-mod house;
-mod hub;
-mod ledger;
-mod life;
-mod moody;
-mod outage;
-mod poison;
+mod dead_letters;
 mod promotion;
-mod redrives;
 mod regions;
-mod retries;
-mod scribe;
-mod slow;
+mod relay {
+    mod crashes;
+    mod handover;
+    mod outages;
+    mod poison_rows;
+    mod retries;
+    mod slow_broker;
+    mod unknown_outcomes;
+}
+mod support {
+    pub mod environment;
+    pub mod ledger;
+    pub mod process;
+    pub mod record_faults;
+    pub mod recording_handler;
+    pub mod wake_hub;
+}
 mod sweeps;
-mod unknown;
+mod write_gate;

@@ -1,4 +1,4 @@
-//! PendingPromoter: page after page until none waits, past orders that refuse, on its own rate.
+//! PendingPromoter: pages until no order is pending, skips orders that refuse, runs at its interval.
 use std::time::Duration;
 
 use domain::Status;
@@ -6,67 +6,67 @@ use futures::future::join;
 use kit::faults::{Call, Mishap};
 use ports::orders::{OrderFilter, OrderStore};
 
-use crate::house::House;
-use crate::ledger::Ledger;
-use crate::life::{Life, SOON};
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::{Process, TIMEOUT};
 
-async fn waiting(life: &Life) -> u64 {
+async fn pending(process: &Process) -> u64 {
     let filter = OrderFilter { status: Some(Status::Pending), ..OrderFilter::default() };
-    life.store.count(&filter).await.expect("orders can be counted")
+    process.store.count(&filter).await.expect("orders can be counted")
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_pages_until_none_is_left() {
-    let (mut house, mut ledger) = (House::new(), Ledger::default());
-    house.options.promotion_batch = 20;
-    let life = house.start().await;
-    ledger.place_many(&life, 110).await;
+async fn promotion_pages_until_no_order_is_pending() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_batch = 20;
+    let process = environment.start().await;
+    ledger.create_orders(&process, 110).await;
 
-    assert_eq!(life.promote().await, Some(110));
+    assert_eq!(process.promote().await, Some(110));
 
-    assert_eq!(waiting(&life).await, 0);
-    life.drained(SOON).await;
-    ledger.laws(&life).await;
+    assert_eq!(pending(&process).await, 0);
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_that_moved_on_meanwhile_are_passed() {
-    let (mut house, mut ledger) = (House::new(), Ledger::default());
-    house.options.promotion_batch = 50;
-    let life = house.start().await;
-    let mut ids = ledger.place_many(&life, 20).await;
-    // As the promoter walks along them.
+async fn promotion_skips_orders_that_changed_meanwhile() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_batch = 50;
+    let process = environment.start().await;
+    let mut ids = ledger.create_orders(&process, 20).await;
+    // In the order in which the promoter reads them.
     ids.sort();
-    house.script.always(Call::Commit, Mishap::Slow(Duration::from_millis(100)));
+    environment.script.always(Call::Commit, Mishap::Slow(Duration::from_millis(100)));
 
-    let (promoted, cancelled) = join(life.promote(), async {
+    let (promoted, cancelled) = join(process.promote(), async {
         for id in &ids[15..18] {
-            ledger.step(&life, *id, Status::Cancelled).await;
+            ledger.change_status(&process, *id, Status::Cancelled).await;
         }
         3
     })
     .await;
 
     assert_eq!(promoted, Some(20 - cancelled));
-    assert_eq!(waiting(&life).await, 0);
-    house.script.calm();
-    life.drained(SOON).await;
-    ledger.laws(&life).await;
+    assert_eq!(pending(&process).await, 0);
+    environment.script.calm();
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_comes_by_itself_and_goes_on_where_a_store_that_was_away_stopped_it() {
-    let (mut house, mut ledger) = (House::new(), Ledger::default());
-    house.options.promotion_interval = Duration::from_secs(60);
-    let life = house.start().await;
-    ledger.place_many(&life, 30).await;
-    house.script.times(1, Call::Commit, Mishap::Unreachable);
+async fn promotion_runs_at_its_interval_and_resumes_after_a_store_failure() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_interval = Duration::from_secs(60);
+    let process = environment.start().await;
+    ledger.create_orders(&process, 30).await;
+    environment.script.times(1, Call::Commit, Mishap::Unreachable);
 
-    life.pass(Duration::from_secs(70)).await;
-    assert_eq!(waiting(&life).await, 30, "the store was away");
-    life.pass(Duration::from_secs(60)).await;
+    process.advance(Duration::from_secs(70)).await;
+    assert_eq!(pending(&process).await, 30, "the store failed");
+    process.advance(Duration::from_secs(60)).await;
 
-    assert_eq!(waiting(&life).await, 0);
-    life.drained(SOON).await;
-    ledger.laws(&life).await;
+    assert_eq!(pending(&process).await, 0);
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
 }

@@ -1,5 +1,5 @@
-//! Two regions that change the same orders: whatever the order in which a service hears of it, the same change stands at the end; and a
-//! command of ours follows another region's change, unless that region's clock is not to be believed.
+//! Two regions that change the same orders: the same change wins in whatever order a service receives the events. A local command follows
+//! another region's change, unless that region's stamp is too far ahead.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,75 +12,75 @@ use ports::clock::Rng;
 use ports::inbox::Inbox;
 use ports::orders::{Commit, Committed, OrderStore};
 
-use crate::house::{House, seed, seeds};
-use crate::life::{Life, SOON, TOPIC};
-use crate::scribe::{Scribe, from_region};
+use crate::support::environment::{Environment, seed, seeds};
+use crate::support::process::{Process, TIMEOUT, TOPIC};
+use crate::support::recording_handler::{RecordingHandler, from_region};
 
 const ORDERS: usize = 6;
 const UPDATES: usize = 8;
 
-/// Who won, by order.
+/// The winning change of each order.
 type Winners = BTreeMap<OrderId, (RegionId, Hlc)>;
 
 fn stamp(millis: i64, counter: u32) -> Hlc {
     Hlc { millis: BEGINNING.millis() + millis, counter }
 }
 
-fn below(dice: &SeededDice, end: u32) -> u32 {
-    (dice.next_u64() % u64::from(end)) as u32
+fn below(rng: &SeededDice, end: u32) -> u32 {
+    (rng.next_u64() % u64::from(end)) as u32
 }
 
-/// Updates of both regions to the same orders, and who must win. Some stamps are alike, some from a clock that nobody believes.
-fn updates(dice: &SeededDice, make: &Factory) -> (Vec<Record>, Winners) {
+/// Changes of both regions to the same orders, and the winners. Some stamps are equal, some too far ahead to be accepted.
+fn updates(rng: &SeededDice, make: &Factory) -> (Vec<Record>, Winners) {
     let (mut records, mut winners) = (Vec::new(), Winners::new());
     for _ in 0..ORDERS {
         let (order, _) = make.placed("ann");
         for n in 0..UPDATES {
-            let region = if below(dice, 2) == 0 { "eu" } else { "us" };
-            let wild = n > 0 && below(dice, 6) == 0;
-            let hlc = stamp(if wild { 3_600_000 } else { i64::from(below(dice, 5)) }, below(dice, 2));
+            let region = if below(rng, 2) == 0 { "eu" } else { "us" };
+            let too_far_ahead = n > 0 && below(rng, 6) == 0;
+            let hlc = stamp(if too_far_ahead { 3_600_000 } else { i64::from(below(rng, 5)) }, below(rng, 2));
             let (_, event) = make.moved(&order, Status::Processing);
             records.push(from_region(&event, region, hlc));
-            let stand = (RegionId::new(region), hlc);
-            let winner = winners.entry(order.id).or_insert_with(|| stand.clone());
-            if !wild && (stand.1, &stand.0) > (winner.1, &winner.0) {
-                *winner = stand;
+            let change = (RegionId::new(region), hlc);
+            let winner = winners.entry(order.id).or_insert_with(|| change.clone());
+            if !too_far_ahead && (change.1, &change.0) > (winner.1, &winner.0) {
+                *winner = change;
             }
         }
     }
     (records, winners)
 }
 
-/// One service that hears of all of it, in an order of its own, of some twice, while its consumer dies now and then.
-async fn heard(house: &House, dice: &SeededDice, records: &[Record]) -> Winners {
-    let life = house.start().await;
+/// One service that receives all events in random order, some twice, while its consumer sometimes crashes.
+async fn receive(environment: &Environment, rng: &SeededDice, records: &[Record]) -> Winners {
+    let process = environment.start().await;
     let mut left = records.to_vec();
     while !left.is_empty() {
-        let at = below(dice, u32::try_from(left.len()).expect("few")) as usize;
+        let at = below(rng, u32::try_from(left.len()).expect("few")) as usize;
         let record = left.swap_remove(at);
-        let times = 1 + usize::from(below(dice, 5) == 0);
-        life.run(life.store.append(vec![record; times])).await.expect("appended");
-        if below(dice, 10) == 0 {
-            // Refused while it is on its way back already.
-            let _ = life.bus().panic("/consumer-0", "test");
+        let times = 1 + usize::from(below(rng, 5) == 0);
+        process.run(process.store.append(vec![record; times])).await.expect("appended");
+        if below(rng, 10) == 0 {
+            // An error means that it restarts already.
+            let _ = process.bus().panic("/consumer-0", "test");
         }
-        life.pass(Duration::from_millis(below(dice, 30).into())).await;
+        process.advance(Duration::from_millis(below(rng, 30).into())).await;
     }
-    life.consumed(SOON).await;
+    process.wait_until_consumed(TIMEOUT).await;
     assert_eq!(
-        life.metrics.kafka_consumer_processed_count.get(),
+        process.metrics.kafka_consumer_processed_count.get(),
         records.len() as u64,
-        "stale ones advance the inbox, too"
+        "stale events are recorded, too"
     );
-    assert!(life.metrics.region_conflict_rejected_count.get() > 0, "what lost is counted");
-    winners(&life, records).await
+    assert!(process.metrics.region_conflict_rejected_count.get() > 0, "rejected changes are counted");
+    winners(&process, records).await
 }
 
-async fn winners(life: &Life, records: &[Record]) -> Winners {
+async fn winners(process: &Process, records: &[Record]) -> Winners {
     let mut winners = Winners::new();
     for record in records {
         let id = OrderId::parse(&record.key).expect("keys are orders");
-        if let Some(remote) = life.store.remote(id).await.expect("it can be read") {
+        if let Some(remote) = process.store.remote(id).await.expect("the store can be read") {
             winners.insert(id, (remote.region, remote.hlc));
         }
     }
@@ -88,47 +88,48 @@ async fn winners(life: &Life, records: &[Record]) -> Winners {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_comes_first_the_same_change_stands_at_the_end() {
+async fn the_same_change_wins_in_whatever_order_the_events_arrive() {
     for seed in seeds(6) {
-        let dice = SeededDice::new(seed);
-        let (records, expected) = updates(&dice, &Factory::seeded(seed, TOPIC.into()));
+        let rng = SeededDice::new(seed);
+        let (records, expected) = updates(&rng, &Factory::seeded(seed, TOPIC.into()));
         for turn in 0..3 {
-            let scribe = Scribe::new(false, 0, |_| false);
-            let mut house = House::seeded(seed + turn);
-            (house.consumes, house.handlers) = (true, scribe.handlers());
-            assert_eq!(heard(&house, &dice, &records).await, expected, "seed {seed}, turn {turn}");
+            let handler = RecordingHandler::new(false, 0, |_| false);
+            let mut environment = Environment::seeded(seed + turn);
+            (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+            assert_eq!(receive(&environment, &rng, &records).await, expected, "seed {seed}, turn {turn}");
         }
     }
 }
 
-/// An order that region "us" changed last, with a clock so far ahead.
-async fn changed_elsewhere(life: &Life, make: &Factory, ahead: Duration) -> Order {
+/// An order that region "us" changed last, with a clock this far ahead.
+async fn changed_elsewhere(process: &Process, make: &Factory, ahead: Duration) -> Order {
     let (mut order, _) = make.placed("ann");
     order.region = RegionId::new("us");
     order.hlc = stamp(i64::try_from(ahead.as_millis()).expect("it fits"), 3);
     let commit = Commit { order: order.clone(), expected: None, events: Vec::new(), mark: None };
-    let committed = life.run(OrderStore::commit(&life.store, commit)).await.expect("the store answers");
+    let committed = process.run(OrderStore::commit(&process.store, commit)).await.expect("the store answers");
     assert_eq!(committed, Committed::Done);
     order
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_follows_another_regions_change_unless_its_clock_is_not_believed() {
-    let house = House::new();
-    let life = house.start().await;
+async fn a_command_follows_another_regions_change_unless_its_stamp_is_too_far_ahead() {
+    let environment = Environment::new();
+    let process = environment.start().await;
     let make = Factory::seeded(seed(), TOPIC.into());
-    let near = changed_elsewhere(&life, &make, Duration::from_secs(30)).await;
-    let far = changed_elsewhere(&life, &make, Duration::from_secs(3_600)).await;
+    let near = changed_elsewhere(&process, &make, Duration::from_secs(30)).await;
+    let far = changed_elsewhere(&process, &make, Duration::from_secs(3_600)).await;
 
-    let followed = life.change(near.id, Status::Shipped).await.expect("a clock may be a little ahead");
-    let refused = life.change(far.id, Status::Shipped).await;
+    let followed = process.change(near.id, Status::Shipped).await.expect("a clock may be a little ahead");
+    let refused = process.change(far.id, Status::Shipped).await;
 
     assert!(followed.hlc > near.hlc, "the change is stamped above the one that it follows");
     assert!(matches!(refused, Err(CommandError::RegionConflict(_))), "{refused:?}");
-    assert_eq!(life.metrics.region_conflict_rejected_count.get(), 1);
-    let waiting = changed_elsewhere(&life, &make, Duration::from_secs(1)).await;
-    assert_eq!(life.promote().await, Some(1), "promotion asks the same rule, and passes the order over");
-    let status = async |id| life.store.find(id).await.expect("it can be read").expect("it is there").status;
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1);
+    let waiting = changed_elsewhere(&process, &make, Duration::from_secs(1)).await;
+    assert_eq!(process.promote().await, Some(1), "promotion follows the same rule and skips the other order");
+    let status =
+        async |id| process.store.find(id).await.expect("the store can be read").expect("the order exists").status;
     assert_eq!((status(waiting.id).await, status(far.id).await), (Status::Processing, Status::Pending));
-    assert_eq!(life.metrics.region_conflict_rejected_count.get(), 2);
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 2);
 }

@@ -1,58 +1,58 @@
-//! What has left is forgotten in time, in the outbox's archive and in the broker's log; what has not left never is.
+//! Sent events expire from the outbox's archive and the broker's log; unsent events never do.
 use std::time::Duration;
 
 use domain::Status;
 use kit::faults::{Call, Mishap};
 use ports::topics::TopicReader;
 
-use crate::house::House;
-use crate::ledger::Ledger;
-use crate::life::{Life, SOON, TOPIC};
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::{Process, TIMEOUT, TOPIC};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-async fn kept(life: &Life) -> u64 {
-    let views = life.store.list().await.expect("topics can be listed");
-    let topic = views.into_iter().find(|view| view.name == TOPIC).expect("the topic is there");
+async fn records_in_log(process: &Process) -> u64 {
+    let views = process.store.list().await.expect("topics can be listed");
+    let topic = views.into_iter().find(|view| view.name == TOPIC).expect("the topic exists");
     topic.partitions.iter().map(|(first, end)| end - first).sum()
 }
 
-/// A jump of the clock, as a suspended machine sees it; the minutes after it are lived through.
-async fn sleep_through(life: &Life, time: Duration) {
-    life.run(tokio::time::advance(time)).await;
-    life.pass(Duration::from_secs(120)).await;
+/// The clock jumps, as after a machine's suspension; then the process runs for two minutes.
+async fn suspend(process: &Process, time: Duration) {
+    process.run(tokio::time::advance(time)).await;
+    process.advance(Duration::from_secs(120)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_archive_and_the_log_forget_what_left_a_week_ago() {
-    let (mut house, mut ledger) = (House::new(), Ledger::default());
-    house.consumes = true;
-    let life = house.start().await;
-    ledger.place_many(&life, 20).await;
-    life.drained(SOON).await;
-    life.pass(Duration::from_secs(5)).await;
-    assert_eq!((life.depth().await.sent, kept(&life).await), (20, 20));
+async fn archive_and_log_drop_events_a_week_after_they_were_sent() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.consumes = true;
+    let process = environment.start().await;
+    ledger.create_orders(&process, 20).await;
+    process.wait_until_drained(TIMEOUT).await;
+    process.advance(Duration::from_secs(5)).await;
+    assert_eq!((process.depth().await.sent, records_in_log(&process).await), (20, 20));
 
-    sleep_through(&life, DAY * 8).await;
+    suspend(&process, DAY * 8).await;
 
-    assert_eq!(life.depth().await.sent, 0, "the archive forgets");
-    assert_eq!(kept(&life).await, 0, "the log forgets");
+    assert_eq!(process.depth().await.sent, 0, "the archive is empty");
+    assert_eq!(records_in_log(&process).await, 0, "the log is empty");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_not_left_never_expires() {
-    let (house, mut ledger) = (House::new(), Ledger::default());
-    let life = house.start().await;
-    let id = ledger.place(&life).await;
-    life.drained(SOON).await;
-    house.script.always(Call::Publish, Mishap::Unreachable);
-    ledger.step(&life, id, Status::Processing).await;
-    let waiting = ledger.place_many(&life, 10).await.len() as u64 + 1;
+async fn an_unsent_event_never_expires() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    process.wait_until_drained(TIMEOUT).await;
+    environment.script.always(Call::Publish, Mishap::Unreachable);
+    ledger.change_status(&process, id, Status::Processing).await;
+    let waiting = ledger.create_orders(&process, 10).await.len() as u64 + 1;
 
-    sleep_through(&life, DAY * 400).await;
-    assert_eq!(life.depth().await.pending, waiting);
-    house.script.calm();
-    life.drained(SOON).await;
+    suspend(&process, DAY * 400).await;
+    assert_eq!(process.depth().await.pending, waiting);
+    environment.script.calm();
+    process.wait_until_drained(TIMEOUT).await;
 
-    assert_eq!(life.depth().await.sent, waiting);
+    assert_eq!(process.depth().await.sent, waiting);
 }

@@ -1,0 +1,289 @@
+//! ConsumerPipeline: one poll of a consumer. Poll → decode and decide → forward what failed → record what was consumed → acknowledge.
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::handlers::Handlers;
+use app::intake::{self, Failure, Step, Understood};
+use app::policy::conflict::Stand;
+use domain::{RegionId, Timestamp};
+use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
+use ports::Error;
+use ports::broker::{Broker, Position, Record};
+use ports::clock::Clock;
+use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
+use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use telemetry::Metrics;
+
+/// Shared by all consumers of an instance.
+pub struct ConsumerPipeline {
+    /// Source of the messages.
+    pub groups: Arc<dyn ConsumerGroups>,
+    /// Receives the messages for retry topics and dead letters.
+    pub broker: Arc<dyn Broker>,
+    /// Store of the events that were already consumed.
+    pub inbox: Arc<dyn Inbox>,
+    /// Handlers by event type.
+    pub handlers: Handlers,
+    /// Region of this instance; events of other regions are checked for conflicts.
+    pub region: RegionId,
+    /// Name of the consumer group.
+    pub group: String,
+    /// Topics of the group, retry topics included.
+    pub topics: Vec<String>,
+    /// Number of members in this instance.
+    pub members: u32,
+    /// Most messages of one poll.
+    pub batch: u32,
+    /// Time, for delays and ages.
+    pub clock: Arc<dyn Clock>,
+    /// Counters of the consumers.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Header with the round of a message that enters the last retry topic again.
+const ROUND_HEADER: &str = "x-detour-round";
+
+/// Decisions of one poll, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
+/// absorbs the repetition, and only a retried or dead message may then appear twice in its topic.
+#[derive(Default)]
+struct Decisions {
+    forward: Vec<Record>,
+    detours: Vec<DetourChange>,
+    processed: Vec<ProcessedEvent>,
+    acknowledge: Vec<Position>,
+    /// When each processed event happened, for its age at its consumption.
+    occurred_at: Vec<Timestamp>,
+}
+
+impl ConsumerPipeline {
+    /// One poll; joins the group first if there is no membership. Returns the membership for the next poll.
+    ///
+    /// # Errors
+    /// A port's; no message of the poll is acknowledged then, so all are delivered again.
+    pub async fn run_once(
+        &self,
+        member: Option<Arc<dyn GroupMember>>,
+        number: u32,
+        timeout: Duration,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
+        let member = match member {
+            Some(member) => member,
+            None => self.groups.join(&self.group, &self.topics, number, self.members).await?,
+        };
+        let deliveries = member.poll(self.batch, timeout).await?;
+        if deliveries.is_empty() {
+            return Ok(member);
+        }
+        let decisions = self.decide(&*member, &deliveries).await?;
+        self.apply(decisions, &*member).await?;
+        Ok(member)
+    }
+
+    async fn decide(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Decisions, Error> {
+        let mut decisions = Decisions::default();
+        let mut paused: Vec<(Arc<str>, u32)> = Vec::new();
+        for delivery in deliveries {
+            let topic_partition = (Arc::clone(&delivery.position.topic), delivery.position.partition);
+            if paused.contains(&topic_partition) {
+                continue;
+            }
+            if let Some(wait) = self.remaining_delay(delivery) {
+                member.pause(&delivery.position, wait).await?;
+                paused.push(topic_partition);
+                continue;
+            }
+            self.decide_one(delivery, &mut decisions).await?;
+            decisions.acknowledge.push(delivery.position.clone());
+        }
+        Ok(decisions)
+    }
+
+    /// Time until a message of a retry topic is due, counted from its write there. Its partition pauses; no task sleeps.
+    fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
+        let stage = retry_stage(&delivery.position.topic)?;
+        let waited = self.clock.now().since(delivery.record.timestamp);
+        RETRY_DELAYS.get(stage)?.checked_sub(waited).filter(|left| !left.is_zero())
+    }
+
+    async fn decide_one(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
+        let decoded = match intake::understand(delivery) {
+            Ok(decoded) => decoded,
+            Err(failure) => {
+                self.metrics.kafka_schema_validation_errors.inc();
+                self.dead_letter(delivery, None, &failure, decisions);
+                return Ok(());
+            }
+        };
+        let version = decoded.event.schema_version.to_string();
+        self.metrics.kafka_event_version_distribution.with([&version]).inc();
+        let needs_order = self.handlers.of(decoded.event.kind).needs_order();
+        let round = round_of(delivery).filter(|_| needs_order);
+        if needs_order && let Some(ahead) = self.detour_ahead(delivery, decisions).await? {
+            // Stage by stage, so that no message of the key overtakes an earlier one.
+            let stage = round.map_or(0, |round| round + 1);
+            self.retry(delivery, stage, Some(ahead), &waits_for_earlier(), decoded.attempts_made, decisions);
+            self.leave_detour(delivery, needs_order, decisions);
+            return Ok(());
+        }
+        let remote = self.last_remote(&decoded, decisions).await?;
+        match intake::judge(&self.handlers, delivery, &decoded, remote, self.clock.now()) {
+            Step::Take { mark, stale } => {
+                if stale {
+                    self.metrics.region_conflict_rejected_count.inc();
+                }
+                decisions.processed.push(mark);
+                decisions.occurred_at.push(decoded.event.occurred_at);
+                self.leave_detour(delivery, needs_order, decisions);
+            }
+            Step::Retry { stage, failure } => {
+                // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
+                let stage = round.map_or(stage, |round| stage.max(round + 1));
+                let detour = needs_order.then_some(stage);
+                self.retry(delivery, stage, detour, &failure, decoded.attempts_made + 1, decisions);
+                self.leave_detour(delivery, needs_order, decisions);
+            }
+            Step::Dead(failure) => {
+                self.dead_letter(delivery, Some(decoded.attempts_made + 1), &failure, decisions);
+                self.leave_detour(delivery, needs_order, decisions);
+            }
+        }
+        Ok(())
+    }
+
+    /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
+    /// earlier message.
+    async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
+        let key = &*delivery.record.key;
+        let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
+            DetourChange::Enter { key: entered, stage } if entered == key => Some(*stage),
+            DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
+        });
+        let ahead = match in_this_poll {
+            Some(stage) => Some(stage),
+            None => self.inbox.detour(&self.group, key).await?.map(|detour| detour.stage),
+        };
+        Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
+    }
+
+    /// The last change of another region to the order; the outer `None` where the event is of this region.
+    async fn last_remote(&self, decoded: &Understood, decisions: &Decisions) -> Result<Option<Option<Stand>>, Error> {
+        if !intake::is_remote(decoded, &self.region) {
+            return Ok(None);
+        }
+        let id = decoded.event.order_id;
+        let in_this_poll =
+            decisions.processed.iter().rev().flat_map(|event| &event.effects).find_map(|effect| match effect {
+                Effect::RememberRemote { order_id, region, hlc } => {
+                    (*order_id == id).then(|| Stand { hlc: *hlc, region: region.clone() })
+                }
+            });
+        match in_this_poll {
+            Some(stand) => Ok(Some(Some(stand))),
+            None => {
+                let last = self.inbox.remote(id).await?;
+                Ok(Some(last.map(|remote| Stand { hlc: remote.hlc, region: remote.region })))
+            }
+        }
+    }
+
+    fn retry(
+        &self,
+        delivery: &Delivery,
+        stage: u32,
+        detour: Option<u32>,
+        failure: &Failure,
+        attempts: u32,
+        decisions: &mut Decisions,
+    ) {
+        self.metrics.kafka_consumer_retry_count.inc();
+        let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
+        let target = retry_topic(base_topic(&delivery.position.topic), topic_stage as usize);
+        let mut record = intake::onward(delivery, target, failure, attempts, self.clock.now());
+        record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
+        if topic_stage < stage {
+            record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
+        }
+        decisions.forward.push(record);
+        if let Some(stage) = detour {
+            decisions.detours.push(DetourChange::Enter { key: delivery.record.key.to_string(), stage });
+        }
+    }
+
+    fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
+        if needs_order && retry_stage(&delivery.position.topic).is_some() {
+            decisions.detours.push(DetourChange::Leave { key: delivery.record.key.to_string() });
+        }
+    }
+
+    fn dead_letter(&self, delivery: &Delivery, attempts: Option<u32>, failure: &Failure, decisions: &mut Decisions) {
+        self.metrics.kafka_consumer_dlq_count.inc();
+        let Position { topic, partition, offset } = &delivery.position;
+        tracing::error!(
+            event = "message_dead_lettered",
+            topic = &**topic,
+            partition,
+            offset,
+            key = &*delivery.record.key,
+            error = failure.reason.as_str(),
+            "a message was moved to the dead-letter topic"
+        );
+        let target = dead_letter_topic(base_topic(topic));
+        decisions.forward.push(intake::onward(delivery, target, failure, attempts.unwrap_or(1), self.clock.now()));
+    }
+
+    async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
+        if !decisions.forward.is_empty() {
+            self.broker.append(decisions.forward).await?;
+        }
+        if !decisions.detours.is_empty() {
+            self.inbox.set_detours(&self.group, decisions.detours).await?;
+        }
+        if !decisions.processed.is_empty() {
+            let outcomes = self.inbox.commit(&self.group, decisions.processed).await?;
+            self.count(&outcomes, &decisions.occurred_at);
+        }
+        if !decisions.acknowledge.is_empty() {
+            member.acknowledge(&decisions.acknowledge).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.
+    fn count(&self, outcomes: &[InboxOutcome], occurred_at: &[Timestamp]) {
+        let now = self.clock.now();
+        for (outcome, occurred_at) in outcomes.iter().zip(occurred_at) {
+            match outcome {
+                InboxOutcome::New => {
+                    self.metrics.kafka_consumer_processed_count.inc();
+                    self.metrics.kafka_consumer_lag_ms.record(now.since(*occurred_at));
+                }
+                InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
+            }
+        }
+    }
+
+    /// Shows the lag of each partition as a metric.
+    pub fn publish_lag(&self, lag: &[Lag]) {
+        for Lag { topic, partition, messages, .. } in lag {
+            let partition = partition.to_string();
+            self.metrics.kafka_consumer_lag.with([topic, &partition]).set(i64::try_from(*messages).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
+/// count, which distinguishes a message that entered that topic again from those that were there before.
+fn round_of(delivery: &Delivery) -> Option<u32> {
+    let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
+    let round = delivery.record.text(ROUND_HEADER).and_then(|text| text.parse().ok());
+    Some(round.unwrap_or(stage))
+}
+
+/// The failure of a message that only waits for an earlier one of its key.
+fn waits_for_earlier() -> Failure {
+    Failure {
+        failure_type: ports::FailureType::System,
+        class: "posthaste.WaitsForEarlier",
+        reason: "an earlier message of its key is being retried".to_owned(),
+    }
+}

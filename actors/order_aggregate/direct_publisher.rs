@@ -1,0 +1,58 @@
+//! DirectPublisher: publishes without an outbox (`outbox.enabled = false`), fire and forget.
+use std::sync::Arc;
+
+use app::relay::{self, Envelope};
+use ports::broker::Broker;
+use ports::orders::NewRow;
+use ports::outbox::ClaimedRow;
+use telemetry::Metrics;
+
+/// Publishes rows that no outbox stores. An event whose publish fails is lost; it is counted and logged.
+#[derive(Clone)]
+pub struct DirectPublisher {
+    broker: Arc<dyn Broker>,
+    envelope: Envelope,
+    metrics: Arc<Metrics>,
+}
+
+impl DirectPublisher {
+    /// A publisher that sends to this broker.
+    pub fn new(broker: Arc<dyn Broker>, envelope: Envelope, metrics: Arc<Metrics>) -> Self {
+        Self { broker, envelope, metrics }
+    }
+
+    /// Sends rows to the broker and does not wait for the result.
+    pub fn publish(&self, rows: Vec<NewRow>) {
+        let this = self.clone();
+        let records = rows.iter().map(|row| this.record(row)).collect();
+        // Not tied to the actor's life: no caller waits for the result, and nothing depends on it.
+        tokio::task::spawn_local(async move {
+            match this.broker.append(records).await {
+                Ok(positions) => this.metrics.outbox_entries_delivered.inc_by(positions.len() as u64),
+                Err(error) => {
+                    this.metrics.outbox_entries_failed.inc();
+                    tracing::error!(event = "direct_publish_failed", error = %error, "an event was lost: the outbox is switched off");
+                }
+            }
+        });
+    }
+
+    fn record(&self, row: &NewRow) -> ports::broker::Record {
+        let claimed = ClaimedRow {
+            id: 0,
+            event_id: row.event_id,
+            key: row.key,
+            kind: row.kind.as_str().into(),
+            topic: Arc::clone(&row.topic),
+            payload: None,
+            sequence: row.sequence,
+            occurred_at: row.occurred_at,
+            region: row.region.clone(),
+            hlc: row.hlc,
+            trace: row.trace.clone(),
+            attempt: 1,
+            created_at: row.occurred_at,
+        };
+        relay::record(&claimed, &row.payload, &self.envelope)
+    }
+}

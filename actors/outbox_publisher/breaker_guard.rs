@@ -1,0 +1,235 @@
+//! BreakerGuard: the circuit breaker of this instance's sends, its only probe, and what operators see of it.
+use std::sync::Arc;
+
+use app::breaker::{self, Breaker, Pass};
+use app::vitals::Vitals;
+use ports::partitions::PartitionNo;
+use supervision::Bus;
+use telemetry::Metrics;
+use tokio::time::Instant;
+
+use crate::partition_worker::report::{BatchReport, BrokerSignal};
+
+/// Decides whether a batch may be sent, and learns from the reports.
+pub struct BreakerGuard {
+    breaker: Breaker,
+    /// The breaker's time is counted from here.
+    created_at: Instant,
+    /// The partition whose batch is the probe.
+    probing: Option<PartitionNo>,
+    retry_is_due: bool,
+    /// The health probe of the broker failed, and has not succeeded since.
+    broker_is_down: bool,
+    health: Vitals,
+    metrics: Arc<Metrics>,
+    bus: Bus,
+}
+
+impl BreakerGuard {
+    /// A closed breaker.
+    pub fn new(options: breaker::Options, health: Vitals, metrics: Arc<Metrics>, bus: Bus) -> Self {
+        Self {
+            breaker: Breaker::new(options),
+            created_at: Instant::now(),
+            probing: None,
+            retry_is_due: false,
+            broker_is_down: false,
+            health,
+            metrics,
+            bus,
+        }
+    }
+
+    /// Asks whether a batch may be sent now. A caller that receives `Probe` calls [`Self::begin_probe`] or [`Self::unused`].
+    pub fn pass(&mut self) -> Pass {
+        self.breaker.pass(self.created_at.elapsed())
+    }
+
+    /// No batch was there to send as the probe: the next caller probes.
+    pub fn unused(&mut self) {
+        self.breaker.undecided(self.created_at.elapsed());
+    }
+
+    /// The batch of this partition is the probe.
+    pub fn begin_probe(&mut self, partition: PartitionNo) {
+        self.probing = Some(partition);
+        self.publish_state();
+    }
+
+    /// The probe ended. One that says nothing about the broker leaves the decision to the next probe. Other partitions change nothing.
+    pub fn end_probe(&mut self, partition: PartitionNo, signal: BrokerSignal) {
+        if self.probing != Some(partition) {
+            return;
+        }
+        self.probing = None;
+        if signal == BrokerSignal::None {
+            self.breaker.undecided(self.created_at.elapsed());
+        }
+        self.publish_state();
+    }
+
+    /// Counts what a batch's report says about the broker.
+    pub fn record(&mut self, partition: PartitionNo, report: &BatchReport) {
+        let changed = match report.broker {
+            BrokerSignal::Works => self.breaker.succeeded(),
+            BrokerSignal::Failed => self.breaker.failed(self.created_at.elapsed()),
+            BrokerSignal::None => false,
+        };
+        self.end_probe(partition, report.broker);
+        if changed {
+            self.report_change(report);
+        }
+    }
+
+    /// Requests a retry after the breaker's pause. Returns true if the caller must set a timer: one timer serves all wake-ups, and the end
+    /// of a running probe is a retry by itself.
+    pub fn request_retry(&mut self) -> bool {
+        self.probing.is_none() && !std::mem::replace(&mut self.retry_is_due, true)
+    }
+
+    /// The requested retry begins.
+    pub fn retry_began(&mut self) {
+        self.retry_is_due = false;
+    }
+
+    /// Reads the broker's health probe. Returns true if the broker has just recovered: the next send then probes at once, because the
+    /// breaker's pause is meant for a broker of unknown state.
+    pub fn broker_recovered(&mut self) -> bool {
+        let snapshot = self.health.read();
+        let Some(broker) = snapshot.components.iter().find(|component| component.name == "broker") else {
+            return false;
+        };
+        let is_down = broker.detail.is_some();
+        let was_down = std::mem::replace(&mut self.broker_is_down, is_down);
+        let recovered = was_down && !is_down;
+        if recovered {
+            self.breaker.hasten(self.created_at.elapsed());
+            self.retry_is_due = false;
+        }
+        recovered
+    }
+
+    fn report_change(&self, report: &BatchReport) {
+        let state = self.breaker.name();
+        let error = report.error.as_ref().map(ToString::to_string).unwrap_or_default();
+        if state == "open" {
+            tracing::warn!(event = "breaker_opened", error, "the broker keeps failing; sends pause, no event is lost");
+        } else {
+            tracing::info!(event = "breaker_closed", "the broker works again");
+        }
+        self.bus.publish_note("breaker", vec![("state", state.to_owned()), ("error", error)]);
+        self.publish_state();
+    }
+
+    /// Shows the state in metrics and health.
+    pub fn publish_state(&self) {
+        let name = self.breaker.name();
+        self.metrics.kafka_breaker_state.set(self.breaker.number());
+        self.health.paint(|snapshot| snapshot.breaker = name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use app::vitals::Component;
+    use supervision::{Event, Observer};
+
+    use super::*;
+
+    const PARTITION: PartitionNo = PartitionNo(1);
+    const OPEN: Duration = Duration::from_secs(20);
+
+    struct Ignore;
+
+    impl Observer for Ignore {
+        fn lifecycle(&self, _event: &Event) {}
+        fn handled(&self, _kind: &'static str, _wait: Duration, _work: Duration) {}
+    }
+
+    fn guard() -> BreakerGuard {
+        let options = breaker::Options { failures: 2, open: OPEN };
+        let bus = Bus::new(supervision::Options::default(), Arc::new(Ignore));
+        BreakerGuard::new(options, Vitals::default(), Metrics::new(), bus)
+    }
+
+    fn report(broker: BrokerSignal) -> BatchReport {
+        BatchReport { broker, ..BatchReport::default() }
+    }
+
+    /// The wait that the breaker asks for; `None` where a batch may be sent.
+    fn pause(guard: &mut BreakerGuard) -> Option<Duration> {
+        match guard.pass() {
+            Pass::Wait(pause) => Some(pause),
+            Pass::Free | Pass::Probe => None,
+        }
+    }
+
+    fn opened() -> BreakerGuard {
+        let mut guard = guard();
+        guard.record(PARTITION, &report(BrokerSignal::Failed));
+        guard.record(PARTITION, &report(BrokerSignal::Failed));
+        guard
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_open_the_breaker_and_a_probe_that_works_closes_it() {
+        let mut guard = opened();
+        assert_eq!(pause(&mut guard), Some(OPEN));
+        assert_eq!(guard.health.read().breaker, "open");
+
+        tokio::time::advance(OPEN).await;
+        assert_eq!(guard.pass(), Pass::Probe);
+        guard.begin_probe(PARTITION);
+        assert!(pause(&mut guard).is_some(), "one probe at a time");
+        assert!(!guard.request_retry(), "the probe's end is the retry");
+        guard.record(PARTITION, &report(BrokerSignal::Works));
+
+        assert_eq!((guard.pass(), guard.health.read().breaker), (Pass::Free, "closed"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_without_evidence_leaves_the_decision_to_the_next_probe() {
+        let mut guard = opened();
+        tokio::time::advance(OPEN).await;
+        guard.pass();
+        guard.begin_probe(PARTITION);
+
+        guard.end_probe(PartitionNo(2), BrokerSignal::None);
+        assert!(pause(&mut guard).is_some(), "another partition's end is not the probe's");
+        guard.record(PARTITION, &report(BrokerSignal::None));
+
+        assert_eq!(guard.pass(), Pass::Probe);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recovered_broker_is_probed_before_the_pause_ends() {
+        let mut guard = opened();
+        let show = |guard: &BreakerGuard, detail: Option<&str>| {
+            let detail = detail.map(str::to_owned);
+            let up = detail.is_none();
+            let component = Component { name: "broker", up, gates: false, latency: Duration::ZERO, detail };
+            guard.health.paint(|snapshot| snapshot.components = vec![component]);
+        };
+
+        show(&guard, Some("unreachable"));
+        assert!(!guard.broker_recovered());
+        show(&guard, None);
+        assert!(guard.broker_recovered());
+
+        assert_eq!(guard.pass(), Pass::Probe);
+        assert!(!guard.broker_recovered(), "a recovery is reported once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_timer_serves_all_requested_retries() {
+        let mut guard = opened();
+
+        assert!(guard.request_retry());
+        assert!(!guard.request_retry());
+        guard.retry_began();
+
+        assert!(guard.request_retry());
+    }
+}

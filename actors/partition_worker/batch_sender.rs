@@ -1,0 +1,217 @@
+//! BatchSender: takes a claimed batch to its end. Excludes rows that cannot be sent, publishes the others, settles; or returns the batch
+//! to the store as not sent.
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::relay::Refused;
+use ports::Error;
+use ports::broker::{Batch, Position, Published, Record};
+use ports::outbox::{BatchOutcome, ClaimedBatch, FencedOutcome, RowId, Settlement};
+use ports::partitions::Token;
+
+use super::context::RelayContext;
+use super::in_flight_batch::InFlightBatch;
+use super::report::{BatchReport, BrokerSignal};
+use super::run_result::RunResult;
+use super::session::PartitionSession;
+use crate::retry_handler::{Exclude, Excluded};
+
+/// Longest wait for the RetryHandler; past it the outcome is unknown and the batch is resolved.
+const EXCLUDE_DEADLINE: Duration = Duration::from_secs(10);
+/// How often one batch may lose rows to refusals before the rest is returned to the store: a lease is too short to work through a broker
+/// that refuses one row a round.
+const REFUSALS_MAX: u32 = 16;
+/// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
+const SETTLE_ATTEMPTS_MAX: u32 = 5;
+/// Time between two attempts to settle.
+const SETTLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Sends the batches of all partitions.
+pub struct BatchSender(Arc<RelayContext>);
+
+impl BatchSender {
+    /// A sender that uses these ports.
+    pub fn new(context: Arc<RelayContext>) -> Self {
+        Self(context)
+    }
+
+    /// Sends a claimed batch under this session. Cancel-safe for the rows: a batch that stays open is resolved by the next session.
+    pub async fn send(&self, mut session: PartitionSession, batch: ClaimedBatch, probe: bool) -> RunResult {
+        let RelayContext { broker, book, envelope, options, .. } = &*self.0;
+        let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), probe);
+        if !refused.is_empty()
+            && let Err(end) = self.exclude(&mut session, &mut batch, refused).await
+        {
+            return end;
+        }
+        for _ in 0..REFUSALS_MAX {
+            let fence = &session.fence;
+            let time_left = book.time_left(fence.partition, fence.epoch).saturating_sub(options.margin);
+            if time_left.is_zero() {
+                // The broker has received nothing of it: the resolution returns the attempt.
+                return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
+            }
+            let records = std::mem::take(&mut batch.unsent);
+            let published = self.publish(&session, batch.token, records, time_left).await;
+            if !matches!(published, Published::Committed(_)) {
+                batch.rebuild_unsent(envelope);
+            }
+            let refused = match published {
+                Published::Committed(positions) => return self.settle(session, batch, positions).await,
+                Published::Aborted { refused, cause, reached } if refused.is_empty() => {
+                    let cause =
+                        cause.unwrap_or_else(|| Error::Unreachable("the broker aborted without a cause".into()));
+                    return self.return_unsent(session, batch, cause, reached).await;
+                }
+                Published::Aborted { refused, .. } => refused,
+                Published::Partial { sent, refused } => {
+                    batch.record_sent(sent);
+                    refused
+                }
+                Published::Unknown(detail) => return self.leave_open(&session, detail, BrokerSignal::Failed).await,
+                // Another batch of the same producer was fenced, and this one with it: that says nothing about the broker.
+                Published::SessionLost(detail) => return self.leave_open(&session, detail, BrokerSignal::None).await,
+            };
+            let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
+            if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
+                return end;
+            }
+        }
+        let cause = Error::Overloaded("the broker kept refusing rows of one batch".into());
+        self.return_unsent(session, batch, cause, false).await
+    }
+
+    /// The outcome is unknown: ends the producer session, and the next session resolves the batch.
+    async fn leave_open(&self, session: &PartitionSession, detail: String, broker: BrokerSignal) -> RunResult {
+        self.0.producers.end(&session.producer).await;
+        let error = Some(Error::Unknown(detail));
+        RunResult::unknown(BatchReport { more: true, error, broker, ..BatchReport::default() })
+    }
+
+    async fn publish(
+        &self,
+        session: &PartitionSession,
+        token: Token,
+        records: Vec<(RowId, Record)>,
+        time_left: Duration,
+    ) -> Published {
+        if records.is_empty() {
+            return Published::Committed(Vec::new());
+        }
+        let batch = Batch { partition: session.fence.partition, token, records, time_left };
+        // Nothing of the batch may commit after the lease's end, so a later reply carries no information.
+        let deadline = time_left + self.0.options.margin;
+        let reply = tokio::time::timeout(deadline, self.0.broker.publish(&session.producer, batch)).await;
+        reply
+            .unwrap_or_else(|_| Published::Unknown(format!("the broker did not reply within {} s", deadline.as_secs())))
+    }
+
+    /// Excludes rows from the batch. The batch goes on only after the store has confirmed it: a sent message alone confirms nothing.
+    async fn exclude(
+        &self,
+        session: &mut PartitionSession,
+        batch: &mut InFlightBatch,
+        refused: Vec<Refused>,
+    ) -> Result<(), RunResult> {
+        let (fence, token, rows) = (session.fence.clone(), batch.token, Arc::clone(&batch.rows));
+        let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
+        match reply {
+            Ok(Ok(Excluded::Done { counter, excluded, fallback })) => {
+                session.fence.counter = counter;
+                batch.remove_excluded(&excluded);
+                batch.send_to_fallback(fallback, &self.0.envelope);
+                Ok(())
+            }
+            Ok(Ok(Excluded::Stale)) => {
+                self.0.metrics.outbox_stale_settlement_total.inc();
+                Err(RunResult::unknown(BatchReport { more: true, ..BatchReport::default() }))
+            }
+            Ok(Err(error)) => Err(RunResult::failed(None, error)),
+            Err(error) => {
+                Err(RunResult::failed(None, Error::Unknown(format!("the retry handler did not reply: {error}"))))
+            }
+        }
+    }
+
+    async fn settle(
+        &self,
+        mut session: PartitionSession,
+        mut batch: InFlightBatch,
+        mut positions: Vec<(RowId, Position)>,
+    ) -> RunResult {
+        let RelayContext { outbox, metrics, .. } = &*self.0;
+        positions.append(&mut batch.sent);
+        let sent = positions.len();
+        self.record_age(&batch, sent);
+        let settlement = Settlement {
+            fence: session.fence.clone(),
+            token: batch.token,
+            positions,
+            by_fallback: batch.fallback.iter().map(|refused| refused.row).collect(),
+        };
+        // A batch without any row left to send says nothing about the broker; as the breaker's probe it must not close the breaker.
+        let broker = if sent > 0 { BrokerSignal::Works } else { BrokerSignal::None };
+        let report = BatchReport { sent, more: batch.more, broker, ..BatchReport::default() };
+        let mut last_error = None;
+        for _ in 0..SETTLE_ATTEMPTS_MAX {
+            match outbox.settle(settlement.clone()).await {
+                Ok(FencedOutcome::Done { counter, .. }) => {
+                    session.fence.counter = counter;
+                    metrics.outbox_entries_delivered.inc_by(sent as u64);
+                    metrics.outbox_publish_rate.inc_by(sent as u64);
+                    return RunResult::known(session, report);
+                }
+                Ok(FencedOutcome::Stale) => {
+                    metrics.outbox_stale_settlement_total.inc();
+                    return RunResult::unknown(BatchReport { more: true, ..report });
+                }
+                Err(error) => last_error = Some(error),
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+        RunResult::unknown(BatchReport { more: true, error: last_error, ..report })
+    }
+
+    /// Records the age of the batch's rows at their acknowledgement.
+    fn record_age(&self, batch: &InFlightBatch, sent: usize) {
+        if sent == 0 {
+            return;
+        }
+        let now = self.0.clock.now();
+        for row in batch.rows.iter() {
+            let age = now.since(row.created_at);
+            self.0.metrics.outbox_commit_to_ack_seconds.record(age);
+            self.0.metrics.outbox_publish_latency.record(age);
+        }
+    }
+
+    /// The broker failed and no row caused it. A batch that never reached the broker, and a probe, get their attempt back; otherwise the
+    /// first row of each key waits for its retry and the later ones wait behind it.
+    async fn return_unsent(
+        &self,
+        mut session: PartitionSession,
+        mut batch: InFlightBatch,
+        cause: Error,
+        reached: bool,
+    ) -> RunResult {
+        let report = |error| BatchReport { broker: BrokerSignal::Failed, error: Some(error), ..BatchReport::default() };
+        let partly_sent = !batch.sent.is_empty();
+        if partly_sent || (reached && !batch.probe) {
+            let refused = batch.unsent_heads().into_iter().map(|row| batch.refusal(row, &cause)).collect();
+            batch.forget_unsent_fallback();
+            if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
+                return end;
+            }
+        }
+        if partly_sent && batch.unsent.is_empty() {
+            return self.settle(session, batch, Vec::new()).await;
+        }
+        match self.0.outbox.resolve(&session.fence, batch.token, BatchOutcome::NotSent).await {
+            Ok(FencedOutcome::Done { counter, .. }) => {
+                session.fence.counter = counter;
+                RunResult::known(session, report(cause))
+            }
+            Ok(FencedOutcome::Stale) | Err(_) => RunResult::unknown(report(cause)),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The ports and limits that all partition workers of an instance share.
+use std::sync::Arc;
+
+use app::relay::Envelope;
+use ports::broker::Broker;
+use ports::clock::Clock;
+use ports::outbox::OutboxStore;
+use ports::partitions::{InstanceId, PartitionLeases};
+use supervision::Inbox;
+use telemetry::Metrics;
+
+use super::lease_book::LeaseBook;
+use super::producer_sessions::ProducerSessions;
+use crate::retry_handler::RetryHandler;
+
+/// Shared by all workers; holds no fact that is not in the store or the broker, too.
+pub struct RelayContext {
+    /// Receives the records.
+    pub broker: Arc<dyn Broker>,
+    /// Holds the rows.
+    pub outbox: Arc<dyn OutboxStore>,
+    /// Grants the right to act on a partition.
+    pub leases: Arc<dyn PartitionLeases>,
+    /// Open transactional producers of this instance.
+    pub producers: ProducerSessions,
+    /// Local count of how long each lease still lasts.
+    pub book: Arc<LeaseBook>,
+    /// Decides about rows that failed, and writes their exclusion.
+    pub retry: Inbox<RetryHandler>,
+    /// Name of this instance in leases.
+    pub instance: InstanceId,
+    /// Headers that all records of this instance have in common.
+    pub envelope: Envelope,
+    /// Limits of a batch.
+    pub options: app::relay::Options,
+    /// Time, for the measured age of events.
+    pub clock: Arc<dyn Clock>,
+    /// Counters of the relay.
+    pub metrics: Arc<Metrics>,
+}

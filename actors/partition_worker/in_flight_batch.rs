@@ -1,0 +1,106 @@
+//! InFlightBatch: a claimed batch on its way to the broker, and which of its rows are still to be sent.
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use app::relay::{Envelope, Plan, Refused, fallback_record, plan};
+use ports::Error;
+use ports::broker::{Position, Record};
+use ports::outbox::{ClaimedBatch, ClaimedRow, RowId};
+use ports::partitions::Token;
+
+/// A claimed batch. Its rows shrink with each exclusion, its records with each partial success.
+pub struct InFlightBatch {
+    pub token: Token,
+    pub rows: Arc<[ClaimedRow]>,
+    /// Records that no call has put through yet, in id order.
+    pub unsent: Vec<(RowId, Record)>,
+    /// Rows that an earlier call put through, at least once.
+    pub sent: Vec<(RowId, Position)>,
+    /// Rows whose record goes to the fallback topic.
+    pub fallback: Vec<Refused>,
+    pub more: bool,
+    /// The batch is the circuit breaker's probe.
+    pub probe: bool,
+    record_bytes_max: usize,
+}
+
+impl InFlightBatch {
+    /// Builds the records of a claimed batch. The second value lists the rows that cannot become a record.
+    pub fn new(batch: ClaimedBatch, envelope: &Envelope, record_bytes_max: usize, probe: bool) -> (Self, Vec<Refused>) {
+        let Plan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
+        let ClaimedBatch { token, rows, more } = batch;
+        let (unsent, rows) = (send, rows.into());
+        let (sent, fallback) = (Vec::new(), Vec::new());
+        (Self { token, rows, unsent, sent, fallback, more, probe, record_bytes_max }, refused)
+    }
+
+    fn sent_rows(&self) -> HashSet<RowId> {
+        self.sent.iter().map(|(row, _)| *row).collect()
+    }
+
+    /// Builds the records of all unsent rows again. `publish` consumes the records instead of copying them, because most batches succeed.
+    pub fn rebuild_unsent(&mut self, envelope: &Envelope) {
+        let sent = self.sent_rows();
+        let Plan { send, .. } = plan(&self.rows, envelope, self.record_bytes_max);
+        self.unsent = send.into_iter().filter(|(row, _)| !sent.contains(row)).collect();
+        let fallback: Vec<Refused> = std::mem::take(&mut self.fallback);
+        let (done, open) = fallback.into_iter().partition(|refused| sent.contains(&refused.row));
+        self.fallback = done;
+        self.send_to_fallback(open, envelope);
+    }
+
+    /// These rows are durable: later calls leave them out.
+    pub fn record_sent(&mut self, sent: Vec<(RowId, Position)>) {
+        let rows: HashSet<RowId> = sent.iter().map(|(row, _)| *row).collect();
+        self.unsent.retain(|(row, _)| !rows.contains(row));
+        self.sent.extend(sent);
+    }
+
+    /// Removes excluded rows and all later rows of their keys, which the store returned with them.
+    pub fn remove_excluded(&mut self, excluded: &[RowId]) {
+        let mut blocked_keys = HashSet::new();
+        let mut removed = HashSet::new();
+        for row in self.rows.iter() {
+            if excluded.contains(&row.id) {
+                blocked_keys.insert(row.key);
+                removed.insert(row.id);
+            } else if blocked_keys.contains(&row.key) {
+                removed.insert(row.id);
+            }
+        }
+        self.unsent.retain(|(row, _)| !removed.contains(row));
+        self.rows = self.rows.iter().filter(|row| !removed.contains(&row.id)).cloned().collect();
+    }
+
+    /// Replaces the records of these rows by their fallback records, at the same place in the batch.
+    pub fn send_to_fallback(&mut self, refused: Vec<Refused>, envelope: &Envelope) {
+        for refused in refused {
+            let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
+            let Some(payload) = &row.payload else { continue };
+            let record = fallback_record(row, payload, envelope, &refused);
+            self.unsent.retain(|(id, _)| *id != row.id);
+            let index = self.unsent.partition_point(|(id, _)| *id < row.id);
+            self.unsent.insert(index, (row.id, record));
+            self.fallback.push(refused);
+        }
+    }
+
+    /// Forgets the fallback of rows that no call has put through.
+    pub fn forget_unsent_fallback(&mut self) {
+        let sent = self.sent_rows();
+        self.fallback.retain(|refused| sent.contains(&refused.row));
+    }
+
+    /// The first unsent row of each key.
+    pub fn unsent_heads(&self) -> Vec<RowId> {
+        let mut seen = HashSet::new();
+        let unsent: HashSet<RowId> = self.unsent.iter().map(|(row, _)| *row).collect();
+        self.rows.iter().filter(|row| unsent.contains(&row.id) && seen.insert(row.key)).map(|row| row.id).collect()
+    }
+
+    /// The refusal of one row with this error.
+    pub fn refusal(&self, row: RowId, error: &Error) -> Refused {
+        let in_fallback = self.fallback.iter().any(|refused| refused.row == row);
+        Refused { in_fallback, ..Refused::by(row, error) }
+    }
+}

@@ -1,0 +1,77 @@
+//! Local count of how long this instance's leases last: from before the request, on a clock that also runs while the machine sleeps.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Timestamp;
+use parking_lot::Mutex;
+use ports::clock::Clock;
+use ports::partitions::{Epoch, PartitionNo};
+
+/// The leases of this instance. Only a hint that avoids futile calls: the store's fence protects the rows.
+pub struct LeaseBook {
+    clock: Arc<dyn Clock>,
+    ttl: Duration,
+    held: Mutex<BTreeMap<PartitionNo, (Epoch, Timestamp)>>,
+}
+
+impl LeaseBook {
+    /// An empty book of leases that last `ttl`.
+    pub fn new(clock: Arc<dyn Clock>, ttl: Duration) -> Self {
+        Self { clock, ttl, held: Mutex::default() }
+    }
+
+    /// How long a lease lasts from its request.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Start of a lease's time: read it before the request is sent.
+    pub fn request_time(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Records an acquired lease, which lasts from its request.
+    pub fn acquired(&self, partition: PartitionNo, epoch: Epoch, requested: Timestamp) {
+        self.held.lock().insert(partition, (epoch, requested.after(self.ttl)));
+    }
+
+    /// Records a renewal. A lease whose epoch changed since the request stays as it is.
+    pub fn renewed(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], still_ours: &[PartitionNo]) {
+        let mut book = self.held.lock();
+        for (partition, epoch) in held {
+            let Some((current, until)) = book.get_mut(partition) else { continue };
+            if current != epoch {
+                continue;
+            }
+            if still_ours.contains(partition) {
+                *until = requested.after(self.ttl);
+            } else {
+                book.remove(partition);
+            }
+        }
+    }
+
+    /// Removes a lease that was released or lost.
+    pub fn lost(&self, partition: PartitionNo) {
+        self.held.lock().remove(&partition);
+    }
+
+    /// Remaining time of the lease of this epoch; zero when this instance does not hold it.
+    pub fn time_left(&self, partition: PartitionNo, epoch: Epoch) -> Duration {
+        match self.held.lock().get(&partition) {
+            Some((current, until)) if *current == epoch => until.since(self.clock.now()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The epoch of the last recorded lease on this partition.
+    pub fn epoch(&self, partition: PartitionNo) -> Option<Epoch> {
+        self.held.lock().get(&partition).map(|(epoch, _)| *epoch)
+    }
+
+    /// All recorded leases with their epochs.
+    pub fn held(&self) -> Vec<(PartitionNo, Epoch)> {
+        self.held.lock().iter().map(|(partition, (epoch, _))| (*partition, *epoch)).collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! Dependencies: the ports and shared services that the actors use.
+use std::sync::Arc;
+
+use app::commands::Desk;
+use app::gate::Gate;
+use app::handlers::Handlers;
+use app::vitals::Vitals;
+use ports::broker::Broker;
+use ports::clock::{Clock, Rng};
+use ports::inbox::Inbox;
+use ports::outbox::OutboxStore;
+use ports::partitions::PartitionLeases;
+use ports::probe::Probe;
+use ports::source::ConsumerGroups;
+use ports::wake::WakeChannel;
+use telemetry::Metrics;
+
+/// Everything outside the actors that they may use. Cheap to clone.
+#[derive(Clone)]
+pub struct Dependencies {
+    /// Context of the commands: orders, idempotency keys, cache, gate.
+    pub desk: Arc<Desk>,
+    /// Store of the outbox rows.
+    pub outbox: Arc<dyn OutboxStore>,
+    /// Partition leases and group membership.
+    pub leases: Arc<dyn PartitionLeases>,
+    /// Receives the events; `None` while no broker is configured.
+    pub broker: Option<Arc<dyn Broker>>,
+    /// Source of consumed messages; `None` while no broker is configured.
+    pub consumer_groups: Option<Arc<dyn ConsumerGroups>>,
+    /// Wake-ups between instances that share the store; `None` where there is only one instance.
+    pub wake_channel: Option<Arc<dyn WakeChannel>>,
+    /// Store of the events that were already consumed.
+    pub inbox: Arc<dyn Inbox>,
+    /// Handlers of consumed events, by event type.
+    pub handlers: Handlers,
+    /// Probes of the dependencies, and whether each one's failure makes the region passive.
+    pub probes: Vec<(Arc<dyn Probe>, bool)>,
+    /// Wall-clock time for stamps.
+    pub clock: Arc<dyn Clock>,
+    /// Source of randomness, for jitter.
+    pub rng: Arc<dyn Rng>,
+    /// Whether this instance accepts writes.
+    pub gate: Arc<Gate>,
+    /// Health of this instance, as readiness and the console show it.
+    pub health: Vitals,
+    /// All metrics of this instance.
+    pub metrics: Arc<Metrics>,
+}

@@ -1,0 +1,106 @@
+//! Dispatcher: what the HTTP API may ask of the actors. Commands, the tree as rows, injected faults, the live event stream.
+use std::sync::Arc;
+
+use app::dispatch::{ActorView, ChangeOrder, CreateOrder, Created, Dispatch, Fault, InjectError, LiveEvent, LiveFeed};
+use app::error::CommandError;
+use async_trait::async_trait;
+use domain::Order;
+use futures::StreamExt;
+use supervision::{Bus, Event, Value};
+
+use super::shards::Shards;
+
+/// Implements the API's [`Dispatch`] on the running tree.
+pub struct Dispatcher {
+    shards: Shards,
+    bus: Bus,
+    faults: bool,
+}
+
+impl Dispatcher {
+    /// Commands go to these shards. Faults are refused unless `faults` is true.
+    pub fn new(shards: Shards, bus: Bus, faults: bool) -> Self {
+        Self { shards, bus, faults }
+    }
+}
+
+#[async_trait]
+impl Dispatch for Dispatcher {
+    async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
+        self.shards.create(command).await
+    }
+
+    async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
+        self.shards.change(command).await
+    }
+
+    fn actors(&self) -> Vec<ActorView> {
+        let rows = self.bus.snapshot().into_iter();
+        rows.map(|row| ActorView {
+            path: row.path,
+            actor: row.actor.to_owned(),
+            state: row.state.word(),
+            generation: row.generation,
+            restarts: row.restarts,
+            mailbox_depth: row.mailbox_depth,
+            mailbox_capacity: row.mailbox_capacity,
+            last_exit: row.last_exit,
+            parent: row.parent,
+        })
+        .collect()
+    }
+
+    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError> {
+        if !self.faults {
+            return Err(InjectError::Disabled);
+        }
+        let result = match fault {
+            Fault::Panic => self.bus.panic(path, by),
+            Fault::Stop => self.bus.stop(path, by),
+            Fault::Pause => self.bus.pause(path, by),
+            Fault::Resume => self.bus.resume(path, by),
+        };
+        result.map_err(|_| InjectError::NoSuchActor)
+    }
+
+    fn faults_enabled(&self) -> bool {
+        self.faults
+    }
+
+    fn live(&self, after: Option<u64>) -> LiveFeed {
+        let (backlog, receiver) = self.bus.subscribe_after(after);
+        let next = futures::stream::unfold(receiver, |mut receiver| async move {
+            // The stream of a reader that is too slow ends: it reconnects with the last number it saw and receives all that the ring still has.
+            let event = receiver.recv().await.ok()?;
+            Some((live_event(&event), receiver))
+        });
+        LiveFeed { backlog: backlog.iter().map(live_event).collect(), next: next.boxed() }
+    }
+}
+
+fn live_event(event: &Event) -> LiveEvent {
+    let mut fields = serde_json::Map::new();
+    let mut put = |name: &str, text: &str| {
+        if !text.is_empty() {
+            fields.insert(name.to_owned(), text.into());
+        }
+    };
+    put("child", &event.child);
+    put("supervisor", &event.supervisor);
+    put("actor", event.kind);
+    put("reason", event.reason.unwrap_or_default());
+    if !event.child.is_empty() {
+        fields.insert("generation".to_owned(), event.generation.into());
+    }
+    for (name, value) in &event.fields {
+        fields.insert((*name).to_owned(), json(value));
+    }
+    LiveEvent { seq: event.seq, event: event.event.to_owned(), data: serde_json::Value::Object(fields).to_string() }
+}
+
+fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Text(text) => text.clone().into(),
+        Value::Number(number) => (*number).into(),
+    }
+}

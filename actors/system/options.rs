@@ -1,0 +1,130 @@
+//! Options of the actors, with defaults that run. Every queue, loop and wait has its limit here.
+use std::time::Duration;
+
+use app::{breaker, chain, policy, relay};
+use ports::partitions::InstanceId;
+
+use crate::partition_worker::producer_sessions::ProducerSlots;
+
+/// Limits and intervals of all actors.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Stable name of this instance in leases and heartbeats.
+    pub instance: InstanceId,
+    /// Limits of a batch and of a lease.
+    pub relay: relay::Options,
+    /// Retry, fallback and parking rules for events that fail.
+    pub rules: chain::Rules,
+    /// When sends pause because the broker fails.
+    pub breaker: breaker::Options,
+    /// Thresholds of the backpressure levels.
+    pub pressure: policy::backpressure::Thresholds,
+    /// Thresholds of the region's failover.
+    pub region: policy::failover::Thresholds,
+    /// Number of partitions; fixed at installation.
+    pub partitions: u32,
+    /// Transactional producers, and how partitions share them.
+    pub producers: ProducerSlots,
+    /// Most batches in flight in this instance, at most one for each partition. 16 hide the broker's round trip behind one writer.
+    pub max_in_flight: usize,
+    /// Partitions with the same number modulo this run together where they can: the greatest common divisor with the topic's number of
+    /// partitions, because the same hash chooses both. 1 where a transaction costs the same whatever it touches.
+    pub affinity_groups: u32,
+    /// Least time between the starts of two batches of one partition that are not full. 20 ms: at 6,000 events a second over 64 partitions
+    /// a batch then carries two events instead of one, which bounds the store's work; an idle partition never waits.
+    pub batch_spacing: Duration,
+    /// Batches that run at a time on average where many partitions have work: each partition pauses as many times longer than its batch took
+    /// as more partitions than this are busy. 4 where each batch loads servers that share the processor with orders (with all 64 busy, a
+    /// pause is 16 times as long as the batch); 32 where a batch costs little, for a lower latency.
+    pub pacing_concurrency: u32,
+    /// Longest such pause. One second where batches must grow to be worth their price: it is reached where a batch takes a sixteenth of
+    /// that, and a queue for the broker would be as long.
+    pub batch_pause_max: Duration,
+    /// Interval of the poll that finds rows whose wake-up was lost; jittered by a fifth.
+    pub poll_interval: Duration,
+    /// Interval of heartbeats and lease renewals.
+    pub heartbeat: Duration,
+    /// Time without a heartbeat after which an instance counts as dead.
+    pub dead_after: Duration,
+    /// How long the archive keeps sent rows.
+    pub retention: Duration,
+    /// How long consumed events are remembered; longer than the topics keep them.
+    pub inbox_retention: Duration,
+    /// Most rows in one page of a sweep.
+    pub sweep_page: u32,
+    /// Time between two sweeps that found little.
+    pub sweep_interval: Duration,
+    /// Topic that the consumers read, together with its retry topics.
+    pub topic: String,
+    /// Name of the consumers' group.
+    pub group: String,
+    /// Number of consumers in this instance.
+    pub consumers: u32,
+    /// Most messages of one poll.
+    pub consumer_batch: u32,
+    /// Time between two rounds of probes.
+    pub probe_interval: Duration,
+    /// Longest time a probe may take; longer counts as failed.
+    pub probe_timeout: Duration,
+    /// Time between two promotions; zero switches them off.
+    pub promotion_interval: Duration,
+    /// Most orders in one page of a promotion.
+    pub promotion_batch: u32,
+    /// Number of OrderAggregate shards.
+    pub shards: u32,
+    /// Most commands of one shard, waiting and running.
+    pub mailbox: usize,
+    /// Longest time a command may take.
+    pub request_timeout: Duration,
+    /// Whether operators may inject faults into actors.
+    pub faults: bool,
+    /// Whether relay and orders run on threads of their own; off in simulations, where all actors share one virtual clock.
+    pub threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let region = domain::RegionId::new("local");
+        Self {
+            instance: InstanceId("local".into()),
+            relay: relay::Options {
+                region,
+                schemas: None,
+                batch: 1_000,
+                lease: Duration::from_secs(30),
+                margin: Duration::from_secs(1),
+            },
+            rules: chain::Rules::default(),
+            breaker: breaker::Options::default(),
+            pressure: policy::backpressure::Thresholds::default(),
+            region: policy::failover::Thresholds::default(),
+            partitions: 64,
+            producers: ProducerSlots::Shared(2),
+            max_in_flight: 16,
+            affinity_groups: 1,
+            batch_spacing: Duration::from_millis(20),
+            pacing_concurrency: 32,
+            batch_pause_max: Duration::from_millis(200),
+            poll_interval: Duration::from_secs(1),
+            heartbeat: Duration::from_secs(3),
+            dead_after: Duration::from_secs(15),
+            retention: Duration::from_secs(7 * 86_400),
+            inbox_retention: Duration::from_secs(14 * 86_400),
+            sweep_page: 1_000,
+            sweep_interval: Duration::from_secs(10),
+            topic: "order.events".into(),
+            group: "order-processing-group".into(),
+            consumers: 1,
+            consumer_batch: 1_000,
+            probe_interval: Duration::from_secs(5),
+            probe_timeout: Duration::from_secs(2),
+            promotion_interval: Duration::from_secs(300),
+            promotion_batch: 500,
+            shards: 16,
+            mailbox: 1_024,
+            request_timeout: Duration::from_secs(10),
+            faults: false,
+            threads: true,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Redrive of dead letters: once, in the order of their keys, to consumers that process each event once, whatever call fails.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use app::dead_letters::{AGAIN_AFTER, DeadLetterFilter, DeadLetters, Sent};
+use app::error::QueryError;
+use domain::Status;
+use futures::future::join_all;
+use kit::Factory;
+use kit::faults::{Call, Mishap};
+use ports::broker::Broker;
+use ports::operators::Audit;
+use ports::source::Delivery;
+
+use crate::support::environment::{Environment, seed};
+use crate::support::ledger::Ledger;
+use crate::support::process::{Process, TIMEOUT, TOPIC};
+use crate::support::record_faults::header;
+use crate::support::recording_handler::RecordingHandler;
+
+const DEAD: &str = "order.events-dlt";
+
+fn audit() -> Audit {
+    Audit { operator: "olga".into(), reason: "the handler is fixed".into() }
+}
+
+async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<Sent, QueryError> {
+    dead_letters.redrive(&DeadLetterFilter::default(), limit, true, &audit()).await
+}
+
+/// Writes `count` dead letters of `keys` keys, as consumers would. No consumer runs.
+async fn write_dead_letters(process: &Process, count: u32, keys: u32) {
+    let make = Factory::seeded(seed(), DEAD.into());
+    for n in 0..count {
+        let mut record = make.record(&format!("key-{}", n % keys), &n.to_string());
+        let failure = if n % 2 == 0 { "SYSTEM" } else { "VALIDATION" };
+        record.headers.push(("x-failure-type".into(), failure.as_bytes().into()));
+        process.store.append(vec![record]).await.expect("appended");
+    }
+    process.advance(Duration::from_secs(2)).await;
+}
+
+/// The numbers in the topic, by key.
+async fn redriven_numbers(process: &Process) -> BTreeMap<String, Vec<u32>> {
+    let mut keys: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for Delivery { record, .. } in process.records(TOPIC).await {
+        let number = std::str::from_utf8(&record.value).expect("text").parse().expect("a number");
+        keys.entry(record.key.to_string()).or_default().push(number);
+    }
+    keys
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed() {
+    let handler = RecordingHandler::new(false, 5, |event| event.after.as_ref().is_some_and(|after| after.version == 0));
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    process.wait_until("the message is a dead letter", TIMEOUT, async || process.records(DEAD).await.len() == 1).await;
+    let dead_letters = environment.dead_letters(&process);
+
+    let dry = dead_letters.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
+    assert_eq!(dry, Sent { matched: 1, redriven: 0, next: None });
+    let place = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
+    assert_eq!((place.redriven, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
+    let sent = redrive(&dead_letters, 1_000).await.expect("redriven");
+    process.wait_until_consumed(TIMEOUT).await;
+
+    assert_eq!((sent.redriven, handler.handled(id)), (1, vec![0]));
+    assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 1);
+    assert_eq!(redrive(&dead_letters, 1_000).await.expect("nothing to do"), Sent::default());
+    let log = process.records(TOPIC).await;
+    let (first, again) = (&log[0].record, &log[1].record);
+    assert_eq!((log.len(), &first.key, &first.value), (2, &again.key, &again.value));
+    assert_eq!((header(again, "x-redriven-by"), header(again, "ce_id")), ("olga".into(), header(first, "ce_id")));
+    let failure_header =
+        |name: &str| name.starts_with("kafka_") || name.starts_with("retry_topic") || name == "x-failure-type";
+    assert!(
+        again.headers.iter().all(|(name, _)| !failure_header(name)),
+        "without the headers of its failures: {:?}",
+        again.headers
+    );
+    let dead_letter = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
+    let record = dead_letter.redriven.as_ref().expect("known");
+    assert_eq!((&record.audit, record.arrived, process.records(DEAD).await.len()), (&audit(), true, 1));
+    let origin = dead_letter.origin().expect("the origin is known");
+    assert_eq!((&*origin.topic, origin.offset, dead_letter.attempts()), (TOPIC, Some(0), Some(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_append_frees_its_dead_letters_and_a_lost_reply_holds_them_for_a_while() {
+    let handler = RecordingHandler::new(false, 5, |_| true);
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    process.wait_until("the message is a dead letter", TIMEOUT, async || process.records(DEAD).await.len() == 1).await;
+    let dead_letters = environment.dead_letters(&process);
+
+    environment.script.once(Call::Append, Mishap::Unreachable);
+    assert!(matches!(redrive(&dead_letters, 10).await, Err(QueryError::Unavailable(_))));
+    environment.script.once(Call::Append, Mishap::UnknownDone);
+    assert!(matches!(redrive(&dead_letters, 10).await, Err(QueryError::Unknown(_))), "the failure before released it");
+    let held = redrive(&dead_letters, 10).await.expect("nothing can be done");
+    assert_eq!((held.matched, held.redriven), (1, 0), "it may have been sent");
+    let place = app::dead_letters::Place { partition: process.records(DEAD).await[0].position.partition, offset: 0 };
+    assert!(matches!(dead_letters.redrive_one(place, true, &audit()).await, Err(QueryError::Conflict(_))));
+    process.advance(AGAIN_AFTER).await;
+    assert!(dead_letters.redrive_one(place, true, &audit()).await.expect("free again").went_back());
+    process.wait_until_consumed(TIMEOUT).await;
+
+    assert_eq!(process.records(TOPIC).await.len(), 3, "it was sent twice");
+    assert!(handler.handled(id).iter().all(|version| *version == 0), "a handler may see it again");
+    assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 1, "its effects are applied once");
+    assert!(matches!(dead_letters.redrive_one(place, true, &audit()).await, Err(QueryError::Conflict(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_are_redriven_page_by_page_in_key_order() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    write_dead_letters(&process, 450, 7).await;
+    let dead_letters = environment.dead_letters(&process);
+
+    let mut filter = DeadLetterFilter::default();
+    let (mut pages, mut sent) = (0, 0);
+    loop {
+        let page = dead_letters.redrive(&filter, 130, true, &audit()).await.expect("redriven");
+        (pages, sent, filter.after) = (pages + 1, sent + page.redriven, page.next);
+        if page.next.is_none() {
+            break;
+        }
+    }
+
+    assert_eq!((pages, sent), (4, 450));
+    let redriven = redriven_numbers(&process).await;
+    assert!(redriven.len() == 7 && redriven.values().all(|numbers| numbers.is_sorted()), "{redriven:?}");
+    assert_eq!(redriven.values().map(Vec::len).sum::<usize>(), 450);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redrive_does_not_repeat_messages_that_die_again_during_it() {
+    let handler = RecordingHandler::new(false, usize::MAX, |_| true);
+    let mut environment = Environment::new();
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    let process = environment.start().await;
+    write_dead_letters(&process, 30, 3).await;
+    let dead_letters = environment.dead_letters(&process);
+
+    let (mut filter, mut sent) = (DeadLetterFilter::default(), 0);
+    loop {
+        let page = dead_letters.redrive(&filter, 4, true, &audit()).await.expect("redriven");
+        // They cannot be decoded, so they are dead letters again before the next page.
+        process.wait_until_consumed(TIMEOUT).await;
+        (sent, filter.after) = (sent + page.redriven, page.next);
+        if page.next.is_none() {
+            break;
+        }
+    }
+
+    assert_eq!((sent, process.records(DEAD).await.len()), (30, 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_redrives_send_each_dead_letter_once() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    write_dead_letters(&process, 60, 3).await;
+    let dead_letters = environment.dead_letters(&process);
+
+    let sent = join_all((0..5).map(|_| redrive(&dead_letters, 1_000))).await;
+
+    let sent: u64 = sent.into_iter().map(|sent| sent.expect("redriven").redriven).sum();
+    assert_eq!((sent, process.records(TOPIC).await.len()), (60, 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_select_dead_letters_and_paging_ends() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    write_dead_letters(&process, 40, 4).await;
+    let dead_letters = environment.dead_letters(&process);
+    let count = async |filter: DeadLetterFilter| dead_letters.list(&filter, 500).await.expect("listed").letters.len();
+    let all = DeadLetterFilter::default;
+
+    assert_eq!(count(DeadLetterFilter { key: Some("key-1".into()), ..all() }).await, 10);
+    assert_eq!(count(DeadLetterFilter { kind: Some("ORDER_CREATED".into()), ..all() }).await, 40);
+    assert_eq!(count(DeadLetterFilter { kind: Some("ORDER_CANCELLED".into()), ..all() }).await, 0);
+    assert_eq!(count(DeadLetterFilter { failure_type: ports::FailureType::parse("VALIDATION"), ..all() }).await, 20);
+    assert_eq!(count(DeadLetterFilter { older_than: Some(TIMEOUT * 10), ..all() }).await, 0);
+    process.advance(TIMEOUT * 11).await;
+    assert_eq!(count(DeadLetterFilter { older_than: Some(TIMEOUT * 10), ..all() }).await, 40);
+    let of_one = DeadLetterFilter { key: Some("key-3".into()), ..all() };
+    assert_eq!(dead_letters.redrive(&of_one, 4, true, &audit()).await.expect("redriven").redriven, 4);
+    assert_eq!(count(DeadLetterFilter { redriven: Some(true), ..all() }).await, 4);
+    assert_eq!(count(DeadLetterFilter { redriven: Some(false), ..of_one }).await, 6);
+    let (mut filter, mut seen) = (all(), 0);
+    loop {
+        let page = dead_letters.list(&filter, 7).await.expect("listed");
+        (seen, filter.after) = (seen + page.letters.len(), page.next);
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_dead_letters_lists_are_empty_and_redrives_do_nothing() {
+    let environment = Environment::new();
+    let (process, mut ledger) = (environment.start().await, Ledger::default());
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+    let dead_letters = environment.dead_letters(&process);
+
+    assert!(dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters.is_empty());
+    assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), Sent::default());
+    let nowhere = app::dead_letters::Place { partition: 99, offset: 0 };
+    assert_eq!(dead_letters.find(nowhere).await.unwrap_err(), QueryError::NotFound);
+}

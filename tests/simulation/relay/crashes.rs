@@ -1,0 +1,148 @@
+//! A process crashes between two calls of the relay; the next process on its folder resolves the open batches.
+use std::time::Duration;
+
+use domain::Status;
+use kit::faults::{Call, Mishap};
+use ports::outbox::RowStatus;
+
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::{Process, TIMEOUT, TOPIC};
+use crate::support::record_faults::header;
+
+async fn attempts(process: &Process) -> Vec<String> {
+    process.records(TOPIC).await.iter().map(|delivery| header(&delivery.record, "x-attempt")).collect()
+}
+
+async fn wait_for_records(process: &Process, events: usize) {
+    process
+        .wait_until("the events are in the topic", TIMEOUT, async || process.records(TOPIC).await.len() == events)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_between_publish_and_settle_is_resolved_by_the_watermark() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    environment.script.always(Call::Settle, Mishap::Hang);
+    ledger.create_orders(&process, 8).await;
+    process.advance(Duration::from_secs(1)).await;
+    assert!(
+        !process.records(TOPIC).await.is_empty() && process.depth().await.in_flight > 0,
+        "published but not settled"
+    );
+    drop(process);
+
+    environment.script.calm();
+    let process = environment.start().await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+    assert_eq!(attempts(&process).await, ["1"; 8]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settlements_that_keep_failing_are_resolved_by_the_watermark() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    environment.script.always(Call::Settle, Mishap::Unreachable);
+    let ids = ledger.create_orders(&process, 8).await;
+    wait_for_records(&process, 8).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    environment.script.calm();
+    ledger.change_status(&process, ids[0], Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_between_claim_and_publish_makes_the_rows_due_and_counts_the_attempt() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    environment.script.always(Call::Publish, Mishap::Hang);
+    ledger.create_orders(&process, 4).await;
+    process.wait_until("the rows are claimed", TIMEOUT, async || process.depth().await.in_flight > 0).await;
+    let claimed = process.rows(RowStatus::InFlight).await.len();
+    drop(process);
+
+    environment.script.calm();
+    let process = environment.start().await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+    let second = attempts(&process).await.iter().filter(|attempt| *attempt == "2").count();
+    assert_eq!(second, claimed, "claimed rows count the crash as an attempt");
+}
+
+/// Crashes `times` times while the same call hangs, then drains.
+async fn crash_repeatedly(call: Call, times: usize) {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.script.always(call, Mishap::Hang);
+    for _ in 0..times {
+        let process = environment.start().await;
+        ledger.create_orders(&process, 3).await;
+        process.advance(Duration::from_secs(2)).await;
+        drop(process);
+    }
+
+    environment.script.calm();
+    let process = environment.start().await;
+    process.wait_until_drained(Duration::from_secs(120)).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_crashes_at_every_relay_call_lose_and_double_no_event() {
+    let calls = [
+        Call::Claim,
+        Call::Publish,
+        Call::Settle,
+        Call::Resolve,
+        Call::Fence,
+        Call::Watermark,
+        Call::OpenLane,
+        Call::Acquire,
+        Call::Heartbeat,
+    ];
+    for call in calls {
+        crash_repeatedly(call, 6).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_graceful_stop_leaves_no_batch_to_resolve() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    environment.script.always(Call::Publish, Mishap::Slow(Duration::from_secs(2)));
+    ledger.create_orders(&process, 6).await;
+
+    assert_eq!(process.stop().await, 0, "every partition was handed over");
+
+    environment.script.calm();
+    let process = environment.start().await;
+    assert_eq!(process.depth().await.in_flight, 0);
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_counts_even_if_the_first_acquisition_after_it_fails() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 1;
+    let process = environment.start().await;
+    environment.script.always(Call::Publish, Mishap::Hang);
+    ledger.create_order(&process).await;
+    process.wait_until("the row is claimed", TIMEOUT, async || process.depth().await.in_flight == 1).await;
+    drop(process);
+
+    environment.script.calm();
+    environment.script.once(Call::Watermark, Mishap::Unreachable);
+    let process = environment.start().await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    assert_eq!(attempts(&process).await, ["2"], "the claimer died with the row, whatever failed afterwards");
+    ledger.assert_guarantees(&process).await;
+}

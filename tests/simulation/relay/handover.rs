@@ -1,0 +1,222 @@
+//! Several services on one store: leases expire, partitions change their owner, and a late owner changes nothing.
+use std::time::Duration;
+
+use domain::Status;
+use kit::faults::{Call, Mishap};
+use ports::partitions::{InstanceId, PartitionLeases};
+
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::{PUBLISHER, Process, TIMEOUT, TOPIC};
+use crate::support::wake_hub::WakeHub;
+
+async fn owned_by(process: &Process, name: &str) -> usize {
+    let views = process.store.overview().await.expect("partitions can be read");
+    views.iter().filter(|view| view.owner == Some(InstanceId(name.into()))).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_expires_while_the_broker_hangs_doubles_no_event() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    environment.script.always(Call::Publish, Mishap::Hang);
+    let ids = ledger.create_orders(&process, 6).await;
+    process.wait_until("batches hang", TIMEOUT, async || process.depth().await.in_flight > 0).await;
+
+    process.bus().pause(PUBLISHER, "test").expect("the publisher exists");
+    process.advance(Duration::from_secs(40)).await;
+    environment.script.calm();
+    process.advance(Duration::from_secs(1)).await;
+    process.bus().resume(PUBLISHER, "test").expect("the publisher exists");
+    ledger.change_status(&process, ids[0], Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_resumes_after_a_takeover_of_its_partition_changes_nothing() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    environment.script.times(6, Call::Publish, Mishap::Hang);
+    let ids = ledger.create_orders(&process, 6).await;
+    process.wait_until("batches hang", TIMEOUT, async || process.depth().await.in_flight > 0).await;
+
+    process.bus().pause(PUBLISHER, "test").expect("the publisher exists");
+    let attempts_before = environment.record_faults.attempts().len();
+    let _other = environment.join(&process, "other").await;
+    process
+        .wait_until("the other service took over", TIMEOUT * 2, async || owned_by(&process, "other").await == 4)
+        .await;
+    // The batches of the first service still hang; only now do they resume.
+    environment.script.calm();
+    process.wait_until_drained(TIMEOUT).await;
+    process.bus().resume(PUBLISHER, "test").expect("the publisher exists");
+    ledger.change_status(&process, ids[0], Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    assert!(environment.record_faults.attempts().len() > attempts_before, "the other service sent them");
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_services_share_the_partitions_and_one_takes_all_after_the_other_stops() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+
+    let other = environment.join(&process, "other").await;
+    process
+        .wait_until("each has its share", TIMEOUT, async || {
+            owned_by(&process, "sim").await == 2 && owned_by(&process, "other").await == 2
+        })
+        .await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+    let left = process.run(other.stop(TIMEOUT)).await.partitions_left;
+    assert_eq!(left, 0);
+    process
+        .wait_until("the first service owns all again", TIMEOUT, async || owned_by(&process, "sim").await == 4)
+        .await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+    assert_eq!(process.records(TOPIC).await.len(), 24);
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_compete_for_partitions_leave_none_without_an_owner() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.script.always(Call::Acquire, Mishap::Unreachable);
+    let process = environment.start().await;
+    let _other = environment.join(&process, "other").await;
+    let _third = environment.join(&process, "third").await;
+    process.advance(Duration::from_secs(10)).await;
+    environment.script.calm();
+
+    process
+        .wait_until("all partitions are taken", Duration::from_secs(10), async || {
+            let views = process.store.overview().await.expect("partitions can be read");
+            views.iter().all(|view| view.owner.is_some())
+        })
+        .await;
+    ledger.create_orders(&process, 24).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_of_a_dead_process_are_shared_by_the_living_services() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    drop(process);
+
+    environment.script.always(Call::Acquire, Mishap::Unreachable);
+    let process = environment.start().await;
+    let _other = environment.join(&process, "other").await;
+    ledger.create_orders(&process, 24).await;
+    process.advance(Duration::from_secs(10)).await;
+    environment.script.calm();
+    process
+        .wait_until("each has its share", Duration::from_secs(10), async || {
+            owned_by(&process, "sim").await == 2 && owned_by(&process, "other").await == 2
+        })
+        .await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_is_always_busy_is_handed_over() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.relay.batch = 1;
+    environment.script.always(Call::Publish, Mishap::Slow(Duration::from_millis(250)));
+    let process = environment.start().await;
+    ledger.create_orders(&process, 400).await;
+
+    let _other = environment.join(&process, "other").await;
+    process
+        .wait_until("each has its share", Duration::from_secs(10), async || {
+            owned_by(&process, "sim").await == 2 && owned_by(&process, "other").await == 2
+        })
+        .await;
+    assert!(process.depth().await.pending > 100, "under load");
+    process.wait_until_drained(TIMEOUT * 4).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+/// A worker without a session that is asked to hand over must not leave a lease that the heartbeat renews for ever.
+#[tokio::test(start_paused = true)]
+async fn no_partition_stays_with_a_service_that_has_no_worker_for_it() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    // Workers are then without a session most of the time.
+    environment.options.breaker.failures = u32::MAX;
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    environment.script.always(Call::Publish, Mishap::UnknownNotDone);
+    ledger.create_orders(&process, 24).await;
+    process.advance(Duration::from_secs(1)).await;
+
+    let _other = environment.join(&process, "other").await;
+    process
+        .wait_until("each has its share", TIMEOUT, async || {
+            owned_by(&process, "sim").await == 2 && owned_by(&process, "other").await == 2
+        })
+        .await;
+    environment.script.calm();
+    process.wait_until_drained(TIMEOUT).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn wake_ups_reach_another_service_for_its_rows_and_for_free_partitions() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.wake_hub = Some(WakeHub::default());
+    // Without wake-ups no service would scan for an hour.
+    (environment.options.poll_interval, environment.options.heartbeat) =
+        (Duration::from_secs(3_600), Duration::from_secs(5));
+    let process = environment.start().await;
+    let other = environment.join(&process, "other").await;
+    process
+        .wait_until("each has its share", TIMEOUT, async || {
+            owned_by(&process, "sim").await == 2 && owned_by(&process, "other").await == 2
+        })
+        .await;
+
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(Duration::from_secs(1)).await;
+    process.run(other.stop(TIMEOUT)).await;
+    process
+        .wait_until("the first service owns all again", Duration::from_secs(1), async || {
+            owned_by(&process, "sim").await == 4
+        })
+        .await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(Duration::from_secs(1)).await;
+
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_stops_during_a_broker_outage_releases_its_idle_partitions() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.script.always(Call::Watermark, Mishap::Unreachable);
+    let process = environment.start().await;
+    process
+        .wait_until("leases are taken, and no session can begin", TIMEOUT, async || owned_by(&process, "sim").await > 0)
+        .await;
+    ledger.create_orders(&process, 6).await;
+    let store = process.store.clone();
+
+    assert_eq!(process.stop().await, 0, "every partition was released");
+
+    let views = store.overview().await.expect("partitions can be read");
+    assert!(views.iter().all(|view| view.owner.is_none()), "the next owner need not wait: {views:?}");
+}

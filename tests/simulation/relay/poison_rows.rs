@@ -1,0 +1,90 @@
+//! Rows that crash their worker, and services that crash at random: only the row that causes crashes is parked.
+use std::time::Duration;
+
+use domain::Status;
+use kit::faults::{Call, Mishap};
+use ports::broker::Record;
+use ports::clock::Rng;
+use ports::outbox::RowStatus;
+
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::{TIMEOUT, TOPIC};
+use crate::support::record_faults::{RecordFault, header};
+
+const LONG_TIMEOUT: Duration = Duration::from_secs(300);
+
+#[tokio::test(start_paused = true)]
+async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 2;
+    let process = environment.start().await;
+    let poison = ledger.create_order(&process).await;
+    process.wait_until_drained(TIMEOUT).await;
+    let key = poison.to_string();
+    let matches = move |record: &Record| *record.key == *key && header(record, "x-sequence") == "2";
+    environment.record_faults.add(usize::MAX, RecordFault::KillSender, matches);
+
+    ledger.change_status(&process, poison, Status::Processing).await;
+    ledger.change_status(&process, poison, Status::Shipped).await;
+    let others = ledger.create_orders(&process, 40).await;
+    for id in &others {
+        ledger.change_status(&process, *id, Status::Processing).await;
+    }
+    process.wait_until("the row is parked", LONG_TIMEOUT, async || process.depth().await.parked == 1).await;
+    process.advance(LONG_TIMEOUT).await;
+
+    let parked = process.rows(RowStatus::Parked).await;
+    assert_eq!(parked.len(), 1, "{parked:?}");
+    assert_eq!(parked[0].key, poison);
+    assert!(parked[0].last_failure_reason.as_ref().is_some_and(|reason| reason.contains("trial")), "{parked:?}");
+    let depth = process.depth().await;
+    // FAILED if it was in the same batch as the first row's crash, which makes it a suspect; otherwise PENDING.
+    assert_eq!(depth.pending + depth.failed, 1, "only the later event of the same key waits");
+    assert_eq!(process.records(TOPIC).await.len(), 1 + 2 * others.len());
+
+    environment.record_faults.calm();
+    process.operator_retry(&parked[0]).await;
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_worker_crashes_park_no_row() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 2;
+    environment.script.always(Call::Publish, Mishap::Slow(Duration::from_secs(2)));
+    let process = environment.start().await;
+
+    for round in 0..60 {
+        ledger.create_orders(&process, 2).await;
+        process.advance(Duration::from_millis(3_500 + environment.rng.next_u64() % 2_000)).await;
+        // A worker that restarts at this moment is not hit.
+        let _ = process.bus().panic(&format!("/relay/partition-worker-{}", round % 2), "test");
+    }
+    environment.script.calm();
+    process.wait_until_drained(LONG_TIMEOUT).await;
+
+    assert_eq!(process.depth().await.parked, 0);
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_random_process_crashes_park_no_row() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 2;
+    environment.script.always(Call::Publish, Mishap::Slow(Duration::from_millis(500)));
+
+    for _ in 0..100 {
+        let process = environment.start().await;
+        ledger.create_orders(&process, 2).await;
+        process.advance(Duration::from_millis(environment.rng.next_u64() % 2_000)).await;
+        drop(process);
+    }
+    environment.script.calm();
+    let process = environment.start().await;
+    process.wait_until_drained(LONG_TIMEOUT).await;
+
+    assert_eq!(process.depth().await.parked, 0);
+    ledger.assert_guarantees(&process).await;
+}

@@ -1,0 +1,83 @@
+//! Lost replies: for every call, whether it was done or not, the relay resolves the outcome.
+use domain::Status;
+use kit::faults::{Call, Mishap};
+
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::TIMEOUT;
+use crate::support::record_faults::RecordFault;
+
+/// Loses two replies of this call, in a scenario with refusals and a lost producer session, so that each kind of call is made.
+async fn lose_two_replies(call: Call, mishap: Mishap) {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.script.times(2, call, mishap);
+    environment.record_faults.add(4, RecordFault::RefuseTransient, |_| true);
+    if call == Call::Resolve || call == Call::Fence {
+        environment.script.times(2, Call::Publish, Mishap::LaneLost);
+    }
+    let process = environment.start().await;
+
+    let ids = ledger.create_orders(&process, 12).await;
+    for to in [Status::Processing, Status::Shipped] {
+        for id in &ids {
+            ledger.change_status(&process, *id, to).await;
+        }
+    }
+    process.wait_until_drained(TIMEOUT * 2).await;
+
+    assert_eq!(environment.script.met().iter().filter(|met| **met == (call, mishap)).count(), 2, "{call:?} {mishap:?}");
+    ledger.assert_guarantees(&process).await;
+}
+
+async fn lose_replies(call: Call) {
+    for mishap in [Mishap::UnknownDone, Mishap::UnknownNotDone, Mishap::Unreachable] {
+        lose_two_replies(call, mishap).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_publish_with_a_lost_reply_appears_once_whether_it_was_done_or_not() {
+    lose_replies(Call::Publish).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_producer_session_is_reopened_and_its_claims_are_resolved() {
+    lose_two_replies(Call::Publish, Mishap::LaneLost).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_with_a_lost_reply_is_resolved() {
+    lose_replies(Call::Claim).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exclusion_with_a_lost_reply_aborts_the_batch() {
+    lose_replies(Call::Exclude).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_with_a_lost_reply_is_repeated() {
+    lose_replies(Call::Settle).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolution_with_a_lost_reply_is_repeated() {
+    lose_replies(Call::Resolve).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_with_a_lost_reply_is_repeated_until_it_succeeds() {
+    lose_replies(Call::Fence).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_with_a_lost_reply_is_repeated() {
+    lose_replies(Call::Acquire).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watermark_read_and_a_session_open_with_a_lost_reply_are_repeated() {
+    for call in [Call::Watermark, Call::OpenLane] {
+        lose_replies(call).await;
+    }
+}

@@ -1,0 +1,182 @@
+//! The environment of a simulation: a folder, virtual time, seeded randomness, scripted faults. It outlives the processes that run in it.
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::{ActorSystem, Dependencies, Options, ProducerSlots};
+use app::commands::{self, Desk};
+use app::dead_letters::DeadLetters;
+use app::gate::Gate;
+use app::handlers::Handlers;
+use app::vitals::Vitals;
+use embedded::{Embedded, Writing};
+use kit::clock::{BEGINNING, SeededDice, TokioClock};
+use kit::faults::{FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox, Script};
+use ports::clock::Rng;
+use ports::partitions::InstanceId;
+use ports::probe::Probe;
+use ports::source::ConsumerGroups;
+use tempfile::TempDir;
+use tokio::task::LocalSet;
+
+use crate::support::process::{Process, TOPIC};
+use crate::support::record_faults::{FaultyRecordBroker, RecordFaults};
+use crate::support::wake_hub::WakeHub;
+
+/// The seed of a run: `POSTHASTE_SEED`, or a fixed one.
+pub fn seed() -> u64 {
+    number("POSTHASTE_SEED").unwrap_or(20_260_101)
+}
+
+/// The seeds of a random scenario, `default` many unless the variables say otherwise.
+pub fn seeds(default: u64) -> Vec<u64> {
+    match number("POSTHASTE_SEED") {
+        Some(seed) => vec![seed],
+        None => (1..=number("POSTHASTE_SEEDS").unwrap_or(default)).collect(),
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+}
+
+/// Everything that outlives a process, and the faults that a test switches on.
+pub struct Environment {
+    seed: u64,
+    folder: TempDir,
+    clock: Arc<TokioClock>,
+    /// Seeded randomness of actors and tests.
+    pub rng: Arc<SeededDice>,
+    /// Faults of whole calls to the ports.
+    pub script: Script,
+    /// Faults of single records at the broker, and the attempts to send them.
+    pub record_faults: RecordFaults,
+    /// Options of the actors in each new process.
+    pub options: Options,
+    /// Handlers of consumed events.
+    pub handlers: Handlers,
+    /// Probes, and whether each one's failure makes the region passive.
+    pub probes: Vec<(Arc<dyn Probe>, bool)>,
+    /// Whether the processes run consumers.
+    pub consumes: bool,
+    /// Wake-ups between services; none unless a test sets it.
+    pub wake_hub: Option<WakeHub>,
+}
+
+impl Environment {
+    /// An empty environment with the run's seed. It has few partitions, so that keys share them.
+    pub fn new() -> Self {
+        Self::seeded(seed())
+    }
+
+    /// An empty environment with this seed.
+    pub fn seeded(seed: u64) -> Self {
+        let options = Options {
+            instance: InstanceId("sim".into()),
+            partitions: 4,
+            producers: ProducerSlots::Spread(4),
+            shards: 2,
+            promotion_interval: Duration::ZERO,
+            faults: true,
+            threads: false,
+            ..Options::default()
+        };
+        Self {
+            seed,
+            folder: tempfile::tempdir().expect("a folder can be made"),
+            clock: Arc::new(TokioClock::starting_at(BEGINNING)),
+            rng: Arc::new(SeededDice::new(seed)),
+            script: Script::seeded(seed.wrapping_add(1)),
+            record_faults: RecordFaults::default(),
+            options,
+            handlers: Handlers::default(),
+            probes: Vec::new(),
+            consumes: false,
+            wake_hub: None,
+        }
+    }
+
+    /// Starts a process on the folder.
+    pub async fn start(&self) -> Process {
+        let store =
+            Embedded::open(self.store_options()).expect("the folder is intact and no other process has locked it");
+        let local = LocalSet::new();
+        let dependencies = self.dependencies(&store, 0);
+        let actors = local.run_until(self.start_actors(dependencies.clone(), self.options.clone())).await;
+        Process::new(local, actors, store, &dependencies)
+    }
+
+    /// Starts one more service in the same process, on the same store, with its own name and producers.
+    pub async fn join(&self, process: &Process, name: &str) -> ActorSystem {
+        let first_producer = 1_000 * name.bytes().map(u32::from).sum::<u32>();
+        let dependencies = self.dependencies(&process.store, first_producer);
+        let options = Options { instance: InstanceId(name.into()), ..self.options.clone() };
+        process.run(self.start_actors(dependencies, options)).await
+    }
+
+    /// The operators' view of the dead letters; its broker calls meet the scripted faults.
+    pub fn dead_letters(&self, process: &Process) -> DeadLetters {
+        let real = Arc::new(process.store.clone());
+        let broker = Arc::new(FaultyBroker::around(real.clone(), self.script.clone()));
+        DeadLetters::new(TOPIC, real.clone(), broker, real, self.clock.clone())
+    }
+
+    async fn start_actors(&self, dependencies: Dependencies, options: Options) -> ActorSystem {
+        let rng = Arc::clone(&self.rng);
+        let bus = supervision::Options { random: Arc::new(move || rng.fraction()), ..supervision::Options::default() };
+        ActorSystem::start(dependencies, options, bus).await
+    }
+
+    fn store_options(&self) -> embedded::Options {
+        let clock = Arc::clone(&self.clock);
+        let mut options = embedded::Options::new(self.folder.path(), self.options.instance.clone(), clock);
+        options.writing = Writing::Inline;
+        options.partitions = self.options.partitions;
+        options.topic_partitions = 3;
+        options.installation = Some("sim".into());
+        options
+    }
+
+    fn dependencies(&self, store: &Embedded, first_producer: u32) -> Dependencies {
+        let (real, script) = (Arc::new(store.clone()), self.script.clone());
+        let gate = Arc::new(Gate::default());
+        let faulty = FaultyBroker::around(real.clone(), script.clone());
+        let desk = Desk {
+            orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
+            idempotency: real.clone(),
+            cache: real.clone(),
+            clock: self.clock.clone(),
+            dice: self.rng.clone(),
+            gate: gate.clone(),
+            options: commands::Options { partitions: self.options.partitions, ..commands::Options::default() },
+        };
+        Dependencies {
+            desk: Arc::new(desk),
+            outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
+            leases: Arc::new(FaultyLeases::around(real.clone(), script)),
+            broker: Some(Arc::new(FaultyRecordBroker::around(
+                Arc::new(faulty),
+                self.record_faults.clone(),
+                first_producer,
+            ))),
+            consumer_groups: self.consumes.then(|| real.clone() as Arc<dyn ConsumerGroups>),
+            wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
+            inbox: real,
+            handlers: self.handlers.clone(),
+            probes: self.probes.clone(),
+            clock: self.clock.clone(),
+            rng: self.rng.clone(),
+            gate,
+            health: Vitals::default(),
+            metrics: telemetry::Metrics::new(),
+        }
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("repeat with POSTHASTE_SEED={}", self.seed);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Ledger: every reply that clients received, and the guarantees that topic and store are checked for.
+use std::collections::BTreeMap;
+
+use app::error::CommandError;
+use domain::{EventId, Order, OrderId, Status, Version};
+use futures::future::join_all;
+use kit::checkers::{Answered, check};
+use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
+use ports::orders::{OrderFilter, OrderStore, PageStart};
+use ports::source::Delivery;
+
+use crate::support::process::{GROUP, Process, TOPIC};
+use crate::support::record_faults::header;
+
+/// An order as its client knows it from the replies.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Version of the last successful reply.
+    pub version: Version,
+    /// Status of the last successful reply.
+    pub status: Status,
+    /// A reply was lost since then: the order may have changed again.
+    unknown: bool,
+}
+
+/// All replies of one scenario.
+#[derive(Default)]
+pub struct Ledger {
+    /// Every order with a successful reply.
+    pub orders: BTreeMap<OrderId, Known>,
+    replies: Vec<Answered>,
+}
+
+impl Ledger {
+    /// Creates an order, which must succeed.
+    pub async fn create_order(&mut self, process: &Process) -> OrderId {
+        self.try_create_order(process).await.expect("the order is created")
+    }
+
+    /// Creates this many orders one after another.
+    pub async fn create_orders(&mut self, process: &Process, orders: usize) -> Vec<OrderId> {
+        let mut ids = Vec::with_capacity(orders);
+        for _ in 0..orders {
+            ids.push(self.create_order(process).await);
+        }
+        ids
+    }
+
+    /// Creates this many orders at once; failures are ignored.
+    pub async fn create_concurrently(&mut self, process: &Process, orders: u64) {
+        let results = join_all((0..orders).map(|_| process.create())).await;
+        results.iter().flatten().for_each(|order| self.record(order));
+    }
+
+    /// Creates an order; the command may fail.
+    pub async fn try_create_order(&mut self, process: &Process) -> Result<OrderId, CommandError> {
+        let order = process.create().await?;
+        self.record(&order);
+        Ok(order.id)
+    }
+
+    /// Changes an order's status, which must succeed.
+    pub async fn change_status(&mut self, process: &Process, id: OrderId, to: Status) {
+        self.try_change_status(process, id, to).await.expect("the transition is legal");
+    }
+
+    /// Changes an order's status; the command may fail. A reply that claims "nothing changed" is checked by the later replies.
+    pub async fn try_change_status(&mut self, process: &Process, id: OrderId, to: Status) -> Result<(), CommandError> {
+        let known = self.orders.get_mut(&id).expect("the order has had a successful reply");
+        match process.change(id, to).await {
+            Ok(order) => {
+                assert!(known.unknown || order.version == known.version + 1, "{id} jumped from {known:?} to {order:?}");
+                self.record(&order);
+                Ok(())
+            }
+            Err(error) => {
+                known.unknown |= matches!(error, CommandError::Unknown(_));
+                let refused = matches!(error, CommandError::Conflict(_) | CommandError::NotFound);
+                assert!(known.unknown || !refused, "{id} at {known:?} refused a legal transition: {error}");
+                Err(error)
+            }
+        }
+    }
+
+    fn record(&mut self, order: &Order) {
+        self.replies.push(Answered::of(order.id, order.version));
+        self.orders.insert(order.id, Known { version: order.version, status: order.status, unknown: false });
+    }
+
+    /// Checks the guarantees once all rows are sent: no event lost, doubled or reordered, no gaps, and topic and orders agree.
+    pub async fn assert_guarantees(&self, process: &Process) {
+        let depth = process.depth().await;
+        assert_eq!((depth.pending, depth.in_flight, depth.failed, depth.parked), (0, 0, 0, 0), "{depth:?}");
+        self.assert_guarantees_except_parked(process).await;
+        let records = process.records(TOPIC).await;
+        let mut events: BTreeMap<String, u64> = BTreeMap::new();
+        records.iter().for_each(|delivery| *events.entry(delivery.record.key.to_string()).or_default() += 1);
+        let orders = process
+            .store
+            .list(&OrderFilter::default(), PageStart::Offset(0), 100_000)
+            .await
+            .expect("orders can be read");
+        let expected = orders.iter().map(|order| (order.id.to_string(), order.version + 1)).collect();
+        assert_eq!(events, expected, "an order and its events commit together");
+        assert_eq!(depth.sent, records.len() as u64, "exactly the rows in the topic are settled");
+    }
+
+    /// Checks that the inbox knows every record of the topic, so that each would be a duplicate now.
+    pub async fn assert_all_consumed(&self, process: &Process) {
+        let processed = |delivery: &Delivery| ProcessedEvent {
+            event_id: EventId::parse(&header(&delivery.record, "ce_id")).expect("an event's id"),
+            position: delivery.position.clone(),
+            effects: Vec::new(),
+        };
+        let events: Vec<ProcessedEvent> = process.records(TOPIC).await.iter().map(processed).collect();
+        let outcomes = Inbox::commit(&process.store, GROUP, events).await.expect("the inbox can be written");
+        assert!(outcomes.iter().all(|outcome| *outcome == InboxOutcome::Duplicate), "something was not consumed");
+    }
+
+    /// Checks the guarantees of the topic only, where some rows of a key are parked on purpose.
+    pub async fn assert_guarantees_except_parked(&self, process: &Process) {
+        check(&process.records(TOPIC).await, &self.replies).assert_exactly_once();
+    }
+}

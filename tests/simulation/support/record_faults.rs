@@ -1,0 +1,198 @@
+//! Faults of single records: a broker that refuses records, aborts batches or panics, and records every attempt to send.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use ports::Error;
+use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use tokio::time::Instant;
+
+/// What happens to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFault {
+    /// The broker refuses it with a transient error.
+    RefuseTransient,
+    /// The broker refuses it with a permanent error.
+    RefusePermanent,
+    /// The broker aborts the whole batch after receiving it; no record is the cause.
+    AbortBatch,
+    /// The actor that sends it panics.
+    KillSender,
+}
+
+/// One attempt to send a record.
+#[derive(Clone, Debug)]
+pub struct SendAttempt {
+    /// Virtual time of the attempt.
+    pub at: Instant,
+    /// Key of the record.
+    pub key: String,
+    /// Sequence number of the event within its key.
+    pub sequence: u64,
+}
+
+type Matches = Box<dyn Fn(&Record) -> bool + Send>;
+
+struct Rule {
+    matches: Matches,
+    fault: RecordFault,
+    left: usize,
+}
+
+/// Controls a [`FaultyRecordBroker`]. Clones share their state.
+#[derive(Clone, Default)]
+pub struct RecordFaults(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    rules: Mutex<Vec<Rule>>,
+    attempts: Mutex<Vec<SendAttempt>>,
+    running: AtomicUsize,
+    running_max: AtomicUsize,
+}
+
+impl RecordFaults {
+    /// The next `times` records for which `matches` returns true meet this fault.
+    pub fn add(&self, times: usize, fault: RecordFault, matches: impl Fn(&Record) -> bool + Send + 'static) {
+        self.0.rules.lock().push(Rule { matches: Box::new(matches), fault, left: times });
+    }
+
+    /// Removes all faults.
+    pub fn calm(&self) {
+        self.0.rules.lock().clear();
+    }
+
+    /// Every attempt so far, refused or not.
+    pub fn attempts(&self) -> Vec<SendAttempt> {
+        self.0.attempts.lock().clone()
+    }
+
+    /// Largest number of batches that were in flight at once.
+    pub fn in_flight_max(&self) -> usize {
+        self.0.running_max.load(SeqCst)
+    }
+
+    fn fault_of(&self, record: &Record) -> Option<RecordFault> {
+        let mut rules = self.0.rules.lock();
+        let rule = rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(record))?;
+        rule.left -= 1;
+        Some(rule.fault)
+    }
+
+    fn record_attempts(&self, batch: &Batch) {
+        let at = Instant::now();
+        let attempts = batch.records.iter().map(|(_, record)| SendAttempt {
+            at,
+            key: record.key.to_string(),
+            sequence: header(record, "x-sequence").parse().expect("a sequence is a number"),
+        });
+        self.0.attempts.lock().extend(attempts);
+    }
+}
+
+/// A header's text; empty where it is missing.
+pub fn header(record: &Record, name: &str) -> String {
+    let found = record.headers.iter().find(|(header, _)| &**header == name);
+    found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+}
+
+/// The broker. Its producer slots start at `first_producer`, so that two services share one real broker but no producer.
+pub struct FaultyRecordBroker {
+    real: Arc<dyn Broker>,
+    record_faults: RecordFaults,
+    first_producer: u32,
+}
+
+impl FaultyRecordBroker {
+    /// Adds the faults to this broker.
+    pub fn around(real: Arc<dyn Broker>, record_faults: RecordFaults, first_producer: u32) -> Self {
+        Self { real, record_faults, first_producer }
+    }
+}
+
+impl FaultyRecordBroker {
+    /// Publishes in a task of its own, as on a real connection: a caller that gives up does not stop the batch.
+    async fn forward(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+        let (real, session) = (Arc::clone(&self.real), session.clone());
+        let published = tokio::task::spawn_local(async move { real.publish(&session, batch).await });
+        match published.await {
+            Ok(published) => published,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Published::Unknown("the broker's task was stopped".into()),
+            },
+        }
+    }
+}
+
+/// Counts a running batch; the drop ends it, however the call ends.
+struct Running(RecordFaults);
+
+impl Running {
+    fn start(record_faults: &RecordFaults) -> Self {
+        let now = record_faults.0.running.fetch_add(1, SeqCst) + 1;
+        record_faults.0.running_max.fetch_max(now, SeqCst);
+        Self(record_faults.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0.running.fetch_sub(1, SeqCst);
+    }
+}
+
+#[async_trait]
+impl Broker for FaultyRecordBroker {
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
+        self.real.open_session(self.first_producer + slot).await
+    }
+
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+        let _running = Running::start(&self.record_faults);
+        self.record_faults.record_attempts(&batch);
+        let mut refused = Vec::new();
+        for (row, record) in &batch.records {
+            match self.record_faults.fault_of(record) {
+                None => {}
+                Some(RecordFault::RefuseTransient) => {
+                    refused.push((*row, Error::Unreachable(format!("fault: not row {row} now"))))
+                }
+                Some(RecordFault::RefusePermanent) => {
+                    refused.push((*row, Error::Rejected(format!("fault: never row {row}"))))
+                }
+                Some(RecordFault::AbortBatch) => {
+                    let cause = Some(Error::Unreachable("fault: the batch was aborted".into()));
+                    return Published::Aborted { refused: Vec::new(), cause, reached: true };
+                }
+                Some(RecordFault::KillSender) => panic!("fault: row {row} kills its sender"),
+            }
+        }
+        if refused.is_empty() {
+            return self.forward(session, batch).await;
+        }
+        Published::Aborted { refused, cause: None, reached: true }
+    }
+
+    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+        self.real.watermark(partition).await
+    }
+
+    async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
+        self.real.fence(session).await
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
+        self.real.append(records).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        self.real.sweep(limit).await
+    }
+
+    fn record_bytes_max(&self) -> usize {
+        self.real.record_bytes_max()
+    }
+}

@@ -1,0 +1,110 @@
+//! RecordingHandler: a handler of consumed events that fails on request and records its calls; and events as other regions write them.
+use std::sync::Arc;
+
+use app::contract::{self, Incoming};
+use app::handlers::{EventHandler, HandlerFault, Handlers};
+use domain::{Event, EventType, Hlc, OrderId};
+use parking_lot::Mutex;
+use ports::broker::Record;
+use ports::inbox::Effect;
+use tokio::time::Instant;
+
+use crate::support::process::TOPIC;
+
+/// One call of the handler.
+#[derive(Clone, Debug)]
+pub struct HandlerCall {
+    /// Virtual time of the call.
+    pub at: Instant,
+    /// The order of the event.
+    pub order_id: OrderId,
+    /// The order's version after the event.
+    pub version: u64,
+    /// Whether the handler succeeded.
+    pub succeeded: bool,
+}
+
+type FailsFor = Box<dyn Fn(&Incoming) -> bool + Send + Sync>;
+
+/// The handler. It fails for events that `fails` selects, until its failures are used up.
+pub struct RecordingHandler {
+    needs_order: bool,
+    failures_left: Mutex<usize>,
+    fails: FailsFor,
+    calls: Mutex<Vec<HandlerCall>>,
+}
+
+impl RecordingHandler {
+    /// A handler that fails `failures` times.
+    pub fn new(
+        needs_order: bool,
+        failures: usize,
+        fails: impl Fn(&Incoming) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            needs_order,
+            failures_left: Mutex::new(failures),
+            fails: Box::new(fails),
+            calls: Mutex::default(),
+        })
+    }
+
+    /// Registers this handler for every event type.
+    pub fn for_all_types(self: &Arc<Self>) -> Handlers {
+        let kinds = [EventType::OrderCreated, EventType::OrderStatusChanged, EventType::OrderCancelled];
+        kinds.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, self.clone()))
+    }
+
+    /// Every call so far, in order.
+    pub fn calls(&self) -> Vec<HandlerCall> {
+        self.calls.lock().clone()
+    }
+
+    /// The versions of an order whose events were handled, in the order of the calls.
+    pub fn handled(&self, id: OrderId) -> Vec<u64> {
+        self.calls().iter().filter(|call| call.succeeded && call.order_id == id).map(|call| call.version).collect()
+    }
+
+    fn succeeds(&self, event: &Incoming) -> bool {
+        let mut left = self.failures_left.lock();
+        if *left == 0 || !(self.fails)(event) {
+            return true;
+        }
+        *left -= 1;
+        false
+    }
+}
+
+impl EventHandler for RecordingHandler {
+    fn needs_order(&self) -> bool {
+        self.needs_order
+    }
+
+    fn handle(&self, event: &Incoming) -> Result<Vec<Effect>, HandlerFault> {
+        let succeeded = self.succeeds(event);
+        let version = event.after.as_ref().map_or(0, |after| after.version);
+        self.calls.lock().push(HandlerCall { at: Instant::now(), order_id: event.order_id, version, succeeded });
+        if succeeded {
+            Ok(Vec::new())
+        } else {
+            Err(HandlerFault { retryable: true, reason: "handler: not now".into() })
+        }
+    }
+}
+
+/// The record of an event that another region wrote.
+pub fn from_region(event: &Event, region: &str, hlc: Hlc) -> Record {
+    let text = |name: &str, value: String| (name.into(), value.into_bytes().into());
+    Record {
+        topic: TOPIC.into(),
+        key: event.order_id.to_string().into(),
+        headers: vec![
+            text("ce_id", event.id.to_string()),
+            text("x-region", region.to_owned()),
+            text("x-hlc", hlc.to_string()),
+            text("x-sequence", event.sequence.to_string()),
+        ],
+        value: contract::encode(event, contract::LATEST).into(),
+        timestamp: event.occurred_at,
+    }
+}
