@@ -24,12 +24,13 @@ fn place(http: &Http) -> Result<String, (u16, String)> {
     }
 }
 
-/// Every level with its factor that shows until the last is reached.
-fn stages_until(http: &Http, last: f64) -> Vec<[f64; 2]> {
+/// Every level with its factor that shows until the last one is reached. `push` runs before each reading.
+fn stages_until(http: &Http, last: f64, mut push: impl FnMut()) -> Vec<[f64; 2]> {
     let (mut seen, mut before) = (Vec::new(), None);
-    until("pressure moves", SOON, || {
+    until("the level changes", SOON, || {
+        push();
         let now = metrics(http, [LEVEL, FACTOR]);
-        // A scrape may fall between two gauges of one sample: what shows twice stands.
+        // A scrape may fall between two gauges of one sample: only a pair that shows twice counts.
         let stands = before.replace(now) == Some(now);
         if stands && seen.last() != Some(&now) {
             seen.push(now);
@@ -40,7 +41,7 @@ fn stages_until(http: &Http, last: f64) -> Vec<[f64; 2]> {
 }
 
 #[test]
-fn a_backlog_tightens_limits_first_and_rejects_writes_last_and_lets_go_step_by_step() {
+fn a_backlog_tightens_limits_before_it_rejects_writes_and_recovers_by_level() {
     let ground = Ground::new();
     let settings = [
         ("POSTHASTE__BACKPRESSURE__BACKLOG", "5,10"),
@@ -60,25 +61,39 @@ fn a_backlog_tightens_limits_first_and_rejects_writes_last_and_lets_go_step_by_s
     assert_eq!(limit(), "\"default\";q=100000;w=60");
 
     publisher("pause");
-    // Looks that the publisher asked for before its pause may still take some.
-    let mut pile_up = |rows: u64| {
+    // Workers may still claim rows for runs that the publisher requested before its pause, so a count of waiting rows is not final: rows
+    // that were claimed are replaced until the level itself shows.
+    let mut fill_until = |level: f64, rows: u64| {
         let waiting = || ground.database.rows("SELECT count(*) FROM outbox WHERE status = 0")[0][0].parse::<u64>();
-        until("rows wait", SOON, || {
-            answered.push(place(&service.http).expect("below CRITICAL writes are taken"));
-            waiting().is_ok_and(|waiting| waiting >= rows).then_some(())
+        let stages = stages_until(&service.http, level, || {
+            if waiting().is_ok_and(|waiting| waiting < rows) {
+                match place(&service.http) {
+                    Ok(id) => answered.push(id),
+                    Err(refused) => {
+                        assert_eq!((level, refused.0), (2.0, 503), "below CRITICAL writes are accepted");
+                        await_metric(&service.http, LEVEL, SOON, |level| level == 2.0);
+                    }
+                }
+            }
         });
+        stages.last().copied()
     };
-    pile_up(7);
-    assert_eq!(stages_until(&service.http, 1.0).last(), Some(&[1.0, 0.7]));
+    assert_eq!(fill_until(1.0, 7), Some([1.0, 0.7]));
     assert_eq!(limit(), "\"default\";q=70000;w=60", "limits are tighter");
-    pile_up(14);
-    assert_eq!(stages_until(&service.http, 2.0).last(), Some(&[2.0, 0.35]));
+    // The paused publisher requests no further run: once the workers' inboxes are empty, no row is claimed any more.
+    until("no run is left", SOON, || {
+        let tree = service.http.get("/admin/actors", Some(&admin)).json();
+        let actors = tree["actors"].as_array().expect("actors");
+        let workers = actors.iter().filter(|actor| actor["actor"] == "PartitionWorker");
+        workers.map(|worker| worker["mailboxDepth"].as_u64()).all(|depth| depth == Some(0)).then_some(())
+    });
+    assert_eq!(fill_until(2.0, 14), Some([2.0, 0.35]));
 
     assert_eq!(place(&service.http), Err((503, "5".into())));
     assert_eq!(limit(), "\"default\";q=35000;w=60", "reads go on, narrower still");
     assert!(metric(&service.http, "backpressure_outbox_backlog") >= 10.0);
     publisher("resume");
-    assert_eq!(stages_until(&service.http, 1.0), [[2.0, 0.35], [1.0, 0.7]], "one level at a time");
+    assert_eq!(stages_until(&service.http, 1.0, || ()), [[2.0, 0.35], [1.0, 0.7]], "one level at a time");
     answered.push(place(&service.http).expect("an elevated level takes writes"));
     assert_eq!(metric(&service.http, "rate_limit_dynamic_adjustments_total"), 3.0);
     service.drain();
@@ -106,7 +121,7 @@ fn a_pool_whose_connections_are_all_held_is_pressure_and_refuses_writes_before_t
                 }
             });
         }
-        let seen = stages_until(&service.http, 2.0);
+        let seen = stages_until(&service.http, 2.0, || ());
         assert_eq!(seen, [[0.0, 1.0], [1.0, 0.7], [2.0, 0.35]]);
         assert!(metric(&service.http, saturation) >= 90.0);
         assert_eq!(place(&service.http), Err((503, "5".into())), "at once, and not after a wait for a connection");
@@ -129,7 +144,7 @@ fn consumers_that_fall_behind_are_pressure() {
     ground.database.rows("BEGIN; LOCK TABLE processed_events IN ACCESS EXCLUSIVE MODE");
 
     let id = place(&service.http).expect("calm");
-    let seen = stages_until(&service.http, 2.0);
+    let seen = stages_until(&service.http, 2.0, || ());
     assert_eq!(seen, [[0.0, 1.0], [1.0, 0.7], [2.0, 0.35]]);
     assert!(metric(&service.http, lag) >= 3_000.0);
     assert_eq!(place(&service.http), Err((503, "5".into())));
