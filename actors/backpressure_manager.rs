@@ -7,7 +7,7 @@ use app::policy::backpressure::{Inputs, Level, Pressure, Stage};
 use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
-use supervision::{Bus, Inbox, State};
+use supervision::{ActorState, Mailbox, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::consumer_actor::{ConsumerActor, MeasuredLag};
@@ -26,8 +26,8 @@ const ASK_DEADLINE: Duration = Duration::from_millis(500);
 pub struct BackpressureManager {
     dependencies: Dependencies,
     options: Arc<Options>,
-    bus: Bus,
-    consumers: Vec<Inbox<ConsumerActor>>,
+    bus: SupervisionBus,
+    consumers: Vec<Mailbox<ConsumerActor>>,
     store: Option<Arc<dyn Probe>>,
     pressure: Pressure,
     /// Samples count their time from here.
@@ -42,8 +42,8 @@ impl BackpressureManager {
     pub fn new(
         dependencies: Dependencies,
         options: Arc<Options>,
-        bus: Bus,
-        consumers: Vec<Inbox<ConsumerActor>>,
+        bus: SupervisionBus,
+        consumers: Vec<Mailbox<ConsumerActor>>,
     ) -> Self {
         let store = dependencies.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
         // After a restart the gate still holds the former stage: a crash opens no gate.
@@ -157,7 +157,7 @@ impl BackpressureManager {
         let mut kinds: std::collections::BTreeMap<&str, (i64, i64, i64)> = std::collections::BTreeMap::new();
         for row in self.bus.snapshot() {
             let kind = kinds.entry(row.actor).or_default();
-            kind.0 += i64::from(row.state == State::Running);
+            kind.0 += i64::from(row.state == ActorState::Running);
             kind.1 += i64::try_from(row.mailbox_depth).unwrap_or(i64::MAX);
             kind.2 += i64::try_from(row.mailbox_capacity).unwrap_or(i64::MAX);
         }
@@ -178,7 +178,7 @@ impl BackpressureManager {
         } else {
             tracing::info!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "backpressure fell");
         }
-        self.bus.publish_note("pressure_changed", vec![("from", from.to_owned()), ("to", to.to_owned())]);
+        self.bus.publish_external("pressure_changed", vec![("from", from.to_owned()), ("to", to.to_owned())]);
     }
 }
 

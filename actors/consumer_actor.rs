@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use ports::Error;
 use ports::source::{GroupMember, Lag};
-use supervision::Job;
+use supervision::MailboxMessage;
 use tokio::time::Instant;
 
 use pipeline::ConsumerPipeline;
@@ -121,11 +121,11 @@ impl Actor for ConsumerActor {
 
 supervision::supervised!(ConsumerActor, ConsumerActor::drain);
 
-impl Handler<Job<MeasuredLag>> for ConsumerActor {
-    type Result = MessageResult<Job<MeasuredLag>>;
+impl Handler<MailboxMessage<MeasuredLag>> for ConsumerActor {
+    type Result = MessageResult<MailboxMessage<MeasuredLag>>;
 
-    fn handle(&mut self, job: Job<MeasuredLag>, ctx: &mut Self::Context) -> Self::Result {
-        let (MeasuredLag, _slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<MeasuredLag>, ctx: &mut Self::Context) -> Self::Result {
+        let (MeasuredLag, _permit) = message.begin(ctx);
         // Waiting messages have aged since the measurement: a consumer that fails cannot measure, and its lag only grows.
         let since = self.measured_at.elapsed();
         let aged = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };

@@ -8,7 +8,7 @@ use app::vitals::Component;
 use futures::future::join_all;
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
-use supervision::Bus;
+use supervision::SupervisionBus;
 
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
@@ -20,7 +20,7 @@ const REDIS_LATENCY_MAX: Duration = Duration::from_millis(150);
 pub struct FailoverManager {
     dependencies: Dependencies,
     options: Arc<Options>,
-    bus: Bus,
+    bus: SupervisionBus,
     region: Region,
 }
 
@@ -36,7 +36,7 @@ struct ProbeResult {
 
 impl FailoverManager {
     /// A manager that assumes healthy dependencies until probes fail.
-    pub fn new(dependencies: Dependencies, options: Arc<Options>, bus: Bus) -> Self {
+    pub fn new(dependencies: Dependencies, options: Arc<Options>, bus: SupervisionBus) -> Self {
         Self { dependencies, options, bus, region: Region::default() }
     }
 
@@ -94,12 +94,14 @@ impl FailoverManager {
                     error = detail.as_str(),
                     "a dependency does not answer"
                 );
-                self.bus
-                    .publish_note("dependency_down", vec![("dependency", dependency.to_owned()), ("error", detail)]);
+                self.bus.publish_external(
+                    "dependency_down",
+                    vec![("dependency", dependency.to_owned()), ("error", detail)],
+                );
             }
             (false, true) => {
                 tracing::info!(event = "dependency_up", dependency, "a dependency answers again");
-                self.bus.publish_note("dependency_up", vec![("dependency", dependency.to_owned())]);
+                self.bus.publish_external("dependency_up", vec![("dependency", dependency.to_owned())]);
             }
             (true, true) | (false, false) => {}
         }
@@ -135,7 +137,7 @@ impl FailoverManager {
             tracing::info!(event = "region_active", region, "the region accepts writes again");
         }
         let event = if passive { "region_passive" } else { "region_active" };
-        self.bus.publish_note(event, vec![("region", region.to_owned())]);
+        self.bus.publish_external(event, vec![("region", region.to_owned())]);
     }
 }
 

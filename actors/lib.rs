@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::dispatch::Dispatch;
-use supervision::{Bus, DrainReport, Inbox, Reason, Root, State};
+use supervision::{ActorState, DrainReport, ExitReason, Mailbox, RootSupervisor, SupervisionBus};
 
 pub use partition_worker::producer_sessions::ProducerSlots;
 pub use system::dependencies::Dependencies;
@@ -36,11 +36,11 @@ use tree::Threads;
 
 /// The running actors.
 pub struct ActorSystem {
-    root: Root,
-    bus: Bus,
+    root: RootSupervisor,
+    bus: SupervisionBus,
     dispatcher: Arc<Dispatcher>,
-    publisher: Inbox<OutboxPublisher>,
-    promoter: Inbox<PendingPromoter>,
+    publisher: Mailbox<OutboxPublisher>,
+    promoter: Mailbox<PendingPromoter>,
     threads: Threads,
 }
 
@@ -60,12 +60,13 @@ impl ActorSystem {
         options: Options,
         supervision_options: supervision::Options,
     ) -> ActorSystem {
-        let bus = Bus::new(supervision_options, Arc::new(MetricsObserver(Arc::clone(&dependencies.metrics))));
+        let bus =
+            SupervisionBus::new(supervision_options, Arc::new(MetricsObserver(Arc::clone(&dependencies.metrics))));
         dependencies.health.paint(|snapshot| snapshot.broker_configured = dependencies.broker.is_some());
         let options = Arc::new(options);
         let tree = tree::tree(&dependencies, &options, &bus);
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, bus.clone(), options.faults));
-        let root = Root::start(tree.spec, bus.clone()).await;
+        let root = RootSupervisor::start(tree.spec, bus.clone()).await;
         ActorSystem { root, bus, dispatcher, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
     }
 
@@ -75,12 +76,12 @@ impl ActorSystem {
     }
 
     /// Events and faults of the supervision tree.
-    pub fn bus(&self) -> &Bus {
+    pub fn bus(&self) -> &SupervisionBus {
         &self.bus
     }
 
     /// Resolves when the root supervisor gives up.
-    pub async fn gave_up(&self) -> Reason {
+    pub async fn gave_up(&self) -> ExitReason {
         self.root.done().await
     }
 
@@ -93,7 +94,7 @@ impl ActorSystem {
     pub async fn stop(self, deadline: Duration) -> StopReport {
         let started = tokio::time::Instant::now();
         // An actor that an operator paused would block the hand-over for the whole deadline.
-        for row in self.bus.snapshot().into_iter().filter(|row| row.state == State::Paused) {
+        for row in self.bus.snapshot().into_iter().filter(|row| row.state == ActorState::Paused) {
             // An error means that the actor has ended since, which blocks nothing.
             let _ = self.bus.resume(&row.path, "shutdown");
         }

@@ -14,7 +14,7 @@ use app::error::CommandError;
 use app::vitals::Vitals;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
-use supervision::Job;
+use supervision::MailboxMessage;
 use telemetry::Metrics;
 use tokio::sync::Mutex;
 
@@ -102,15 +102,15 @@ impl Actor for OrderAggregate {
 
 supervision::supervised!(OrderAggregate);
 
-impl Handler<Job<Create>> for OrderAggregate {
+impl Handler<MailboxMessage<Create>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
 
-    fn handle(&mut self, job: Job<Create>, ctx: &mut Self::Context) -> Self::Result {
-        let (Create { command, progress }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
+        let (Create { command, progress }, permit) = message.begin(ctx);
         let desk = Arc::clone(&self.desk);
         let work = async move { create_order(&desk, command, &progress).await };
         Box::pin(work.into_actor(self).map(move |result, this, _| {
-            let _slot = slot;
+            let _permit = permit;
             this.record_error(&result);
             let create_order::Outcome { created, rows } = result?;
             this.committed(rows);
@@ -119,11 +119,11 @@ impl Handler<Job<Create>> for OrderAggregate {
     }
 }
 
-impl Handler<Job<Change>> for OrderAggregate {
+impl Handler<MailboxMessage<Change>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Arc<Order>, CommandError>>;
 
-    fn handle(&mut self, job: Job<Change>, ctx: &mut Self::Context) -> Self::Result {
-        let (Change { command, progress }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Change>, ctx: &mut Self::Context) -> Self::Result {
+        let (Change { command, progress }, permit) = message.begin(ctx);
         let (desk, id) = (Arc::clone(&self.desk), command.id);
         let lock = self.lock_of(id);
         let work = async move {
@@ -132,7 +132,7 @@ impl Handler<Job<Change>> for OrderAggregate {
             change_order(&desk, &command, &progress).await
         };
         Box::pin(work.into_actor(self).map(move |result, this, _| {
-            let _slot = slot;
+            let _permit = permit;
             this.drop_unused_lock(id);
             this.record_error(&result);
             let change_order::Outcome { order, rows } = result?;

@@ -20,7 +20,7 @@ use futures::future::join_all;
 use ports::Error;
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
-use supervision::{AskError, Bus, Job};
+use supervision::{AskError, MailboxMessage, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
@@ -59,7 +59,7 @@ pub struct Retire {
     pub deadline: Duration,
 }
 
-/// Longest one batch may take. A worker that takes longer still occupies its inbox's only slot, so no batch runs twice.
+/// Longest one batch may take. A worker that takes longer still occupies its mailbox's only permit, so no batch runs twice.
 const RUN_DEADLINE: Duration = Duration::from_secs(120);
 /// Pause before a partition whose batch failed runs again: long enough to spare a store that is down, short enough to notice its recovery.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -90,7 +90,7 @@ impl OutboxPublisher {
     pub fn new(
         dependencies: Dependencies,
         options: Arc<Options>,
-        bus: Bus,
+        bus: SupervisionBus,
         workers: Option<Workers>,
         membership: Membership,
         dirty: DirtyPartitions,
@@ -274,7 +274,7 @@ impl OutboxPublisher {
         self.run_due(ctx);
     }
 
-    /// Hands a partition over: no new claim, then settle the batch in flight, then release. The message waits in the worker's inbox behind
+    /// Hands a partition over: no new claim, then settle the batch in flight, then release. The message waits in the worker's mailbox behind
     /// the batch in flight, so that a busy partition changes its owner, too. A hand-over that fails is repeated at the next heartbeat.
     fn hand_over(&mut self, workers: &Workers, partition: PartitionNo, ctx: &mut Context<Self>) {
         let Some(worker) = workers.find(partition) else { return };
@@ -341,11 +341,11 @@ impl Actor for OutboxPublisher {
 
 supervision::supervised!(OutboxPublisher);
 
-impl Handler<Job<Wake>> for OutboxPublisher {
+impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
     type Result = ();
 
-    fn handle(&mut self, job: Job<Wake>, ctx: &mut Self::Context) {
-        let (Wake { partition }, _slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Wake>, ctx: &mut Self::Context) {
+        let (Wake { partition }, _permit) = message.begin(ctx);
         if self.workers.is_some() && !self.owns(partition) {
             self.dirty.clear(partition);
             return self.peers.notify(partition);
@@ -374,17 +374,17 @@ impl Handler<PeersNotified> for OutboxPublisher {
     }
 }
 
-impl Handler<Job<Retire>> for OutboxPublisher {
+impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
     type Result = ResponseActFuture<Self, usize>;
 
-    fn handle(&mut self, job: Job<Retire>, ctx: &mut Self::Context) -> Self::Result {
-        let (Retire { deadline }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Retire>, ctx: &mut Self::Context) -> Self::Result {
+        let (Retire { deadline }, permit) = message.begin(ctx);
         self.retiring = true;
         let workers = self.workers.as_ref().map(Workers::all).unwrap_or_default();
         let (leave, peers) = (self.membership.leave(), self.peers.clone());
         let work = async move {
-            let _slot = slot;
-            // Each message waits in its worker's inbox behind the batch in flight.
+            let _permit = permit;
+            // Each message waits in its worker's mailbox behind the batch in flight.
             let released = join_all(workers.iter().map(|(_, worker)| worker.ask(HandOver, deadline))).await;
             let left = released.iter().filter(|reply| !matches!(reply, Ok(true))).count();
             leave.await;

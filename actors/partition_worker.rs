@@ -14,7 +14,7 @@ use std::sync::Arc;
 use actix::prelude::*;
 use ports::outbox::ClaimKind;
 use ports::partitions::{AcquireReason, PartitionNo};
-use supervision::{Birth, Job, Reason};
+use supervision::{ExitReason, Incarnation, MailboxMessage};
 
 use crate::retry_handler;
 use relay::Relay;
@@ -22,7 +22,7 @@ use report::BatchReport;
 use run_result::RunResult;
 use session::PartitionSession;
 
-/// Move one batch. The inbox holds one of these and its slot stays taken until the batch is done: a full inbox *is* the backpressure.
+/// Move one batch. The mailbox holds one of these and its permit stays taken until the batch is done: a full mailbox *is* the backpressure.
 #[derive(Message)]
 #[rtype(result = "BatchReport")]
 pub struct RunBatch {
@@ -37,7 +37,7 @@ pub struct RunBatch {
 #[rtype(result = "bool")]
 pub struct HandOver;
 
-/// The worker of one partition; its inbox survives restarts.
+/// The worker of one partition; its mailbox survives restarts.
 pub struct PartitionWorker {
     relay: Arc<Relay>,
     partition: PartitionNo,
@@ -46,19 +46,19 @@ pub struct PartitionWorker {
 }
 
 impl PartitionWorker {
-    /// A worker without a lease. `birth` says how the worker before it ended.
-    pub fn new(relay: Arc<Relay>, partition: PartitionNo, birth: &Birth) -> Self {
-        Self { relay, partition, session: None, reason: acquire_reason(birth) }
+    /// A worker without a lease. `incarnation` says how the worker before it ended.
+    pub fn new(relay: Arc<Relay>, partition: PartitionNo, incarnation: &Incarnation) -> Self {
+        Self { relay, partition, session: None, reason: acquire_reason(incarnation) }
     }
 }
 
 /// Whether a row of the predecessor's batch may have caused its death. A predecessor that stopped because a sibling failed says nothing
 /// about its rows, unless that sibling is the RetryHandler, which handles rows.
-fn acquire_reason(birth: &Birth) -> AcquireReason {
-    match &birth.after {
+fn acquire_reason(incarnation: &Incarnation) -> AcquireReason {
+    match &incarnation.previous_exit {
         None => AcquireReason::Vacant,
-        Some(Reason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
-        Some(Reason::Sibling { .. } | Reason::ShutdownTimeout | Reason::Shutdown | Reason::Normal) => {
+        Some(ExitReason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
+        Some(ExitReason::Sibling { .. } | ExitReason::ShutdownTimeout | ExitReason::Shutdown | ExitReason::Normal) => {
             AcquireReason::Uncertain
         }
         Some(_) => AcquireReason::WorkerDied,
@@ -71,33 +71,33 @@ impl Actor for PartitionWorker {
 
 supervision::supervised!(PartitionWorker);
 
-impl Handler<Job<RunBatch>> for PartitionWorker {
+impl Handler<MailboxMessage<RunBatch>> for PartitionWorker {
     type Result = ResponseActFuture<Self, BatchReport>;
 
-    fn handle(&mut self, job: Job<RunBatch>, ctx: &mut Self::Context) -> Self::Result {
-        let (RunBatch { kind, probe }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<RunBatch>, ctx: &mut Self::Context) -> Self::Result {
+        let (RunBatch { kind, probe }, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
         // Boxed on its own: the future of a whole batch is large.
         let work = Box::pin(async move { (relay.run(partition, session, &mut reason, kind, probe).await, reason) });
         Box::pin(work.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
-            let _slot = slot;
+            let _permit = permit;
             (this.session, this.reason) = (session, reason);
             report
         }))
     }
 }
 
-impl Handler<Job<HandOver>> for PartitionWorker {
+impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
     type Result = ResponseActFuture<Self, bool>;
 
-    fn handle(&mut self, job: Job<HandOver>, ctx: &mut Self::Context) -> Self::Result {
-        let (HandOver, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<HandOver>, ctx: &mut Self::Context) -> Self::Result {
+        let (HandOver, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
         let work = Box::pin(async move { (relay.hand_over(partition, session, &mut reason).await, reason) });
         Box::pin(work.into_actor(self).map(move |((released, session), reason), this, _| {
-            let _slot = slot;
+            let _permit = permit;
             (this.session, this.reason) = (session, reason);
             released
         }))

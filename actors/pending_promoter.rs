@@ -6,7 +6,7 @@ use app::commands::Desk;
 use app::commands::promote_pending::{page, promotion};
 use app::error::CommandError;
 use domain::OrderId;
-use supervision::Job;
+use supervision::MailboxMessage;
 
 use crate::system::options::Options;
 use crate::system::shards::Shards;
@@ -100,14 +100,14 @@ impl Actor for PendingPromoter {
 
 supervision::supervised!(PendingPromoter);
 
-impl Handler<Job<Promote>> for PendingPromoter {
+impl Handler<MailboxMessage<Promote>> for PendingPromoter {
     type Result = ResponseActFuture<Self, u64>;
 
-    fn handle(&mut self, job: Job<Promote>, ctx: &mut Self::Context) -> Self::Result {
-        let (Promote, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Promote>, ctx: &mut Self::Context) -> Self::Result {
+        let (Promote, permit) = message.begin(ctx);
         let promotion = self.promote();
         let work = async move {
-            let _slot = slot;
+            let _permit = permit;
             promotion.await
         };
         Box::pin(work.into_actor(self))

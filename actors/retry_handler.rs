@@ -9,7 +9,7 @@ use ports::Error;
 use ports::clock::Rng;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
-use supervision::Job;
+use supervision::MailboxMessage;
 use telemetry::Metrics;
 
 /// Name of this actor below the relay supervisor.
@@ -118,15 +118,15 @@ impl Actor for RetryHandler {
 
 supervision::supervised!(RetryHandler);
 
-impl Handler<Job<Exclude>> for RetryHandler {
+impl Handler<MailboxMessage<Exclude>> for RetryHandler {
     type Result = ResponseActFuture<Self, Result<Excluded, Error>>;
 
-    fn handle(&mut self, job: Job<Exclude>, ctx: &mut Self::Context) -> Self::Result {
-        let (Exclude { fence, token, rows, refused }, slot) = job.open(ctx);
+    fn handle(&mut self, message: MailboxMessage<Exclude>, ctx: &mut Self::Context) -> Self::Result {
+        let (Exclude { fence, token, rows, refused }, permit) = message.begin(ctx);
         let (exclusions, fallback) = self.decide(&rows, refused);
         let outbox = Arc::clone(&self.outbox);
         let work = async move {
-            let _slot = slot;
+            let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
             if exclusions.is_empty() {
                 return Ok(Excluded::Done { counter: fence.counter, excluded, fallback });

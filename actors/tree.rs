@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use actix_rt::{Arbiter, ArbiterHandle};
 use ports::partitions::PartitionNo;
-use supervision::{Bus, ChildSpec, Inbox, Shutdown, Strategy, SupervisorSpec, actor};
+use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, SupervisorSpec, actor};
 
 use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::ConsumerActor;
@@ -52,7 +52,7 @@ const ONE: usize = 1;
 
 /// Longest drain of each later sibling in the relay after an earlier one failed: the failed actor must be back within a second. Ten times
 /// the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row is blamed for it.
-const GRACE: Duration = Duration::from_millis(300);
+const SIBLING_DRAIN_MAX: Duration = Duration::from_millis(300);
 
 /// Restart intensity: restarts and window in seconds.
 type Intensity = (usize, u64);
@@ -65,16 +65,16 @@ const CONSUMER: Intensity = (5, 30);
 const PROMOTER: Intensity = (5, 60);
 const SHARDS: Intensity = (20, 60);
 
-/// The tree before its start, with the inboxes that the rest of the service uses.
+/// The tree before its start, with the mailboxes that the rest of the service uses.
 pub struct Tree {
-    /// The root supervisor; start it with [`supervision::Root::start`].
+    /// The root supervisor; start it with [`supervision::RootSupervisor::start`].
     pub spec: SupervisorSpec,
     /// Inboxes of the OrderAggregate shards.
     pub shards: Shards,
-    /// Inbox of the publisher, for the hand-over at a stop.
-    pub publisher: Inbox<OutboxPublisher>,
-    /// Inbox of the promoter, for promotions on request.
-    pub promoter: Inbox<PendingPromoter>,
+    /// Mailbox of the publisher, for the hand-over at a stop.
+    pub publisher: Mailbox<OutboxPublisher>,
+    /// Mailbox of the promoter, for promotions on request.
+    pub promoter: Mailbox<PendingPromoter>,
     /// The actors' threads; they must outlive the tree.
     pub threads: Threads,
 }
@@ -114,7 +114,7 @@ impl Threads {
 }
 
 /// Builds the tree without starting it.
-pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus) -> Tree {
+pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &SupervisionBus) -> Tree {
     let threads = Threads::new(options);
     for (name, handle) in [("relay", threads.relay()), ("orders", threads.orders())] {
         if let Some(handle) = handle {
@@ -147,7 +147,7 @@ fn only_child(name: &str, intensity: Intensity, child: ChildSpec) -> SupervisorS
     supervisor(name, Strategy::OneForOne, intensity).child(child)
 }
 
-fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus) -> ChildSpec {
+fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &SupervisionBus) -> ChildSpec {
     let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/failover-manager", SMALL, move |_| {
         FailoverManager::new(dependencies.clone(), Arc::clone(&options), events.clone())
@@ -158,8 +158,8 @@ fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &B
 fn backpressure_manager(
     dependencies: &Dependencies,
     options: &Arc<Options>,
-    bus: &Bus,
-    consumers: Vec<Inbox<ConsumerActor>>,
+    bus: &SupervisionBus,
+    consumers: Vec<Mailbox<ConsumerActor>>,
 ) -> ChildSpec {
     let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/backpressure-manager", SMALL, move |_| {
@@ -171,9 +171,9 @@ fn backpressure_manager(
 fn relay(
     dependencies: &Dependencies,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     threads: &Threads,
-) -> (SupervisorSpec, Inbox<OutboxPublisher>, WakeUps) {
+) -> (SupervisorSpec, Mailbox<OutboxPublisher>, WakeUps) {
     let (retry, retry_spec) = retry_handler(dependencies, options, bus);
     let book = Arc::new(LeaseBook::new(Arc::clone(&dependencies.clock), options.relay.lease));
     let workers = dependencies.broker.clone().map(|broker| {
@@ -207,15 +207,19 @@ fn relay(
         })
     };
     let spec = supervisor("relay", Strategy::RestForOne, RELAY)
-        .shown_at("/relay")
-        .grace(GRACE)
+        .path("/relay")
+        .sibling_drain_limit(SIBLING_DRAIN_MAX)
         .child(retry_spec.arbiter(threads.relay()))
         .child(publisher_spec.arbiter(threads.relay()))
-        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).stops_at_once());
+        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).parallel_shutdown());
     (spec, publisher.clone(), WakeUps::new(publisher, dirty))
 }
 
-fn retry_handler(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus) -> (Inbox<RetryHandler>, ChildSpec) {
+fn retry_handler(
+    dependencies: &Dependencies,
+    options: &Arc<Options>,
+    bus: &SupervisionBus,
+) -> (Mailbox<RetryHandler>, ChildSpec) {
     let (dependencies, rules) = (dependencies.clone(), Arc::new(options.rules.clone()));
     // One message for each batch in flight.
     actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
@@ -225,32 +229,32 @@ fn retry_handler(dependencies: &Dependencies, options: &Arc<Options>, bus: &Bus)
 }
 
 /// The table of workers, empty.
-fn workers(bus: &Bus, relay: Relay, arbiter: Option<ArbiterHandle>) -> Workers {
+fn workers(bus: &SupervisionBus, relay: Relay, arbiter: Option<ArbiterHandle>) -> Workers {
     let (events, relay) = (bus.clone(), Arc::new(relay));
     let spec: WorkerSpec = Arc::new(move |partition| partition_worker(&events, &relay, partition, arbiter.clone()));
     Workers::new(bus.clone(), PARTITIONS, spec)
 }
 
 fn partition_worker(
-    bus: &Bus,
+    bus: &SupervisionBus,
     relay: &Arc<Relay>,
     partition: PartitionNo,
     arbiter: Option<ArbiterHandle>,
-) -> (Inbox<PartitionWorker>, ChildSpec) {
+) -> (Mailbox<PartitionWorker>, ChildSpec) {
     let relay = Arc::clone(relay);
     let path = format!("/relay/{}", worker_id(partition));
-    let (inbox, spec) =
-        actor(bus, &path, ONE, move |birth| PartitionWorker::new(Arc::clone(&relay), partition, &birth));
+    let (mailbox, spec) =
+        actor(bus, &path, ONE, move |incarnation| PartitionWorker::new(Arc::clone(&relay), partition, &incarnation));
     // Waiting for the batch in flight saves its resolution by the next owner.
-    (inbox, spec.arbiter(arbiter).shutdown(Shutdown::Timeout(Duration::from_secs(10))))
+    (mailbox, spec.arbiter(arbiter).shutdown(Shutdown::Timeout(Duration::from_secs(10))))
 }
 
 fn consumers(
     dependencies: &Dependencies,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     threads: &Threads,
-) -> (Vec<Inbox<ConsumerActor>>, Vec<ChildSpec>) {
+) -> (Vec<Mailbox<ConsumerActor>>, Vec<ChildSpec>) {
     let (Some(groups), Some(broker)) = (dependencies.consumer_groups.clone(), dependencies.broker.clone()) else {
         return (Vec::new(), Vec::new());
     };
@@ -269,10 +273,10 @@ fn consumers(
     });
     let consumer = |number: u32| {
         let pipeline = Arc::clone(&pipeline);
-        let (inbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
+        let (mailbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
             ConsumerActor::new(Arc::clone(&pipeline), number)
         });
-        (inbox, spec.arbiter(threads.relay()))
+        (mailbox, spec.arbiter(threads.relay()))
     };
     (0..options.consumers).map(consumer).unzip()
 }
@@ -280,9 +284,9 @@ fn consumers(
 fn pending_promoter(
     dependencies: &Dependencies,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     shards: &Shards,
-) -> (Inbox<PendingPromoter>, ChildSpec) {
+) -> (Mailbox<PendingPromoter>, ChildSpec) {
     let (desk, options, shards) = (Arc::clone(&dependencies.desk), Arc::clone(options), shards.clone());
     actor(bus, "/pending-promoter", SMALL, move |_| {
         PendingPromoter::new(Arc::clone(&desk), shards.clone(), Arc::clone(&options))
@@ -292,7 +296,7 @@ fn pending_promoter(
 fn shards(
     dependencies: &Dependencies,
     options: &Arc<Options>,
-    bus: &Bus,
+    bus: &SupervisionBus,
     wake_ups: &WakeUps,
     threads: &Threads,
 ) -> (Shards, SupervisorSpec) {
@@ -301,12 +305,12 @@ fn shards(
         .clone()
         .filter(|_| !dependencies.desk.options.outbox)
         .map(|broker| DirectPublisher::new(broker, options.relay.envelope(), Arc::clone(&dependencies.metrics)));
-    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).stops_at_once();
-    let mut inboxes = Vec::new();
+    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).parallel_shutdown();
+    let mut mailboxes = Vec::new();
     for number in 0..options.shards.max(1) {
         let (desk, wake_ups, direct) = (Arc::clone(&dependencies.desk), wake_ups.clone(), direct.clone());
         let (metrics, health) = (Arc::clone(&dependencies.metrics), dependencies.health.clone());
-        let (inbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
+        let (mailbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
             OrderAggregate::new(
                 Arc::clone(&desk),
                 wake_ups.clone(),
@@ -316,7 +320,7 @@ fn shards(
             )
         });
         spec = spec.child(shard.arbiter(threads.orders()));
-        inboxes.push(inbox);
+        mailboxes.push(mailbox);
     }
-    (Shards::new(inboxes, Arc::clone(&dependencies.desk.idempotency), options.request_timeout), spec)
+    (Shards::new(mailboxes, Arc::clone(&dependencies.desk.idempotency), options.request_timeout), spec)
 }

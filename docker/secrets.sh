@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes what docker/compose.yaml reads as secrets, once: random passwords in docker/secrets, which git ignores.
+# Creates the secrets of docker/compose.yaml once: random passwords in docker/secrets, which git ignores.
 set -euo pipefail
 cd "$(dirname "$0")/secrets"
-# Others may not enter the folder; the files themselves are open, because each container reads them as a user of its own.
+# Other users cannot enter the folder. The files themselves are readable, because each container reads them as another user.
 chmod 700 .
 random() { od -An -tx1 -N32 /dev/urandom | tr -d ' \n'; }
-# keep NAME TEXT: writes a secret that is not there yet.
+# keep NAME TEXT: writes a secret unless it exists.
 keep() {
   [ -s "$1" ] || printf '%s' "$2" >"$1"
   chmod 444 "$1"

@@ -92,7 +92,7 @@ impl Service {
         let stopped = self.cast.stop(left_for_actors).await;
         self.held.close().await;
         let left: Vec<(String, usize)> =
-            stopped.drained.left.into_iter().map(|left| (left.path, left.queued_or_in_flight)).collect();
+            stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();
         let report = Report { elapsed: begun.elapsed(), left, partitions_left: stopped.partitions_left };
         let (elapsed_ms, partitions_left) = (report.elapsed.as_millis() as u64, report.partitions_left);
         tracing::info!(

@@ -2,6 +2,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/configure.rs"]
+mod configure;
+#[path = "tidy/documents.rs"]
+mod documents;
+#[path = "tidy/markdown.rs"]
+mod markdown;
+
 /// Which rooms each room may import. An arrow that is not here is a decision somebody has to write down.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("src/domain", &[]),
@@ -177,11 +184,11 @@ fn sql_stands_in_its_adapter_and_statuses_in_one_file() {
 }
 
 #[test]
-fn every_key_of_the_configuration_is_in_the_readme_or_its_section_is() {
+fn every_section_of_the_configuration_is_in_the_document_of_the_configuration() {
     let defaults: toml::Table = read(&root().join("config/default.toml")).parse().expect("TOML");
-    let readme = read(&root().join("README.md"));
+    let document = read(&root().join("docs/configure.md"));
     for section in defaults.keys() {
-        assert!(readme.contains(&format!("`{section}.")), "README.md does not mention a key of [{section}]");
+        assert!(document.contains(&format!("`{section}.")), "docs/configure.md does not mention a key of [{section}]");
     }
 }
 
@@ -198,9 +205,19 @@ fn every_metric_is_in_the_catalogue_and_named_there_once() {
 
 #[test]
 fn documents_and_scripts_that_a_newcomer_needs_are_there() {
-    for name in
-        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile", ".ci/run", "Cargo.lock", "rust-toolchain.toml"]
-    {
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "Makefile",
+        ".ci/run",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+    ] {
         assert!(root().join(name).is_file(), "{name} is missing");
     }
     let readme = read(&root().join("README.md"));
@@ -232,24 +249,17 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 
 /// Every name that a scrape may hold.
 fn series() -> BTreeSet<String> {
-    let of = |entry: &telemetry::Entry| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
+    let of =
+        |entry: &telemetry::MetricDefinition| ["", "_bucket", "_sum", "_count"].map(|end| entry.prometheus() + end);
     telemetry::CATALOGUE.iter().flat_map(of).collect()
 }
 
 #[test]
 fn each_row_of_the_failure_matrix_names_a_test_and_a_metric_that_there_are() {
-    let (readme, names) = (read(&root().join("README.md")), series());
-    let section = readme.split("\n## ").find(|section| section.starts_with("Failure matrix")).expect("the section");
-    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
-    assert!(rows.len() >= 10, "{rows:?}");
-    for row in rows {
-        let links: Vec<(&str, &str)> = row.split("[`").skip(1).filter_map(|link| link.split_once("`](")).collect();
-        assert!(!links.is_empty(), "no test shows it: {row}");
-        for (test, rest) in links {
-            let file = rest.split(')').next().unwrap_or_default();
-            assert!(read(&root().join(file)).contains(&format!("fn {test}(")), "{file} has no test {test}");
-        }
-        let metrics = metrics_in(row);
+    let names = series();
+    for row in markdown::matrix("Failure matrix") {
+        markdown::assert_that_tests_exist(&row);
+        let metrics = metrics_in(&row);
         let unknown: Vec<&String> = metrics.iter().filter(|name| !names.contains(*name)).collect();
         assert!(!metrics.is_empty() && unknown.is_empty(), "{unknown:?} in {row}");
     }

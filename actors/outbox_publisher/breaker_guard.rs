@@ -4,7 +4,7 @@ use std::sync::Arc;
 use app::breaker::{self, Breaker, Pass};
 use app::vitals::Vitals;
 use ports::partitions::PartitionNo;
-use supervision::Bus;
+use supervision::SupervisionBus;
 use telemetry::Metrics;
 use tokio::time::Instant;
 
@@ -22,12 +22,12 @@ pub struct BreakerGuard {
     broker_is_down: bool,
     health: Vitals,
     metrics: Arc<Metrics>,
-    bus: Bus,
+    bus: SupervisionBus,
 }
 
 impl BreakerGuard {
     /// A closed breaker.
-    pub fn new(options: breaker::Options, health: Vitals, metrics: Arc<Metrics>, bus: Bus) -> Self {
+    pub fn new(options: breaker::Options, health: Vitals, metrics: Arc<Metrics>, bus: SupervisionBus) -> Self {
         Self {
             breaker: Breaker::new(options),
             created_at: Instant::now(),
@@ -117,7 +117,7 @@ impl BreakerGuard {
         } else {
             tracing::info!(event = "breaker_closed", "the broker works again");
         }
-        self.bus.publish_note("breaker", vec![("state", state.to_owned()), ("error", error)]);
+        self.bus.publish_external("breaker", vec![("state", state.to_owned()), ("error", error)]);
         self.publish_state();
     }
 
@@ -134,7 +134,7 @@ mod tests {
     use std::time::Duration;
 
     use app::vitals::Component;
-    use supervision::{Event, Observer};
+    use supervision::{Observer, SupervisionEvent};
 
     use super::*;
 
@@ -144,13 +144,13 @@ mod tests {
     struct Ignore;
 
     impl Observer for Ignore {
-        fn lifecycle(&self, _event: &Event) {}
+        fn lifecycle(&self, _event: &SupervisionEvent) {}
         fn handled(&self, _kind: &'static str, _wait: Duration, _work: Duration) {}
     }
 
     fn guard() -> BreakerGuard {
         let options = breaker::Options { failures: 2, open: OPEN };
-        let bus = Bus::new(supervision::Options::default(), Arc::new(Ignore));
+        let bus = SupervisionBus::new(supervision::Options::default(), Arc::new(Ignore));
         BreakerGuard::new(options, Vitals::default(), Metrics::new(), bus)
     }
 

@@ -6,7 +6,7 @@ use ports::broker::Broker;
 use ports::clock::Clock;
 use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
-use supervision::Inbox;
+use supervision::Mailbox;
 use telemetry::Metrics;
 
 use super::lease_book::LeaseBook;
@@ -26,7 +26,7 @@ pub struct RelayContext {
     /// Local count of how long each lease still lasts.
     pub book: Arc<LeaseBook>,
     /// Decides about rows that failed, and writes their exclusion.
-    pub retry: Inbox<RetryHandler>,
+    pub retry: Mailbox<RetryHandler>,
     /// Name of this instance in leases.
     pub instance: InstanceId,
     /// Headers that all records of this instance have in common.

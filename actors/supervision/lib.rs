@@ -1,15 +1,18 @@
-//! Supervision of actix actors: restart in place, strategies, restart intensity, ordered shutdown, bounded inboxes and the events
-//! that tell about all of it. Knows nothing of orders, of metrics or of any other room.
+//! OTP-style supervision of actix actors: child specs, restart strategies, restart intensity, escalation, ordered shutdown, bounded
+//! mailboxes, fault injection, and one stream of lifecycle events. The crate knows no order, no metric and no other workspace crate.
 //!
-//! actix gives no tolerance against panics: a panic destroys the actor and its mailbox for good, also under `actix::Supervisor`.
-//! Here a *cell* owns the actor's future, polls it under `catch_unwind` and, on death, calls the public `ContextFut::restart` with a
-//! fresh instance from the child's factory. The mailbox and every address survive; only work in flight is lost, and whoever waits
-//! for it gets an error at once.
+//! The model is the supervisor behaviour of Erlang/OTP ("OTP Design Principles", chapter "Supervisor Behaviour"); names are OTP's
+//! wherever OTP has one. A difference from OTP is stated at the item that differs.
+//!
+//! actix does not tolerate panics: a panic destroys the actor and its mailbox for good, also under `actix::Supervisor`. Here an *actor
+//! task* owns the actor's future and polls it under `catch_unwind`. After a panic it calls the public `ContextFut::restart` with a
+//! fresh instance from the child's factory. The mailbox and every address survive the restart. Only in-flight work is lost, and its
+//! callers receive an error at once.
 //!
 //! ```
 //! use actix::prelude::*;
 //! use std::time::Duration;
-//! use supervision::{Bus, Job, Root, Strategy, SupervisorSpec, actor};
+//! use supervision::{MailboxMessage, RootSupervisor, Strategy, SupervisionBus, SupervisorSpec, actor};
 //!
 //! #[derive(Message)]
 //! #[rtype(result = "u64")]
@@ -20,72 +23,56 @@
 //!     type Context = Context<Self>;
 //! }
 //! supervision::supervised!(Doubler);
-//! impl Handler<Job<Double>> for Doubler {
+//! impl Handler<MailboxMessage<Double>> for Doubler {
 //!     type Result = u64;
-//!     fn handle(&mut self, job: Job<Double>, ctx: &mut Self::Context) -> u64 {
-//!         let (Double(n), _slot) = job.open(ctx);
+//!     fn handle(&mut self, message: MailboxMessage<Double>, ctx: &mut Self::Context) -> u64 {
+//!         let (Double(n), _permit) = message.begin(ctx);
 //!         n * 2
 //!     }
 //! }
 //!
 //! # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
 //! # tokio::task::LocalSet::new().block_on(&rt, async {
-//! let bus = Bus::default();
-//! let (doubler, spec) = actor(&bus, "/doubler", 64, |_birth| Doubler);
-//! let root = Root::start(SupervisorSpec::new("root", Strategy::OneForOne, 3, Duration::from_secs(60)).child(spec), bus).await;
+//! let bus = SupervisionBus::default();
+//! let (doubler, child) = actor(&bus, "/doubler", 64, |_incarnation| Doubler);
+//! let spec = SupervisorSpec::new("root", Strategy::OneForOne, 3, Duration::from_secs(60)).child(child);
+//! let root = RootSupervisor::start(spec, bus).await;
 //! assert_eq!(doubler.ask(Double(21), Duration::from_secs(1)).await, Ok(42));
-//! assert!(root.shutdown(Duration::from_secs(5)).await.left.is_empty());
+//! assert!(root.shutdown(Duration::from_secs(5)).await.unfinished.is_empty());
 //! # });
 //! ```
 //!
-//! Rules that come with it: `panic = "unwind"` in every profile; no `cancel_future` (a stale cancel survives a restart); no
-//! `ResponseFuture` (it runs outside the actor and outlives it); wait for permits only *down* a pipeline, send acks and credits up
-//! with `do_send`; a handler that blocks its thread cannot be killed.
+//! Rules for users of this crate:
+//! - Every profile sets `panic = "unwind"`.
+//! - No `cancel_future`: a stale cancellation survives a restart. No `ResponseFuture`: it runs outside the actor and outlives it.
+//! - An actor waits for permits only *down* a pipeline; acknowledgements and credits go up with `do_send`, so no two actors deadlock.
+//! - A handler that blocks its thread cannot be killed; the watchdog reports the thread as a stalled arbiter.
 #![warn(missing_docs)]
 
-mod arbiter;
-mod ask;
-mod backoff;
 mod bus;
-mod cell;
 mod child;
-mod event;
-mod exit;
-mod faults;
-mod gauge;
-mod guard;
-mod inbox;
-mod intensity;
-mod job;
-mod kid;
-mod log;
-mod options;
-mod order;
-mod postbox;
-mod restarts;
-mod root;
-mod snapshot;
-mod spec;
-mod starts;
-mod stops;
-mod stream;
-mod supervisor;
-mod watch;
+mod events;
+mod mailbox;
+mod tree;
 
-pub use ask::AskError;
-pub use backoff::Backoff;
-pub use bus::{Bus, ChildError};
-pub use child::{Birth, Child, Draining, actor};
-pub use event::{Event, Value};
-pub use exit::Reason;
-pub use faults::NoSuchActor;
-pub use guard::renew;
-pub use inbox::Inbox;
-pub use job::{Fair, Job, Slot};
-pub use options::{Observer, Options};
-pub use root::{DrainReport, LeftOver, Root};
-pub use snapshot::{Row, State};
-pub use spec::{ChildSpec, Restart, Shutdown, Strategy, SupervisorSpec};
+pub use bus::drain_report::{DrainReport, UnfinishedActor};
+pub use bus::faults::NoSuchActor;
+pub use bus::options::Options;
+pub use bus::snapshot::{ActorSnapshot, ActorState};
+pub use bus::supervision_bus::{ChildError, SupervisionBus};
+pub use child::actor::actor;
+pub use child::backoff::Backoff;
+pub use child::exit::ExitReason;
+pub use child::panic_guard::replace_instance;
+pub use child::policy::{Restart, Shutdown, Strategy};
+pub use child::spec::{ChildSpec, SupervisorSpec};
+pub use child::supervised::{DrainMode, Incarnation, SupervisedActor};
+pub use events::event::{FieldValue, SupervisionEvent};
+pub use events::observer::Observer;
+pub use mailbox::ask_error::AskError;
+pub use mailbox::handle::Mailbox;
+pub use mailbox::message::{MailboxMessage, MailboxPermit};
+pub use tree::root::RootSupervisor;
 
 #[doc(hidden)]
 pub use actix;

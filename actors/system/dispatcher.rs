@@ -6,20 +6,20 @@ use app::error::CommandError;
 use async_trait::async_trait;
 use domain::Order;
 use futures::StreamExt;
-use supervision::{Bus, Event, Value};
+use supervision::{FieldValue, SupervisionBus, SupervisionEvent};
 
 use super::shards::Shards;
 
 /// Implements the API's [`Dispatch`] on the running tree.
 pub struct Dispatcher {
     shards: Shards,
-    bus: Bus,
+    bus: SupervisionBus,
     faults: bool,
 }
 
 impl Dispatcher {
     /// Commands go to these shards. Faults are refused unless `faults` is true.
-    pub fn new(shards: Shards, bus: Bus, faults: bool) -> Self {
+    pub fn new(shards: Shards, bus: SupervisionBus, faults: bool) -> Self {
         Self { shards, bus, faults }
     }
 }
@@ -39,7 +39,7 @@ impl Dispatch for Dispatcher {
         rows.map(|row| ActorView {
             path: row.path,
             actor: row.actor.to_owned(),
-            state: row.state.word(),
+            state: row.state.as_str(),
             generation: row.generation,
             restarts: row.restarts,
             mailbox_depth: row.mailbox_depth,
@@ -78,7 +78,7 @@ impl Dispatch for Dispatcher {
     }
 }
 
-fn live_event(event: &Event) -> LiveEvent {
+fn live_event(event: &SupervisionEvent) -> LiveEvent {
     let mut fields = serde_json::Map::new();
     let mut put = |name: &str, text: &str| {
         if !text.is_empty() {
@@ -98,9 +98,9 @@ fn live_event(event: &Event) -> LiveEvent {
     LiveEvent { seq: event.seq, event: event.event.to_owned(), data: serde_json::Value::Object(fields).to_string() }
 }
 
-fn json(value: &Value) -> serde_json::Value {
+fn json(value: &FieldValue) -> serde_json::Value {
     match value {
-        Value::Text(text) => text.clone().into(),
-        Value::Number(number) => (*number).into(),
+        FieldValue::Text(text) => text.clone().into(),
+        FieldValue::Number(number) => (*number).into(),
     }
 }

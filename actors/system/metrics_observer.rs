@@ -2,14 +2,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supervision::{Event, Observer};
+use supervision::{Observer, SupervisionEvent};
 use telemetry::Metrics;
 
 /// Counts per kind of actor.
 pub struct MetricsObserver(pub Arc<Metrics>);
 
 impl Observer for MetricsObserver {
-    fn lifecycle(&self, event: &Event) {
+    fn lifecycle(&self, event: &SupervisionEvent) {
         if event.event == "child_exited" && event.child_type == "worker" {
             let reason = event.reason.unwrap_or("unknown");
             if reason != "shutdown" {

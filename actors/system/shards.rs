@@ -9,14 +9,14 @@ use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use domain::{Order, OrderId};
 use ports::idempotency::Idempotency;
-use supervision::{AskError, Inbox};
+use supervision::{AskError, Mailbox};
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
 
 /// All shards of this instance.
 #[derive(Clone)]
 pub struct Shards {
-    shards: Arc<[Inbox<OrderAggregate>]>,
+    shards: Arc<[Mailbox<OrderAggregate>]>,
     next: Arc<AtomicUsize>,
     keys: Arc<dyn Idempotency>,
     deadline: Duration,
@@ -24,7 +24,7 @@ pub struct Shards {
 
 impl Shards {
     /// These shards; a command fails after `deadline`.
-    pub fn new(shards: Vec<Inbox<OrderAggregate>>, keys: Arc<dyn Idempotency>, deadline: Duration) -> Self {
+    pub fn new(shards: Vec<Mailbox<OrderAggregate>>, keys: Arc<dyn Idempotency>, deadline: Duration) -> Self {
         Self { shards: shards.into(), next: Arc::default(), keys, deadline }
     }
 

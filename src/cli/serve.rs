@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
     let format = config.log_format.unwrap_or_else(Format::of_stdout);
-    logging::init(format, &config.log_level).map_err(Failure::new)?;
+    let _log = logging::init(format, &config.log_level).map_err(Failure::new)?;
     raise_open_files();
     config.store_migrate |= arguments.migrate;
     if arguments.dev {

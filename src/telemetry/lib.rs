@@ -1,26 +1,16 @@
-//! What the service says about itself: every metric's name, labels, unit and help, once, and the log's two formats.
+//! Metrics, log output, and the documents generated from their catalogues.
 //!
-//! Knows no room and no order. Rooms receive an `Arc<Metrics>` and write to its fields; they log through `tracing`
-//! alone, and [`logging::init`] decides what becomes of it.
+//! Each metric's name, labels, unit and help text are declared once, in [`CATALOGUE`]; each log event's name, levels and
+//! meaning once, in [`LOG_EVENTS`]. Crates receive an `Arc<Metrics>` and write to its fields. They log through `tracing`;
+//! [`logging::init`] installs the subscriber. This crate depends on no other crate of the workspace.
 
-mod buckets;
-mod capture;
-mod catalogue;
-mod entry;
-mod fact;
-mod filter;
-mod instrument;
-mod json_line;
-mod layer;
+pub mod documents;
+mod log_events;
 pub mod logging;
 mod metrics;
-mod output;
-mod panics;
-mod pretty_line;
-mod reading;
 
-pub use catalogue::CATALOGUE;
-pub use entry::{Entry, Kind, Unit};
-pub use instrument::{Durations, Family, Gauge, Instrument, IntCounter, IntGauge, Sizes, Timer};
-pub use metrics::{CONTENT_TYPE, Metrics};
-pub use reading::{Measurement, Reading, Tag};
+pub use log_events::{LOG_EVENTS, LogEvent, LogEventGroup};
+pub use metrics::{
+    ActuatorMetric, ActuatorTag, CATALOGUE, CONTENT_TYPE, DurationDistribution, Family, Gauge, Instrument, IntCounter,
+    IntGauge, Measurement, MetricDefinition, MetricKind, MetricUnit, Metrics, SizeDistribution, Timer,
+};

@@ -1,101 +1,105 @@
-//! Starting the log: its format, its level, its stream. Afterwards everyone logs through `tracing`.
+//! Installs the log: format, levels and output stream. Code logs through `tracing` macros only.
 //!
-//! A fact is one event: `tracing::info!(event = "child_exited", child = %path, "a child exited")`. Its fields stand at
-//! the top level of the line, so `timestamp`, `level` and `target` as names of fields get an underscore at their end.
+//! A log event is one `tracing` event with an `event` field: `tracing::info!(event = "child_exited", child = %path, "a
+//! child exited")`. Its fields are members of the JSON object's top level, so fields named `timestamp`, `level` or
+//! `target` get an underscore appended. [`LOG_EVENTS`](crate::LOG_EVENTS) lists every event.
 
-use std::io::{self, IsTerminal, Write};
+mod buffer;
+#[cfg(test)]
+mod capture;
+mod error;
+mod filter;
+mod json_format;
+mod log_line;
+mod panic_hook;
+mod pretty_format;
+mod queue;
 
-use tracing::subscriber::{SetGlobalDefaultError, set_global_default};
-use tracing_subscriber::filter::ParseError;
+use std::io::{self, IsTerminal};
+
+use tracing::subscriber::{set_global_default, with_default};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::{Layer, Registry, fmt};
 
-pub use crate::capture::{Capture, capture};
-use crate::fact::Fact;
-use crate::filter::filter;
-use crate::json_line::json_line;
-use crate::layer::LineLayer;
-use crate::output::Output;
-use crate::panics::log_panics;
-use crate::pretty_line::{coloured_line, plain_line};
+use buffer::LogBuffer;
+pub use error::Error;
+pub use filter::SERVICE_CRATES;
+pub use queue::{LogGuard, lines_lost};
 
-/// How a line looks.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people; coloured on a terminal, unless `NO_COLOR` is set.
+    /// One line of text for people; coloured on a terminal unless `NO_COLOR` is set.
     Pretty,
-    /// For machines: one flat object a line.
+    /// One flat JSON object a line, for log collectors.
     Json,
 }
 
 impl Format {
-    /// Pretty when standard output is a terminal, else JSON: the default of `log.format`.
+    /// The default of `log.format`: pretty when standard output is a terminal, otherwise JSON.
     pub fn of_stdout() -> Self {
         if io::stdout().is_terminal() { Format::Pretty } else { Format::Json }
     }
 }
 
-/// Why the log could not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// A word that is no level; whoever wrote the configuration can mend it.
-    #[error(
-        "{level:?} is no log level: write off, error, warn, info, debug or trace, or target=level, with commas between"
-    )]
-    UnknownLevel { level: String },
-    /// A directive that cannot be read; whoever wrote the configuration can mend it.
-    #[error("the log level {level:?} cannot be read")]
-    Directive { level: String, source: ParseError },
-    /// A second start in one process; a mistake of the program.
-    #[error("the log was started twice")]
-    StartedTwice(#[from] SetGlobalDefaultError),
-}
-
-/// Starts the process's log on standard output. Levels are written `info`, `debug` or `posthaste=debug,info`; `posthaste`
-/// stands for all crates of the service. Once a process; a later call changes nothing and fails.
+/// Installs the process's log on standard output. A level is `info`, `debug` or a list such as `posthaste=debug,info`, in
+/// which `posthaste` stands for all crates of the service.
 ///
-/// A line that cannot be written is lost: a pipe that is closed stops nobody, and one whose reader has stopped reading holds its writers
-/// back for a tenth of a second. How many were lost says [`lines_lost`], and the log itself once there is room again.
-pub fn init(format: Format, level: &str) -> Result<(), Error> {
-    let (line, output) = (format.line(io::stdout().is_terminal()), Output::new(rustix::stdio::stdout()));
-    let told = move |lost| line(&Fact::lost(lost));
-    start(level, LineLayer { format: line, write: move |text: &str| output.write(text, told) })
+/// Logging never blocks: a bounded queue feeds a writer thread, and a line that finds the queue full, or that cannot be
+/// written, is lost and counted in [`lines_lost`]. The log reports the loss (`log_lines_lost`) when the queue is empty
+/// again. Drop the guard at the end of the process: it writes the queued lines.
+///
+/// # Errors
+/// The level is invalid, or the process has a log already.
+pub fn init(format: Format, level: &str) -> Result<LogGuard, Error> {
+    let filter = filter::filter(level)?;
+    let terminal = io::stdout().is_terminal();
+    let (queue, guard) = queue::open(io::stdout(), move |lines| loss_notice(format, terminal, lines));
+    set_global_default(tracing_subscriber::registry().with(layer(format, terminal, queue)).with(filter))?;
+    panic_hook::log_panics();
+    Ok(guard)
 }
 
-/// Lines of this process's log that found no room, since its start.
-pub fn lines_lost() -> u64 {
-    crate::output::lines_lost()
-}
-
-/// The same on standard error, for commands whose standard output is data.
+/// Installs the process's log on standard error, without a queue, for commands whose standard output is data.
+///
+/// # Errors
+/// The level is invalid, or the process has a log already.
 pub fn init_on_stderr(format: Format, level: &str) -> Result<(), Error> {
-    let line = format.line(io::stderr().is_terminal());
-    start(level, LineLayer { format: line, write: |line: &str| io::stderr().write_all(line.as_bytes()) })
-}
-
-/// Whether [`init`] would take this level, so that the configuration can report all its mistakes at once.
-pub fn check_level(level: &str) -> Result<(), Error> {
-    filter(level).map(drop)
-}
-
-fn start<W>(level: &str, layer: LineLayer<W>) -> Result<(), Error>
-where
-    W: Fn(&str) -> io::Result<()> + Send + Sync + 'static,
-{
-    let subscriber = tracing_subscriber::registry().with(filter(level)?).with(layer);
-    set_global_default(subscriber)?;
-    log_panics();
+    let filter = filter::filter(level)?;
+    let layer = layer(format, io::stderr().is_terminal(), io::stderr);
+    set_global_default(tracing_subscriber::registry().with(layer).with(filter))?;
+    panic_hook::log_panics();
     Ok(())
 }
 
-impl Format {
-    fn line(self, terminal: bool) -> fn(&Fact) -> String {
-        let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        match self {
-            Format::Json => json_line,
-            Format::Pretty if colours => coloured_line,
-            Format::Pretty => plain_line,
-        }
+/// Checks a level as [`init`] does, so that the configuration can report all its mistakes together.
+///
+/// # Errors
+/// The level is invalid.
+pub fn check_level(level: &str) -> Result<(), Error> {
+    filter::filter(level).map(drop)
+}
+
+/// The line that reports losses. It is formatted by the log's own layer, but does not go through the queue.
+fn loss_notice(format: Format, terminal: bool, lines: u64) -> String {
+    let buffer = LogBuffer::default();
+    let writer = buffer.clone();
+    let layer = layer(format, terminal, move || writer.clone());
+    with_default(tracing_subscriber::registry().with(layer), || {
+        tracing::warn!(event = "log_lines_lost", lines, "log lines were lost because their reader had stopped reading");
+    });
+    buffer.text()
+}
+
+fn layer<W>(format: Format, terminal: bool, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    match format {
+        Format::Json => fmt::layer().event_format(json_format::JsonFormat).with_writer(writer).boxed(),
+        Format::Pretty => pretty_format::layer(writer, colours).boxed(),
     }
 }
 
@@ -104,10 +108,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_start_holds_and_a_second_one_is_refused() {
+    fn first_init_succeeds_and_a_second_one_is_refused() {
         assert!(matches!(init(Format::Json, "inof"), Err(Error::UnknownLevel { .. })));
-        init_on_stderr(Format::Json, "off").expect("the first start in this process");
+        init_on_stderr(Format::Json, "off").expect("the first init in this process");
 
-        assert!(matches!(init(Format::Pretty, "info"), Err(Error::StartedTwice(_))));
+        assert!(matches!(init(Format::Pretty, "info"), Err(Error::InitializedTwice(_))));
+    }
+
+    #[test]
+    fn loss_notice_is_a_line_in_the_format_of_the_log() {
+        let json: serde_json::Value = serde_json::from_str(&loss_notice(Format::Json, false, 7)).expect("one object");
+        let pretty = loss_notice(Format::Pretty, false, 7);
+
+        assert_eq!(
+            (&json["event"], &json["level"], &json["lines"]),
+            (&"log_lines_lost".into(), &"WARN".into(), &7.into())
+        );
+        assert!(pretty.contains(" WARN ") && pretty.ends_with("lines=7\n"), "{pretty}");
     }
 }

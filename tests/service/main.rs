@@ -4,6 +4,7 @@ mod cli;
 mod console;
 mod dead_letters;
 mod demo;
+mod documents;
 mod durability;
 mod faults;
 mod folder;

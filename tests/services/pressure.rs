@@ -80,7 +80,7 @@ fn a_backlog_tightens_limits_before_it_rejects_writes_and_recovers_by_level() {
     };
     assert_eq!(fill_until(1.0, 7), Some([1.0, 0.7]));
     assert_eq!(limit(), "\"default\";q=70000;w=60", "limits are tighter");
-    // The paused publisher requests no further run: once the workers' inboxes are empty, no row is claimed any more.
+    // The paused publisher requests no further run: once the workers' mailboxes are empty, no row is claimed any more.
     until("no run is left", SOON, || {
         let tree = service.http.get("/admin/actors", Some(&admin)).json();
         let actors = tree["actors"].as_array().expect("actors");

@@ -15,7 +15,7 @@ use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
 use ports::outbox::{Depth, OutboxStore, RowStatus};
 use ports::partitions::PartitionLeases;
 use ports::source::{ConsumerGroups, Delivery};
-use supervision::Bus;
+use supervision::SupervisionBus;
 use telemetry::Metrics;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// Faults and events of the supervision tree.
-    pub fn bus(&self) -> &Bus {
+    pub fn bus(&self) -> &SupervisionBus {
         self.actors.bus()
     }
 

@@ -2,100 +2,105 @@
 
 use std::sync::mpsc;
 
-use supervision::{Bus, Options, Reason, Root, Strategy};
+use supervision::{ExitReason, Options, RootSupervisor, Strategy, SupervisionBus};
 
-use crate::world::{self, Act, Ear, Env, Ping, SOON, Slow, ms, supervisor, worker};
+use crate::fixture::{
+    self, Behavior, EventReader, FIVE_SECONDS, Ping, SilentObserver, Slow, WorkerEnv, ms, supervisor, worker,
+};
 
-/// A bus that finds a stalled thread soon.
-fn quick_bus() -> Bus {
-    struct Deaf;
-    impl supervision::Observer for Deaf {}
-    let options = Options { look_every: ms(5), arbiter_stalled_after: ms(20), kill_wait: ms(50), ..Options::default() };
-    Bus::new(options, std::sync::Arc::new(Deaf))
+/// A bus that detects a stalled thread within milliseconds.
+fn bus_with_short_limits() -> SupervisionBus {
+    let options = Options {
+        inspection_interval: ms(5),
+        arbiter_stalled_after: ms(20),
+        kill_timeout: ms(50),
+        ..Options::default()
+    };
+    SupervisionBus::new(options, std::sync::Arc::new(SilentObserver))
 }
 
 #[test]
-fn a_child_on_another_thread_is_supervised_like_any_other() {
-    world::hear_the_log();
+fn child_on_another_thread_is_supervised_like_any_other() {
+    fixture::capture_log();
     actix_rt::System::new().block_on(async {
-        let env = Env::default();
-        let bus = quick_bus();
-        let mut ear = Ear::on(&bus);
+        let env = WorkerEnv::default();
+        let bus = bus_with_short_limits();
+        let mut events = EventReader::subscribe(&bus);
         let arbiter = actix_rt::Arbiter::new();
         let (w, spec) = worker(&bus, &env, "/w");
         let spec = supervisor(Strategy::OneForOne, 3).child(spec.arbiter(Some(arbiter.handle())));
-        let root = Root::start(spec, bus).await;
+        let root = RootSupervisor::start(spec, bus).await;
 
-        assert_eq!(w.ask(Ping, SOON).await, Ok((1, 1)));
-        w.ask(Act::Panic, SOON).await.unwrap_err();
-        assert_eq!(w.ask(Ping, SOON).await, Ok((2, 1)));
-        ear.wait("child_restarted", "/w").await;
+        assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((1, 1)));
+        w.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+        assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((2, 1)));
+        events.wait_for("child_restarted", "/w").await;
         root.bus().panic("/w", "test").unwrap();
-        ear.wait("child_restarted", "/w").await;
-        w.try_tell(Slow(20, false)).map_err(|(error, _)| error).unwrap();
-        assert_eq!(w.ask(Ping, SOON).await, Ok((3, 1)));
+        events.wait_for("child_restarted", "/w").await;
+        w.try_send(Slow(20, false)).map_err(|(error, _)| error).unwrap();
+        assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((3, 1)));
 
-        let report = root.shutdown(SOON).await;
-        assert_eq!((report.reason, report.left), (Reason::Shutdown, vec![]));
+        let report = root.shutdown(FIVE_SECONDS).await;
+        assert_eq!((report.reason, report.unfinished), (ExitReason::Shutdown, vec![]));
         arbiter.stop();
     });
 }
 
 #[test]
-fn a_child_whose_thread_went_away_is_lost_and_ends_in_escalation() {
-    world::hear_the_log();
+fn child_of_an_ended_thread_is_lost_and_escalates() {
+    fixture::capture_log();
     actix_rt::System::new().block_on(async {
-        let env = Env::default();
-        let bus = quick_bus();
-        let mut ear = Ear::on(&bus);
+        let env = WorkerEnv::default();
+        let bus = bus_with_short_limits();
+        let mut events = EventReader::subscribe(&bus);
         let arbiter = actix_rt::Arbiter::new();
         let (w, spec) = worker(&bus, &env, "/w");
         let spec = supervisor(Strategy::OneForOne, 1).child(spec.arbiter(Some(arbiter.handle())));
-        let root = Root::start(spec, bus).await;
-        assert_eq!(w.ask(Ping, SOON).await, Ok((1, 1)));
+        let root = RootSupervisor::start(spec, bus).await;
+        assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((1, 1)));
 
         arbiter.stop();
 
-        let exited = ear.wait("child_exited", "/w").await;
+        let exited = events.wait_for("child_exited", "/w").await;
         assert_eq!((exited.reason, exited.level), (Some("arbiter_lost"), tracing::Level::ERROR));
-        assert_eq!(root.done().await.word(), "escalated");
+        assert_eq!(root.done().await.as_str(), "escalated");
     });
 }
 
 #[test]
-fn a_thread_that_does_not_answer_is_told_and_told_again_when_it_does() {
-    world::hear_the_log();
+fn blocked_thread_is_reported_as_stalled_and_later_as_recovered() {
+    fixture::capture_log();
     actix_rt::System::new().block_on(async {
-        let bus = quick_bus();
-        let mut ear = Ear::on(&bus);
+        let bus = bus_with_short_limits();
+        let mut events = EventReader::subscribe(&bus);
         let arbiter = actix_rt::Arbiter::new();
         bus.watch_arbiter("data", arbiter.handle());
-        let root = Root::start(supervisor(Strategy::OneForOne, 3), bus).await;
+        let root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3), bus).await;
         let (release, blocked) = mpsc::channel::<()>();
 
         arbiter.spawn_fn(move || blocked.recv().unwrap());
-        let stalled = ear.wait("arbiter_stalled", "").await;
+        let stalled = events.wait_for("arbiter_stalled", "").await;
         release.send(()).unwrap();
-        let recovered = ear.wait("arbiter_recovered", "").await;
+        let recovered = events.wait_for("arbiter_recovered", "").await;
 
-        assert_eq!((stalled.level, stalled.get_text("arbiter")), (tracing::Level::ERROR, Some("data")));
-        assert!(stalled.get_number("stall_ms").unwrap() >= 20);
-        assert!(recovered.get_number("stall_ms") >= stalled.get_number("stall_ms"));
-        root.shutdown(SOON).await;
+        assert_eq!((stalled.level, stalled.text("arbiter")), (tracing::Level::ERROR, Some("data")));
+        assert!(stalled.number("stall_ms").unwrap() >= 20);
+        assert!(recovered.number("stall_ms") >= stalled.number("stall_ms"));
+        root.shutdown(FIVE_SECONDS).await;
         arbiter.stop();
     });
 }
 
 #[test]
-fn a_shutdown_does_not_wait_for_a_blocked_thread_and_reports_its_actors() {
-    world::hear_the_log();
+fn shutdown_does_not_wait_for_a_blocked_thread_and_reports_its_actors() {
+    fixture::capture_log();
     actix_rt::System::new().block_on(async {
-        let env = Env::default();
-        let bus = quick_bus();
+        let env = WorkerEnv::default();
+        let bus = bus_with_short_limits();
         let arbiter = actix_rt::Arbiter::new();
         let (w, spec) = worker(&bus, &env, "/w");
         let spec = supervisor(Strategy::OneForOne, 1).child(spec.arbiter(Some(arbiter.handle())));
-        let root = Root::start(spec, bus).await;
+        let root = RootSupervisor::start(spec, bus).await;
         let (release, blocked) = mpsc::channel::<()>();
         let (entered, inside) = tokio::sync::oneshot::channel();
         arbiter.spawn_fn(move || {
@@ -103,13 +108,13 @@ fn a_shutdown_does_not_wait_for_a_blocked_thread_and_reports_its_actors() {
             blocked.recv().unwrap();
         });
         inside.await.unwrap();
-        w.try_tell(Ping).map_err(|(error, _)| error).unwrap();
+        w.try_send(Ping).map_err(|(error, _)| error).unwrap();
 
         let report = root.shutdown(ms(100)).await;
 
-        assert!(report.elapsed < SOON, "{:?}", report.elapsed);
-        assert_eq!((report.left.len(), report.left[0].path.as_str()), (1, "/w"));
-        assert_eq!(report.left[0].queued_or_in_flight, 1);
+        assert!(report.elapsed < FIVE_SECONDS, "{:?}", report.elapsed);
+        assert_eq!((report.unfinished.len(), report.unfinished[0].path.as_str()), (1, "/w"));
+        assert_eq!(report.unfinished[0].queued_or_in_flight, 1);
         release.send(()).unwrap();
         arbiter.stop();
     });

@@ -1,156 +1,161 @@
-//! Restart intensity: giving up, level by level, up to the root.
+//! Restart intensity, escalation level by level up to the root, and restart types.
 
 use std::time::Duration;
 
-use supervision::{AskError, Reason, Restart, Root, State, Strategy, SupervisorSpec};
+use supervision::{ActorState, AskError, ExitReason, Restart, RootSupervisor, Strategy, SupervisorSpec};
 
-use crate::world::{Act, Ear, Env, LONG, Ping, SOON, Slow, generations, ms, one, plain_bus, supervisor, worker};
+use crate::fixture::{
+    Behavior, EventReader, FIVE_SECONDS, ONE_HOUR, Ping, Slow, WorkerEnv, bus_without_jitter, generations, ms,
+    supervisor, tree_of_one, worker,
+};
 
-story!(one_failure_too_many_ends_the_tree_and_senders_hear_it, {
-    let env = Env::default();
-    let (w, root, mut ear) = one(&env, 2).await;
+virtual_time_test!(exceeded_intensity_ends_the_tree_and_fails_its_senders, {
+    let env = WorkerEnv::default();
+    let (w, root, mut events) = tree_of_one(&env, 2).await;
 
     for _ in 0..2 {
-        w.ask(Act::Panic, SOON).await.unwrap_err();
-        ear.wait("child_restarted", "/w").await;
+        w.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+        events.wait_for("child_restarted", "/w").await;
     }
-    let (last, queued) = tokio::join!(w.ask(Act::Panic, LONG), w.ask(Ping, LONG));
+    let (last, queued) = tokio::join!(w.ask(Behavior::Panic, ONE_HOUR), w.ask(Ping, ONE_HOUR));
 
     assert_eq!((last, queued), (Err(AskError::Closed), Err(AskError::Closed)));
-    let exceeded = ear.wait("intensity_exceeded", "/w").await;
-    assert_eq!((exceeded.get_number("restarts_in_window"), exceeded.get_number("max_restarts")), (Some(3), Some(2)));
+    let exceeded = events.wait_for("intensity_exceeded", "/w").await;
+    assert_eq!((exceeded.number("restarts_in_window"), exceeded.number("max_restarts")), (Some(3), Some(2)));
     let reason = root.done().await;
-    assert!(matches!(&reason, Reason::Escalated { detail } if detail.contains("/w: panic: boom")), "{reason:?}");
+    assert!(matches!(&reason, ExitReason::Escalated { detail } if detail.contains("/w: panic: failure")), "{reason:?}");
     assert_eq!((reason.exit_code(), root.done().await), (70, reason));
-    let stopped = ear.wait("tree_stopped", "root").await;
-    assert_eq!((stopped.level, stopped.get_number("exit_code")), (tracing::Level::ERROR, Some(70)));
-    assert_eq!(root.bus().snapshot()[0].state, State::Stopped);
-    assert_eq!(root.shutdown(SOON).await.reason.word(), "escalated");
+    let stopped = events.wait_for("tree_stopped", "root").await;
+    assert_eq!((stopped.level, stopped.number("exit_code")), (tracing::Level::ERROR, Some(70)));
+    assert_eq!(root.bus().snapshot()[0].state, ActorState::Stopped);
+    assert_eq!(root.shutdown(FIVE_SECONDS).await.reason.as_str(), "escalated");
 });
 
-story!(failures_further_apart_than_the_window_do_not_add_up, {
-    let env = Env::default();
-    let (w, _root, mut ear) = one(&env, 2).await;
+virtual_time_test!(failures_further_apart_than_the_window_do_not_escalate, {
+    let env = WorkerEnv::default();
+    let (w, _root, mut events) = tree_of_one(&env, 2).await;
 
     for _ in 0..10 {
-        w.ask(Act::Panic, SOON).await.unwrap_err();
-        ear.wait("child_restarted", "/w").await;
+        w.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+        events.wait_for("child_restarted", "/w").await;
         tokio::time::sleep(ms(2_600)).await;
     }
 
-    assert_eq!(w.ask(Ping, SOON).await, Ok((11, 1)));
+    assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((11, 1)));
 });
 
-story!(a_root_that_gives_up_drains_the_other_children, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(escalating_root_drains_its_other_children, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (a, spec_a) = worker(&bus, &env, "/a");
     let (_b, spec_b) = worker(&bus, &env, "/b");
-    let root = Root::start(supervisor(Strategy::OneForOne, 0).child(spec_a).child(spec_b), bus).await;
-    let in_flight = tokio::task::spawn_local(async move { a.ask(Slow(200, false), SOON).await });
+    let root = RootSupervisor::start(supervisor(Strategy::OneForOne, 0).child(spec_a).child(spec_b), bus).await;
+    let in_flight = tokio::task::spawn_local(async move { a.ask(Slow(200, false), FIVE_SECONDS).await });
     tokio::time::sleep(ms(1)).await;
 
     root.bus().panic("/b", "test").unwrap();
 
-    assert_eq!(root.done().await.word(), "escalated");
+    assert_eq!(root.done().await.as_str(), "escalated");
     assert_eq!(in_flight.await.unwrap(), Ok(()));
-    assert_eq!(ear.wait("child_exited", "/a").await.reason, Some("sibling"));
+    assert_eq!(events.wait_for("child_exited", "/a").await.reason, Some("sibling"));
 });
 
-story!(a_nested_supervisor_that_gives_up_is_restarted_with_its_subtree_and_addresses_survive, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(escalated_supervisor_restarts_with_its_subtree_and_addresses_stay_valid, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (a, spec_a) = worker(&bus, &env, "/sub/a");
     let (b, spec_b) = worker(&bus, &env, "/sub/b");
     let (top, spec_top) = worker(&bus, &env, "/top");
-    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 1, SOON).shown_at("/sub").child(spec_a).child(spec_b);
-    let root = Root::start(supervisor(Strategy::OneForOne, 3).child(spec_top).supervisor(sub), bus).await;
+    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 1, FIVE_SECONDS).path("/sub").child(spec_a).child(spec_b);
+    let root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3).child(spec_top).supervisor(sub), bus).await;
 
-    a.ask(Act::Panic, SOON).await.unwrap_err();
-    ear.wait("child_restarted", "/sub/a").await;
-    let (boom, queued) = tokio::join!(a.ask(Act::Panic, SOON), a.ask(Ping, SOON));
+    a.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+    events.wait_for("child_restarted", "/sub/a").await;
+    let (failed, queued) = tokio::join!(a.ask(Behavior::Panic, FIVE_SECONDS), a.ask(Ping, FIVE_SECONDS));
 
-    assert_eq!((boom, queued), (Err(AskError::Closed), Ok((3, 1))));
-    let stopped = ear.wait("supervisor_stopped", "/sub").await;
+    assert_eq!((failed, queued), (Err(AskError::Closed), Ok((3, 1))));
+    let stopped = events.wait_for("supervisor_stopped", "/sub").await;
     assert_eq!((stopped.reason, stopped.level), (Some("escalated"), tracing::Level::ERROR));
-    assert_eq!(ear.wait("child_exited", "/sub").await.child_type, "supervisor");
-    assert_eq!(ear.wait("child_restarted", "/sub").await.generation, 2);
+    assert_eq!(events.wait_for("child_exited", "/sub").await.child_type, "supervisor");
+    assert_eq!(events.wait_for("child_restarted", "/sub").await.generation, 2);
     assert_eq!(generations(&[a, b, top]).await, [3, 2, 1]);
-    assert_eq!(root.shutdown(SOON).await.reason, Reason::Shutdown);
+    assert_eq!(root.shutdown(FIVE_SECONDS).await.reason, ExitReason::Shutdown);
 });
 
-story!(surrenders_of_nested_supervisors_count_at_the_root_and_single_deaths_do_not, {
-    let env = Env::default();
-    let bus = plain_bus();
+virtual_time_test!(root_counts_escalations_of_nested_supervisors_not_their_restarts, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
     let (w, spec) = worker(&bus, &env, "/sub/w");
-    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 1, Duration::from_secs(60)).shown_at("/sub").child(spec);
+    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 1, Duration::from_secs(60)).path("/sub").child(spec);
     let spec = SupervisorSpec::new("root", Strategy::OneForOne, 1, Duration::from_secs(60)).supervisor(sub);
-    let root = Root::start(spec, bus).await;
+    let root = RootSupervisor::start(spec, bus).await;
 
     for _ in 0..4 {
-        assert_eq!(w.ask(Act::Panic, SOON).await, Err(AskError::Closed));
+        assert_eq!(w.ask(Behavior::Panic, FIVE_SECONDS).await, Err(AskError::Closed));
     }
 
     let reason = root.done().await;
-    assert!(matches!(&reason, Reason::Escalated { detail } if detail.contains("/sub: escalated")), "{reason:?}");
+    assert!(matches!(&reason, ExitReason::Escalated { detail } if detail.contains("/sub: escalated")), "{reason:?}");
 });
 
-story!(a_tree_that_never_comes_up_says_so, {
-    let env = Env::default();
+virtual_time_test!(tree_whose_child_never_starts_escalates, {
+    let env = WorkerEnv::default();
     env.fail_starts.store(100, std::sync::atomic::Ordering::SeqCst);
 
-    let (w, root, _ear) = one(&env, 3).await;
+    let (w, root, _events) = tree_of_one(&env, 3).await;
 
-    assert_eq!(root.done().await.word(), "escalated");
-    assert_eq!(w.ask(Ping, LONG).await, Err(AskError::Closed));
+    assert_eq!(root.done().await.as_str(), "escalated");
+    assert_eq!(w.ask(Ping, ONE_HOUR).await, Err(AskError::Closed));
 });
 
-story!(a_transient_child_is_restarted_only_after_a_failure, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(transient_child_restarts_only_after_an_abnormal_exit, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (w, spec) = worker(&bus, &env, "/w");
-    let root = Root::start(supervisor(Strategy::OneForOne, 3).child(spec.restart(Restart::Transient)), bus).await;
+    let root =
+        RootSupervisor::start(supervisor(Strategy::OneForOne, 3).child(spec.restart(Restart::Transient)), bus).await;
 
-    w.ask(Act::Panic, SOON).await.unwrap_err();
-    assert_eq!(w.ask(Ping, SOON).await, Ok((2, 1)));
-    let (_, behind) = tokio::join!(w.ask(Act::Stop, LONG), w.ask(Ping, LONG));
+    w.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+    assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((2, 1)));
+    let (_, queued) = tokio::join!(w.ask(Behavior::Stop, ONE_HOUR), w.ask(Ping, ONE_HOUR));
 
-    assert_eq!(ear.wait("child_terminated", "/w").await.reason, Some("normal"));
-    assert_eq!((behind, w.ask(Ping, LONG).await), (Err(AskError::Closed), Err(AskError::Closed)));
+    assert_eq!(events.wait_for("child_terminated", "/w").await.reason, Some("normal"));
+    assert_eq!((queued, w.ask(Ping, ONE_HOUR).await), (Err(AskError::Closed), Err(AskError::Closed)));
     let row = &root.bus().snapshot()[0];
-    assert_eq!((row.state, row.last_exit.as_deref(), row.mailbox_depth), (State::Stopped, Some("normal"), 0));
-    assert!(root.bus().panic("/w", "test").is_err(), "nobody stands there any more");
+    assert_eq!((row.state, row.last_exit.as_deref(), row.mailbox_depth), (ActorState::Stopped, Some("normal"), 0));
+    assert!(root.bus().panic("/w", "test").is_err(), "the path has no running actor");
 });
 
-story!(a_temporary_child_is_never_restarted, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(temporary_child_never_restarts, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (w, spec) = worker(&bus, &env, "/w");
-    let _root = Root::start(supervisor(Strategy::OneForOne, 0).child(spec.restart(Restart::Temporary)), bus).await;
+    let _root =
+        RootSupervisor::start(supervisor(Strategy::OneForOne, 0).child(spec.restart(Restart::Temporary)), bus).await;
 
-    w.ask(Act::Panic, SOON).await.unwrap_err();
+    w.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
 
-    assert_eq!(ear.wait("child_terminated", "/w").await.reason, Some("panic"));
-    assert_eq!(w.ask(Ping, LONG).await, Err(AskError::Closed));
+    assert_eq!(events.wait_for("child_terminated", "/w").await.reason, Some("panic"));
+    assert_eq!(w.ask(Ping, ONE_HOUR).await, Err(AskError::Closed));
 });
 
-story!(the_end_of_a_significant_child_ends_its_supervisor, {
-    let env = Env::default();
-    let bus = plain_bus();
+virtual_time_test!(end_of_a_significant_child_ends_its_supervisor, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
     let (_a, spec_a) = worker(&bus, &env, "/a");
     let (w, spec) = worker(&bus, &env, "/w");
     let spec = supervisor(Strategy::OneForOne, 3)
         .auto_shutdown()
         .child(spec_a)
         .child(spec.restart(Restart::Transient).significant());
-    let root = Root::start(spec, bus).await;
+    let root = RootSupervisor::start(spec, bus).await;
 
-    w.ask(Act::Stop, SOON).await.unwrap();
+    w.ask(Behavior::Stop, FIVE_SECONDS).await.unwrap();
 
-    assert_eq!(root.done().await, Reason::Shutdown);
+    assert_eq!(root.done().await, ExitReason::Shutdown);
     assert_eq!(env.take_trace(), ["+a", "+w", "-w", "-a"]);
 });

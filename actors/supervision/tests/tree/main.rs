@@ -1,9 +1,9 @@
-//! Supervision, seen from outside: what the events, the answers and the snapshot say. In virtual time, except where another thread
+//! Supervision through its public API: events, replies and snapshots. In virtual time, except where another thread
 //! takes part.
 #![allow(clippy::unwrap_used)]
 
 #[macro_use]
-mod world;
+mod fixture;
 
 mod arbiters;
 mod chaos;
@@ -11,9 +11,9 @@ mod children;
 mod escalation;
 mod events;
 mod faults;
-mod inbox;
+mod mailbox;
 mod restarts;
+mod shutdown;
 mod starts;
-mod stopping;
 mod strategies;
-mod watch;
+mod watchdog;

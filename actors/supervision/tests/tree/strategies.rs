@@ -1,182 +1,187 @@
-//! Who goes down with a child that failed, and in which order they come back.
+//! Strategies: which siblings stop with a failed child, and in which order they restart.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
-use supervision::{AskError, Birth, Inbox, Reason, Restart, Root, Strategy, SupervisorSpec, actor};
-
-use crate::world::{
-    Act, Ear, Env, LONG, Ping, SOON, Slow, Worker, generations, ms, plain_bus, supervisor, three, worker,
+use supervision::{
+    AskError, ExitReason, Incarnation, Mailbox, Restart, RootSupervisor, Strategy, SupervisorSpec, actor,
 };
 
-story!(one_for_one_leaves_the_siblings_alone, {
-    let env = Env::default();
-    let (inboxes, _root, mut ear) = three(&env, Strategy::OneForOne).await;
+use crate::fixture::{
+    Behavior, EventReader, FIVE_SECONDS, ONE_HOUR, Ping, Slow, Worker, WorkerEnv, bus_without_jitter, generations, ms,
+    supervisor, tree_of_three, worker,
+};
 
-    inboxes[1].ask(Act::Panic, SOON).await.unwrap_err();
-    ear.wait("child_restarted", "/b").await;
+virtual_time_test!(one_for_one_restarts_only_the_failed_child, {
+    let env = WorkerEnv::default();
+    let (mailboxes, _root, mut events) = tree_of_three(&env, Strategy::OneForOne).await;
 
-    assert_eq!(generations(&inboxes).await, [1, 2, 1]);
+    mailboxes[1].ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+    events.wait_for("child_restarted", "/b").await;
+
+    assert_eq!(generations(&mailboxes).await, [1, 2, 1]);
 });
 
-story!(rest_for_one_drains_the_later_siblings_and_restarts_them_in_order, {
-    let env = Env::default();
-    let (inboxes, root, mut ear) = three(&env, Strategy::RestForOne).await;
+virtual_time_test!(rest_for_one_drains_later_siblings_and_restarts_them_in_order, {
+    let env = WorkerEnv::default();
+    let (mailboxes, root, mut events) = tree_of_three(&env, Strategy::RestForOne).await;
     env.take_trace();
-    let slow = inboxes[2].clone();
-    let in_flight = tokio::task::spawn_local(async move { slow.ask(Slow(20, false), SOON).await });
+    let slow = mailboxes[2].clone();
+    let in_flight = tokio::task::spawn_local(async move { slow.ask(Slow(20, false), FIVE_SECONDS).await });
     tokio::time::sleep(ms(1)).await;
 
     root.bus().kill("/b", "test").unwrap();
-    ear.wait("child_restarted", "/c").await;
+    events.wait_for("child_restarted", "/c").await;
 
-    assert_eq!(env.take_trace(), ["-c", "+b", "+c"], "c drained, then b, then c; a killed one has no stopped()");
-    assert_eq!(in_flight.await.unwrap(), Ok(()), "drained, not cut");
-    assert_eq!(generations(&inboxes).await, [1, 2, 2]);
+    assert_eq!(
+        env.take_trace(),
+        ["-c", "+b", "+c"],
+        "c drained, then b and c started; a killed actor gets no stopped()"
+    );
+    assert_eq!(in_flight.await.unwrap(), Ok(()), "drained, not killed");
+    assert_eq!(generations(&mailboxes).await, [1, 2, 2]);
 });
 
-story!(one_for_all_takes_everyone_down_in_reverse_and_back_in_order, {
-    let env = Env::default();
-    let (inboxes, root, mut ear) = three(&env, Strategy::OneForAll).await;
+virtual_time_test!(one_for_all_stops_all_in_reverse_order_and_restarts_all_in_order, {
+    let env = WorkerEnv::default();
+    let (mailboxes, root, mut events) = tree_of_three(&env, Strategy::OneForAll).await;
     env.take_trace();
 
     root.bus().panic("/b", "test").unwrap();
-    ear.wait("child_restarted", "/c").await;
+    events.wait_for("child_restarted", "/c").await;
 
     assert_eq!(env.take_trace(), ["-c", "-a", "+a", "+b", "+c"]);
-    assert_eq!(generations(&inboxes).await, [2, 2, 2]);
+    assert_eq!(generations(&mailboxes).await, [2, 2, 2]);
 });
 
-story!(a_sibling_that_goes_down_with_the_failed_one_says_so_and_returns_with_its_generation, {
-    let env = Env::default();
-    let (_inboxes, root, mut ear) = three(&env, Strategy::RestForOne).await;
+virtual_time_test!(stopped_sibling_exits_with_reason_sibling_and_restarts_in_its_next_generation, {
+    let env = WorkerEnv::default();
+    let (_inboxes, root, mut events) = tree_of_three(&env, Strategy::RestForOne).await;
 
     root.bus().panic("/b", "test").unwrap();
 
-    assert_eq!(ear.wait("child_exited", "/b").await.reason, Some("panic"));
-    assert_eq!(ear.wait("child_stopping", "/c").await.reason, Some("sibling"));
-    let exited = ear.wait("child_exited", "/c").await;
-    assert_eq!((exited.reason, exited.get_text("detail")), (Some("sibling"), Some("b")));
+    assert_eq!(events.wait_for("child_exited", "/b").await.reason, Some("panic"));
+    assert_eq!(events.wait_for("child_stopping", "/c").await.reason, Some("sibling"));
+    let exited = events.wait_for("child_exited", "/c").await;
+    assert_eq!((exited.reason, exited.text("detail")), (Some("sibling"), Some("b")));
     assert_eq!(exited.level, tracing::Level::WARN);
-    assert_eq!(ear.wait("restart_scheduled", "/b").await.get_number("group"), Some(1));
-    assert_eq!(ear.wait("child_restarted", "/b").await.generation, 2);
-    assert_eq!(ear.wait("child_restarted", "/c").await.generation, 2);
+    assert_eq!(events.wait_for("restart_scheduled", "/b").await.number("group"), Some(1));
+    assert_eq!(events.wait_for("child_restarted", "/b").await.generation, 2);
+    assert_eq!(events.wait_for("child_restarted", "/c").await.generation, 2);
     let row = &root.bus().snapshot()[2];
     assert_eq!((row.restarts, row.last_exit.as_deref()), (1, Some("sibling: b")));
 });
 
-story!(the_group_waits_for_its_leader, {
-    let env = Env::default();
-    let (inboxes, root, mut ear) = three(&env, Strategy::RestForOne).await;
+virtual_time_test!(siblings_restart_after_the_failed_child_has_started, {
+    let env = WorkerEnv::default();
+    let (mailboxes, root, mut events) = tree_of_three(&env, Strategy::RestForOne).await;
     env.take_trace();
     env.fail_starts.store(2, SeqCst);
 
     root.bus().panic("/a", "test").unwrap();
-    ear.wait("child_restarted", "/c").await;
+    events.wait_for("child_restarted", "/c").await;
 
     assert_eq!(env.take_trace(), ["-c", "-b", "+a", "+a", "+a", "+b", "+c"]);
-    assert_eq!(generations(&inboxes).await, [4, 2, 2]);
+    assert_eq!(generations(&mailboxes).await, [4, 2, 2]);
 });
 
-story!(a_temporary_sibling_does_not_come_back, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(temporary_sibling_is_not_restarted, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (_a, spec_a) = worker(&bus, &env, "/a");
     let (b, spec_b) = worker(&bus, &env, "/b");
     let (c, spec_c) = worker(&bus, &env, "/c");
     let spec = supervisor(Strategy::OneForAll, 3);
     let spec = spec.child(spec_a.restart(Restart::Temporary)).child(spec_b).child(spec_c);
-    let root = Root::start(spec, bus).await;
+    let root = RootSupervisor::start(spec, bus).await;
 
     root.bus().panic("/b", "test").unwrap();
 
-    assert_eq!(ear.wait("child_terminated", "/a").await.reason, Some("sibling"));
-    ear.wait("child_restarted", "/c").await;
+    assert_eq!(events.wait_for("child_terminated", "/a").await.reason, Some("sibling"));
+    events.wait_for("child_restarted", "/c").await;
     assert_eq!(generations(&[b, c]).await, [2, 2]);
-    assert_eq!(root.bus().snapshot()[0].state, supervision::State::Stopped);
+    assert_eq!(root.bus().snapshot()[0].state, supervision::ActorState::Stopped);
 });
 
-story!(the_children_of_a_supervisor_go_down_as_siblings_too, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(children_of_a_stopped_sibling_supervisor_exit_with_reason_sibling, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (publisher, publisher_spec) = worker(&bus, &env, "/relay/publisher");
     let (worker_7, worker_spec) = worker(&bus, &env, "/relay/worker-7");
-    let workers = SupervisorSpec::new("workers", Strategy::OneForOne, 20, SOON).child(worker_spec);
-    let relay = SupervisorSpec::new("relay", Strategy::RestForOne, 5, SOON).shown_at("/relay");
+    let workers = SupervisorSpec::new("workers", Strategy::OneForOne, 20, FIVE_SECONDS).child(worker_spec);
+    let relay = SupervisorSpec::new("relay", Strategy::RestForOne, 5, FIVE_SECONDS).path("/relay");
     let relay = relay.child(publisher_spec).supervisor(workers);
-    let root = Root::start(supervisor(Strategy::OneForOne, 3).supervisor(relay), bus).await;
+    let root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3).supervisor(relay), bus).await;
 
     root.bus().panic("/relay/publisher", "test").unwrap();
 
-    let exited = ear.wait("child_exited", "/relay/worker-7").await;
-    assert_eq!((exited.reason, exited.get_text("detail")), (Some("sibling"), Some("publisher")));
-    assert_eq!(ear.wait("child_restarted", "/relay/publisher").await.generation, 2);
-    assert_eq!(ear.wait("child_restarted", "/relay/worker-7").await.generation, 2);
+    let exited = events.wait_for("child_exited", "/relay/worker-7").await;
+    assert_eq!((exited.reason, exited.text("detail")), (Some("sibling"), Some("publisher")));
+    assert_eq!(events.wait_for("child_restarted", "/relay/publisher").await.generation, 2);
+    assert_eq!(events.wait_for("child_restarted", "/relay/worker-7").await.generation, 2);
     assert_eq!(generations(&[publisher, worker_7]).await, [2, 2]);
     let rows = root.bus().snapshot();
     assert!(
-        rows.iter().all(|row| row.parent.as_deref() == Some("/relay")),
-        "the transparent one stands in no path: {rows:?}"
+        rows.iter().all(|actor| actor.parent.as_deref() == Some("/relay")),
+        "the hidden supervisor is no parent: {rows:?}"
     );
 });
 
-story!(a_failed_child_waits_for_its_siblings_no_longer_than_their_grace, {
-    let env = Env::default();
-    let bus = plain_bus();
-    let mut ear = Ear::on(&bus);
+virtual_time_test!(failed_child_waits_for_each_sibling_at_most_the_sibling_drain_limit, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
     let (_publisher, publisher_spec) = worker(&bus, &env, "/relay/publisher");
     let (worker_1, spec_1) = worker(&bus, &env, "/relay/worker-1");
     let (worker_2, spec_2) = worker(&bus, &env, "/relay/worker-2");
     let (last, last_spec) = worker(&bus, &env, "/relay/last");
-    let workers = SupervisorSpec::new("workers", Strategy::OneForOne, 20, SOON).child(spec_1).child(spec_2);
-    let relay = supervisor(Strategy::RestForOne, 5).grace(ms(300));
-    let relay = relay.child(publisher_spec).supervisor(workers.stops_at_once()).child(last_spec);
-    let root = Root::start(relay, bus).await;
-    let slow = |inbox: &Inbox<Worker>, millis| {
-        let inbox = inbox.clone();
-        tokio::task::spawn_local(async move { inbox.ask(Slow(millis, false), LONG).await })
+    let workers = SupervisorSpec::new("workers", Strategy::OneForOne, 20, FIVE_SECONDS).child(spec_1).child(spec_2);
+    let relay = supervisor(Strategy::RestForOne, 5).sibling_drain_limit(ms(300));
+    let relay = relay.child(publisher_spec).supervisor(workers.parallel_shutdown()).child(last_spec);
+    let root = RootSupervisor::start(relay, bus).await;
+    let slow = |mailbox: &Mailbox<Worker>, millis| {
+        let mailbox = mailbox.clone();
+        tokio::task::spawn_local(async move { mailbox.ask(Slow(millis, false), ONE_HOUR).await })
     };
-    let (cut, finished, also_cut) = (slow(&worker_1, 60_000), slow(&worker_2, 250), slow(&last, 60_000));
+    let (killed, finished, also_killed) = (slow(&worker_1, 60_000), slow(&worker_2, 250), slow(&last, 60_000));
     tokio::time::sleep(ms(1)).await;
 
     root.bus().panic("/relay/publisher", "test").unwrap();
 
-    assert_eq!(ear.wait("shutdown_timeout", "/relay/last").await.get_number("limit_ms"), Some(300));
-    assert_eq!(ear.wait("child_exited", "/relay/last").await.reason, Some("sibling"));
-    let back = ear.wait("child_restarted", "/relay/publisher").await;
-    let downtime = back.get_number("downtime_ms");
-    assert!(
-        downtime >= Some(600) && downtime < Some(610),
-        "both had their grace, the workers one for all: {downtime:?}"
-    );
+    assert_eq!(events.wait_for("shutdown_timeout", "/relay/last").await.number("limit_ms"), Some(300));
+    assert_eq!(events.wait_for("child_exited", "/relay/last").await.reason, Some("sibling"));
+    let back = events.wait_for("child_restarted", "/relay/publisher").await;
+    let downtime = back.number("downtime_ms");
+    assert!(downtime >= Some(600) && downtime < Some(610), "one limit for `last`, one for all workers: {downtime:?}");
     assert_eq!(finished.await.unwrap(), Ok(()), "it drained in time");
-    assert_eq!(cut.await.unwrap(), Err(AskError::Closed));
-    assert_eq!(also_cut.await.unwrap(), Err(AskError::Closed));
+    assert_eq!(killed.await.unwrap(), Err(AskError::Closed));
+    assert_eq!(also_killed.await.unwrap(), Err(AskError::Closed));
     assert_eq!(generations(&[worker_1, worker_2, last]).await, [2, 2, 2]);
 });
 
-story!(a_life_knows_how_the_one_before_it_ended, {
-    let bus = plain_bus();
-    let births: Arc<Mutex<Vec<Birth>>> = Arc::default();
-    let (env, told) = (Env::default(), Arc::clone(&births));
+virtual_time_test!(incarnation_carries_the_previous_exit_reason, {
+    let bus = bus_without_jitter();
+    let incarnations: Arc<Mutex<Vec<Incarnation>>> = Arc::default();
+    let (env, recorded) = (WorkerEnv::default(), Arc::clone(&incarnations));
     let make = Worker::factory("b", &env);
     let (a, spec_a) = worker(&bus, &env, "/a");
-    let (b, spec_b) = actor(&bus, "/b", 8, move |birth| {
-        told.lock().unwrap().push(birth.clone());
-        make(birth)
+    let (b, spec_b) = actor(&bus, "/b", 8, move |incarnation| {
+        recorded.lock().unwrap().push(incarnation.clone());
+        make(incarnation)
     });
-    let root = Root::start(supervisor(Strategy::RestForOne, 9).child(spec_a).child(spec_b), bus).await;
+    let root = RootSupervisor::start(supervisor(Strategy::RestForOne, 9).child(spec_a).child(spec_b), bus).await;
 
-    b.ask(Act::Stop, SOON).await.unwrap();
-    assert_eq!(b.ask(Ping, SOON).await, Ok((2, 1)));
+    b.ask(Behavior::Stop, FIVE_SECONDS).await.unwrap();
+    assert_eq!(b.ask(Ping, FIVE_SECONDS).await, Ok((2, 1)));
     root.bus().kill("/b", "test").unwrap();
-    assert_eq!(b.ask(Ping, SOON).await, Ok((3, 1)));
-    a.ask(Act::Panic, SOON).await.unwrap_err();
-    assert_eq!(b.ask(Ping, SOON).await, Ok((4, 1)));
+    assert_eq!(b.ask(Ping, FIVE_SECONDS).await, Ok((3, 1)));
+    a.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+    assert_eq!(b.ask(Ping, FIVE_SECONDS).await, Ok((4, 1)));
 
-    let ends: Vec<Option<Reason>> = births.lock().unwrap().iter().map(|birth| birth.after.clone()).collect();
-    let (killed, sibling) = (Reason::Killed { by: "test".into() }, Reason::Sibling { failed: "a".into() });
-    assert_eq!(ends, [None, Some(Reason::Normal), Some(killed), Some(sibling)]);
+    let ends: Vec<Option<ExitReason>> =
+        incarnations.lock().unwrap().iter().map(|incarnation| incarnation.previous_exit.clone()).collect();
+    let (killed, sibling) = (ExitReason::Killed { by: "test".into() }, ExitReason::Sibling { failed: "a".into() });
+    assert_eq!(ends, [None, Some(ExitReason::Normal), Some(killed), Some(sibling)]);
 });

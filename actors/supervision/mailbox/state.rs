@@ -1,0 +1,143 @@
+//! The shared state of one mailbox: the semaphore that bounds it, the outstanding messages, and the time of the last progress.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use crate::events::observer::Observer;
+
+/// Why a message was not handled: the `reason` of a `dead_letter` event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UndeliveredReason {
+    Closed,
+    Overloaded,
+    Expired,
+}
+
+impl UndeliveredReason {
+    pub(crate) const ALL: [UndeliveredReason; 3] =
+        [UndeliveredReason::Closed, UndeliveredReason::Overloaded, UndeliveredReason::Expired];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            UndeliveredReason::Closed => "closed",
+            UndeliveredReason::Overloaded => "overloaded",
+            UndeliveredReason::Expired => "expired",
+        }
+    }
+}
+
+/// Shared by an actor's mailbox handles, its permits, its task, the snapshot and the watchdog. It outlives every incarnation.
+pub(crate) struct MailboxState {
+    pub(crate) kind: &'static str,
+    pub(crate) capacity: usize,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// Set by an operator; cleared by resume, by an exit and by a drain.
+    pub(crate) paused: AtomicBool,
+    /// The actor ended for good and its mailbox was dropped.
+    pub(crate) closed: AtomicBool,
+    outstanding: AtomicUsize,
+    peak: AtomicUsize,
+    started: AtomicU64,
+    created_at: Instant,
+    /// Milliseconds from `created_at` to the last progress.
+    progress_ms: AtomicU64,
+    idle: Notify,
+    undelivered: [AtomicU64; 3],
+    undelivered_type: parking_lot::Mutex<&'static str>,
+}
+
+impl MailboxState {
+    pub(crate) fn new(kind: &'static str, capacity: usize, observer: Arc<dyn Observer>) -> MailboxState {
+        MailboxState {
+            kind,
+            capacity,
+            permits: Arc::new(Semaphore::new(capacity)),
+            observer,
+            paused: false.into(),
+            closed: false.into(),
+            outstanding: 0.into(),
+            peak: 0.into(),
+            started: 0.into(),
+            created_at: Instant::now(),
+            progress_ms: 0.into(),
+            idle: Notify::new(),
+            undelivered: Default::default(),
+            undelivered_type: parking_lot::Mutex::new(""),
+        }
+    }
+
+    /// Messages that are queued or in flight.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding.load(SeqCst)
+    }
+
+    /// Returns the most messages outstanding since the last call, and starts a new measurement.
+    pub(crate) fn take_peak(&self) -> usize {
+        let now = self.outstanding();
+        self.peak.swap(now, SeqCst).max(now)
+    }
+
+    pub(crate) fn record_enqueued(&self, now: Instant) {
+        let outstanding = self.outstanding.fetch_add(1, SeqCst) + 1;
+        self.peak.fetch_max(outstanding, SeqCst);
+        if outstanding == 1 {
+            self.record_progress(now);
+        }
+    }
+
+    pub(crate) fn record_released(&self, now: Instant) {
+        self.record_progress(now);
+        if self.outstanding.fetch_sub(1, SeqCst) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Counts a message whose handler begins, and returns how many began before it.
+    pub(crate) fn record_started(&self) -> u64 {
+        self.started.fetch_add(1, SeqCst)
+    }
+
+    /// Restarts the watchdog's clock: a message was finished, or the time until now must not count.
+    pub(crate) fn record_progress(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.created_at).as_millis();
+        self.progress_ms.store(u64::try_from(since).unwrap_or(u64::MAX), SeqCst);
+    }
+
+    /// Time since the last progress.
+    pub(crate) fn without_progress_for(&self) -> Duration {
+        self.created_at.elapsed().saturating_sub(Duration::from_millis(self.progress_ms.load(SeqCst)))
+    }
+
+    pub(crate) fn record_undelivered(&self, reason: UndeliveredReason, message_type: &'static str) {
+        *self.undelivered_type.lock() = message_type;
+        self.undelivered[reason as usize].fetch_add(1, SeqCst);
+    }
+
+    /// Messages that were not handled for this reason since the last call, with the type of the latest one of any reason.
+    pub(crate) fn take_undelivered(&self, reason: UndeliveredReason) -> Option<(u64, &'static str)> {
+        let count = self.undelivered[reason as usize].swap(0, SeqCst);
+        (count > 0).then(|| (count, *self.undelivered_type.lock()))
+    }
+
+    /// Resolves when no message is outstanding, and holds new messages back until then. The semaphore is fair: a request for all
+    /// permits waits for the requests before it and blocks those behind it.
+    pub(crate) async fn drained(self: Arc<Self>) {
+        let all = u32::try_from(self.capacity).expect("`actor` refuses a larger capacity");
+        if self.permits.acquire_many(all).await.is_ok() {
+            return;
+        }
+        // The semaphore is closed, so no message can arrive: waiting for the last release is enough.
+        loop {
+            let idle = self.idle.notified();
+            if self.outstanding() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Events of Kafka.
+
+use tracing::Level;
+
+use super::log_event::{LogEvent, LogEventGroup};
+
+pub(super) const BROKER: LogEventGroup = LogEventGroup {
+    title: "Kafka",
+    description: "The Kafka clients, topics and transactional producers.",
+    common_fields: &[],
+    events: EVENTS,
+};
+
+const EVENTS: &[LogEvent] = &[
+    LogEvent {
+        name: "broker_away",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "No broker can be reached. Events wait in the outbox, and no attempt is counted.",
+        action: "Check Kafka and `broker.bootstrap_servers`.",
+    },
+    LogEvent {
+        name: "broker_back",
+        levels: &[Level::INFO],
+        fields: &[],
+        meaning: "A broker answers again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "broker_refused",
+        levels: &[Level::ERROR],
+        fields: &["error"],
+        meaning: "A topic does not have the required settings, or Kafka refused to create it. The relay does not \
+                  publish until this is corrected.",
+        action: "Correct the topic that `error` names.",
+    },
+    LogEvent {
+        name: "broker_client",
+        levels: &[Level::DEBUG],
+        fields: &["level", "facility", "line"],
+        meaning: "A log line of the Kafka client library.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "broker_client_error",
+        levels: &[Level::DEBUG],
+        fields: &["error", "reason"],
+        meaning: "A Kafka client reported an error outside of a call; the client recovers by itself.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "broker_clients_renewed",
+        levels: &[Level::DEBUG],
+        fields: &[],
+        meaning: "A Kafka client reached no broker for too long and is replaced.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "broker_clients_kept",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "A Kafka client could not be replaced; the old one remains in use.",
+        action: "Check the `broker` configuration if it repeats.",
+    },
+    LogEvent {
+        name: "lane_ended",
+        levels: &[Level::DEBUG],
+        fields: &["lane", "why"],
+        meaning: "The session of a transactional producer ended; the next batch opens a new one.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "rebalance_unanswered",
+        levels: &[Level::DEBUG],
+        fields: &["error"],
+        meaning: "A consumer that leaves the group could not complete a rebalance; the group expires it.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "topic_made",
+        levels: &[Level::INFO],
+        fields: &["topic", "replicas"],
+        meaning: "A missing topic was created.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "topic_partitions_differ",
+        levels: &[Level::WARN],
+        fields: &["topic", "there", "configured"],
+        meaning: "A topic has another number of partitions than `broker.topic_partitions`. It is not changed, \
+                  because that would break the order of events per key.",
+        action: "Set `broker.topic_partitions` to the topic's number, or drain the topic and recreate it.",
+    },
+];

@@ -1,0 +1,59 @@
+//! Events of the HTTP API and the console.
+
+use tracing::Level;
+
+use super::log_event::{LogEvent, LogEventGroup};
+
+pub(super) const HTTP: LogEventGroup = LogEventGroup {
+    title: "HTTP API and console",
+    description: "Requests, authentication and what operators did.",
+    common_fields: &[],
+    events: EVENTS,
+};
+
+const EVENTS: &[LogEvent] = &[
+    LogEvent {
+        name: "request",
+        levels: &[Level::INFO],
+        fields: &["method", "route", "status", "duration_ms", "request_id"],
+        meaning: "One HTTP request was answered.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "request_refused",
+        levels: &[Level::WARN],
+        fields: &["route", "request_id", "error"],
+        meaning: "A request was rejected for a cause that the client does not see in full, usually a dependency \
+                  that failed.",
+        action: "Read `error`; look for `dependency_down`, `pressure_changed` and the store's events.",
+    },
+    LogEvent {
+        name: "request_failed",
+        levels: &[Level::ERROR],
+        fields: &["route", "request_id", "error"],
+        meaning: "A request was answered with 500. Its cause is in `error`, which the client does not see.",
+        action: "Report `error` as a bug, with the request id.",
+    },
+    LogEvent {
+        name: "jwks_fetch_failed",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The key set at `auth.jwks_url` could not be fetched or parsed. Known keys remain valid; tokens \
+                  of unknown keys are rejected.",
+        action: "Check that the identity provider is reachable from this host.",
+    },
+    LogEvent {
+        name: "operator_action",
+        levels: &[Level::INFO],
+        fields: &["by", "action", "on", "reason"],
+        meaning: "A user acted through the console, for example paused an actor or parked a row.",
+        action: "Nothing to do: it is the audit record.",
+    },
+    LogEvent {
+        name: "dead_letters_redriven",
+        levels: &[Level::INFO],
+        fields: &["by", "reason", "redriven"],
+        meaning: "A user sent dead letters back to their topic.",
+        action: "Nothing to do: it is the audit record.",
+    },
+];

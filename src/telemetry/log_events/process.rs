@@ -1,0 +1,112 @@
+//! Events of the process and of the log itself.
+
+use tracing::Level;
+
+use super::log_event::{LogEvent, LogEventGroup};
+
+pub(super) const PROCESS: LogEventGroup = LogEventGroup {
+    title: "Process",
+    description: "Start, stop and the log itself.",
+    common_fields: &[],
+    events: EVENTS,
+};
+
+const EVENTS: &[LogEvent] = &[
+    LogEvent {
+        name: "listening",
+        levels: &[Level::INFO],
+        fields: &["address"],
+        meaning: "A listener accepts connections; one event for each listener.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "store_not_there",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The store cannot be reached at start. The process keeps trying until `startup.deadline`.",
+        action: "Start the store, or correct `store.url`.",
+    },
+    LogEvent {
+        name: "development_secret",
+        levels: &[Level::WARN],
+        fields: &[],
+        meaning: "The process accepts tokens signed with the public development secret.",
+        action: "Never run production with `--dev`: configure a key under `auth`.",
+    },
+    LogEvent {
+        name: "open_files_not_raised",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The limit of open files could not be raised to its maximum. Each connection needs one.",
+        action: "Raise the soft limit (`ulimit -n`, `LimitNOFILE`) above `http.max_connections`.",
+    },
+    LogEvent {
+        name: "topics_not_created",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The topics of the embedded broker could not be created at start. Each is created when it is \
+                  first used.",
+        action: "Check the free space and permissions of `store.path` if the event repeats.",
+    },
+    LogEvent {
+        name: "announce_failed",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The instance could not store its listening addresses. A second process with the same \
+                  `instance.id` then cannot name the address of the first in its error.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "start_failed",
+        levels: &[Level::ERROR],
+        fields: &["error", "exit_code"],
+        meaning: "The service could not start; the process ends with `exit_code`.",
+        action: "Read `error`; 78 is a mistake in the configuration. `posthaste doctor` checks the dependencies.",
+    },
+    LogEvent {
+        name: "panicked",
+        levels: &[Level::ERROR],
+        fields: &["detail", "location", "thread"],
+        meaning: "Code outside an actor panicked. Panics of actors are `child_exited` events.",
+        action: "Report `detail` and `location` as a bug. Restart the process if it no longer answers.",
+    },
+    LogEvent {
+        name: "root_gave_up",
+        levels: &[Level::ERROR],
+        fields: &["reason"],
+        meaning: "The supervision tree failed more often than its restart intensity allows. The process drains and \
+                  ends with exit code 70.",
+        action: "Find the `child_exited` events before it. The platform should restart the process.",
+    },
+    LogEvent {
+        name: "stopping",
+        levels: &[Level::INFO],
+        fields: &[],
+        meaning: "The process received a signal, or its tree has failed: it accepts no more work and completes the \
+                  work in progress.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "stopped",
+        levels: &[Level::INFO],
+        fields: &["elapsed_ms", "actors_left", "partitions_left"],
+        meaning: "The process has drained. `actors_left` and `partitions_left` count what did not stop before \
+                  `shutdown.deadline`; the next owner resolves it.",
+        action: "Raise `shutdown.deadline` if the counts are often above 0.",
+    },
+    LogEvent {
+        name: "close_failed",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The store was not closed cleanly; the next start recovers it.",
+        action: "Check the disk of `store.path` or the store's own log if the event repeats.",
+    },
+    LogEvent {
+        name: "log_lines_lost",
+        levels: &[Level::WARN],
+        fields: &["lines"],
+        meaning: "The reader of standard output stopped reading, so this number of log lines was dropped. The \
+                  service was not delayed.",
+        action: "Check the log collector; `log_lines_lost_count_total` has the sum.",
+    },
+];

@@ -1,0 +1,127 @@
+//! Events of the outbox and the relay.
+
+use tracing::Level;
+
+use super::log_event::{LogEvent, LogEventGroup};
+
+pub(super) const RELAY: LogEventGroup = LogEventGroup {
+    title: "Outbox and relay",
+    description: "The path from the outbox to the broker, and the partitions of this instance.",
+    common_fields: &[],
+    events: EVENTS,
+};
+
+const EVENTS: &[LogEvent] = &[
+    LogEvent {
+        name: "event_failed",
+        levels: &[Level::WARN],
+        fields: &["event_id", "order_id", "row", "attempt", "failure_type", "error", "delay_ms"],
+        meaning: "An event could not be published; its row is retried after `delay_ms`.",
+        action: "Watch it. `posthaste outbox why` shows the row's attempts.",
+    },
+    LogEvent {
+        name: "event_parked",
+        levels: &[Level::ERROR],
+        fields: &["event_id", "order_id", "row", "attempt", "failure_type", "error"],
+        meaning: "An event failed permanently or used up its attempts. Its row is PARKED; with `block-key`, later \
+                  events of the order wait.",
+        action: "Correct the cause, then `posthaste outbox retry`.",
+    },
+    LogEvent {
+        name: "batch_resolved",
+        levels: &[Level::INFO],
+        fields: &["partition", "epoch", "token", "verdict", "lane"],
+        meaning: "A previous owner left a batch open. The new owner fenced its producer and read the watermark: \
+                  `verdict` says whether the batch was published.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "relay_failing",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The relay began to fail: events stay in the outbox. It is logged once until it recovers.",
+        action: "Check the broker and the store; no event is lost.",
+    },
+    LogEvent {
+        name: "relay_recovered",
+        levels: &[Level::INFO],
+        fields: &[],
+        meaning: "The relay publishes events again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "breaker_opened",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The broker kept failing, so its circuit breaker is open: sends pause for `broker.breaker.open`. \
+                  No event is lost.",
+        action: "Check the broker.",
+    },
+    LogEvent {
+        name: "breaker_closed",
+        levels: &[Level::INFO],
+        fields: &[],
+        meaning: "The broker's circuit breaker is closed: sends continue.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "breaker",
+        levels: &[],
+        fields: &["state", "error"],
+        meaning: "The broker's circuit breaker changed its state. Only on the live event stream; the log has \
+                  `breaker_opened` and `breaker_closed`.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "broker_absent",
+        levels: &[Level::WARN],
+        fields: &[],
+        meaning: "`broker.kind` is `none`: events wait as PENDING.",
+        action: "Configure a broker; the waiting events are then published.",
+    },
+    LogEvent {
+        name: "direct_publish_failed",
+        levels: &[Level::ERROR],
+        fields: &["error"],
+        meaning: "`outbox.enabled` is false and an event could not be published: this event is lost.",
+        action: "Enable the outbox. Compare the orders with the topic to find the lost event.",
+    },
+    LogEvent {
+        name: "heartbeat_failed",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The instance could not renew its membership in the store. Its leases expire when this continues, \
+                  and other instances take over its partitions.",
+        action: "Check the store.",
+    },
+    LogEvent {
+        name: "worker_not_hired",
+        levels: &[Level::DEBUG],
+        fields: &["partition", "error"],
+        meaning: "The worker of an assigned partition could not be started; the next heartbeat tries again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "worker_not_removed",
+        levels: &[Level::WARN],
+        fields: &["partition", "error"],
+        meaning: "The worker of a released partition could not be stopped. Its lease expires.",
+        action: "Restart the instance if the partition has no owner for longer than `outbox.lease`.",
+    },
+    LogEvent {
+        name: "leave_failed",
+        levels: &[Level::DEBUG],
+        fields: &["error"],
+        meaning: "The instance could not delete its membership row while it stopped. Other instances notice after \
+                  `partitions.dead_after`.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "sweep_failed",
+        levels: &[Level::DEBUG],
+        fields: &["what", "error"],
+        meaning: "One page of a periodic cleanup (archive, idempotency keys, inbox or log) failed; the next sweep \
+                  repeats it.",
+        action: "Check the store if tables grow.",
+    },
+];

@@ -1,0 +1,95 @@
+//! Events of the consumer, the orders and the region.
+
+use tracing::Level;
+
+use super::log_event::{LogEvent, LogEventGroup};
+
+pub(super) const SERVICE: LogEventGroup = LogEventGroup {
+    title: "Consumer, orders and region",
+    description: "The consumer, the promotion of orders, failover and back-pressure.",
+    common_fields: &[],
+    events: EVENTS,
+};
+
+const EVENTS: &[LogEvent] = &[
+    LogEvent {
+        name: "consumer_failing",
+        levels: &[Level::WARN],
+        fields: &["member", "error"],
+        meaning: "A consumer began to fail; it waits and tries again. It is logged once until it recovers.",
+        action: "Check the broker and the store; no record is lost.",
+    },
+    LogEvent {
+        name: "consumer_recovered",
+        levels: &[Level::INFO],
+        fields: &["member"],
+        meaning: "The consumer processes records again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "message_dead_lettered",
+        levels: &[Level::ERROR],
+        fields: &["topic", "partition", "offset", "key", "error"],
+        meaning: "A consumed record cannot be processed or used up its attempts. It is in the dead letter topic.",
+        action: "`posthaste dlt show` prints it. Correct the cause, then `posthaste dlt redrive`.",
+    },
+    LogEvent {
+        name: "orders_promoted",
+        levels: &[Level::INFO],
+        fields: &["promoted"],
+        meaning: "A promotion run moved waiting orders to PROCESSING.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "promotion_held_back",
+        levels: &[Level::INFO],
+        fields: &["promoted", "reason"],
+        meaning: "A promotion run stopped early because the region is passive or the service is under pressure. \
+                  The next run continues.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "promotion_stopped",
+        levels: &[Level::WARN],
+        fields: &["promoted", "order_id", "error"],
+        meaning: "A promotion run stopped at an error. The next run continues.",
+        action: "Read `error`; check the store if it repeats.",
+    },
+    LogEvent {
+        name: "dependency_down",
+        levels: &[Level::WARN],
+        fields: &["dependency", "error"],
+        meaning: "The probes of a dependency began to fail.",
+        action: "Check the dependency that the event names.",
+    },
+    LogEvent {
+        name: "dependency_up",
+        levels: &[Level::INFO],
+        fields: &["dependency"],
+        meaning: "The probes of a dependency succeed again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "region_passive",
+        levels: &[Level::ERROR],
+        fields: &["region"],
+        meaning: "A dependency of `failover.gates` is down: this region rejects writes until it recovers.",
+        action: "Recover the dependency that `dependency_down` names, or send writes to another region.",
+    },
+    LogEvent {
+        name: "region_active",
+        levels: &[Level::INFO],
+        fields: &["region"],
+        meaning: "The region accepts writes again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "pressure_changed",
+        levels: &[Level::INFO, Level::WARN],
+        fields: &["from", "to", "lag_ms", "backlog", "saturation"],
+        meaning: "Back-pressure changed its level; a rise is a warning. Higher levels lower the rate limits, and \
+                  CRITICAL rejects writes.",
+        action: "Find what is slow: `lag_ms` is the consumer, `backlog` the broker or relay, `saturation` the \
+                  store.",
+    },
+];

@@ -1,0 +1,117 @@
+//! Events of the stores and the cache.
+
+use tracing::Level;
+
+use super::log_event::{LogEvent, LogEventGroup};
+
+pub(super) const STORES: LogEventGroup = LogEventGroup {
+    title: "Stores and cache",
+    description: "The embedded store, PostgreSQL and Redis.",
+    common_fields: &[],
+    events: EVENTS,
+};
+
+const EVENTS: &[LogEvent] = &[
+    LogEvent {
+        name: "commits_failing",
+        levels: &[Level::ERROR],
+        fields: &["error"],
+        meaning: "Commits of the embedded store began to fail, for example because the disk is full. Writes are \
+                  rejected.",
+        action: "Free space on the disk of `store.path`, or repair it.",
+    },
+    LogEvent {
+        name: "commits_recovered",
+        levels: &[Level::INFO],
+        fields: &[],
+        meaning: "Commits of the embedded store succeed again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "owners_not_filed",
+        levels: &[Level::DEBUG],
+        fields: &["error"],
+        meaning: "The embedded store could not move new orders into its index of owners; it tries again later.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "archive_day_not_made",
+        levels: &[Level::DEBUG],
+        fields: &["day", "error"],
+        meaning: "An archive partition for this day could not be created; the next sweep tries again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "archive_day_in_use",
+        levels: &[Level::DEBUG],
+        fields: &["day", "error"],
+        meaning: "An expired archive partition could not be emptied and dropped; the next sweep tries again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "instance_lock_interrupted",
+        levels: &[Level::WARN],
+        fields: &["instance"],
+        meaning: "The PostgreSQL connection that holds the lock on `instance.id` broke. The instance continues \
+                  while it takes the lock again.",
+        action: "Check PostgreSQL and the network if it repeats.",
+    },
+    LogEvent {
+        name: "instance_lock_regained",
+        levels: &[Level::INFO],
+        fields: &["instance"],
+        meaning: "The instance holds the lock on its `instance.id` again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "instance_lock_away",
+        levels: &[Level::DEBUG],
+        fields: &["error"],
+        meaning: "An attempt to take the lock on `instance.id` again failed; the next one follows.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "redis_away",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "Redis does not answer. As cache it is bypassed and rate limits are not enforced; as store it \
+                  makes requests fail.",
+        action: "Check Redis.",
+    },
+    LogEvent {
+        name: "redis_back",
+        levels: &[Level::INFO],
+        fields: &["seconds"],
+        meaning: "Redis answers again after this many seconds.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "policy_ignored",
+        levels: &[Level::WARN],
+        fields: &["key", "value"],
+        meaning: "A rate limit policy in Redis is not a number within bounds; the default applies.",
+        action: "Correct the value of `key` in Redis.",
+    },
+    LogEvent {
+        name: "bucket_failed",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "Redis refused the token bucket script. Requests are counted in sliding windows instead.",
+        action: "Allow scripts in Redis, or delete the key that holds another type.",
+    },
+    LogEvent {
+        name: "store_syncs_late",
+        levels: &[Level::WARN],
+        fields: &[],
+        meaning: "The Redis store uses `appendfsync everysec`: orders of the last seconds are lost when Redis and \
+                  its machine fail together.",
+        action: "Set `appendfsync always` where no order may be lost.",
+    },
+    LogEvent {
+        name: "store_may_lose",
+        levels: &[Level::WARN],
+        fields: &["complaint"],
+        meaning: "The Redis store may lose orders: `complaint` names the settings.",
+        action: "Set `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`.",
+    },
+];

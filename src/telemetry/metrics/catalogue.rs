@@ -1,0 +1,186 @@
+//! The metric catalogue, one line per metric. No other file contains a metric name.
+//!
+//! The table is a macro that passes its lines to another macro: here they become [`CATALOGUE`], in `registry.rs` the
+//! fields of [`Metrics`](crate::Metrics). A line reads `field: type = "name" [labels] unit buckets "help"`; the field is
+//! the name with underscores for dots. Label values come from small, closed sets, never from orders, subjects or raw
+//! paths: each value uses memory and appears in every scrape until the process ends.
+
+use super::buckets::*;
+use super::definition::{MetricDefinition, MetricUnit};
+use super::instrument::*;
+
+macro_rules! every_metric {
+    ($consumer:ident) => { $consumer! {
+        // The outbox, by Micrometer's names.
+        outbox_pending_count: IntGauge = "outbox.pending.count" [] Rows NONE "Rows that wait to be published.";
+        outbox_failure_count: IntGauge = "outbox.failure.count" [] Rows NONE "Rows whose last attempt failed, including parked rows.";
+        outbox_publish_rate: IntCounter = "outbox.publish.rate" [] Events NONE "Events the broker acknowledged; its rate is the publish rate.";
+        outbox_publish_latency: Timer = "outbox.publish.latency" [] Seconds CALL "Time from sending an event to the broker until its acknowledgement.";
+        outbox_lag: DurationDistribution<1> = "outbox.lag" [] Seconds AGE "Age of the oldest unpublished event, sampled once a second, in seconds.";
+        outbox_batch_size: SizeDistribution = "outbox.batch.size" [] Rows SIZE "Rows in a claimed batch.";
+        outbox_retry_count: IntCounter = "outbox.retry.count" [] Rows NONE "Failed attempts that were scheduled again.";
+        outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Outbox rows written in the transaction of their order.";
+        outbox_entries_delivered: IntCounter = "outbox.entries.delivered" [] Rows NONE "Rows settled as sent.";
+        outbox_entries_failed: IntCounter = "outbox.entries.failed" [] Rows NONE "Rows settled as parked.";
+        outbox_publish_duration: Timer = "outbox.publish.duration" [] Seconds CALL "Time of one batch from claim to settlement.";
+
+        // The outbox, by Prometheus names.
+        outbox_rows: Family<IntGauge, 1> = "outbox_rows" ["status"] Rows NONE "Outbox rows by status.";
+        outbox_oldest_pending_age_seconds: Gauge = "outbox_oldest_pending_age_seconds" [] Seconds NONE "Age of the oldest unpublished event; 0 when there is none.";
+        outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the order's commit until the broker's acknowledgement.";
+        outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Batches NONE "Batches that a previous lease left open and the next owner resolved.";
+        outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Rows NONE "Settlements that changed nothing because their fencing token was stale.";
+        outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";
+        outbox_partitions_owned: IntGauge = "outbox_partitions_owned" [] Partitions NONE "Partitions this instance owns.";
+
+        // The broker and the consumer.
+        kafka_consumer_processed_count: IntCounter = "kafka.consumer.processed.count" [] Records NONE "Consumed records that were processed.";
+        kafka_consumer_duplicate_count: IntCounter = "kafka.consumer.duplicate.count" [] Records NONE "Consumed records that were already processed: acknowledged without effect.";
+        kafka_consumer_retry_count: IntCounter = "kafka.consumer.retry.count" [] Records NONE "Consumed records that were retried or sent to a retry topic.";
+        kafka_consumer_errors: IntCounter = "kafka.consumer.errors" [] Records NONE "Consumed records whose processing failed.";
+        kafka_consumer_dlq_count: IntCounter = "kafka.consumer.dlq.count" [] Records NONE "Consumed records sent to the dead letter topic.";
+        kafka_consumer_lag_ms: DurationDistribution<1000> = "kafka.consumer.lag.ms" [] Milliseconds AGE_MS "Age of a record when it was consumed, in milliseconds.";
+        kafka_consumer_lag: Family<IntGauge, 2> = "kafka_consumer_lag" ["topic", "partition"] Records NONE "Records between the consumer group's offset and the end of the topic partition.";
+        kafka_schema_validation_errors: IntCounter = "kafka.schema.validation.errors" [] Events NONE "Events that did not match their schema.";
+        kafka_event_version_distribution: Family<IntCounter, 1> = "kafka.event.version.distribution" ["version"] Events NONE "Events by schema version.";
+        kafka_breaker_state: IntGauge = "kafka_breaker_state" [] Level NONE "State of the broker's circuit breaker: 0 closed, 1 half-open, 2 open.";
+
+        // The cache, Redis, the rate limit, the retry policy.
+        cache_hit_count: IntCounter = "cache.hit.count" [] Calls NONE "Cache reads that found a value.";
+        cache_miss_count: IntCounter = "cache.miss.count" [] Calls NONE "Cache reads that found no value.";
+        cache_error_count: IntCounter = "cache.error.count" [] Calls NONE "Cache calls that failed.";
+        cache_degraded_mode_count: IntCounter = "cache.degraded.mode.count" [] Calls NONE "Calls that bypassed the cache because its circuit breaker was open, or its content is stale after an outage.";
+        redis_connection_failures: Family<IntCounter, 1> = "redis.connection.failures" ["component"] Calls NONE "Calls that could not reach Redis, by calling component.";
+        redis_command_latency: Timer = "redis.command.latency" [] Seconds CALL "Time of one Redis command, script or pipeline.";
+        rate_limit_allowed_count: IntCounter = "rate_limit.allowed.count" [] Requests NONE "Requests that the rate limit allowed.";
+        rate_limit_blocked_count: IntCounter = "rate_limit.blocked.count" [] Requests NONE "Requests that the rate limit rejected.";
+        rate_limit_dynamic_adjustments: IntCounter = "rate_limit.dynamic.adjustments" [] Calls NONE "Changes of the throttling factor by back-pressure.";
+        rate_limit_fail_open_count: IntCounter = "rate_limit.fail_open.count" [] Requests NONE "Requests allowed because the rate limit store was unavailable.";
+        rate_limit_fallback_count: IntCounter = "rate_limit.fallback.count" [] Requests NONE "Requests counted in a sliding window because the token bucket script failed.";
+        rate_limit_rejections_by_policy: Family<IntCounter, 1> = "rate_limit.rejections.by.policy" ["policy"] Requests NONE "Requests that the rate limit rejected, by policy.";
+        retry_delay_ms: DurationDistribution<1000> = "retry.delay.ms" [] Milliseconds AGE_MS "Delay until the next attempt, in milliseconds.";
+        retry_classification_count: Family<IntCounter, 1> = "retry.classification.count" ["classification"] Calls NONE "Failures by fault class.";
+
+        // Back-pressure, region, failover.
+        backpressure_level: IntGauge = "backpressure.level" [] Level NONE "Back-pressure level: 0 normal, 1 elevated, 2 critical.";
+        backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "Factor on the rate limits: 1, 0.7 or 0.35; from the next stage of back-pressure on, retry delays are divided by it.";
+        backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows at the last back-pressure measurement.";
+        backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag at the last back-pressure measurement.";
+        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Store capacity in use over the last second, 0 to 100: the larger share of its connection pool and its write queue.";
+        region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events and commands rejected by the region rule.";
+        failover_events_count: IntCounter = "failover.events.count" [] Events NONE "Changes of the region between active and passive.";
+        region_health_unhealthy_count: IntCounter = "region.health.unhealthy.count" [] Calls NONE "Probe rounds that found the region unhealthy.";
+        region_health_dependency_failure_count: Family<IntCounter, 1> = "region.health.dependency.failure.count" ["dependency"] Calls NONE "Failed probes, by dependency.";
+
+        // Orders, HTTP, the store.
+        orders_created_count: IntCounter = "orders.created.count" [] Orders NONE "Orders created.";
+        orders_idempotency_hit_count: IntCounter = "orders.idempotency.hit.count" [] Requests NONE "Create requests answered with the stored response of their idempotency key.";
+        orders_operation_failure_count: Family<IntCounter, 1> = "orders.operation.failure.count" ["operation"] Calls NONE "Failed order operations.";
+        orders_shed_count: Family<IntCounter, 1> = "orders.shed.count" ["kind"] Requests NONE "Requests rejected by load shedding, by kind: change, read or list.";
+        orders_in_flight_limit: Family<IntGauge, 1> = "orders.in.flight.limit" ["kind"] Requests NONE "Concurrent requests allowed; it falls while requests queue for the store.";
+        orders_operation_duration: Family<Timer, 1> = "orders.operation.duration" ["operation"] Seconds CALL "Time of one order operation.";
+        http_server_requests: Family<Timer, 3> = "http.server.requests" ["method", "uri", "status"] Seconds CALL "Time of one HTTP request, by method, route template and status.";
+        http_server_requests_by_region: Family<IntCounter, 1> = "http.server.requests.by.region" ["region"] Requests NONE "HTTP requests by the region that served them.";
+        api_errors_unexpected: IntCounter = "api.errors.unexpected" [] Requests NONE "HTTP requests answered with status 500.";
+        log_lines_lost_count: IntCounter = "log.lines.lost.count" [] Lines NONE "Log lines dropped because the reader of standard output had stopped reading, or writing failed.";
+        db_query_duration: Family<Timer, 1> = "db.query.duration" ["query"] Seconds CALL "Time of one store statement or transaction, by name.";
+
+        // The actors.
+        actor_up: Family<IntGauge, 1> = "actor_up" ["actor"] Actors NONE "1 while the actor runs, otherwise 0.";
+        actor_restarts_total: Family<IntCounter, 2> = "actor_restarts_total" ["actor", "reason"] Restarts NONE "Actor restarts, by actor and exit reason.";
+        actor_mailbox_depth: Family<IntGauge, 1> = "actor_mailbox_depth" ["actor"] Messages NONE "Messages waiting in the mailbox.";
+        actor_mailbox_capacity: Family<IntGauge, 1> = "actor_mailbox_capacity" ["actor"] Messages NONE "Capacity of the mailbox in messages.";
+        actor_messages_total: Family<IntCounter, 1> = "actor_messages_total" ["actor"] Messages NONE "Messages handled by the actor.";
+        actor_message_duration_seconds: Family<Timer, 1> = "actor_message_duration_seconds" ["actor"] Seconds MESSAGE "Time of one message from receipt to the end of its handler.";
+    } };
+}
+pub(crate) use every_metric;
+
+macro_rules! definitions {
+    ($($field:ident: $instrument:ty = $name:literal [$($label:literal),*] $unit:ident $buckets:ident $help:literal;)*) => {
+        /// Each definition under its field's name, so that a field cannot be created from another field's definition.
+        #[allow(non_upper_case_globals, reason = "the constants have the names of the fields")]
+        pub(crate) mod definition_of {
+            use super::*;
+            $(pub(crate) const $field: MetricDefinition = MetricDefinition {
+                name: $name,
+                kind: <$instrument as MetricField>::KIND,
+                unit: MetricUnit::$unit,
+                labels: &[$($label),*],
+                buckets: $buckets,
+                help: $help,
+            };)*
+        }
+
+        /// Every metric of the service, in the table's order. Each appears in `/metrics` from the start of the process.
+        pub const CATALOGUE: &[MetricDefinition] = &[$(definition_of::$field),*];
+
+        #[cfg(test)]
+        const FIELDS: &[&str] = &[$(stringify!($field)),*];
+    };
+}
+every_metric!(definitions);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::metrics::definition::MetricKind;
+
+    #[test]
+    fn names_are_unique_before_and_after_the_mapping_to_prometheus() {
+        let dotted: BTreeSet<_> = CATALOGUE.iter().map(|definition| definition.name).collect();
+        let mapped: BTreeSet<_> = CATALOGUE.iter().map(MetricDefinition::prometheus).collect();
+
+        assert_eq!(dotted.len(), CATALOGUE.len());
+        assert_eq!(mapped.len(), CATALOGUE.len());
+    }
+
+    #[test]
+    fn no_metric_is_named_like_a_series_of_a_histogram() {
+        let mapped: BTreeSet<_> = CATALOGUE.iter().map(MetricDefinition::prometheus).collect();
+
+        for definition in CATALOGUE.iter().filter(|definition| definition.prometheus_type() == "histogram") {
+            for suffix in ["_bucket", "_count", "_sum"] {
+                assert!(!mapped.contains(&(definition.prometheus() + suffix)), "{}{suffix}", definition.name);
+            }
+        }
+    }
+
+    #[test]
+    fn each_field_is_its_metric_name_with_underscores_for_dots() {
+        for (field, definition) in FIELDS.iter().zip(CATALOGUE) {
+            assert_eq!(*field, definition.name.replace('.', "_"));
+        }
+    }
+
+    #[test]
+    fn no_label_has_an_unbounded_set_of_values() {
+        for label in CATALOGUE.iter().flat_map(|definition| definition.labels) {
+            let forbidden = ["order", "subject", "sub", "user", "path", "key", "event", "request", "ip"];
+            assert!(!forbidden.iter().any(|word| label.split('_').any(|part| part == *word)), "{label}");
+        }
+    }
+
+    #[test]
+    fn exactly_the_histograms_have_buckets_and_their_bounds_increase() {
+        for definition in CATALOGUE {
+            let histogram = matches!(definition.kind, MetricKind::Timer | MetricKind::Distribution);
+            assert_eq!(histogram, !definition.buckets.is_empty(), "{}", definition.name);
+            assert!(definition.buckets.is_sorted_by(|low, high| low < high), "{}", definition.name);
+        }
+    }
+
+    #[test]
+    fn timers_measure_seconds_and_help_texts_are_plain_sentences() {
+        for definition in CATALOGUE {
+            assert!(
+                definition.kind != MetricKind::Timer || definition.unit == MetricUnit::Seconds,
+                "{}",
+                definition.name
+            );
+            assert!(definition.help.ends_with('.') && !definition.help.contains(['\\', '\n']), "{}", definition.name);
+        }
+    }
+}

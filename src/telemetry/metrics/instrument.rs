@@ -1,0 +1,140 @@
+//! Instrument types of the catalogue: counters, gauges, histograms that take typed values, and families by label values.
+
+use std::time::Duration;
+
+use prometheus::core::Collector;
+pub use prometheus::{Gauge, IntCounter, IntGauge};
+use prometheus::{GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+
+use super::definition::{MetricDefinition, MetricKind};
+
+/// A histogram of durations in seconds.
+#[derive(Debug, Clone)]
+pub struct Timer(Histogram);
+
+impl Timer {
+    /// Observes one duration.
+    pub fn record(&self, duration: Duration) {
+        self.0.observe(duration.as_secs_f64());
+    }
+}
+
+/// A histogram of durations whose metric name fixes the unit: `PER_SECOND` is 1 for seconds, 1000 for milliseconds. The
+/// conversion is part of the type, so no caller repeats it.
+#[derive(Debug, Clone)]
+pub struct DurationDistribution<const PER_SECOND: u32>(Histogram);
+
+impl<const PER_SECOND: u32> DurationDistribution<PER_SECOND> {
+    /// Observes one duration.
+    pub fn record(&self, duration: Duration) {
+        self.0.observe(duration.as_secs_f64() * f64::from(PER_SECOND));
+    }
+}
+
+/// A histogram of sizes, such as rows in a batch.
+#[derive(Debug, Clone)]
+pub struct SizeDistribution(Histogram);
+
+impl SizeDistribution {
+    /// Observes one size.
+    pub fn record(&self, size: usize) {
+        self.0.observe(size as f64);
+    }
+}
+
+/// One instrument per combination of `N` label values. Each combination uses memory until it is removed, so label values
+/// must come from small, closed sets.
+#[derive(Debug, Clone)]
+pub struct Family<M: Instrument, const N: usize>(M::Vec);
+
+impl<M: Instrument, const N: usize> Family<M, N> {
+    /// The instrument with these label values, in the order of the catalogue's labels; created at zero on first use.
+    /// Costs a hash and a read lock: on a hot path call it once and keep the instrument. Clones share their value.
+    pub fn with(&self, values: [&str; N]) -> M {
+        M::member(&self.0, &values)
+    }
+
+    /// Removes the series with these label values from later scrapes. Clones that are still in use no longer reach a
+    /// scrape. Idempotent.
+    pub fn remove(&self, values: [&str; N]) {
+        M::remove_member(&self.0, &values);
+    }
+}
+
+/// A type that a catalogue line may name, alone or in a [`Family`]. Not meant to be implemented outside this file.
+pub trait Instrument: Clone {
+    /// The kind that the catalogue records.
+    const KIND: MetricKind;
+    /// The prometheus crate's vector of this instrument.
+    type Vec: Collector + Clone + 'static;
+    /// An empty vector for the definition.
+    fn new_vec(definition: &MetricDefinition) -> prometheus::Result<Self::Vec>;
+    /// The member with these label values, created on first use.
+    fn member(vec: &Self::Vec, values: &[&str]) -> Self;
+    /// Removes the member with these label values, if it exists.
+    fn remove_member(vec: &Self::Vec, values: &[&str]);
+}
+
+/// A field of `Metrics`: an instrument or a family, created from its definition and registered.
+pub(crate) trait MetricField: Sized {
+    const KIND: MetricKind;
+    fn register(definition: &MetricDefinition, registry: &Registry) -> prometheus::Result<Self>;
+}
+
+impl<M: Instrument> MetricField for M {
+    const KIND: MetricKind = M::KIND;
+    fn register(definition: &MetricDefinition, registry: &Registry) -> prometheus::Result<Self> {
+        Family::<M, 0>::register(definition, registry).map(|family| family.with([]))
+    }
+}
+
+impl<M: Instrument, const N: usize> MetricField for Family<M, N> {
+    const KIND: MetricKind = M::KIND;
+    fn register(definition: &MetricDefinition, registry: &Registry) -> prometheus::Result<Self> {
+        assert_eq!(
+            definition.labels.len(),
+            N,
+            "the catalogue gives {} a number of labels that differs from its type",
+            definition.name
+        );
+        let vec = M::new_vec(definition)?;
+        registry.register(Box::new(vec.clone()))?;
+        Ok(Self(vec))
+    }
+}
+
+/// Implements `Instrument`; `$wrap` turns the prometheus crate's metric into ours.
+macro_rules! instrument {
+    ($instrument:ty, $kind:ident, $vec:ty, $opts:ident, $wrap:expr) => {
+        impl Instrument for $instrument {
+            const KIND: MetricKind = MetricKind::$kind;
+            type Vec = $vec;
+            fn new_vec(definition: &MetricDefinition) -> prometheus::Result<$vec> {
+                <$vec>::new($opts(definition), definition.labels)
+            }
+            fn member(vec: &$vec, values: &[&str]) -> Self {
+                $wrap(vec.with_label_values(values))
+            }
+            fn remove_member(vec: &$vec, values: &[&str]) {
+                // The only error is that no such member exists.
+                let _ = vec.remove_label_values(values);
+            }
+        }
+    };
+}
+
+instrument!(IntCounter, Counter, IntCounterVec, opts, std::convert::identity);
+instrument!(IntGauge, Gauge, IntGaugeVec, opts, std::convert::identity);
+instrument!(Gauge, Gauge, GaugeVec, opts, std::convert::identity);
+instrument!(Timer, Timer, HistogramVec, histogram_opts, Timer);
+instrument!(DurationDistribution<1>, Distribution, HistogramVec, histogram_opts, DurationDistribution);
+instrument!(DurationDistribution<1000>, Distribution, HistogramVec, histogram_opts, DurationDistribution);
+instrument!(SizeDistribution, Distribution, HistogramVec, histogram_opts, SizeDistribution);
+
+fn opts(definition: &MetricDefinition) -> Opts {
+    Opts::new(definition.prometheus(), definition.help)
+}
+
+fn histogram_opts(definition: &MetricDefinition) -> HistogramOpts {
+    HistogramOpts::new(definition.prometheus(), definition.help).buckets(definition.buckets.to_vec())
+}
