@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::backpressure::{Inputs, Level, Pressure, Stage};
+use app::policy::backpressure::{Pressure, PressureInputs, PressureLevel, PressureStage};
 use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
@@ -32,7 +32,7 @@ pub struct BackpressureManager {
     pressure: Pressure,
     /// Samples count their time from here.
     created_at: Instant,
-    inputs: Inputs,
+    inputs: PressureInputs,
     /// Sum and number of the saturation readings since the last sample.
     saturation: (f64, u32),
 }
@@ -56,7 +56,7 @@ impl BackpressureManager {
             store,
             pressure,
             created_at: Instant::now(),
-            inputs: Inputs::default(),
+            inputs: PressureInputs::default(),
             saturation: (0.0, 0),
         }
     }
@@ -110,7 +110,7 @@ impl BackpressureManager {
         }
     }
 
-    fn publish(&self, stage: Stage) {
+    fn publish(&self, stage: PressureStage) {
         let metrics = &self.dependencies.metrics;
         metrics.backpressure_level.set(stage.level().number());
         metrics.backpressure_throttling_factor.set(stage.limit_factor());
@@ -120,7 +120,7 @@ impl BackpressureManager {
             .set(gauge_value(u64::try_from(self.inputs.lag.as_millis()).unwrap_or(u64::MAX)));
         metrics.backpressure_db_saturation_percent.set(self.inputs.saturation * 100.0);
         let inputs = self.inputs;
-        self.dependencies.health.paint(|snapshot| {
+        self.dependencies.health.update(|snapshot| {
             snapshot.stage = stage;
             snapshot.inputs = inputs;
         });
@@ -145,7 +145,7 @@ impl BackpressureManager {
         metrics.outbox_oldest_pending_age_seconds.set(age.as_secs_f64());
         metrics.outbox_lag.record(age);
         let (depth, now) = (*depth, self.dependencies.clock.now());
-        self.dependencies.health.paint(|snapshot| {
+        self.dependencies.health.update(|snapshot| {
             snapshot.depth = depth;
             snapshot.measured_at = Some(now);
         });
@@ -168,9 +168,9 @@ impl BackpressureManager {
         }
     }
 
-    fn report_change(&self, before: Level, level: Level) {
+    fn report_change(&self, before: PressureLevel, level: PressureLevel) {
         let (from, to) = (before.as_str(), level.as_str());
-        let Inputs { lag, backlog, saturation } = self.inputs;
+        let PressureInputs { lag, backlog, saturation } = self.inputs;
         let lag_ms = lag.as_millis() as u64;
         self.dependencies.metrics.rate_limit_dynamic_adjustments.inc();
         if level > before {

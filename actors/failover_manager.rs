@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::failover::{Mode, Region};
-use app::vitals::Component;
+use app::health::Component;
+use app::policy::failover::{RegionHealth, RegionMode};
 use futures::future::join_all;
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
@@ -21,7 +21,7 @@ pub struct FailoverManager {
     dependencies: Dependencies,
     options: Arc<Options>,
     bus: SupervisionBus,
-    region: Region,
+    region: RegionHealth,
 }
 
 /// Result of one probe.
@@ -37,7 +37,7 @@ struct ProbeResult {
 impl FailoverManager {
     /// A manager that assumes healthy dependencies until probes fail.
     pub fn new(dependencies: Dependencies, options: Arc<Options>, bus: SupervisionBus) -> Self {
-        Self { dependencies, options, bus, region: Region::default() }
+        Self { dependencies, options, bus, region: RegionHealth::default() }
     }
 
     fn round(&mut self, ctx: &mut Context<Self>) {
@@ -62,7 +62,7 @@ impl FailoverManager {
         }
         self.update_full_store(&results);
         self.update_components(results);
-        if let Some(mode) = round.turned {
+        if let Some(mode) = round.new_mode {
             self.switch(mode);
         }
     }
@@ -76,7 +76,7 @@ impl FailoverManager {
             // It does not answer at all, so its free space is unknown: the last known state remains.
             Err(_) => return,
         };
-        self.dependencies.health.paint(|snapshot| snapshot.no_room = no_room);
+        self.dependencies.health.update(|snapshot| snapshot.no_room = no_room);
     }
 
     fn report_change(&self, result: &ProbeResult, was_up: bool) {
@@ -118,13 +118,13 @@ impl FailoverManager {
                 detail: result.report.err(),
             })
             .collect();
-        self.dependencies.health.paint(|snapshot| snapshot.components = components);
+        self.dependencies.health.update(|snapshot| snapshot.components = components);
     }
 
-    fn switch(&self, mode: Mode) {
-        let passive = mode == Mode::Passive;
+    fn switch(&self, mode: RegionMode) {
+        let passive = mode == RegionMode::Passive;
         self.dependencies.gate.set_passive(passive);
-        self.dependencies.health.paint(|snapshot| snapshot.passive = passive);
+        self.dependencies.health.update(|snapshot| snapshot.passive = passive);
         self.dependencies.metrics.failover_events_count.inc();
         let region = self.options.relay.region.as_str();
         if passive {
@@ -162,7 +162,7 @@ impl Actor for FailoverManager {
     fn started(&mut self, ctx: &mut Self::Context) {
         // After a restart the gate still holds the former state: a passive region stays passive until two healthy rounds.
         if self.dependencies.gate.is_passive() {
-            self.region = Region::passive();
+            self.region = RegionHealth::passive();
         }
         self.round(ctx);
     }

@@ -62,7 +62,7 @@ impl ActorSystem {
     ) -> ActorSystem {
         let bus =
             SupervisionBus::new(supervision_options, Arc::new(MetricsObserver(Arc::clone(&dependencies.metrics))));
-        dependencies.health.paint(|snapshot| snapshot.broker_configured = dependencies.broker.is_some());
+        dependencies.health.update(|snapshot| snapshot.broker_configured = dependencies.broker.is_some());
         let options = Arc::new(options);
         let tree = tree::tree(&dependencies, &options, &bus);
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, bus.clone(), options.faults));

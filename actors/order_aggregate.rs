@@ -8,10 +8,10 @@ use std::sync::Arc;
 use actix::prelude::*;
 use app::commands::change_order::{self, change_order};
 use app::commands::create_order::{self, create_order};
-use app::commands::{Desk, Reach};
+use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::MailboxMessage;
@@ -27,8 +27,10 @@ use wake_ups::WakeUps;
 pub struct Create {
     /// The client's command.
     pub command: CreateOrder,
+    /// Guard of the command's idempotency key, shared with the caller.
+    pub key: Option<IdempotencyGuard>,
     /// Shows the caller whether the store was reached, in case this actor dies.
-    pub progress: Reach,
+    pub progress: CommitProgress,
 }
 
 /// Change an order.
@@ -38,16 +40,16 @@ pub struct Change {
     /// The client's command.
     pub command: ChangeOrder,
     /// Shows the caller whether the store was reached, as in [`Create`].
-    pub progress: Reach,
+    pub progress: CommitProgress,
 }
 
 /// One shard.
 pub struct OrderAggregate {
-    desk: Arc<Desk>,
+    context: Arc<CommandContext>,
     wake_ups: WakeUps,
     direct: Option<DirectPublisher>,
     metrics: Arc<Metrics>,
-    health: Vitals,
+    health: HealthBoard,
     /// One lock for each order with a running or waiting command.
     locks: HashMap<OrderId, Arc<Mutex<()>>>,
 }
@@ -55,19 +57,19 @@ pub struct OrderAggregate {
 impl OrderAggregate {
     /// A shard without commands. `direct` publishes the events where there is no outbox.
     pub fn new(
-        desk: Arc<Desk>,
+        context: Arc<CommandContext>,
         wake_ups: WakeUps,
         direct: Option<DirectPublisher>,
         metrics: Arc<Metrics>,
-        health: Vitals,
+        health: HealthBoard,
     ) -> Self {
-        Self { desk, wake_ups, direct, metrics, health, locks: HashMap::new() }
+        Self { context, wake_ups, direct, metrics, health, locks: HashMap::new() }
     }
 
     /// Readiness fails with the first write that finds the store full, not only with the next round of probes.
     fn record_error<T>(&self, result: &Result<T, CommandError>) {
         match result {
-            Err(CommandError::NoRoom(why)) => self.health.paint(|snapshot| snapshot.no_room = Some(why.clone())),
+            Err(CommandError::NoRoom(why)) => self.health.update(|snapshot| snapshot.no_room = Some(why.clone())),
             Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
             _ => {}
         }
@@ -106,13 +108,13 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
     type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
 
     fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
-        let (Create { command, progress }, permit) = message.begin(ctx);
-        let desk = Arc::clone(&self.desk);
-        let work = async move { create_order(&desk, command, &progress).await };
+        let (Create { command, key, progress }, permit) = message.begin(ctx);
+        let context = Arc::clone(&self.context);
+        let work = async move { create_order(&context, command, key, &progress).await };
         Box::pin(work.into_actor(self).map(move |result, this, _| {
             let _permit = permit;
             this.record_error(&result);
-            let create_order::Outcome { created, rows } = result?;
+            let create_order::CreateOutcome { created, rows } = result?;
             this.committed(rows);
             Ok(created)
         }))
@@ -124,18 +126,18 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
 
     fn handle(&mut self, message: MailboxMessage<Change>, ctx: &mut Self::Context) -> Self::Result {
         let (Change { command, progress }, permit) = message.begin(ctx);
-        let (desk, id) = (Arc::clone(&self.desk), command.id);
+        let (context, id) = (Arc::clone(&self.context), command.id);
         let lock = self.lock_of(id);
         let work = async move {
             // The mutex is fair: commands of one order run in the order of their arrival.
             let _guard = lock.lock_owned().await;
-            change_order(&desk, &command, &progress).await
+            change_order(&context, &command, &progress).await
         };
         Box::pin(work.into_actor(self).map(move |result, this, _| {
             let _permit = permit;
             this.drop_unused_lock(id);
             this.record_error(&result);
-            let change_order::Outcome { order, rows } = result?;
+            let change_order::ChangeOutcome { order, rows } = result?;
             this.committed(rows);
             Ok(order)
         }))

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::breaker::Pass;
+use app::policy::breaker::BreakerPermit;
 use futures::StreamExt;
 use futures::future::join_all;
 use ports::Error;
@@ -123,9 +123,9 @@ impl OutboxPublisher {
         let max = self.options.max_in_flight;
         while !self.retiring && self.schedule.is_waiting() && self.schedule.running() < max {
             let probe = match self.breaker.pass() {
-                Pass::Free => false,
-                Pass::Probe => true,
-                Pass::Wait(pause) => return self.run_due_after(pause, ctx),
+                BreakerPermit::Free => false,
+                BreakerPermit::Probe => true,
+                BreakerPermit::Wait(pause) => return self.run_due_after(pause, ctx),
             };
             let Some((partition, kind)) = self.schedule.next(max) else {
                 if probe {
@@ -299,7 +299,7 @@ impl OutboxPublisher {
     fn publish_ownership(&self) {
         let owned = self.membership.owned();
         self.dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
-        self.dependencies.health.paint(|snapshot| {
+        self.dependencies.health.update(|snapshot| {
             snapshot.partitions_owned = owned;
             snapshot.started = true;
         });

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
-use app::commands::Desk;
+use app::commands::CommandContext;
 use app::commands::promote_pending::{page, promotion};
 use app::error::CommandError;
 use domain::OrderId;
@@ -18,7 +18,7 @@ pub struct Promote;
 
 /// Promotes at an interval and on request.
 pub struct PendingPromoter {
-    desk: Arc<Desk>,
+    context: Arc<CommandContext>,
     shards: Shards,
     options: Arc<Options>,
     running: bool,
@@ -26,8 +26,8 @@ pub struct PendingPromoter {
 
 impl PendingPromoter {
     /// A promoter that has not run yet.
-    pub fn new(desk: Arc<Desk>, shards: Shards, options: Arc<Options>) -> Self {
-        Self { desk, shards, options, running: false }
+    pub fn new(context: Arc<CommandContext>, shards: Shards, options: Arc<Options>) -> Self {
+        Self { context, shards, options, running: false }
     }
 
     fn schedule_next(&mut self, ctx: &mut Context<Self>) {
@@ -47,17 +47,18 @@ impl PendingPromoter {
     }
 
     fn promote(&self) -> impl Future<Output = u64> + use<> {
-        let (desk, shards, limit) = (Arc::clone(&self.desk), self.shards.clone(), self.options.promotion_batch.max(1));
-        async move { promote_all(&desk, &shards, limit).await }
+        let (context, shards, limit) =
+            (Arc::clone(&self.context), self.shards.clone(), self.options.promotion_batch.max(1));
+        async move { promote_all(&context, &shards, limit).await }
     }
 }
 
 /// Promotes page after page until no pending order is left. Skips an order that refuses the promotion, because it changed meanwhile or
 /// another instance promoted it.
-async fn promote_all(desk: &Desk, shards: &Shards, limit: u32) -> u64 {
+async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u64 {
     let (mut promoted, mut after) = (0, None::<OrderId>);
     loop {
-        let ids = match page(desk, after, limit).await {
+        let ids = match page(context, after, limit).await {
             Ok(ids) => ids,
             Err(error) => {
                 tracing::warn!(event = "promotion_stopped", promoted, error = %error, "pending orders could not be read; the next run continues");

@@ -2,9 +2,9 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
-use app::chain::{self, Failure, Poison, Rules, Step};
-use app::gate::Gate;
-use app::relay::{Refused, cut};
+use app::admission::gate::Gate;
+use app::relay::RefusedRow;
+use app::relay::chain::{self, ChainRules, ChainStep, Poison, PublishFailure};
 use ports::Error;
 use ports::clock::Rng;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId};
@@ -26,7 +26,7 @@ pub struct Exclude {
     /// All rows of the batch.
     pub rows: Arc<[ClaimedRow]>,
     /// The failed rows with their errors.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRow>,
 }
 
 /// Result of an exclusion.
@@ -39,7 +39,7 @@ pub enum Excluded {
         /// Rows that are no longer part of the batch.
         excluded: Vec<RowId>,
         /// Rows that stay in the batch and go to their fallback topic.
-        fallback: Vec<Refused>,
+        fallback: Vec<RefusedRow>,
     },
     /// Another instance owns the partition now: nothing was changed.
     Stale,
@@ -48,7 +48,7 @@ pub enum Excluded {
 /// Applies the retry rules; keeps no state of its own.
 pub struct RetryHandler {
     outbox: Arc<dyn OutboxStore>,
-    rules: Arc<Rules>,
+    rules: Arc<ChainRules>,
     gate: Arc<Gate>,
     rng: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
@@ -58,7 +58,7 @@ impl RetryHandler {
     /// A handler that applies these rules.
     pub fn new(
         outbox: Arc<dyn OutboxStore>,
-        rules: Arc<Rules>,
+        rules: Arc<ChainRules>,
         gate: Arc<Gate>,
         rng: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
@@ -67,13 +67,13 @@ impl RetryHandler {
     }
 
     /// Splits failed rows into those to exclude and those that go to their fallback.
-    fn decide(&self, rows: &[ClaimedRow], refused: Vec<Refused>) -> (Vec<Exclusion>, Vec<Refused>) {
+    fn decide(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> (Vec<Exclusion>, Vec<RefusedRow>) {
         let (mut exclusions, mut fallback) = (Vec::new(), Vec::new());
         for refused in refused {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
-            let failure = Failure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
-            let step = chain::next(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
+            let failure = PublishFailure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
+            let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
             self.count(&refused, step);
             match disposition(step) {
                 // A row without its payload cannot be sent anywhere, not even to a fallback.
@@ -82,33 +82,33 @@ impl RetryHandler {
                     row: row.id,
                     disposition: disposition.unwrap_or(Disposition::ParkKey),
                     failure_type: refused.failure_type,
-                    reason: cut(&refused.reason).to_owned(),
+                    reason: outbox::truncate_reason(&refused.reason),
                 }),
             }
         }
         (exclusions, fallback)
     }
 
-    fn count(&self, refused: &Refused, step: Step) {
+    fn count(&self, refused: &RefusedRow, step: ChainStep) {
         self.metrics.retry_classification_count.with([refused.fault.as_str()]).inc();
         match step {
-            Step::Retry(delay) => {
+            ChainStep::Retry(delay) => {
                 self.metrics.outbox_retry_count.inc();
                 self.metrics.retry_delay_ms.record(delay);
             }
-            Step::Fallback => {}
-            Step::Park(_) => self.metrics.outbox_entries_failed.inc(),
+            ChainStep::Fallback => {}
+            ChainStep::Park(_) => self.metrics.outbox_entries_failed.inc(),
         }
     }
 }
 
 /// The store's part of a step; `None` for a fallback, which stays in the batch.
-fn disposition(step: Step) -> Option<Disposition> {
+fn disposition(step: ChainStep) -> Option<Disposition> {
     match step {
-        Step::Retry(delay) => Some(Disposition::Retry(delay)),
-        Step::Fallback => None,
-        Step::Park(Poison::BlockKey) => Some(Disposition::ParkKey),
-        Step::Park(Poison::SkipRow) => Some(Disposition::ParkRow),
+        ChainStep::Retry(delay) => Some(Disposition::Retry(delay)),
+        ChainStep::Fallback => None,
+        ChainStep::Park(Poison::BlockKey) => Some(Disposition::ParkKey),
+        ChainStep::Park(Poison::SkipRow) => Some(Disposition::ParkRow),
     }
 }
 

@@ -287,9 +287,9 @@ fn pending_promoter(
     bus: &SupervisionBus,
     shards: &Shards,
 ) -> (Mailbox<PendingPromoter>, ChildSpec) {
-    let (desk, options, shards) = (Arc::clone(&dependencies.desk), Arc::clone(options), shards.clone());
+    let (commands, options, shards) = (Arc::clone(&dependencies.commands), Arc::clone(options), shards.clone());
     actor(bus, "/pending-promoter", SMALL, move |_| {
-        PendingPromoter::new(Arc::clone(&desk), shards.clone(), Arc::clone(&options))
+        PendingPromoter::new(Arc::clone(&commands), shards.clone(), Arc::clone(&options))
     })
 }
 
@@ -303,16 +303,16 @@ fn shards(
     let direct = dependencies
         .broker
         .clone()
-        .filter(|_| !dependencies.desk.options.outbox)
+        .filter(|_| !dependencies.commands.options.outbox)
         .map(|broker| DirectPublisher::new(broker, options.relay.envelope(), Arc::clone(&dependencies.metrics)));
     let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).parallel_shutdown();
     let mut mailboxes = Vec::new();
     for number in 0..options.shards.max(1) {
-        let (desk, wake_ups, direct) = (Arc::clone(&dependencies.desk), wake_ups.clone(), direct.clone());
+        let (commands, wake_ups, direct) = (Arc::clone(&dependencies.commands), wake_ups.clone(), direct.clone());
         let (metrics, health) = (Arc::clone(&dependencies.metrics), dependencies.health.clone());
         let (mailbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
             OrderAggregate::new(
-                Arc::clone(&desk),
+                Arc::clone(&commands),
                 wake_ups.clone(),
                 direct.clone(),
                 Arc::clone(&metrics),
@@ -322,5 +322,5 @@ fn shards(
         spec = spec.child(shard.arbiter(threads.orders()));
         mailboxes.push(mailbox);
     }
-    (Shards::new(mailboxes, Arc::clone(&dependencies.desk.idempotency), options.request_timeout), spec)
+    (Shards::new(mailboxes, Arc::clone(&dependencies.commands), options.request_timeout), spec)
 }

@@ -1,5 +1,5 @@
 -- What `posthaste bench create` is held against, for pgbench: an order, its event and its outbox row in one transaction of their own.
--- The statement is the store's own for a single order (src/adapters/postgres/group.rs), on the same schema with the same indexes; ids are
+-- The statement is the store's own for a single order (src/adapters/postgres/orders/group_commit.rs), on the same schema with the same indexes; ids are
 -- version 7 as the service's are, values are of the same size. One statement is one transaction: nothing here waits for a second answer.
 \set client random(0, 63)
 WITH n AS MATERIALIZED (

@@ -1,18 +1,13 @@
-//! The command line: noun, then verb. Data goes to stdout, messages to stderr.
-mod actors;
+//! The command line: noun, then verb. Data goes to stdout, messages go to stderr.
+mod admin_client;
 mod bench;
-mod client;
-mod consent;
-mod demo;
-mod dlt;
-mod doctor;
-mod migrate;
-mod outbox;
-mod serve;
-mod show;
-mod token;
-mod topic;
-mod values;
+mod commands;
+mod confirm;
+mod failure;
+mod operator;
+mod output;
+mod runtime;
+mod value_parsers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,16 +15,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use posthaste::{Config, Environment};
 
-/// A start or a command that failed.
-pub(crate) const FAILED: u8 = 1;
-/// The configuration is wrong.
-pub(crate) const CONFIGURATION: u8 = 78;
+use commands::{actors, demo, dlt, doctor, documents, migrate, outbox, serve, token, topic};
+use failure::Failure;
 
 /// An order service that never loses an event.
 #[derive(Parser)]
 #[command(name = "posthaste", version, about, max_term_width = 120)]
 struct Arguments {
-    /// Configuration file, laid over the defaults; the environment (POSTHASTE__SECTION__KEY) is laid over both.
+    /// Configuration file. It overrides the defaults; the environment (POSTHASTE__SECTION__KEY) overrides both.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -38,91 +31,45 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the service. Without configuration: embedded, in ./data.
+    /// Run the service. Without configuration: embedded store and broker, data in ./data.
     Serve(serve::Arguments),
-    /// Start embedded, place orders, show every hop, stay up: the first minute.
+    /// Start an embedded service, place orders and show how each event travels; then keep running.
     Demo(demo::Arguments),
-    /// Bring the store's schema up to date, or say how it stands. The embedded store does so by itself.
+    /// Bring the store's schema up to date, or show its state. The embedded store migrates itself at the start.
     Migrate(migrate::Arguments),
-    /// Find what is wrong: dependencies, configuration, partitions, waiting rows.
+    /// Check the configuration, every dependency, partitions and waiting rows.
     Doctor(doctor::Arguments),
-    /// Look into the outbox, explain, retry, park.
+    /// List and explain outbox rows; retry, park or redrive them.
     #[command(subcommand)]
     Outbox(outbox::Verb),
-    /// Look into the dead letters, send them back.
+    /// List dead letters and send them back to their topic.
     #[command(subcommand)]
     Dlt(dlt::Verb),
-    /// See the actors of a running service, kill one.
+    /// Show the actors of a running service, or make one panic.
     #[command(subcommand)]
     Actors(actors::Verb),
-    /// Look into the broker's topics, also beside a running service.
+    /// List and read the broker's topics, also while the service runs.
     #[command(subcommand)]
     Topic(topic::Verb),
-    /// Measure: create, relay, end to end.
+    /// Measure creates, the relay and end-to-end latency.
     Bench(bench::Arguments),
-    /// Tokens for trying things.
+    /// Mint tokens for trying things out.
     #[command(subcommand)]
     Token(token::Verb),
-    /// The configuration as it is read.
+    /// Print the effective configuration or its schema.
     #[command(subcommand)]
-    Config(show::ConfigVerb),
-    /// The schemas of the events, for a registry and for consumers.
+    Config(documents::ConfigVerb),
+    /// Print the schemas of the events, for a registry and for consumers.
     #[command(subcommand)]
-    Schema(show::SchemaVerb),
+    Schema(documents::SchemaVerb),
     /// Print the OpenAPI document.
     Openapi,
     /// Print a completion script for a shell, or the man pages.
-    Completions(show::CompletionArguments),
-}
-
-/// What a command that failed says, and its exit code.
-pub(crate) struct Failure {
-    pub code: u8,
-    pub message: String,
-}
-
-impl Failure {
-    pub(crate) fn new(message: impl std::fmt::Display) -> Self {
-        Self { code: FAILED, message: message.to_string() }
-    }
-
-    /// Of a question about one thing: what is not there is named.
-    pub(crate) fn about(error: app::error::QueryError, what: impl std::fmt::Display) -> Self {
-        match error {
-            app::error::QueryError::NotFound => Self::new(format!("{what} was not found")),
-            other => Self::new(other),
-        }
-    }
-}
-
-impl From<posthaste::Mistakes> for Failure {
-    fn from(mistakes: posthaste::Mistakes) -> Self {
-        let message = format!("the configuration has {} mistake(s):\n{mistakes}", mistakes.0.len());
-        Self { code: CONFIGURATION, message }
-    }
-}
-
-impl From<posthaste::StartError> for Failure {
-    fn from(error: posthaste::StartError) -> Self {
-        Self { code: error.exit_code(), message: error.to_string() }
-    }
-}
-
-impl From<app::error::QueryError> for Failure {
-    fn from(error: app::error::QueryError) -> Self {
-        Self::new(error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::new(error)
-    }
+    Completions(documents::CompletionArguments),
 }
 
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse();
-    match carry_out(arguments) {
+    match execute(Arguments::parse()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             eprintln!("posthaste: {}", failure.message);
@@ -131,7 +78,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn carry_out(arguments: Arguments) -> Result<u8, Failure> {
+fn execute(arguments: Arguments) -> Result<u8, Failure> {
     let file = arguments.config.as_deref();
     let environment = Environment::of_process();
     let config = || Config::load(file, &environment);
@@ -146,24 +93,9 @@ fn carry_out(arguments: Arguments) -> Result<u8, Failure> {
         Command::Topic(verb) => topic::topic(&config()?, verb),
         Command::Bench(arguments) => bench::bench(file, config()?, &arguments),
         Command::Token(verb) => token::token(&config()?, verb),
-        Command::Config(verb) => show::config(file, &environment, &verb),
-        Command::Schema(verb) => show::schema(&verb),
-        Command::Openapi => show::openapi(),
-        Command::Completions(arguments) => show::completions::<Arguments>(&arguments),
-    }
-}
-
-/// Runs one asynchronous command to its end, on an actix system of its own.
-pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
-    actix_rt::System::new().block_on(work)
-}
-
-/// Prints a line of data; a reader that has gone away ends the command quietly.
-pub(crate) fn line(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
-    let written = writeln!(std::io::stdout().lock(), "{text}");
-    match written {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        written => written.map_err(Failure::new),
+        Command::Config(verb) => documents::config(file, &environment, &verb),
+        Command::Schema(verb) => documents::schema(&verb),
+        Command::Openapi => documents::openapi(),
+        Command::Completions(arguments) => documents::completions::<Arguments>(&arguments),
     }
 }

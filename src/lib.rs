@@ -1,7 +1,7 @@
-//! posthaste: an order service that never loses an event, and the supervised actor system that makes it so.
+//! posthaste: an order service that never loses an event, on a supervised actor system.
 //!
-//! [`start`] is the one door, shared by the program and by tests: it opens the store, starts the tree, serves HTTP and answers with a
-//! [`Service`] that stops all of it in order.
+//! The program and the tests start it with [`start`], which opens the store, starts the supervision tree, serves HTTP, and returns a
+//! [`Service`] that stops everything in order.
 pub mod config;
 mod wiring;
 
@@ -9,38 +9,38 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use actors::ActorSystem;
-use app::vitals::Vitals;
+use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    Beside, Checked, Migration, Schema, StartError, Throwaway, beside, checkup, fill, migrate, migrations,
-    provide_topics, server_environment, server_settings, statements_alone,
+    Beside, Checked, Migration, OpenedStore, Schema, StartError, Throwaway, beside, checkup, migrate, migrations,
+    provide_topics, server_environment, server_settings,
 };
 
-/// A running service.
+/// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.
 pub struct Service {
     addresses: Vec<SocketAddr>,
     cast: ActorSystem,
     http: api::Service,
     held: wiring::Held,
-    vitals: Vitals,
+    vitals: HealthBoard,
     deadline: Duration,
 }
 
-/// How a stop went.
+/// The result of a stop: what it could not finish is settled by the next start.
 #[derive(Debug)]
 pub struct Report {
-    /// How long it took.
+    /// Time from the call to the last lease given back.
     pub elapsed: Duration,
-    /// Actors that were killed with work in hand, as (path, messages).
+    /// Actors that were killed with unfinished messages, as (path, number of messages).
     pub left: Vec<(String, usize)>,
-    /// Partitions that could not be handed over.
+    /// Partitions whose lease could not be released.
     pub partitions_left: usize,
 }
 
 /// Starts the service on this thread, which must run an actix `System`.
 ///
 /// # Errors
-/// The start cannot succeed; nothing runs then.
+/// A dependency, the configuration or an address is unusable; nothing keeps running.
 pub async fn start(config: Config) -> Result<Service, StartError> {
     let wired = wiring::wire(&config).await?;
     let cast = ActorSystem::start(wired.world, wired.actors, supervision::Options::default()).await;
@@ -48,45 +48,46 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
     let http = api::serve_on(&api::State::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
     wired.held.announce(&addresses).await;
-    Ok(Service { addresses, cast, http, held: wired.held, vitals: wired.vitals, deadline: config.shutdown_deadline })
+    Ok(Service { addresses, cast, http, held: wired.held, vitals: wired.vitals, deadline: config.shutdown.deadline })
 }
 
 impl Service {
-    /// Where clients come in.
+    /// The address of the public listener, with its real port.
     pub fn addr(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Every address, admin's last where it has one of its own.
+    /// All listening addresses; the admin listener's is last, if it has its own.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What the service knows about its health.
-    pub fn vitals(&self) -> &Vitals {
+    /// The health of the service, updated by its actors.
+    pub fn vitals(&self) -> &HealthBoard {
         &self.vitals
     }
 
-    /// The actors: faults and events for tests.
+    /// The actor system, for tests that inject faults and read its events.
     pub fn cast(&self) -> &ActorSystem {
         &self.cast
     }
 
-    /// Resolves when the root of the tree has given up, or when another process has our name: stop, and exit 70. Says why.
+    /// Resolves with the reason when the root supervisor has given up or another process holds this instance's lease. The caller stops the
+    /// service and exits with 70.
     pub async fn gave_up(&self) -> String {
         tokio::select! {
-            // Both only wait; neither loses anything when the other wins.
+            // Both only wait; dropping either loses nothing.
             reason = self.cast.gave_up() => format!("{reason:?}"),
-            taken = self.held.lost() => taken,
+            lost = self.held.lost() => lost,
         }
     }
 
-    /// Stops in order: readiness red, no new requests, nothing new claimed, what is in flight finished and settled, leases given back,
-    /// the store closed.
+    /// Stops in order: readiness red, no new requests, no new claims, batches in flight finished and settled, leases released, the store
+    /// closed. Takes at most `shutdown.deadline`.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
-        self.vitals.paint(|picture| picture.draining = true);
-        tracing::info!(event = "stopping", "finishing what is in hand");
+        self.vitals.update(|picture| picture.draining = true);
+        tracing::info!(event = "stopping", "stopping: finishing requests and batches in flight");
         self.http.stop(self.deadline / 2).await;
         let left_for_actors = self.deadline.saturating_sub(begun.elapsed());
         let stopped = self.cast.stop(left_for_actors).await;
@@ -104,7 +105,7 @@ impl Service {
             if report.left.is_empty() && partitions_left == 0 {
                 "stopped"
             } else {
-                "stopped; what was left is settled by the next start"
+                "stopped with unfinished work; the next start settles it"
             }
         );
         report

@@ -1,8 +1,8 @@
-//! Arguments → configuration → start → wait for a signal → drain → exit code.
+//! The program: parses arguments, runs one command, and exits with its code.
 mod cli;
 
 /// A create allocates on one thread and frees on another, and so does Kafka's client with each record: glibc's allocator took a tenth of
-/// either (measured). For the libraries in C, too.
+/// either (measured). Libraries in C use this allocator too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

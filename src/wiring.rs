@@ -1,5 +1,4 @@
 //! COMPOSITION ROOT: the only file that names an adapter. One match arm per backend.
-mod alone;
 mod backends;
 mod beside;
 mod broker;
@@ -9,7 +8,6 @@ mod cache;
     allow(dead_code, unused_imports, reason = "each dependency brings its own questions")
 )]
 mod checkup;
-mod fill;
 mod opening;
 mod options;
 mod schema;
@@ -19,29 +17,27 @@ mod throwaway;
 use std::sync::Arc;
 
 use actors::ProducerSlots;
-use app::admission::Admission;
-use app::commands::Desk;
-use app::dead_letters::DeadLetters;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::operate::Operations;
+use app::admission::gate::Gate;
+use app::admission::rate_limit::Admission;
+use app::commands::CommandContext;
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
+use app::operators::dead_letters::DeadLetters;
+use app::operators::outbox::Operations;
 use app::queries::Queries;
-use app::vitals::Vitals;
-use embedded::SystemClock;
+use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
-pub use alone::statements_alone;
 pub(crate) use backends::Held;
 use backends::{Backends, BrokerPorts};
 pub use beside::{Beside, beside};
 pub use checkup::{Checked, checkup};
-pub use fill::fill;
 use opening::Door;
 pub use schema::{Migration, Schema, migrate, migrations, provide_topics};
 use store::{Opened, Opening};
-pub use throwaway::{Throwaway, server_environment, server_settings};
+pub use throwaway::{OpenedStore, Throwaway, server_environment, server_settings};
 
 use crate::config::Config;
 
@@ -79,7 +75,7 @@ pub(crate) struct Wired {
     pub http: HttpParts,
     pub listeners: api::Listeners,
     pub held: Held,
-    pub vitals: Vitals,
+    pub vitals: HealthBoard,
 }
 
 /// What HTTP needs, but for the actors' door.
@@ -101,9 +97,9 @@ impl HttpParts {
 }
 
 /// Random bits of the operating system.
-struct ThreadDice;
+struct ThreadRng;
 
-impl Rng for ThreadDice {
+impl Rng for ThreadRng {
     fn next_u64(&self) -> u64 {
         rand::random()
     }
@@ -111,21 +107,19 @@ impl Rng for ThreadDice {
 
 pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let auth = verifier(config)?;
-    let proxies = api::Proxies::parse(&config.http_trusted_proxies)
-        .map_err(|error| StartError::Config(format!("http.trusted_proxies: {error}")))?;
     // A port of our own choice names the instance, so it must be known before the store is locked under that name.
     let mut listeners = None;
-    if config.http_listen.port() == 0 {
+    if config.http.listen.port() == 0 {
         listeners = Some(opening::listen(config)?);
     }
-    let port = listeners.as_ref().map_or(Ok(config.http_listen.port()), |bound| {
+    let port = listeners.as_ref().map_or(Ok(config.http.listen.port()), |bound| {
         bound.public.local_addr().map(|address| address.port()).map_err(StartError::Listen)
     })?;
-    let instance = InstanceId(config.instance(port).into());
+    let instance = InstanceId(config.instance_name(port).into());
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let door = Door { listeners, told: false };
-    let dice: Arc<dyn Rng> = Arc::new(ThreadDice);
+    let dice: Arc<dyn Rng> = Arc::new(ThreadRng);
     let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
     let (opened, door) = opening::open(&opening, door).await?;
     let listeners = door.listening(config)?;
@@ -133,7 +127,7 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let broker = broker::open(config, &instance, &clock, &held).await?;
     let cache = cache::open(config, &instance, &clock, &dice, &metrics, &mut held)?;
     let backends = Backends { store: ports, store_probe: probe, broker, cache, wakes, held };
-    Ok(assemble(config, backends, Common { instance, metrics, clock, dice }, auth, proxies, listeners))
+    Ok(assemble(config, backends, Common { instance, metrics, clock, dice }, auth, listeners))
 }
 
 /// What many parts share.
@@ -149,15 +143,14 @@ fn assemble(
     backends: Backends,
     common: Common,
     auth: api::auth::Verifier,
-    proxies: api::Proxies,
     listeners: api::Listeners,
 ) -> Wired {
     let Common { instance, metrics, clock, dice } = common;
-    let (gate, vitals) = (Arc::new(Gate::default()), Vitals::default());
-    let gates = |name: &str| config.failover_gates.iter().any(|gate| gate == name);
+    let (gate, vitals) = (Arc::new(Gate::default()), HealthBoard::default());
+    let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
     let Backends { store, broker, cache, wakes, held, .. } = backends;
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
         cache: Arc::clone(&cache.cache),
@@ -172,7 +165,7 @@ fn assemble(
     });
     let lanes = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.lanes);
     let world = actors::Dependencies {
-        desk,
+        commands: desk,
         outbox: Arc::clone(&store.outbox),
         leases: Arc::clone(&store.leases),
         broker: broker.as_ref().map(|broker| Arc::clone(&broker.broker)),
@@ -187,7 +180,7 @@ fn assemble(
         health: vitals.clone(),
         metrics: Arc::clone(&metrics),
     };
-    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders_list_max_rows);
+    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders.list_max_rows);
     let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), vitals.clone());
     let http = HttpParts {
         queries: Arc::new(queries),
@@ -196,13 +189,13 @@ fn assemble(
         admission: Arc::new(Admission::new(cache.limits, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,
-        options: options::http(config, &instance, proxies),
+        options: options::http(config, &instance),
     };
     Wired { world, actors: options::actors(config, instance, lanes), http, listeners, held, vitals }
 }
 
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
-    let Some(key) = &config.auth_key else {
+    let Some(source) = config.auth.source() else {
         return Err(StartError::Config(
             "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
              POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
@@ -211,10 +204,10 @@ fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
         ));
     };
     let options = api::auth::Options {
-        source: key.source(),
-        issuer: config.auth_issuer.clone(),
-        audience: config.auth_audience.clone(),
-        leeway: config.auth_leeway,
+        source,
+        issuer: config.auth.issuer.clone(),
+        audience: config.auth.audience.clone(),
+        leeway: config.auth.leeway,
     };
     api::auth::Verifier::new(options).map_err(|error| StartError::Config(format!("auth: {error}")))
 }

@@ -2,9 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::handlers::Handlers;
-use app::intake::{self, Failure, Step, Understood};
-use app::policy::conflict::Stand;
+use app::consume::handlers::Handlers;
+use app::consume::intake::{self, DecodedMessage, IntakeFailure, IntakeStep};
+use app::policy::conflict::VersionStamp;
 use domain::{RegionId, Timestamp};
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
@@ -106,7 +106,7 @@ impl ConsumerPipeline {
     }
 
     async fn decide_one(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
-        let decoded = match intake::understand(delivery) {
+        let decoded = match intake::decode(delivery) {
             Ok(decoded) => decoded,
             Err(failure) => {
                 self.metrics.kafka_schema_validation_errors.inc();
@@ -126,23 +126,23 @@ impl ConsumerPipeline {
             return Ok(());
         }
         let remote = self.last_remote(&decoded, decisions).await?;
-        match intake::judge(&self.handlers, delivery, &decoded, remote, self.clock.now()) {
-            Step::Take { mark, stale } => {
+        match intake::decide(&self.handlers, delivery, &decoded, remote, self.clock.now()) {
+            IntakeStep::Process { event, stale } => {
                 if stale {
                     self.metrics.region_conflict_rejected_count.inc();
                 }
-                decisions.processed.push(mark);
+                decisions.processed.push(event);
                 decisions.occurred_at.push(decoded.event.occurred_at);
                 self.leave_detour(delivery, needs_order, decisions);
             }
-            Step::Retry { stage, failure } => {
+            IntakeStep::Retry { stage, failure } => {
                 // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
                 let stage = round.map_or(stage, |round| stage.max(round + 1));
                 let detour = needs_order.then_some(stage);
                 self.retry(delivery, stage, detour, &failure, decoded.attempts_made + 1, decisions);
                 self.leave_detour(delivery, needs_order, decisions);
             }
-            Step::Dead(failure) => {
+            IntakeStep::DeadLetter(failure) => {
                 self.dead_letter(delivery, Some(decoded.attempts_made + 1), &failure, decisions);
                 self.leave_detour(delivery, needs_order, decisions);
             }
@@ -166,7 +166,11 @@ impl ConsumerPipeline {
     }
 
     /// The last change of another region to the order; the outer `None` where the event is of this region.
-    async fn last_remote(&self, decoded: &Understood, decisions: &Decisions) -> Result<Option<Option<Stand>>, Error> {
+    async fn last_remote(
+        &self,
+        decoded: &DecodedMessage,
+        decisions: &Decisions,
+    ) -> Result<Option<Option<VersionStamp>>, Error> {
         if !intake::is_remote(decoded, &self.region) {
             return Ok(None);
         }
@@ -174,14 +178,14 @@ impl ConsumerPipeline {
         let in_this_poll =
             decisions.processed.iter().rev().flat_map(|event| &event.effects).find_map(|effect| match effect {
                 Effect::RememberRemote { order_id, region, hlc } => {
-                    (*order_id == id).then(|| Stand { hlc: *hlc, region: region.clone() })
+                    (*order_id == id).then(|| VersionStamp { hlc: *hlc, region: region.clone() })
                 }
             });
         match in_this_poll {
             Some(stand) => Ok(Some(Some(stand))),
             None => {
                 let last = self.inbox.remote(id).await?;
-                Ok(Some(last.map(|remote| Stand { hlc: remote.hlc, region: remote.region })))
+                Ok(Some(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region })))
             }
         }
     }
@@ -191,14 +195,14 @@ impl ConsumerPipeline {
         delivery: &Delivery,
         stage: u32,
         detour: Option<u32>,
-        failure: &Failure,
+        failure: &IntakeFailure,
         attempts: u32,
         decisions: &mut Decisions,
     ) {
         self.metrics.kafka_consumer_retry_count.inc();
         let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
         let target = retry_topic(base_topic(&delivery.position.topic), topic_stage as usize);
-        let mut record = intake::onward(delivery, target, failure, attempts, self.clock.now());
+        let mut record = intake::forward_record(delivery, target, failure, attempts, self.clock.now());
         record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
         if topic_stage < stage {
             record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
@@ -215,7 +219,13 @@ impl ConsumerPipeline {
         }
     }
 
-    fn dead_letter(&self, delivery: &Delivery, attempts: Option<u32>, failure: &Failure, decisions: &mut Decisions) {
+    fn dead_letter(
+        &self,
+        delivery: &Delivery,
+        attempts: Option<u32>,
+        failure: &IntakeFailure,
+        decisions: &mut Decisions,
+    ) {
         self.metrics.kafka_consumer_dlq_count.inc();
         let Position { topic, partition, offset } = &delivery.position;
         tracing::error!(
@@ -228,7 +238,13 @@ impl ConsumerPipeline {
             "a message was moved to the dead-letter topic"
         );
         let target = dead_letter_topic(base_topic(topic));
-        decisions.forward.push(intake::onward(delivery, target, failure, attempts.unwrap_or(1), self.clock.now()));
+        decisions.forward.push(intake::forward_record(
+            delivery,
+            target,
+            failure,
+            attempts.unwrap_or(1),
+            self.clock.now(),
+        ));
     }
 
     async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
@@ -280,8 +296,8 @@ fn round_of(delivery: &Delivery) -> Option<u32> {
 }
 
 /// The failure of a message that only waits for an earlier one of its key.
-fn waits_for_earlier() -> Failure {
-    Failure {
+fn waits_for_earlier() -> IntakeFailure {
+    IntakeFailure {
         failure_type: ports::FailureType::System,
         class: "posthaste.WaitsForEarlier",
         reason: "an earlier message of its key is being retried".to_owned(),

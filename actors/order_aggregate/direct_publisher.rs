@@ -1,7 +1,7 @@
 //! DirectPublisher: publishes without an outbox (`outbox.enabled = false`), fire and forget.
 use std::sync::Arc;
 
-use app::relay::{self, Envelope};
+use app::relay::{self, RecordEnvelope};
 use ports::broker::Broker;
 use ports::orders::NewRow;
 use ports::outbox::ClaimedRow;
@@ -11,13 +11,13 @@ use telemetry::Metrics;
 #[derive(Clone)]
 pub struct DirectPublisher {
     broker: Arc<dyn Broker>,
-    envelope: Envelope,
+    envelope: RecordEnvelope,
     metrics: Arc<Metrics>,
 }
 
 impl DirectPublisher {
     /// A publisher that sends to this broker.
-    pub fn new(broker: Arc<dyn Broker>, envelope: Envelope, metrics: Arc<Metrics>) -> Self {
+    pub fn new(broker: Arc<dyn Broker>, envelope: RecordEnvelope, metrics: Arc<Metrics>) -> Self {
         Self { broker, envelope, metrics }
     }
 

@@ -1,8 +1,8 @@
 //! BreakerGuard: the circuit breaker of this instance's sends, its only probe, and what operators see of it.
 use std::sync::Arc;
 
-use app::breaker::{self, Breaker, Pass};
-use app::vitals::Vitals;
+use app::health::HealthBoard;
+use app::policy::breaker::{self, BreakerPermit, CircuitBreaker};
 use ports::partitions::PartitionNo;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
@@ -12,7 +12,7 @@ use crate::partition_worker::report::{BatchReport, BrokerSignal};
 
 /// Decides whether a batch may be sent, and learns from the reports.
 pub struct BreakerGuard {
-    breaker: Breaker,
+    breaker: CircuitBreaker,
     /// The breaker's time is counted from here.
     created_at: Instant,
     /// The partition whose batch is the probe.
@@ -20,16 +20,16 @@ pub struct BreakerGuard {
     retry_is_due: bool,
     /// The health probe of the broker failed, and has not succeeded since.
     broker_is_down: bool,
-    health: Vitals,
+    health: HealthBoard,
     metrics: Arc<Metrics>,
     bus: SupervisionBus,
 }
 
 impl BreakerGuard {
     /// A closed breaker.
-    pub fn new(options: breaker::Options, health: Vitals, metrics: Arc<Metrics>, bus: SupervisionBus) -> Self {
+    pub fn new(options: breaker::Options, health: HealthBoard, metrics: Arc<Metrics>, bus: SupervisionBus) -> Self {
         Self {
-            breaker: Breaker::new(options),
+            breaker: CircuitBreaker::new(options),
             created_at: Instant::now(),
             probing: None,
             retry_is_due: false,
@@ -41,13 +41,13 @@ impl BreakerGuard {
     }
 
     /// Asks whether a batch may be sent now. A caller that receives `Probe` calls [`Self::begin_probe`] or [`Self::unused`].
-    pub fn pass(&mut self) -> Pass {
+    pub fn pass(&mut self) -> BreakerPermit {
         self.breaker.pass(self.created_at.elapsed())
     }
 
     /// No batch was there to send as the probe: the next caller probes.
     pub fn unused(&mut self) {
-        self.breaker.undecided(self.created_at.elapsed());
+        self.breaker.probe_without_result(self.created_at.elapsed());
     }
 
     /// The batch of this partition is the probe.
@@ -63,7 +63,7 @@ impl BreakerGuard {
         }
         self.probing = None;
         if signal == BrokerSignal::None {
-            self.breaker.undecided(self.created_at.elapsed());
+            self.breaker.probe_without_result(self.created_at.elapsed());
         }
         self.publish_state();
     }
@@ -103,7 +103,7 @@ impl BreakerGuard {
         let was_down = std::mem::replace(&mut self.broker_is_down, is_down);
         let recovered = was_down && !is_down;
         if recovered {
-            self.breaker.hasten(self.created_at.elapsed());
+            self.breaker.allow_probe_now(self.created_at.elapsed());
             self.retry_is_due = false;
         }
         recovered
@@ -125,7 +125,7 @@ impl BreakerGuard {
     pub fn publish_state(&self) {
         let name = self.breaker.name();
         self.metrics.kafka_breaker_state.set(self.breaker.number());
-        self.health.paint(|snapshot| snapshot.breaker = name);
+        self.health.update(|snapshot| snapshot.breaker = name);
     }
 }
 
@@ -133,7 +133,7 @@ impl BreakerGuard {
 mod tests {
     use std::time::Duration;
 
-    use app::vitals::Component;
+    use app::health::Component;
     use supervision::{Observer, SupervisionEvent};
 
     use super::*;
@@ -151,7 +151,7 @@ mod tests {
     fn guard() -> BreakerGuard {
         let options = breaker::Options { failures: 2, open: OPEN };
         let bus = SupervisionBus::new(supervision::Options::default(), Arc::new(Ignore));
-        BreakerGuard::new(options, Vitals::default(), Metrics::new(), bus)
+        BreakerGuard::new(options, HealthBoard::default(), Metrics::new(), bus)
     }
 
     fn report(broker: BrokerSignal) -> BatchReport {
@@ -161,8 +161,8 @@ mod tests {
     /// The wait that the breaker asks for; `None` where a batch may be sent.
     fn pause(guard: &mut BreakerGuard) -> Option<Duration> {
         match guard.pass() {
-            Pass::Wait(pause) => Some(pause),
-            Pass::Free | Pass::Probe => None,
+            BreakerPermit::Wait(pause) => Some(pause),
+            BreakerPermit::Free | BreakerPermit::Probe => None,
         }
     }
 
@@ -180,13 +180,13 @@ mod tests {
         assert_eq!(guard.health.read().breaker, "open");
 
         tokio::time::advance(OPEN).await;
-        assert_eq!(guard.pass(), Pass::Probe);
+        assert_eq!(guard.pass(), BreakerPermit::Probe);
         guard.begin_probe(PARTITION);
         assert!(pause(&mut guard).is_some(), "one probe at a time");
         assert!(!guard.request_retry(), "the probe's end is the retry");
         guard.record(PARTITION, &report(BrokerSignal::Works));
 
-        assert_eq!((guard.pass(), guard.health.read().breaker), (Pass::Free, "closed"));
+        assert_eq!((guard.pass(), guard.health.read().breaker), (BreakerPermit::Free, "closed"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -200,7 +200,7 @@ mod tests {
         assert!(pause(&mut guard).is_some(), "another partition's end is not the probe's");
         guard.record(PARTITION, &report(BrokerSignal::None));
 
-        assert_eq!(guard.pass(), Pass::Probe);
+        assert_eq!(guard.pass(), BreakerPermit::Probe);
     }
 
     #[tokio::test(start_paused = true)]
@@ -210,7 +210,7 @@ mod tests {
             let detail = detail.map(str::to_owned);
             let up = detail.is_none();
             let component = Component { name: "broker", up, gates: false, latency: Duration::ZERO, detail };
-            guard.health.paint(|snapshot| snapshot.components = vec![component]);
+            guard.health.update(|snapshot| snapshot.components = vec![component]);
         };
 
         show(&guard, Some("unreachable"));
@@ -218,7 +218,7 @@ mod tests {
         show(&guard, None);
         assert!(guard.broker_recovered());
 
-        assert_eq!(guard.pass(), Pass::Probe);
+        assert_eq!(guard.pass(), BreakerPermit::Probe);
         assert!(!guard.broker_recovered(), "a recovery is reported once");
     }
 

@@ -31,7 +31,7 @@ impl Sweeper {
     pub fn new(dependencies: &Dependencies, options: &Options) -> Self {
         Self {
             outbox: Arc::clone(&dependencies.outbox),
-            orders: Arc::clone(&dependencies.desk.orders),
+            orders: Arc::clone(&dependencies.commands.orders),
             inbox: Arc::clone(&dependencies.inbox),
             broker: dependencies.broker.clone(),
             archive_retention: options.retention,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::relay::Refused;
+use app::relay::RefusedRow;
 use ports::Error;
 use ports::broker::{Batch, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimedBatch, FencedOutcome, RowId, Settlement};
@@ -111,7 +111,7 @@ impl BatchSender {
         &self,
         session: &mut PartitionSession,
         batch: &mut InFlightBatch,
-        refused: Vec<Refused>,
+        refused: Vec<RefusedRow>,
     ) -> Result<(), RunResult> {
         let (fence, token, rows) = (session.fence.clone(), batch.token, Arc::clone(&batch.rows));
         let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;

@@ -1,7 +1,7 @@
 //! The ports and limits that all partition workers of an instance share.
 use std::sync::Arc;
 
-use app::relay::Envelope;
+use app::relay::RecordEnvelope;
 use ports::broker::Broker;
 use ports::clock::Clock;
 use ports::outbox::OutboxStore;
@@ -30,7 +30,7 @@ pub struct RelayContext {
     /// Name of this instance in leases.
     pub instance: InstanceId,
     /// Headers that all records of this instance have in common.
-    pub envelope: Envelope,
+    pub envelope: RecordEnvelope,
     /// Limits of a batch.
     pub options: app::relay::Options,
     /// Time, for the measured age of events.

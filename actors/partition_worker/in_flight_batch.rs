@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use app::relay::{Envelope, Plan, Refused, fallback_record, plan};
+use app::relay::{BatchPlan, RecordEnvelope, RefusedRow, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Position, Record};
 use ports::outbox::{ClaimedBatch, ClaimedRow, RowId};
@@ -17,7 +17,7 @@ pub struct InFlightBatch {
     /// Rows that an earlier call put through, at least once.
     pub sent: Vec<(RowId, Position)>,
     /// Rows whose record goes to the fallback topic.
-    pub fallback: Vec<Refused>,
+    pub fallback: Vec<RefusedRow>,
     pub more: bool,
     /// The batch is the circuit breaker's probe.
     pub probe: bool,
@@ -26,8 +26,13 @@ pub struct InFlightBatch {
 
 impl InFlightBatch {
     /// Builds the records of a claimed batch. The second value lists the rows that cannot become a record.
-    pub fn new(batch: ClaimedBatch, envelope: &Envelope, record_bytes_max: usize, probe: bool) -> (Self, Vec<Refused>) {
-        let Plan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
+    pub fn new(
+        batch: ClaimedBatch,
+        envelope: &RecordEnvelope,
+        record_bytes_max: usize,
+        probe: bool,
+    ) -> (Self, Vec<RefusedRow>) {
+        let BatchPlan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
         let ClaimedBatch { token, rows, more } = batch;
         let (unsent, rows) = (send, rows.into());
         let (sent, fallback) = (Vec::new(), Vec::new());
@@ -39,11 +44,11 @@ impl InFlightBatch {
     }
 
     /// Builds the records of all unsent rows again. `publish` consumes the records instead of copying them, because most batches succeed.
-    pub fn rebuild_unsent(&mut self, envelope: &Envelope) {
+    pub fn rebuild_unsent(&mut self, envelope: &RecordEnvelope) {
         let sent = self.sent_rows();
-        let Plan { send, .. } = plan(&self.rows, envelope, self.record_bytes_max);
+        let BatchPlan { send, .. } = plan(&self.rows, envelope, self.record_bytes_max);
         self.unsent = send.into_iter().filter(|(row, _)| !sent.contains(row)).collect();
-        let fallback: Vec<Refused> = std::mem::take(&mut self.fallback);
+        let fallback: Vec<RefusedRow> = std::mem::take(&mut self.fallback);
         let (done, open) = fallback.into_iter().partition(|refused| sent.contains(&refused.row));
         self.fallback = done;
         self.send_to_fallback(open, envelope);
@@ -73,7 +78,7 @@ impl InFlightBatch {
     }
 
     /// Replaces the records of these rows by their fallback records, at the same place in the batch.
-    pub fn send_to_fallback(&mut self, refused: Vec<Refused>, envelope: &Envelope) {
+    pub fn send_to_fallback(&mut self, refused: Vec<RefusedRow>, envelope: &RecordEnvelope) {
         for refused in refused {
             let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
             let Some(payload) = &row.payload else { continue };
@@ -99,8 +104,8 @@ impl InFlightBatch {
     }
 
     /// The refusal of one row with this error.
-    pub fn refusal(&self, row: RowId, error: &Error) -> Refused {
+    pub fn refusal(&self, row: RowId, error: &Error) -> RefusedRow {
         let in_fallback = self.fallback.iter().any(|refused| refused.row == row);
-        Refused { in_fallback, ..Refused::by(row, error) }
+        RefusedRow { in_fallback, ..RefusedRow::from_error(row, error) }
     }
 }

@@ -108,7 +108,7 @@ impl PartitionSessions {
         broker.fence(&open.session).await.map_err(SessionFailure::of_broker)?;
         producers.end(&open.session).await;
         let watermark = broker.watermark(fence.partition).await.map_err(SessionFailure::of_broker)?;
-        let outcome = BatchOutcome::of_watermark(watermark, open.token, open.died);
+        let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
         let resolved = outbox.resolve(fence, open.token, outcome).await?;
         metrics.outbox_lease_reclaimed_total.inc();
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);

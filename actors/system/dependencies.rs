@@ -1,10 +1,10 @@
 //! Dependencies: the ports and shared services that the actors use.
 use std::sync::Arc;
 
-use app::commands::Desk;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::vitals::Vitals;
+use app::admission::gate::Gate;
+use app::commands::CommandContext;
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
 use ports::broker::Broker;
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
@@ -19,7 +19,7 @@ use telemetry::Metrics;
 #[derive(Clone)]
 pub struct Dependencies {
     /// Context of the commands: orders, idempotency keys, cache, gate.
-    pub desk: Arc<Desk>,
+    pub commands: Arc<CommandContext>,
     /// Store of the outbox rows.
     pub outbox: Arc<dyn OutboxStore>,
     /// Partition leases and group membership.
@@ -43,7 +43,7 @@ pub struct Dependencies {
     /// Whether this instance accepts writes.
     pub gate: Arc<Gate>,
     /// Health of this instance, as readiness and the console show it.
-    pub health: Vitals,
+    pub health: HealthBoard,
     /// All metrics of this instance.
     pub metrics: Arc<Metrics>,
 }

@@ -1,7 +1,9 @@
 //! Dispatcher: what the HTTP API may ask of the actors. Commands, the tree as rows, injected faults, the live event stream.
 use std::sync::Arc;
 
-use app::dispatch::{ActorView, ChangeOrder, CreateOrder, Created, Dispatch, Fault, InjectError, LiveEvent, LiveFeed};
+use app::dispatch::{
+    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, InjectError, InjectedFault, LiveEvent, LiveFeed,
+};
 use app::error::CommandError;
 use async_trait::async_trait;
 use domain::Order;
@@ -50,15 +52,15 @@ impl Dispatch for Dispatcher {
         .collect()
     }
 
-    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError> {
+    fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError> {
         if !self.faults {
             return Err(InjectError::Disabled);
         }
         let result = match fault {
-            Fault::Panic => self.bus.panic(path, by),
-            Fault::Stop => self.bus.stop(path, by),
-            Fault::Pause => self.bus.pause(path, by),
-            Fault::Resume => self.bus.resume(path, by),
+            InjectedFault::Panic => self.bus.panic(path, by),
+            InjectedFault::Stop => self.bus.stop(path, by),
+            InjectedFault::Pause => self.bus.pause(path, by),
+            InjectedFault::Resume => self.bus.resume(path, by),
         };
         result.map_err(|_| InjectError::NoSuchActor)
     }

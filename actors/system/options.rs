@@ -1,7 +1,8 @@
 //! Options of the actors, with defaults that run. Every queue, loop and wait has its limit here.
 use std::time::Duration;
 
-use app::{breaker, chain, policy, relay};
+use app::policy::{self, breaker};
+use app::relay::{self, chain};
 use ports::partitions::InstanceId;
 
 use crate::partition_worker::producer_sessions::ProducerSlots;
@@ -14,13 +15,13 @@ pub struct Options {
     /// Limits of a batch and of a lease.
     pub relay: relay::Options,
     /// Retry, fallback and parking rules for events that fail.
-    pub rules: chain::Rules,
+    pub rules: chain::ChainRules,
     /// When sends pause because the broker fails.
     pub breaker: breaker::Options,
     /// Thresholds of the backpressure levels.
-    pub pressure: policy::backpressure::Thresholds,
+    pub pressure: policy::backpressure::PressureThresholds,
     /// Thresholds of the region's failover.
-    pub region: policy::failover::Thresholds,
+    pub region: policy::failover::FailoverThresholds,
     /// Number of partitions; fixed at installation.
     pub partitions: u32,
     /// Transactional producers, and how partitions share them.
@@ -94,10 +95,10 @@ impl Default for Options {
                 lease: Duration::from_secs(30),
                 margin: Duration::from_secs(1),
             },
-            rules: chain::Rules::default(),
+            rules: chain::ChainRules::default(),
             breaker: breaker::Options::default(),
-            pressure: policy::backpressure::Thresholds::default(),
-            region: policy::failover::Thresholds::default(),
+            pressure: policy::backpressure::PressureThresholds::default(),
+            region: policy::failover::FailoverThresholds::default(),
             partitions: 64,
             producers: ProducerSlots::Shared(2),
             max_in_flight: 16,

@@ -1,7 +1,7 @@
 //! `/actuator/…` in the shape the seeds' dashboards know, and `/metrics`.
 use std::collections::BTreeMap;
 
-use app::vitals::Picture;
+use app::health::HealthSnapshot;
 use serde::Serialize;
 use serde_json::{Value, json};
 use telemetry::CONTENT_TYPE;
@@ -56,7 +56,7 @@ impl ComponentHealth {
     }
 }
 
-fn components(picture: &Picture, options: &Options) -> BTreeMap<&'static str, ComponentHealth> {
+fn components(picture: &HealthSnapshot, options: &Options) -> BTreeMap<&'static str, ComponentHealth> {
     let mut all = BTreeMap::new();
     for part in &picture.components {
         let latency_ms = part.latency.as_secs_f64() * 1e3;
@@ -88,7 +88,7 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-fn outbox(picture: &Picture, options: &Options) -> ComponentHealth {
+fn outbox(picture: &HealthSnapshot, options: &Options) -> ComponentHealth {
     let depth = &picture.depth;
     let details = json!({
         "pending": depth.pending,
@@ -103,7 +103,7 @@ fn outbox(picture: &Picture, options: &Options) -> ComponentHealth {
     ComponentHealth::new(Fare::of(!is_overdue(picture, options)), details)
 }
 
-fn region(picture: &Picture, options: &Options) -> ComponentHealth {
+fn region(picture: &HealthSnapshot, options: &Options) -> ComponentHealth {
     let (fare, mode) = if picture.passive { (Fare::OutOfService, "PASSIVE") } else { (Fare::Up, "ACTIVE") };
     ComponentHealth::new(fare, json!({"region": options.region, "mode": mode}))
 }
@@ -116,7 +116,7 @@ fn region(picture: &Picture, options: &Options) -> ComponentHealth {
         (status = 200, description = "Up", body = Health),
         (status = 503, description = "Down, or out of service", body = Health)))]
 pub(crate) async fn health(call: Call) -> Answer {
-    let picture = call.state.operations.picture();
+    let picture = call.state.operations.health();
     let components = components(&picture, &call.state.options);
     let mut fares: Vec<(&'static str, Fare)> =
         components.iter().filter_map(|(name, part)| Some((*name, part.fare?))).collect();
@@ -143,7 +143,7 @@ pub(crate) async fn liveness(_call: Call) -> Answer {
         (status = 200, description = "It may", body = Health),
         (status = 503, description = "Not now", body = Health)))]
 pub(crate) async fn ready(call: Call) -> Answer {
-    let picture = call.state.operations.picture();
+    let picture = call.state.operations.health();
     let fare = worst(&readiness(&picture, &call.state.options));
     Ok(retry_later(answer_json(fare.status(), &Health { status: fare.as_str(), components: None })))
 }
@@ -157,7 +157,7 @@ pub(crate) async fn ready(call: Call) -> Answer {
         (status = 404, description = "No such component", body = Envelope<'_>, content_type = "application/problem+json"),
         (status = 503, description = "Down, or out of service", body = ComponentHealth)))]
 pub(crate) async fn component(call: Call) -> Answer {
-    let picture = call.state.operations.picture();
+    let picture = call.state.operations.health();
     let mut all = components(&picture, &call.state.options);
     let part = all.remove(call.part("component")).ok_or_else(|| Problem::not_found("no such component"))?;
     let fare = part.fare.unwrap_or(Fare::Unknown);

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use actix_web::http::header::HeaderMap;
-use app::seen::TraceContext;
+use app::port_types::TraceContext;
 use rand::RngCore;
 
 const REQUEST_ID_MAX: usize = 128;

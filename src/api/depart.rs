@@ -11,7 +11,7 @@ use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
-use app::admission::Admitted;
+use app::admission::rate_limit::AdmissionDecision;
 use domain::Timestamp;
 
 use crate::console::page;
@@ -34,7 +34,7 @@ pub(crate) struct Departure {
     template: &'static str,
     manner: Manner,
     /// What the rate limit said, once it was asked.
-    pub(crate) admitted: Option<Admitted>,
+    pub(crate) admitted: Option<AdmissionDecision>,
     flight: Flight,
 }
 

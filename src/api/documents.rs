@@ -1,7 +1,7 @@
 //! The documents that the command line prints as HTTP answers them: one serializer, two faces.
 use app::contract::{framing, rfc3339};
-use app::dead_letters::DeadLetter;
-use app::seen::{Delivery, PartitionView, RowDiagnosis, RowView};
+use app::operators::dead_letters::DeadLetter;
+use app::port_types::{Delivery, PartitionView, RowDiagnosis, RowView};
 use domain::Timestamp;
 use serde_json::{Value, json};
 

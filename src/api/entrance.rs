@@ -1,7 +1,7 @@
 //! The ways to the store: keeps the standing queue before each short, by refusing requests that would only make all of them wait.
 use std::time::Duration;
 
-use app::policy::shedding::{Room, Shedding};
+use app::policy::load_shedding::{AdaptiveLimit, ConcurrencyLimits};
 use parking_lot::Mutex;
 use telemetry::{IntCounter, IntGauge, Metrics};
 use tokio::time::{Instant, sleep};
@@ -27,9 +27,9 @@ pub(crate) struct Entrances {
 impl Entrances {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         Self {
-            changes: Entrance::new("change", Room::CHANGES, metrics),
-            reads: Entrance::new("read", Room::READS, metrics),
-            lists: Entrance::new("list", Room::LISTS, metrics),
+            changes: Entrance::new("change", ConcurrencyLimits::CHANGES, metrics),
+            reads: Entrance::new("read", ConcurrencyLimits::READS, metrics),
+            lists: Entrance::new("list", ConcurrencyLimits::LISTS, metrics),
         }
     }
 }
@@ -37,14 +37,14 @@ impl Entrances {
 /// Who may come in.
 pub(crate) struct Entrance {
     opened: Instant,
-    shedding: Mutex<Shedding>,
+    shedding: Mutex<AdaptiveLimit>,
     refused: IntCounter,
     limit: IntGauge,
 }
 
 impl Entrance {
-    fn new(kind: &str, room: Room, metrics: &Metrics) -> Self {
-        let shedding = Shedding::new(room);
+    fn new(kind: &str, room: ConcurrencyLimits, metrics: &Metrics) -> Self {
+        let shedding = AdaptiveLimit::new(room);
         let (refused, limit) = (metrics.orders_shed_count.with([kind]), metrics.orders_in_flight_limit.with([kind]));
         limit.set(shedding.limit().into());
         Self { opened: Instant::now(), shedding: Mutex::new(shedding), refused, limit }
@@ -64,7 +64,7 @@ impl Entrance {
     }
 
     fn visit(&self) -> Option<Visit<'_>> {
-        let enters = self.shedding.lock().enter();
+        let enters = self.shedding.lock().try_acquire();
         enters.then(|| Visit { entrance: self, came: Instant::now(), reached: false })
     }
 }
@@ -89,7 +89,7 @@ impl Drop for Visit<'_> {
         let now = Instant::now();
         let mut shedding = shedding.lock();
         let before = shedding.limit();
-        shedding.leave(now - *opened, self.reached.then(|| now - self.came));
+        shedding.release(now - *opened, self.reached.then(|| now - self.came));
         if shedding.limit() != before {
             limit.set(shedding.limit().into());
         }

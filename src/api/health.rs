@@ -5,7 +5,7 @@ use std::fmt::Write;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderValue, RETRY_AFTER};
-use app::vitals::Picture;
+use app::health::HealthSnapshot;
 
 use crate::call::{Call, typed};
 use crate::error::Kind;
@@ -54,7 +54,7 @@ impl Fare {
 }
 
 /// What readiness hangs on. A broker that is away is not among it: events pile up, and orders are taken.
-pub(crate) fn readiness(picture: &Picture, options: &Options) -> Vec<(&'static str, Fare)> {
+pub(crate) fn readiness(picture: &HealthSnapshot, options: &Options) -> Vec<(&'static str, Fare)> {
     let mut checks = vec![
         ("startup", if picture.started { Fare::Up } else { Fare::OutOfService }),
         ("drain", if picture.draining { Fare::OutOfService } else { Fare::Up }),
@@ -72,7 +72,7 @@ pub(crate) fn readiness(picture: &Picture, options: &Options) -> Vec<(&'static s
 }
 
 /// Whether the oldest unsent event is older than is allowed.
-pub(crate) fn is_overdue(picture: &Picture, options: &Options) -> bool {
+pub(crate) fn is_overdue(picture: &HealthSnapshot, options: &Options) -> bool {
     let limit = options.unsent_age_max;
     !limit.is_zero() && picture.depth.oldest_unsent.is_some_and(|age| age > limit)
 }
@@ -97,7 +97,7 @@ pub(crate) async fn livez(call: Call) -> Answer {
         (status = 200, description = "It may", body = String, content_type = "text/plain"),
         (status = 503, description = "Not now", body = String, content_type = "text/plain")))]
 pub(crate) async fn readyz(call: Call) -> Answer {
-    let picture = call.state.operations.picture();
+    let picture = call.state.operations.health();
     Ok(report(&call, &readiness(&picture, &call.state.options)))
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn readyz(call: Call) -> Answer {
         (status = 200, description = "It is", body = String, content_type = "text/plain"),
         (status = 503, description = "Not yet", body = String, content_type = "text/plain")))]
 pub(crate) async fn startupz(call: Call) -> Answer {
-    let started = call.state.operations.picture().started;
+    let started = call.state.operations.health().started;
     Ok(report(&call, &[("startup", if started { Fare::Up } else { Fare::OutOfService })]))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use app::admission::{Admitted, Visit};
+use app::admission::rate_limit::{AdmissionDecision, RateLimitRequest};
 use tokio::time::timeout;
 
 use crate::auth::Identity;
@@ -23,10 +23,10 @@ pub(crate) async fn admit(
     to: &Resource,
     request: &HttpRequest,
     caller: Option<&Identity>,
-) -> Option<Admitted> {
+) -> Option<AdmissionDecision> {
     let address = state.options.trusted_proxies.client(request);
     let ip = address.as_ref().map_or_else(|| "unknown".to_owned(), IpAddr::to_string);
-    let visit = Visit {
+    let visit = RateLimitRequest {
         subject: caller.map(|caller| caller.subject.as_str()),
         tier: caller.map_or("default", |caller| &caller.tier),
         method: request.method().as_str(),
@@ -41,7 +41,7 @@ pub(crate) async fn admit(
 }
 
 /// Counts the decision, and refuses where it says so.
-pub(crate) fn judge(state: &State, admitted: Option<&Admitted>) -> Result<(), Problem> {
+pub(crate) fn judge(state: &State, admitted: Option<&AdmissionDecision>) -> Result<(), Problem> {
     let Some(admitted) = admitted else { return Ok(()) };
     if admitted.allowed {
         state.metrics.rate_limit_allowed_count.inc();
@@ -53,8 +53,8 @@ pub(crate) fn judge(state: &State, admitted: Option<&Admitted>) -> Result<(), Pr
 }
 
 /// Writes the decision's headers.
-pub(crate) fn tell(admitted: &Admitted, headers: &mut HeaderMap) {
-    let Admitted { policy, capacity, window, remaining, next_in, .. } = admitted;
+pub(crate) fn tell(admitted: &AdmissionDecision, headers: &mut HeaderMap) {
+    let AdmissionDecision { policy, capacity, window, remaining, next_in, .. } = admitted;
     let name: String = policy.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
     let texts = [
         (POLICY, format!("\"{name}\";q={capacity};w={}", window.as_secs())),

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix_web::http::header::HeaderValue;
-use app::admission::Admission;
-use app::dead_letters::DeadLetters;
+use app::admission::rate_limit::Admission;
 use app::dispatch::Dispatch;
-use app::operate::Operations;
-use app::queries::{CacheTally, Queries};
+use app::operators::dead_letters::DeadLetters;
+use app::operators::outbox::Operations;
+use app::queries::{CacheCounters, Queries};
 use parking_lot::Mutex;
 use telemetry::logging::lines_lost;
 use telemetry::{IntCounter, Metrics};
@@ -91,7 +91,7 @@ impl State {
 
     /// Remembers how much waits now, for the console's chart. [`crate::serve`] does this every two seconds; tests do it themselves.
     pub fn observe(&self) {
-        self.history.add(Sample::of(&self.operations.picture().depth, self.restarts(), self.operations.now()));
+        self.history.add(Sample::of(&self.operations.health().depth, self.restarts(), self.operations.now()));
     }
 
     /// Restarts of all actors since the process began.
@@ -111,7 +111,7 @@ impl State {
 
     /// Brings the counters of those up to date who know no metrics: the queries, and the log itself.
     pub(crate) fn count_others(&self) {
-        let CacheTally { hits, misses, errors, degraded } = &self.queries.tally;
+        let CacheCounters { hits, misses, errors, degraded } = &self.queries.cache_counters;
         let [hits, misses, errors, degraded] = [hits, misses, errors, degraded].map(|count| count.load(Relaxed));
         let now = [hits, misses, errors, degraded, lines_lost()];
         let metrics = &self.metrics;

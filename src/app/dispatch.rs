@@ -1,4 +1,4 @@
-//! What HTTP may ask of the actors. Implemented by the room `actors`; HTTP knows only this.
+//! The interface between HTTP and the actors: commands, actor views, fault injection, live events. Crate `actors` implements it.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,17 +8,17 @@ use ports::orders::TraceContext;
 
 use crate::error::CommandError;
 
-/// Whose orders a caller may see and change.
+/// The orders that a caller may see and change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Viewer {
-    /// Only the own ones.
+    /// Only orders of this subject.
     Owner(Subject),
-    /// All.
+    /// Orders of every subject.
     Admin,
 }
 
 impl Viewer {
-    /// Whether this order is there for the viewer.
+    /// Whether this order is visible to the viewer.
     pub fn sees(&self, order: &Order) -> bool {
         match self {
             Viewer::Admin => true,
@@ -26,7 +26,7 @@ impl Viewer {
         }
     }
 
-    /// The owner to filter by.
+    /// The owner to filter by; `None` for all owners.
     pub fn owner(&self) -> Option<Subject> {
         match self {
             Viewer::Admin => None,
@@ -35,157 +35,157 @@ impl Viewer {
     }
 }
 
-/// A client's name for one intent, with what was asked.
+/// A client's idempotency key with the fingerprint of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedIntent {
-    /// 1…128 printable ASCII characters.
+    /// The key: 1 to 128 printable ASCII characters.
     pub key: Arc<str>,
-    /// SHA-256 of the body as parsed: see [`crate::commands::create_order::fingerprint`].
+    /// SHA-256 of the parsed body: see [`crate::commands::create_order::fingerprint`].
     pub fingerprint: [u8; 32],
 }
 
-/// Place an order.
+/// Command to place an order.
 #[derive(Clone, Debug)]
 pub struct CreateOrder {
-    /// Who.
+    /// Subject that places the order.
     pub subject: Subject,
-    /// What.
+    /// Items of the new order.
     pub items: Items,
-    /// Under which idempotency key.
+    /// Idempotency key, if the client sent one.
     pub intent: Option<KeyedIntent>,
-    /// The request's trace context.
+    /// Trace context of the request.
     pub trace: Option<TraceContext>,
 }
 
-/// What the client last saw, as far as it says so.
+/// Versions that the client expects, as far as it sent any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expect {
-    /// `If-Match`, judged first.
+pub struct ChangePreconditions {
+    /// The `If-Match` header, checked before `version`.
     pub if_match: Option<IfMatch>,
-    /// `version` of the body.
+    /// The `version` member of the body.
     pub version: Option<u64>,
 }
 
-/// The versions that `If-Match` lets through.
+/// Versions that match the `If-Match` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IfMatch {
-    /// `*`.
+    /// `*` matches every version.
     Any,
-    /// These; a tag that names no version of ours matches nothing and is left out.
+    /// Versions of the listed tags; tags that are not a version match nothing and are omitted.
     OneOf(Vec<u64>),
 }
 
-/// Move an order on, or withdraw it (`to` = CANCELLED).
+/// Command to change an order's status, or to cancel it (`to` = CANCELLED).
 #[derive(Clone, Debug)]
 pub struct ChangeOrder {
-    /// Which.
+    /// Id of the order to change.
     pub id: OrderId,
-    /// Where to.
+    /// Status after the change.
     pub to: Status,
-    /// As seen by whom.
+    /// Restricts the command to orders that the caller may see.
     pub viewer: Viewer,
-    /// Only if it is still as the client saw it.
-    pub expect: Expect,
-    /// The request's trace context.
+    /// Versions at which the change is allowed.
+    pub preconditions: ChangePreconditions,
+    /// Trace context of the request.
     pub trace: Option<TraceContext>,
 }
 
-/// A placed order.
+/// Result of a [`CreateOrder`] command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// The order as it is now.
+    /// The order in its present state.
     pub order: Arc<Order>,
-    /// Whether it had been placed before under the same key.
+    /// Whether an earlier request with the same key placed it.
     pub replayed: bool,
 }
 
-/// An actor as operators see it: one row of `/admin/actors`.
+/// An actor's state: one row of `/admin/actors`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActorView {
-    /// Its place in the tree, `/relay/partition-worker-7`.
+    /// Path in the supervision tree, such as `/relay/partition-worker-7`.
     pub path: String,
-    /// Its kind, `PartitionWorker`.
+    /// Type of the actor, such as `PartitionWorker`.
     pub actor: String,
     /// `running`, `restarting`, `stopped` or `paused`.
     pub state: &'static str,
-    /// Counts its lives, from 1.
+    /// Number of starts, from 1.
     pub generation: u64,
-    /// How often it was restarted.
+    /// Number of restarts by the supervisor.
     pub restarts: u64,
-    /// Messages queued or being worked on.
+    /// Number of messages queued or in progress.
     pub mailbox_depth: usize,
-    /// Most of them.
+    /// Upper limit of `mailbox_depth`.
     pub mailbox_capacity: usize,
-    /// Why its last life ended.
+    /// Reason of the last exit.
     pub last_exit: Option<String>,
-    /// The supervisor that stands in its path.
+    /// Path of the actor's supervisor.
     pub parent: Option<String>,
 }
 
-/// A fault to inject.
+/// A fault to inject into an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Panic at once.
+pub enum InjectedFault {
+    /// The actor panics at once.
     Panic,
-    /// Exit normally; the supervisor decides.
+    /// The actor exits normally; its supervisor decides about a restart.
     Stop,
-    /// Handle nothing until resumed.
+    /// The actor handles no message until it is resumed.
     Pause,
-    /// Go on.
+    /// A paused actor handles messages again.
     Resume,
 }
 
-/// Why no fault was injected.
+/// Why a fault was not injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InjectError {
-    /// `fault_injection.enabled` is false.
+    /// The configuration has `fault_injection.enabled` = false.
     #[error("fault injection is not enabled")]
     Disabled,
-    /// No actor has this path.
+    /// The tree has no actor with this path.
     #[error("no such actor")]
     NoSuchActor,
 }
 
-/// One item of the live stream: a lifecycle fact or a transition.
+/// One event of the live stream: an actor's life cycle or a change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveEvent {
-    /// Grows by one; a reader that reconnects names the last it saw.
+    /// Sequence number; a client that reconnects sends the last one it received.
     pub seq: u64,
-    /// `child_exited`, `region_passive`, …
+    /// Name of the event, such as `child_exited` or `region_passive`.
     pub event: String,
-    /// A JSON object with the fact's fields.
+    /// The event's fields as a JSON object.
     pub data: String,
 }
 
-/// The live stream from a point on.
+/// The live stream after a sequence number.
 pub struct LiveFeed {
-    /// What is still remembered after that point.
+    /// Buffered events after that number.
     pub backlog: Vec<LiveEvent>,
-    /// What happens from now on; ends when the service stops or the reader is too slow.
+    /// Later events; the stream ends when the service stops or the reader is too slow.
     pub next: BoxStream<'static, LiveEvent>,
 }
 
-/// The actors' door.
+/// Sends commands to the actors and reads their state.
 #[async_trait]
 pub trait Dispatch: Send + Sync {
-    /// Places an order. Answers within the request timeout.
+    /// Places an order. Returns within the request timeout.
     async fn create(&self, command: CreateOrder) -> Result<Created, CommandError>;
 
-    /// Moves an order on or withdraws it. Answers within the request timeout.
+    /// Changes or cancels an order. Returns within the request timeout.
     async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError>;
 
-    /// Every actor, by path.
+    /// Lists every actor, sorted by path.
     fn actors(&self) -> Vec<ActorView>;
 
-    /// Does harm, for tests and drills.
+    /// Injects a fault into an actor, for tests and drills. `operator` is logged.
     ///
     /// # Errors
-    /// Fault injection is off, or nobody has this path.
-    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError>;
+    /// Fault injection is disabled, or no actor has this path.
+    fn inject(&self, path: &str, fault: InjectedFault, operator: &str) -> Result<(), InjectError>;
 
-    /// Whether faults may be injected at all.
+    /// Whether fault injection is enabled.
     fn faults_enabled(&self) -> bool;
 
-    /// The live stream after `seq`, or from now on.
+    /// Subscribes to the live stream after a sequence number, or from now on.
     fn live(&self, after: Option<u64>) -> LiveFeed;
 }

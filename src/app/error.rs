@@ -1,49 +1,49 @@
-//! How a command or a query ends when it does not succeed. `api/error.rs` alone turns these into statuses.
-use crate::gate::Closed;
+//! Errors of commands and queries. Only `api/error.rs` maps them to HTTP statuses.
+use crate::admission::gate::GateClosed;
 
-/// Why a command changed nothing, or may have.
+/// Why a command failed. Every variant but `Unknown` means that nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// Writes are held back right now; nothing was changed.
+    /// The write gate is closed for now; nothing was changed.
     #[error("writes are held back: {0}")]
-    Gated(Closed),
-    /// The idempotency key is in use by a request that still runs.
+    Gated(GateClosed),
+    /// Another request with this idempotency key is still running.
     #[error("a request with this idempotency key is still running")]
     KeyRunning,
-    /// The idempotency key was used for something else.
+    /// The idempotency key was used with another request body.
     #[error("this idempotency key was used with another body")]
     KeyReused,
-    /// No such order, or not for this caller: the two are one answer on purpose.
+    /// The order does not exist or is not visible to the caller; clients cannot distinguish the two.
     #[error("no such order")]
     NotFound,
-    /// `If-Match` names another version.
+    /// `If-Match` does not match the present version.
     #[error("the order is at version {current}")]
     PreconditionFailed {
-        /// The version it has.
+        /// Present version of the order.
         current: u64,
     },
-    /// The order's laws or its version forbid it.
+    /// The order's rules or its version forbid the change.
     #[error("{0}")]
     Conflict(String),
-    /// Another region changed the order, and its stamp forbids a change here for now.
+    /// Another region changed the order with a stamp too far ahead of the local clock.
     #[error("{0}")]
     RegionConflict(String),
-    /// The mailbox is full; nothing was changed.
+    /// The actor's mailbox is full; nothing was changed.
     #[error("too many commands are waiting")]
     Busy,
-    /// The actor went down before the store was reached; nothing was changed.
+    /// The actor stopped before it called the store; nothing was changed.
     #[error("the order's actor is restarting")]
     ActorDown,
-    /// The command waited past its deadline and was dropped unread; nothing was changed.
+    /// The command passed its deadline before the store was called; nothing was changed.
     #[error("the command waited past its deadline")]
     Expired,
-    /// A dependency is away; nothing was changed.
+    /// A dependency is not available; nothing was changed.
     #[error("a dependency is not available: {0}")]
     Unavailable(String),
-    /// The store has no room left; nothing was changed.
+    /// The store's storage is full; nothing was changed.
     #[error("no room left: {0}")]
     NoRoom(String),
-    /// The outcome is not known: the command may have changed something.
+    /// The outcome is unknown: the command may have changed the order.
     #[error("the outcome is not known: {0}")]
     Unknown(String),
 }
@@ -58,19 +58,19 @@ impl From<ports::Error> for CommandError {
     }
 }
 
-/// Why a query has no answer.
+/// Why a query or an operator action failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// No such thing, or not for this caller.
+    /// The item does not exist or is not visible to the caller.
     #[error("not found")]
     NotFound,
-    /// The row is in flight or has left, so it cannot be touched now.
+    /// The item's state does not allow the action.
     #[error("{0}")]
     Conflict(String),
-    /// A dependency is away.
+    /// A dependency is not available.
     #[error("a dependency is not available: {0}")]
     Unavailable(String),
-    /// An operator's statement was sent and its answer lost: it may have changed something.
+    /// The outcome of an operator action is unknown: it may have changed something.
     #[error("the outcome is not known: {0}")]
     Unknown(String),
 }
@@ -78,7 +78,7 @@ pub enum QueryError {
 impl From<ports::Error> for QueryError {
     fn from(error: ports::Error) -> Self {
         match error {
-            ports::Error::Unknown(said) => Self::Unknown(said),
+            ports::Error::Unknown(detail) => Self::Unknown(detail),
             _ => Self::Unavailable(error.to_string()),
         }
     }

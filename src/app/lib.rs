@@ -1,24 +1,62 @@
-//! Use cases and policies: pure but for port calls. Decides and returns; never logs, never spawns, never reads a clock but through a port.
+//! Use cases and policies: pure but for port calls. They decide and return; they never log, spawn, or read a clock except through a port.
 
-pub mod admission;
-pub mod breaker;
-pub mod chain;
-pub mod commands;
 pub mod contract;
-pub mod dead_letters;
 pub mod dispatch;
 pub mod error;
-pub mod gate;
-pub mod handlers;
-pub mod intake;
-pub mod operate;
-pub mod policy;
+pub mod health;
 pub mod queries;
-pub mod relay;
-pub mod vitals;
+pub mod units;
 
-/// What rooms that may not see the ports need to name.
-pub mod seen {
+pub mod admission {
+    //! Whether a request is admitted: rate limits, and the gate that holds writes back.
+    pub mod gate;
+    pub mod rate_limit;
+}
+
+pub mod commands {
+    //! Commands that change orders. Each is one function: check the gate, load, decide in the domain, commit once.
+    pub mod change_order;
+    mod context;
+    pub mod create_order;
+    mod idempotency_key;
+    pub mod promote_pending;
+
+    pub use context::{CommandContext, CommitProgress, Options};
+    pub use idempotency_key::IdempotencyGuard;
+}
+
+pub mod consume {
+    //! What consuming a message means: decoding, the region rule, the handler of each event type.
+    pub mod handlers;
+    pub mod intake;
+}
+
+pub mod operators {
+    //! What operators may read and change: outbox rows and dead letters.
+    pub mod dead_letters;
+    pub mod outbox;
+}
+
+pub mod policy {
+    //! Decisions as pure functions and small state machines, each with its table of tests.
+    pub mod backpressure;
+    pub mod breaker;
+    pub mod conflict;
+    pub mod failover;
+    pub mod load_shedding;
+    pub mod partition;
+}
+
+pub mod relay {
+    //! The relay's decisions: which rows of a claimed batch are sent as which records, and what a failure does to a row.
+    pub mod chain;
+    mod records;
+
+    pub use records::{BatchPlan, Options, RecordEnvelope, RefusedRow, fallback_record, plan, record};
+}
+
+/// Types of the ports for crates that may not depend on `ports` themselves.
+pub mod port_types {
     pub use ports::FailureType;
     pub use ports::broker::Position;
     pub use ports::operators::{Audit, RowDiagnosis, RowFilter, RowSelector, RowView};

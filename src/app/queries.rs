@@ -1,4 +1,4 @@
-//! Reading orders: cache first, the store behind it; an order that is not the viewer's is not there.
+//! Queries for orders: the cache first, then the store. Orders that the viewer may not see are not found.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,52 +8,52 @@ use ports::cache::OrderCache;
 use ports::clock::Clock;
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
-use crate::breaker::{self, Breaker, Pass};
 use crate::dispatch::Viewer;
 use crate::error::QueryError;
+use crate::policy::breaker::{self, BreakerPermit, CircuitBreaker};
 
-/// Largest page.
+/// Limit of orders on a page.
 pub const PAGE_MAX: u32 = 500;
 
-/// When reads go past a cache that keeps failing, and for how long (the seeds' service).
+/// When reads skip a failing cache, and for how long.
 const CACHE_BREAKER: breaker::Options = breaker::Options { failures: 5, open: Duration::from_secs(30) };
 
-/// What the cache did, for the metrics that `api` keeps.
+/// Cache results, counted for the metrics of crate `api`.
 #[derive(Default)]
-pub struct CacheTally {
-    /// Found.
+pub struct CacheCounters {
+    /// Reads that found the order in the cache.
     pub hits: AtomicU64,
-    /// Not found.
+    /// Reads that did not find the order in the cache.
     pub misses: AtomicU64,
-    /// Failed; the store answered instead.
+    /// Failed cache calls; reads continued with the store.
     pub errors: AtomicU64,
-    /// Not asked, because it kept failing; the store answered instead.
+    /// Reads that skipped the cache because its breaker was open.
     pub degraded: AtomicU64,
 }
 
-/// The read side.
+/// The queries of the service over a store and a cache.
 pub struct Queries {
     orders: Arc<dyn OrderStore>,
     cache: Arc<dyn OrderCache>,
     clock: Arc<dyn Clock>,
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<CircuitBreaker>,
     list_max_rows: u32,
-    /// What the cache did so far.
-    pub tally: CacheTally,
+    /// Counts of cache results since the start.
+    pub cache_counters: CacheCounters,
 }
 
-/// A call to the cache that the breaker let through. One that is dropped without an answer says nothing: the next call asks again.
-struct Asked<'a> {
+/// A cache call that the breaker allowed. Dropping it without a result lets the next call probe.
+struct CacheCall<'a> {
     queries: &'a Queries,
-    answered: bool,
+    finished: bool,
 }
 
-impl Asked<'_> {
-    fn answered(mut self, well: bool) {
-        self.answered = true;
+impl CacheCall<'_> {
+    fn finish(mut self, succeeded: bool) {
+        self.finished = true;
         let now = self.queries.now();
         let mut breaker = self.queries.breaker();
-        if well {
+        if succeeded {
             breaker.succeeded();
         } else {
             breaker.failed(now);
@@ -61,54 +61,54 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for CacheCall<'_> {
     fn drop(&mut self) {
-        if !self.answered {
+        if !self.finished {
             let now = self.queries.now();
-            self.queries.breaker().undecided(now);
+            self.queries.breaker().probe_without_result(now);
         }
     }
 }
 
-/// A numbered page.
+/// A page selected by number, with the total.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbered {
-    /// Newest first.
+pub struct NumberedPage {
+    /// Orders of the page, newest first.
     pub orders: Vec<Order>,
-    /// Which page, from 0.
+    /// Number of the page, from 0.
     pub page: u64,
-    /// Most orders of a page.
+    /// Limit of orders on a page.
     pub size: u32,
-    /// Orders on all pages.
+    /// Number of orders on all pages.
     pub total: u64,
 }
 
-/// A keyset page.
+/// A page selected by the last id of the page before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keyset {
-    /// Newest first.
+pub struct KeysetPage {
+    /// Orders of the page, newest first.
     pub orders: Vec<Order>,
-    /// Most orders of a page.
+    /// Limit of orders on a page.
     pub size: u32,
-    /// Orders on all pages.
+    /// Number of orders on all pages.
     pub total: u64,
-    /// The id after which the next page begins, if there is one.
+    /// Id after which the next page begins, if there is one.
     pub next: Option<OrderId>,
 }
 
 impl Queries {
-    /// Queries over these ports; `list_max_rows` bounds the bare list.
+    /// Creates the queries; `list_max_rows` limits [`Queries::list`].
     pub fn new(
         orders: Arc<dyn OrderStore>,
         cache: Arc<dyn OrderCache>,
         clock: Arc<dyn Clock>,
         list_max_rows: u32,
     ) -> Self {
-        let breaker = Mutex::new(Breaker::new(CACHE_BREAKER));
-        Self { orders, cache, clock, breaker, list_max_rows, tally: CacheTally::default() }
+        let breaker = Mutex::new(CircuitBreaker::new(CACHE_BREAKER));
+        Self { orders, cache, clock, breaker, list_max_rows, cache_counters: CacheCounters::default() }
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,19 +116,19 @@ impl Queries {
         Duration::from_millis(u64::try_from(self.clock.now().millis()).unwrap_or(0))
     }
 
-    /// Whether the cache may be asked now. Only reads ask: a change is told to the cache whatever its breaker says.
-    fn ask_cache(&self) -> Option<Asked<'_>> {
+    /// Asks the breaker for a cache call. Only reads ask; commands update the cache even while the breaker is open.
+    fn cache_call(&self) -> Option<CacheCall<'_>> {
         let now = self.now();
         match self.breaker().pass(now) {
-            Pass::Free | Pass::Probe => Some(Asked { queries: self, answered: false }),
-            Pass::Wait(_) => None,
+            BreakerPermit::Free | BreakerPermit::Probe => Some(CacheCall { queries: self, finished: false }),
+            BreakerPermit::Wait(_) => None,
         }
     }
 
-    /// One order.
+    /// Reads one order.
     ///
     /// # Errors
-    /// [`QueryError::NotFound`] also for an order of someone else.
+    /// [`QueryError::NotFound`] also for an order that the viewer may not see.
     pub async fn find(&self, id: OrderId, viewer: &Viewer) -> Result<Arc<Order>, QueryError> {
         let order = match self.cached(id).await {
             Some(order) => order,
@@ -138,17 +138,17 @@ impl Queries {
     }
 
     async fn cached(&self, id: OrderId) -> Option<Arc<Order>> {
-        let Some(asked) = self.ask_cache() else {
-            self.tally.degraded.fetch_add(1, Relaxed);
+        let Some(call) = self.cache_call() else {
+            self.cache_counters.degraded.fetch_add(1, Relaxed);
             return None;
         };
         let found = self.cache.get(id).await;
-        asked.answered(found.is_ok());
+        call.finish(found.is_ok());
         let counter = match &found {
-            Ok(Some(_)) => &self.tally.hits,
-            Ok(None) => &self.tally.misses,
-            // A cache that fails costs time, not answers.
-            Err(_) => &self.tally.errors,
+            Ok(Some(_)) => &self.cache_counters.hits,
+            Ok(None) => &self.cache_counters.misses,
+            // A failing cache costs time; the store still returns the order.
+            Err(_) => &self.cache_counters.errors,
         };
         counter.fetch_add(1, Relaxed);
         found.ok().flatten()
@@ -156,56 +156,56 @@ impl Queries {
 
     async fn load(&self, id: OrderId) -> Result<Arc<Order>, QueryError> {
         let order = Arc::new(self.orders.find(id).await?.ok_or(QueryError::NotFound)?);
-        if let Some(asked) = self.ask_cache() {
+        if let Some(call) = self.cache_call() {
             let put = self.cache.put(Arc::clone(&order)).await;
-            asked.answered(put.is_ok());
+            call.finish(put.is_ok());
             if put.is_err() {
-                self.tally.errors.fetch_add(1, Relaxed);
+                self.cache_counters.errors.fetch_add(1, Relaxed);
             }
         }
         Ok(order)
     }
 
-    /// The newest orders, bounded.
+    /// Lists the newest orders, at most `list_max_rows`.
     pub async fn list(&self, viewer: &Viewer, status: Option<Status>) -> Result<Vec<Order>, QueryError> {
         Ok(self.orders.list(&filter(viewer, status), PageStart::Offset(0), self.list_max_rows).await?)
     }
 
-    /// Page `page` of pages of `size`, clamped to 1…500.
+    /// Reads page `page`, counted from 0; `size` is clamped to 1…[`PAGE_MAX`].
     pub async fn page(
         &self,
         viewer: &Viewer,
         status: Option<Status>,
         page: u64,
         size: u32,
-    ) -> Result<Numbered, QueryError> {
+    ) -> Result<NumberedPage, QueryError> {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
         let total = self.orders.count(&filter).await?;
         let offset = page.saturating_mul(u64::from(size));
         let orders =
             if offset < total { self.orders.list(&filter, PageStart::Offset(offset), size).await? } else { Vec::new() };
-        Ok(Numbered { orders, page, size, total })
+        Ok(NumberedPage { orders, page, size, total })
     }
 
-    /// The page after an id; `None` is the first.
+    /// Reads the page after an id, or the first page for `None`; `size` is clamped to 1…[`PAGE_MAX`].
     pub async fn page_after(
         &self,
         viewer: &Viewer,
         status: Option<Status>,
         after: Option<OrderId>,
         size: u32,
-    ) -> Result<Keyset, QueryError> {
+    ) -> Result<KeysetPage, QueryError> {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
         let from = after.map_or(PageStart::Offset(0), PageStart::After);
         let total = self.orders.count(&filter).await?;
-        // One more than asked tells whether there is a next page.
+        // One more row than requested shows whether there is a next page.
         let mut orders = self.orders.list(&filter, from, size + 1).await?;
         let more = orders.len() > size as usize;
         orders.truncate(size as usize);
         let next = if more { orders.last().map(|order| order.id) } else { None };
-        Ok(Keyset { orders, size, total, next })
+        Ok(KeysetPage { orders, size, total, next })
     }
 }
 
@@ -218,20 +218,20 @@ mod tests {
     use std::sync::atomic::{AtomicI64, AtomicUsize};
 
     use async_trait::async_trait;
-    use domain::{Item, Items, Money, Placement, RegionId, Subject, Timestamp};
+    use domain::{Item, Items, Money, NewOrder, RegionId, Subject, Timestamp};
     use futures::FutureExt;
     use ports::Error;
     use ports::orders::{Commit, Committed, IdempotencyMark};
 
     use super::*;
 
-    /// Knows one order, which everybody may see.
-    struct One(Order);
+    /// A store with a single order.
+    struct SingleOrder(Order);
 
     #[async_trait]
-    impl OrderStore for One {
+    impl OrderStore for SingleOrder {
         async fn commit(&self, _: Commit) -> Result<Committed, Error> {
-            Err(Error::Broken("it only reads".into()))
+            Err(Error::Broken("this store is read-only".into()))
         }
         async fn find(&self, _: OrderId) -> Result<Option<Order>, Error> {
             Ok(Some(self.0.clone()))
@@ -253,12 +253,12 @@ mod tests {
         }
     }
 
-    /// A cache that is away, and counts who came.
+    /// A cache that always fails and counts its calls.
     #[derive(Default)]
-    struct Away(AtomicUsize);
+    struct FailingCache(AtomicUsize);
 
     #[async_trait]
-    impl OrderCache for Away {
+    impl OrderCache for FailingCache {
         async fn get(&self, _: OrderId) -> Result<Option<Arc<Order>>, Error> {
             self.0.fetch_add(1, Relaxed);
             Err(Error::Unreachable("redis".into()))
@@ -273,9 +273,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Watch(AtomicI64);
+    struct ManualClock(AtomicI64);
 
-    impl Clock for Watch {
+    impl Clock for ManualClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_millis(self.0.load(Relaxed))
         }
@@ -283,7 +283,7 @@ mod tests {
 
     fn order() -> Order {
         let item = Item::new("tea", 1, Money::parse("1").expect("a number")).expect("an item");
-        let (order, _) = Order::place(Placement {
+        let (order, _) = Order::place(NewOrder {
             id: OrderId::from_bytes([1; 16]),
             event_id: domain::EventId::from_bytes([2; 16]),
             owner: Subject::new("ann").expect("a name"),
@@ -295,18 +295,18 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_keeps_failing_is_left_alone_for_half_a_minute_and_every_read_is_answered() {
-        let (cache, clock) = (Arc::new(Away::default()), Arc::new(Watch::default()));
-        let queries = Queries::new(Arc::new(One(order())), cache.clone(), clock.clone(), 10);
+    fn failing_cache_is_skipped_for_thirty_seconds_and_every_read_succeeds() {
+        let (cache, clock) = (Arc::new(FailingCache::default()), Arc::new(ManualClock::default()));
+        let queries = Queries::new(Arc::new(SingleOrder(order())), cache.clone(), clock.clone(), 10);
         let viewer = Viewer::Admin;
         let read = || {
-            let found = queries.find(order().id, &viewer).now_or_never().expect("nobody waits here");
-            found.expect("the store answers")
+            let found = queries.find(order().id, &viewer).now_or_never().expect("the fakes never wait");
+            found.expect("the store has the order")
         };
 
         (0..20).for_each(|_| drop(read()));
         assert_eq!(cache.0.load(Relaxed), 5, "five failures open the breaker");
-        assert_eq!(queries.tally.degraded.load(Relaxed), 17, "reads past the cache are counted");
+        assert_eq!(queries.cache_counters.degraded.load(Relaxed), 17, "reads that skip the cache are counted");
         clock.0.store(30_000, Relaxed);
         (0..20).for_each(|_| drop(read()));
         assert_eq!(cache.0.load(Relaxed), 6, "one probe, and it fails");

@@ -1,137 +1,261 @@
-//! `bench`: the service as a process of its own on throwaway data beside the configured ones, the load on the same machine. Prints its
-//! settings, rates, latency percentiles, and counts duplicates, order violations and missing events while it measures.
-mod check;
-mod create;
-mod figures;
-mod ground;
-mod latency;
-mod load;
-mod overload;
-mod pgbench;
-mod process;
-mod relay;
-mod scrape;
-
+//! `bench`: arguments of the command, and the program as the bench crate sees it.
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use app::commands;
+use app::operators::outbox::Operations;
+use bench::{BrokerUse, Plan, Program, Scenario, StoreAndBroker, ThrowawayData};
+use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
-use posthaste::Config;
-use posthaste::config::{BrokerKind, StoreKind};
+use ports::clock::{Clock, Rng};
+use ports::topics::TopicReader;
+use posthaste::config::{BrokerKind, CacheKind, DeliveryKind, StoreKind};
+use posthaste::{Config, OpenedStore, Throwaway};
+use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
+use tokio::process::Command;
 
-use super::values::a_second_or_more;
-use super::{Failure, block_on, line};
+use super::commands::serve::Signals;
+use super::commands::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+use super::failure::Failure;
+use super::runtime::block_on;
+use super::value_parsers::a_second_or_more;
+
+/// Longer than any measurement.
+const TOKEN_TTL: Duration = Duration::from_secs(3_600);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BenchScenario {
+    /// Orders over HTTP as fast as they are answered.
+    Create,
+    /// Waiting events drained by the relay, compared with the store's statements alone.
+    Relay,
+    /// Latency from commit to broker and consumer, idle and at half of the highest rate.
+    EndToEnd,
+    /// Before, during and after 32 times as many clients, which create and then list.
+    Overload,
+    /// Each in turn.
+    All,
+}
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// create: orders over HTTP. relay: drain waiting events. end-to-end: a few orders a second, then half of the highest rate, from the
-    /// commit to the broker and to the consumer. overload: before, during and after 32 times as many clients that create, then that list. all: each
-    /// in turn.
-    #[arg(value_parser = ["create", "relay", "end-to-end", "overload", "all"], default_value = "all")]
-    what: String,
-    /// Clients that each wait for their answer before they ask again.
+    /// The measurement to make.
+    #[arg(default_value = "all")]
+    scenario: BenchScenario,
+    /// Clients that each send a request after the response to their last one.
     #[arg(long, default_value_t = 64, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_535))]
     clients: usize,
-    /// How long load is applied in each round; at least a second.
+    /// Duration of the load in each round; at least a second.
     #[arg(long, default_value = "4s", value_parser = a_second_or_more)]
     time: Duration,
-    /// Rounds of what is compared, in turns; the median counts.
+    /// Rounds of each comparison, in turns; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Waiting events that the relay drains in each round.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     events: u64,
-    /// Orders that these events tell of.
+    /// Orders that these events belong to.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     keys: u64,
-    /// One JSON object a line.
+    /// Print one JSON object a line.
     #[arg(long)]
     json: bool,
 }
 
-/// What every part needs to know.
-struct Bench<'a> {
-    /// The configuration's file, for the service's own process.
-    file: Option<&'a Path>,
-    config: Config,
-    arguments: &'a Arguments,
+impl Arguments {
+    fn plan(&self) -> Plan {
+        let scenario = match self.scenario {
+            BenchScenario::Create => Some(Scenario::Create),
+            BenchScenario::Relay => Some(Scenario::Relay),
+            BenchScenario::EndToEnd => Some(Scenario::EndToEnd),
+            BenchScenario::Overload => Some(Scenario::Overload),
+            BenchScenario::All => None,
+        };
+        let &Self { clients, time, rounds, events, keys, json, .. } = self;
+        Plan { scenario, clients, time, rounds, events, keys, json }
+    }
 }
 
+/// Measures this program on data of its own beside the configured ones.
 pub(crate) fn bench(file: Option<&Path>, config: Config, arguments: &Arguments) -> Result<u8, Failure> {
-    if config.broker_kind == BrokerKind::None {
+    if config.broker.kind == BrokerKind::None {
         return Err(Failure::new("there is nothing to measure without a broker: set broker.kind"));
     }
-    let bench = Bench { file, config, arguments };
-    block_on(async {
-        bench.settings().await?;
-        let wanted = |part: &str| arguments.what == "all" || arguments.what == part;
-        let ceiling = if wanted("create") { Some(Box::pin(create::create(&bench)).await?) } else { None };
-        if wanted("end-to-end") {
-            latency::end_to_end(&bench, ceiling).await?;
-        }
-        if wanted("relay") {
-            Box::pin(relay::relay(&bench)).await?;
-        }
-        if wanted("overload") {
-            Box::pin(overload::overload(&bench)).await?;
-        }
-        Ok(0)
-    })
+    let program = ConfiguredProgram { file, config };
+    block_on(bench::run(&program, &arguments.plan())).map_err(Failure::new)?;
+    Ok(0)
 }
 
-impl Bench<'_> {
-    async fn settings(&self) -> Result<(), Failure> {
-        let (config, arguments) = (&self.config, self.arguments);
-        let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-        let build = if cfg!(debug_assertions) { "debug build: figures mean nothing" } else { "release build" };
-        let store = match config.store_kind {
+/// This program with its configuration.
+struct ConfiguredProgram<'a> {
+    /// The configuration's file, which the service's own process reads too.
+    file: Option<&'a Path>,
+    config: Config,
+}
+
+impl<'a> Program for ConfiguredProgram<'a> {
+    type Data = BenchData<'a>;
+
+    fn settings(&self) -> Value {
+        let config = &self.config;
+        let store = match config.store.kind {
             StoreKind::Embedded => "embedded",
             StoreKind::Postgres => "postgres",
             StoreKind::Redis => "redis",
         };
-        let broker = match config.broker_kind {
+        let broker = match config.broker.kind {
             BrokerKind::Embedded => "embedded",
             BrokerKind::Kafka => "kafka",
             BrokerKind::None => "none",
         };
-        // The embedded broker knows nothing less.
-        let exactly_once = config.broker_exactly_once || config.broker_kind == BrokerKind::Embedded;
-        let server: Map<String, Value> = match config.store_kind {
-            StoreKind::Embedded => [("synchronous".to_owned(), json!("full"))].into_iter().collect(),
-            StoreKind::Postgres | StoreKind::Redis => {
-                let told = posthaste::server_settings(config).await?;
-                told.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
-            }
-        };
-        self.report(
-            "settings",
-            &json!({
-                "build": build, "cores": cores, "store": store, "broker": broker, "store_says": server,
-                "delivery": if exactly_once { "exactly-once" } else { "at-least-once" },
-                "cache": if config.cache_redis { "redis" } else { "memory" },
-                "batch": config.outbox_batch, "batches_in_flight": config.outbox_max_in_flight, "outbox_partitions": config.outbox_partitions,
-                "topic_partitions": config.broker_topic_partitions, "lanes": config.broker_lanes,
-                "clients": arguments.clients, "seconds": arguments.time.as_secs_f64(), "rounds": arguments.rounds,
-                "events": arguments.events, "keys": arguments.keys, "rate_limit": "off", "log": "start and stop, no request lines",
-                "load": "beside the service on the same cores",
-            }),
-        )
+        // The embedded broker has exactly-once delivery only.
+        let exactly_once =
+            config.broker.delivery == DeliveryKind::ExactlyOnce || config.broker.kind == BrokerKind::Embedded;
+        json!({
+            "store": store, "broker": broker, "delivery": if exactly_once { "exactly-once" } else { "at-least-once" },
+            "cache": if config.cache.kind == CacheKind::Redis { "redis" } else { "memory" },
+            "batch": config.outbox.publisher.batch, "batches_in_flight": config.outbox.publisher.max_in_flight,
+            "outbox_partitions": config.outbox.partitions, "topic_partitions": config.broker.topic_partitions,
+            "lanes": config.broker.lanes,
+        })
     }
 
-    fn report(&self, what: &str, figures: &Value) -> Result<(), Failure> {
-        if self.arguments.json {
-            return line(&json!({"bench": what, "figures": figures}).to_string());
+    async fn server_settings(&self) -> Result<Value, bench::Error> {
+        if self.config.store.kind == StoreKind::Embedded {
+            return Ok(json!({"synchronous": "full"}));
         }
-        line(what)?;
-        for (name, value) in figures.as_object().into_iter().flatten() {
-            line(&format!("  {name}: {value}"))?;
+        let settings = posthaste::server_settings(&self.config).await.map_err(bench::Error::new)?;
+        let settings: Map<String, Value> =
+            settings.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        Ok(Value::Object(settings))
+    }
+
+    fn has_pgbench(&self) -> bool {
+        self.config.store.kind == StoreKind::Postgres
+    }
+
+    fn store_is_broker(&self) -> bool {
+        self.config.broker.kind == BrokerKind::Embedded
+    }
+
+    async fn create_data(&self, broker: BrokerUse) -> Result<BenchData<'a>, bench::Error> {
+        let mut config = self.config.clone();
+        if broker == BrokerUse::StoreOnly {
+            let embedded = config.store.kind == StoreKind::Embedded;
+            config.broker.kind = if embedded { BrokerKind::Embedded } else { BrokerKind::None };
         }
+        let throwaway = Throwaway::create(&config).await.map_err(bench::Error::new)?;
+        Ok(BenchData { file: self.file, throwaway })
+    }
+
+    async fn interrupted(&self) -> Result<(), bench::Error> {
+        Signals::listen().map_err(|failure| bench::Error::new(failure.message))?.next().await;
         Ok(())
     }
+}
 
-    /// Says what is going on, for whoever waits.
-    fn progress(&self, what: &str) {
-        eprintln!("bench: {what}");
+/// Throwaway data and the configuration's file.
+struct BenchData<'a> {
+    file: Option<&'a Path>,
+    throwaway: Throwaway,
+}
+
+impl ThrowawayData for BenchData<'_> {
+    type Store = OpenedStore;
+
+    fn service(&self) -> Result<Command, bench::Error> {
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(file) = self.file {
+            command.arg("--config").arg(file);
+        }
+        command.args(["serve", "--dev"]);
+        set_environment(&mut command, &self.throwaway.config);
+        Ok(command)
+    }
+
+    fn token(&self, subject: &str, role: &str) -> Result<String, bench::Error> {
+        let claims = TokenClaims { sub: subject.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
+        mint(&self.throwaway.config, DEVELOPMENT_SECRET, &claims).map_err(|failure| bench::Error::new(failure.message))
+    }
+
+    fn folder(&self) -> &Path {
+        &self.throwaway.config.store.path
+    }
+
+    fn topic(&self) -> String {
+        self.throwaway.config.topic()
+    }
+
+    fn partitions(&self) -> u32 {
+        self.throwaway.config.outbox.partitions
+    }
+
+    fn batch(&self) -> u32 {
+        self.throwaway.config.outbox.publisher.batch
+    }
+
+    fn batches_in_flight(&self) -> usize {
+        self.throwaway.config.outbox.publisher.max_in_flight
+    }
+
+    fn pgbench_environment(&self) -> Result<Option<Vec<(&'static str, String)>>, bench::Error> {
+        posthaste::server_environment(&self.throwaway.config).map_err(bench::Error::new)
+    }
+
+    async fn open_store(&self, instance: &str) -> Result<OpenedStore, bench::Error> {
+        self.throwaway.open_store(instance).await.map_err(bench::Error::new)
+    }
+
+    async fn open_store_and_broker(&self) -> Result<Option<StoreAndBroker>, bench::Error> {
+        self.throwaway.open_store_and_broker().map_err(bench::Error::new)
+    }
+
+    fn row_options(&self) -> commands::Options {
+        self.throwaway.row_options()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.throwaway.clock()
+    }
+
+    fn rng(&self) -> Arc<dyn Rng> {
+        self.throwaway.rng()
+    }
+
+    async fn topics(&self) -> Result<Arc<dyn TopicReader>, bench::Error> {
+        self.throwaway.topics().await.map_err(bench::Error::new)
+    }
+
+    async fn operations(&self) -> Result<Operations, bench::Error> {
+        self.throwaway.operations().await.map_err(bench::Error::new)
+    }
+
+    async fn remove(self) -> Result<(), bench::Error> {
+        self.throwaway.remove().await.map_err(bench::Error::new)
+    }
+}
+
+/// Variables that point the service to these data, over the environment and the file that the bench was started with. Tokens are signed
+/// with the development secret, whatever key the configured service verifies them with.
+fn set_environment(command: &mut Command, config: &Config) {
+    command
+        .env("POSTHASTE__STORE__PATH", &config.store.path)
+        .env("POSTHASTE__BROKER__TOPIC_PREFIX", &config.broker.topic_prefix)
+        .env("POSTHASTE__BROKER__CREATE_TOPICS", "true")
+        .env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0")
+        .env("POSTHASTE__HTTP__ADMIN_LISTEN", "")
+        .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
+        .env("POSTHASTE__LOG__FORMAT", "json")
+        .env("POSTHASTE__LOG__LEVEL", "warn,posthaste=info,api=warn,supervision=warn")
+        .env("POSTHASTE__BACKPRESSURE__BACKLOG", "100000000,100000000")
+        .env("POSTHASTE__AUTH__HS256_SECRET", DEVELOPMENT_SECRET)
+        .env_remove("POSTHASTE__AUTH__HS256_SECRET_FILE");
+    for key in ["PUBLIC_KEY_FILE", "JWKS_URL", "ISSUER", "AUDIENCE"] {
+        command.env(format!("POSTHASTE__AUTH__{key}"), "");
+    }
+    if config.store.kind != StoreKind::Embedded {
+        command.env("POSTHASTE__STORE__URL", config.store.url.expose_secret()).env_remove("POSTHASTE__STORE__URL_FILE");
     }
 }

@@ -1,22 +1,32 @@
-//! Three layers of settings, flattened to dotted keys and laid over each other. Unknown keys are found here, with what was probably meant.
+//! Three layers of settings, flattened to dotted keys, the later over the earlier. Unknown keys are refused here, with a suggestion.
 use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Display};
 use std::path::Path;
 
-/// The defaults, compiled in: also the list of all keys there are.
+use domain::EventType;
+
+use super::text::Node;
+
+/// The defaults, compiled in; they also list every key there is.
 pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
-/// What environment variables of ours begin with.
+/// Our environment variables begin with this.
 const PREFIX: &str = "POSTHASTE__";
-/// Keys that may stand in a file of their own, and are masked when printed.
+/// Keys that may also be read from a file (`KEY_file`), and that are masked when printed.
 pub(super) const SECRETS: [&str; 4] = ["auth.hs256_secret", "store.url", "redis.url", "broker.sasl.password"];
-/// Sections whose last part names an event type, which is written in capitals.
+/// Sections whose last part is the name of an event type, in capitals.
 const BY_EVENT_TYPE: [&str; 2] = ["outbox.poison.", "outbox.fallback."];
 
-/// Variables as the process was given them.
-#[derive(Clone, Debug, Default)]
+/// The mistakes of a configuration, one a line.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Mistakes(pub Vec<String>);
+
+/// Environment variables by name. Debug output shows the names only: values may be secret.
+#[derive(Clone, Default)]
 pub struct Environment(pub BTreeMap<String, String>);
 
 impl Environment {
-    /// The process's own, as far as it is ours.
+    /// The variables of this process that begin with `POSTHASTE__`.
     pub fn of_process() -> Self {
         let ours = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
@@ -26,70 +36,73 @@ impl Environment {
     }
 }
 
-/// Where a setting came from: told with its mistakes, and by `doctor`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+impl Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Where a setting was set.
+#[derive(Clone)]
+pub(super) enum SettingOrigin {
     Default,
     File(String),
     Variable(String),
 }
 
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for SettingOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File(path) => f.write_str(path),
-            Origin::Variable(name) => f.write_str(name),
+            SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::File(path) => f.write_str(path),
+            SettingOrigin::Variable(name) => f.write_str(name),
         }
     }
 }
 
-/// A setting as text.
-#[derive(Clone, Debug)]
+/// A value as text. Not `Debug`: it may be secret.
+#[derive(Clone)]
 pub(super) struct Setting {
     pub text: String,
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
-/// All settings, by key.
-#[derive(Clone, Debug, Default)]
+/// All settings by key, and the mistakes found so far.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub by_key: BTreeMap<String, Setting>,
     pub mistakes: Vec<String>,
+    defaults: BTreeMap<String, Setting>,
 }
 
+/// Reads the layers. A file that cannot be read at all is one mistake; those of the environment are still found.
 pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
-    let mut settings = Settings::default();
-    let defaults: toml::Table = DEFAULTS.parse().expect("config/default.toml is tested");
-    flatten("", &toml::Value::Table(defaults), &mut |key, text| {
-        settings.by_key.insert(key, Setting { text, origin: Origin::Default });
-    });
-    let known: Vec<String> = settings.by_key.keys().cloned().collect();
+    let table: toml::Table = DEFAULTS.parse().expect("config/default.toml is tested");
+    let default = |(key, text)| (key, Setting { text, origin: SettingOrigin::Default });
+    let defaults: BTreeMap<String, Setting> = flatten(table).into_iter().map(default).collect();
+    let mut settings = Settings { by_key: defaults.clone(), mistakes: Vec::new(), defaults };
     if let Some(path) = file {
         let shown = path.display().to_string();
-        let mut found = Vec::new();
-        // A file that cannot be read at all is one mistake, and no reason to keep quiet about those of the environment.
         match read_table(path) {
-            Ok(table) => flatten("", &toml::Value::Table(table), &mut |key, text| found.push((key, text))),
+            Ok(table) => settings.overlay(flatten(table), |_| SettingOrigin::File(shown.clone())),
             Err(error) => settings.mistakes.push(format!("{shown}: {error}")),
         }
-        settings.lay(&known, found, |_| Origin::File(shown.clone()));
     }
     let variables = environment.0.iter().filter_map(|(name, text)| {
         let key = name.strip_prefix(PREFIX)?.replace("__", ".").to_lowercase();
         Some((key, text.clone()))
     });
-    settings.lay(&known, variables.collect(), |key| Origin::Variable(variable(key)));
+    settings.overlay(variables.collect(), |key| SettingOrigin::Variable(variable(key)));
     settings
 }
 
 fn read_table(path: &Path) -> Result<toml::Table, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    text.parse().map_err(|error: toml::de::Error| placed(&text, &error))
+    text.parse().map_err(|error: toml::de::Error| with_position(&text, &error))
 }
 
-/// Without the line itself, which the library would show: it may hold a secret.
-fn placed(text: &str, error: &toml::de::Error) -> String {
+/// The library's own message quotes the line, which may hold a secret.
+fn with_position(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -97,92 +110,102 @@ fn placed(text: &str, error: &toml::de::Error) -> String {
 }
 
 impl Settings {
-    /// Lays a layer over what is there. In one layer a secret stands either by itself or in a file.
-    fn lay(&mut self, known: &[String], layer: Vec<(String, String)>, origin: impl Fn(&str) -> Origin) {
-        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    /// The value of a key as text; empty for a key that does not exist.
+    pub(super) fn text(&self, key: &str) -> &str {
+        self.by_key.get(key).map(|setting| setting.text.as_str()).unwrap_or_default()
+    }
+
+    /// All values as sections of sections.
+    pub(super) fn tree(&self) -> Node<'_> {
+        let mut tree = Node::Section(BTreeMap::new());
+        for (key, setting) in &self.by_key {
+            tree.insert(key, &setting.text);
+        }
+        tree
+    }
+
+    /// Reports a value that cannot be used, and puts the default in its place.
+    pub(super) fn refuse(&mut self, key: &str, expected: &str) {
+        let default = self.defaults.get(key).expect("config/default.toml is tested: it has every key").clone();
+        let Some(Setting { text, origin }) = self.by_key.insert(key.to_owned(), default) else { return };
+        assert!(!matches!(origin, SettingOrigin::Default), "config/default.toml: {key} must be {expected}");
+        let shown = if SECRETS.contains(&key) { "***" } else { &text };
+        self.mistakes.push(format!("{key} = \"{shown}\" (from {origin}): must be {expected}"));
+    }
+
+    /// Puts a layer over the settings. Within one layer a secret is set either directly or by a file.
+    fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
+        let mut set_here = Vec::new();
         for (key, text) in layer {
-            let Some((key, text)) = self.resolve(known, &key, text, &origin) else { continue };
-            if seen.insert(key.clone(), text.clone()).is_some() {
-                self.mistakes.push(format!("{key}: set both directly and by {key}_file; keep one"));
+            match self.resolve(&key, text, &origin) {
+                Ok((key, text)) => {
+                    if set_here.contains(&key) {
+                        self.mistakes.push(format!("{key}: set both directly and by {key}_file; keep one"));
+                    }
+                    self.by_key.insert(key.clone(), Setting { text, origin: origin(&key) });
+                    set_here.push(key);
+                }
+                Err(mistake) => self.mistakes.push(mistake),
             }
-            let setting = Setting { text, origin: origin(&key) };
-            self.by_key.insert(key, setting);
         }
     }
 
+    /// The key as it is listed in the defaults, and its value, read from its file where the key is `KEY_file`.
     fn resolve(
-        &mut self,
-        known: &[String],
+        &self,
         key: &str,
         text: String,
-        origin: &impl Fn(&str) -> Origin,
-    ) -> Option<(String, String)> {
-        if let Some(exact) = known.iter().find(|known| known.eq_ignore_ascii_case(key)) {
-            return Some((exact.clone(), text));
+        origin: &impl Fn(&str) -> SettingOrigin,
+    ) -> Result<(String, String), String> {
+        if let Some(known) = self.defaults.keys().find(|known| known.eq_ignore_ascii_case(key)) {
+            return Ok((known.clone(), text));
         }
         if let Some(prefix) = BY_EVENT_TYPE.iter().find(|prefix| key.to_lowercase().starts_with(**prefix)) {
-            return Some((format!("{prefix}{}", key[prefix.len()..].to_uppercase()), text));
+            let (name, types) = (key[prefix.len()..].to_uppercase(), EventType::ALL.map(EventType::as_str).join(", "));
+            return Err(format!("{prefix}{name}: no such event type; there are {types}"));
         }
         if let Some(secret) = key.strip_suffix("_file").filter(|secret| SECRETS.contains(secret)) {
-            return match std::fs::read_to_string(&text) {
-                Ok(read) => Some((
-                    secret.to_owned(),
-                    read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r').to_owned(),
-                )),
-                Err(error) => {
-                    self.mistakes.push(format!("{key} = {text}: the file cannot be read: {error}"));
-                    None
-                }
-            };
+            let read = std::fs::read_to_string(&text)
+                .map_err(|error| format!("{key} = {text}: the file cannot be read: {error}"))?;
+            return Ok((secret.to_owned(), read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r').to_owned()));
         }
-        let meant = nearest(key, known).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        self.mistakes.push(format!("{key}: unknown key (from {}){meant}", origin(key)));
-        None
+        let suggestion = self.nearest(key).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        Err(format!("{key}: unknown key (from {}){suggestion}", origin(key)))
+    }
+
+    /// The known key that differs least, if at most a third of the letters differ.
+    fn nearest(&self, key: &str) -> Option<&str> {
+        let ranked = self.defaults.keys().map(|known| (strsim::levenshtein(key, known), known));
+        let (distance, known) = ranked.min()?;
+        (distance <= key.len().max(6) / 3).then_some(known)
     }
 }
 
 /// The environment variable of a key.
-pub(super) fn variable(key: &str) -> String {
+fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "__").to_uppercase())
 }
 
-fn flatten(prefix: &str, value: &toml::Value, put: &mut impl FnMut(String, String)) {
-    let text = match value {
-        toml::Value::Table(table) => {
-            for (name, value) in table {
-                let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-                flatten(&key, value, put);
+/// Dotted keys with their values as text; a list becomes its parts with commas between.
+fn flatten(table: toml::Table) -> Vec<(String, String)> {
+    let mut flat = Vec::new();
+    for (name, value) in table {
+        match value {
+            toml::Value::Table(section) => {
+                flat.extend(flatten(section).into_iter().map(|(key, text)| (format!("{name}.{key}"), text)));
             }
-            return;
-        }
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Array(list) => {
-            let parts = list.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
-            parts.collect::<Vec<_>>().join(",")
-        }
-        other => other.to_string(),
-    };
-    put(prefix.to_owned(), text);
-}
-
-/// The known key that differs least, if it differs little enough to have been meant.
-fn nearest<'a>(key: &str, known: &'a [String]) -> Option<&'a str> {
-    let ranked = known.iter().map(|known| (distance(key, known), known));
-    let (distance, known) = ranked.min()?;
-    (distance <= key.len().max(6) / 3).then_some(known)
-}
-
-/// Levenshtein's distance between two keys.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(left != right);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+            toml::Value::Array(list) => {
+                flat.push((name, list.into_iter().map(scalar).collect::<Vec<_>>().join(",")));
+            }
+            value => flat.push((name, scalar(value))),
         }
     }
-    row[b.len()]
+    flat
+}
+
+fn scalar(value: toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text,
+        other => other.to_string(),
+    }
 }

@@ -1,30 +1,30 @@
-//! The configuration as people read it: every key with its value, secrets masked; and as a schema.
+//! The configuration as output: every key with its value, secrets masked, and a JSON Schema of the file.
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::layers::{self, SECRETS};
-use super::{Environment, Mistakes};
+use super::layers::{self, Environment, Mistakes, SECRETS};
+use super::load;
 
-/// What stands for a secret that is set.
+/// Shown instead of a secret that is set.
 const MASK: &str = "***";
 
-/// Every key with its value and where it came from, secrets masked. (key, value, origin), by key.
+/// Every key with its value and the layer that set it, secrets masked, as (key, value, origin) in the order of the keys.
 ///
 /// # Errors
 /// The same mistakes as [`super::Config::load`].
 pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, Mistakes> {
     let settings = layers::load(file, environment);
-    super::read::config(settings.clone())?;
+    load::parse(settings.clone())?;
     let rows = settings.by_key.into_iter().map(|(key, setting)| {
-        let hide = SECRETS.contains(&key.as_str()) && !setting.text.is_empty();
-        let text = if hide { MASK.to_owned() } else { setting.text };
+        let secret = SECRETS.contains(&key.as_str()) && !setting.text.is_empty();
+        let text = if secret { MASK.to_owned() } else { setting.text };
         (key, text, setting.origin.to_string())
     });
     Ok(rows.collect())
 }
 
-/// A JSON Schema (2020-12) of the file that `--config` takes, with every key's default and its comment.
+/// A JSON Schema (2020-12) of the file that `--config` takes, with the default and the comment of every key.
 pub fn schema() -> Value {
     let mut root = section();
     let mut comments: Vec<String> = Vec::new();
@@ -36,9 +36,9 @@ pub fn schema() -> Value {
             path = header.trim_end_matches(']').split('.').map(str::to_owned).collect();
             comments.clear();
         } else if let Some((name, default)) = line.split_once(" = ") {
-            let (section, about) = (place(&mut root, &path), comments.join(" "));
-            section.insert(name.to_owned(), property(default, &about));
-            if layers::SECRETS.contains(&format!("{}.{name}", path.join(".")).as_str()) {
+            let (section, description) = (properties(&mut root, &path), comments.join(" "));
+            section.insert(name.to_owned(), property(default, &description));
+            if SECRETS.contains(&format!("{}.{name}", path.join(".")).as_str()) {
                 section.insert(format!("{name}_file"), property("\"\"", "The file that holds it."));
             }
             comments.clear();
@@ -55,15 +55,17 @@ fn section() -> Value {
     json!({"type": "object", "additionalProperties": false, "properties": {}})
 }
 
-fn place<'a>(root: &'a mut Value, path: &[String]) -> &'a mut Map<String, Value> {
-    let mut at = root;
+/// The properties of the section at this path, created where it is missing.
+fn properties<'a>(root: &'a mut Value, path: &[String]) -> &'a mut Map<String, Value> {
+    let mut current = root;
     for name in path {
-        at = at["properties"].as_object_mut().expect("made by section()").entry(name).or_insert_with(section);
+        let properties = current["properties"].as_object_mut().expect("created by section()");
+        current = properties.entry(name).or_insert_with(section);
     }
-    at["properties"].as_object_mut().expect("made by section()")
+    current["properties"].as_object_mut().expect("created by section()")
 }
 
-fn property(default: &str, comment: &str) -> Value {
+fn property(default: &str, description: &str) -> Value {
     let default: Value = serde_json::from_str(default).unwrap_or_else(|_| json!(default));
     let kind = match default {
         Value::Bool(_) => json!("boolean"),
@@ -71,5 +73,5 @@ fn property(default: &str, comment: &str) -> Value {
         // A duration may be a bare 0, a size a bare number of bytes.
         _ => json!(["string", "number", "array"]),
     };
-    json!({"type": kind, "default": default, "description": comment})
+    json!({"type": kind, "default": default, "description": description})
 }

@@ -1,8 +1,15 @@
-//! What the configuration promises: defaults are the rooms' own, layers lie in order, all mistakes at once.
-use actors::ProducerSlots;
+//! Tests of the loader: defaults, the order of layers, mistakes, secrets.
 use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
 
-use super::*;
+use actors::ProducerSlots;
+use app::policy::backpressure::PressureThresholds;
+use app::relay::chain::{Fallback, Poison};
+use secrecy::ExposeSecret;
+
+use super::rules::RULES;
+use super::{Config, Environment, layers};
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     Environment(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -20,42 +27,43 @@ fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn the_defaults_are_the_rooms_own() {
+fn defaults_equal_those_of_each_crates_options() {
     let config = Config::defaults();
 
-    assert_eq!(config.broker_breaker, app::breaker::Options::default());
-    assert_eq!(config.outbox_retry, app::policy::retry::Options::default());
-    assert_eq!(config.backpressure, Thresholds::default());
-    let rate = app::admission::Options::default();
+    assert_eq!(config.broker.breaker, app::policy::breaker::Options::default());
+    assert_eq!(config.outbox.retry, outbox::RetryPolicy::default());
+    assert_eq!(config.backpressure, PressureThresholds::default());
+    assert_eq!(config.rate_limit, app::admission::rate_limit::Options::default());
+    let actors = actors::Options::default();
+    assert_eq!(config.outbox.partitions, actors.partitions);
+    assert_eq!(config.outbox.publisher.max_in_flight, actors.max_in_flight);
+    assert_eq!((config.outbox.publisher.batch, config.outbox.lease), (actors.relay.batch, actors.relay.lease));
+    assert_eq!((config.outbox.poll_interval, config.outbox.retention), (actors.poll_interval, actors.retention));
+    assert_eq!((config.partitions.heartbeat, config.partitions.dead_after), (actors.heartbeat, actors.dead_after));
     assert_eq!(
-        (config.rate_limit.enabled, config.rate_limit.capacity, config.rate_limit.window),
-        (rate.enabled, rate.capacity, rate.window)
+        (config.failover.probe_interval, config.failover.probe_timeout),
+        (actors.probe_interval, actors.probe_timeout)
     );
-    let cast = actors::Options::default();
-    assert_eq!(config.outbox_partitions, cast.partitions);
-    assert_eq!(config.outbox_max_in_flight, cast.max_in_flight);
-    assert_eq!((config.outbox_batch, config.outbox_lease), (cast.relay.batch, cast.relay.lease));
-    assert_eq!((config.outbox_poll_interval, config.outbox_retention), (cast.poll_interval, cast.retention));
-    assert_eq!((config.partitions_heartbeat, config.partitions_dead_after), (cast.heartbeat, cast.dead_after));
     assert_eq!(
-        (config.failover_probe_interval, config.failover_probe_timeout),
-        (cast.probe_interval, cast.probe_timeout)
+        (config.promotion.interval, config.promotion.batch),
+        (actors.promotion_interval, actors.promotion_batch)
     );
-    assert_eq!((config.promotion_interval, config.promotion_batch), (cast.promotion_interval, cast.promotion_batch));
-    assert_eq!((config.orders_shards, config.orders_mailbox), (cast.shards, cast.mailbox));
-    assert_eq!((config.consumer_count, config.inbox_retention), (cast.consumers, cast.inbox_retention));
+    assert_eq!((config.orders.shards, config.orders.mailbox), (actors.shards, actors.mailbox));
+    assert_eq!((config.consumer.count, config.inbox.retention), (actors.consumers, actors.inbox_retention));
     assert_eq!(
-        (ProducerSlots::Shared(config.broker_lanes), config.http_request_timeout),
-        (cast.producers, cast.request_timeout)
+        (ProducerSlots::Shared(config.broker.lanes), config.http.request_timeout),
+        (actors.producers, actors.request_timeout)
     );
-    assert_eq!(config.topic(), cast.topic);
-    assert!(config.outbox_poison.values().all(|poison| *poison == Poison::default()));
-    assert!(config.outbox_fallback.values().all(|fallback| *fallback == Fallback::default()));
-    assert!(!config.fault_injection_enabled && config.outbox_enabled);
+    assert_eq!(config.topic(), actors.topic);
+    assert!(config.outbox.poison.values().all(|poison| *poison == Poison::default()));
+    assert!(config.outbox.fallback.values().all(|fallback| *fallback == Fallback::default()));
+    let types = domain::EventType::ALL.len();
+    assert_eq!((config.outbox.poison.len(), config.outbox.fallback.len()), (types, types));
+    assert!(!config.fault_injection.enabled && config.outbox.enabled);
 }
 
 #[test]
-fn a_file_lies_over_the_defaults_and_the_environment_over_both() {
+fn the_file_overrides_defaults_and_the_environment_overrides_both() {
     let file =
         file("[outbox]\nlease = \"10s\"\npoll_interval = \"2s\"\n[outbox.fallback]\nORDER_CREATED = \"dead-letter\"\n");
     let variables = environment(&[
@@ -67,43 +75,86 @@ fn a_file_lies_over_the_defaults_and_the_environment_over_both() {
 
     let config = Config::load(Some(file.path()), &variables).expect("no mistakes");
 
-    assert_eq!(config.outbox_lease, Duration::from_secs(20));
-    assert_eq!(config.outbox_poll_interval, Duration::from_secs(2));
-    assert_eq!(config.outbox_max_in_flight, 3);
-    assert_eq!(config.outbox_fallback["ORDER_CREATED"], Fallback::DeadLetter);
-    assert_eq!(config.outbox_poison["ORDER_CANCELLED"], Poison::SkipRow);
-    assert_eq!(config.outbox_poison["ORDER_CREATED"], Poison::BlockKey);
+    assert_eq!(config.outbox.lease, Duration::from_secs(20));
+    assert_eq!(config.outbox.poll_interval, Duration::from_secs(2));
+    assert_eq!(config.outbox.publisher.max_in_flight, 3);
+    assert_eq!(config.outbox.fallback["ORDER_CREATED"], Fallback::DeadLetter);
+    assert_eq!(config.outbox.poison["ORDER_CANCELLED"], Poison::SkipRow);
+    assert_eq!(config.outbox.poison["ORDER_CREATED"], Poison::BlockKey);
 }
 
 #[test]
-fn all_mistakes_are_told_together_each_with_its_remedy() {
+fn values_are_read_from_text_and_from_toml_types_alike() {
+    let file = file(
+        "[failover]\ngates = [\"db\", \"redis\"]\n[http]\nbody_max = 2048\nlisten = \"[::1]:0\"\n[outbox.retry]\njitter = 0.5\n\
+         [backpressure]\nsaturation = [0.5, 0.6]\n[events]\nschema_ids = \"2:18,1:17\"\n",
+    );
+    let variables = environment(&[
+        ("POSTHASTE__OUTBOX__ENABLED", "false"),
+        ("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.1, 10.1.0.0/16"),
+        ("POSTHASTE__BACKPRESSURE__LAG", "1s, 2s"),
+        ("POSTHASTE__LOG__FORMAT", "json"),
+        ("POSTHASTE__STORE__CA_FILE", ""),
+    ]);
+
+    let config = Config::load(Some(file.path()), &variables).expect("no mistakes");
+
+    assert_eq!(config.failover.gates, ["db", "redis"]);
+    assert_eq!((config.http.body_max, config.http.listen.to_string()), (2048, "[::1]:0".to_owned()));
+    assert_eq!(config.backpressure.saturation, (0.5, 0.6));
+    assert_eq!(config.backpressure.lag, (Duration::from_secs(1), Duration::from_secs(2)));
+    assert_eq!((config.outbox.enabled, config.outbox.retry.jitter), (false, 0.5));
+    assert_eq!(config.http.trusted_proxies, api::Proxies::parse(&["10.0.0.1", "10.1.0.0/16"]).expect("networks"));
+    assert_eq!(config.log.format, Some(telemetry::logging::Format::Json));
+    assert_eq!((config.store.ca_file, config.events.schema_ids.is_some()), (None, true));
+}
+
+#[test]
+fn all_mistakes_are_reported_together_each_with_its_remedy() {
     let found = mistakes(
-        "[outbox]\nlease = \"0\"\n[store]\nkind = \"sqlite\"\n[ratelimit]\ncapacity = 5\n",
+        "[outbox]\nlease = \"0\"\nenabled = \"perhaps\"\n[store]\nkind = \"sqlite\"\n[ratelimit]\ncapacity = 5\n",
         &[
             ("POSTHASTE__HTTP__LISTN", "x"),
+            ("POSTHASTE__HTTP__BODY_MAX", "1MB"),
+            ("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.0/33"),
             ("POSTHASTE__BACKPRESSURE__LAG", "600s,120s"),
             ("POSTHASTE__OUTBOX__POISON__NO_SUCH", "skip-row"),
+            ("POSTHASTE__OUTBOX__POISON__ORDER_CREATED", "skip"),
+            ("POSTHASTE__OUTBOX__RETENTION", "1 week"),
+            ("POSTHASTE__ORDERS__SHARDS", "many"),
+            ("POSTHASTE__EVENTS__SCHEMA_IDS", "17"),
+            ("POSTHASTE__PARTITIONS__DEAD_AFTER", "1s"),
         ],
     );
 
     let all = found.join("\n");
-    for told in [
+    for expected in [
         "ratelimit.capacity: unknown key",
         "did you mean rate_limit.capacity?",
         "http.listn: unknown key (from POSTHASTE__HTTP__LISTN); did you mean http.listen?",
+        "http.body_max = \"1MB\" (from POSTHASTE__HTTP__BODY_MAX): must be a size such as 64KiB",
+        "http.trusted_proxies = \"10.0.0.0/33\" (from POSTHASTE__HTTP__TRUSTED_PROXIES): must be a list of addresses",
         "outbox.lease = \"0\"",
         "must be at least 1000 ms",
+        "outbox.enabled = \"perhaps\"",
+        "must be true or false",
         "store.kind = \"sqlite\"",
-        "one of embedded, postgres, redis",
-        "backpressure.lag",
-        "outbox.poison.NO_SUCH: no such event type",
+        "must be one of embedded, postgres, redis",
+        "backpressure.lag = \"600s,120s\" (from POSTHASTE__BACKPRESSURE__LAG): must be two values above 0",
+        "outbox.poison.NO_SUCH: no such event type; there are ORDER_CREATED",
+        "outbox.poison.ORDER_CREATED = \"skip\" (from POSTHASTE__OUTBOX__POISON__ORDER_CREATED): must be block-key or skip-row",
+        "outbox.retention = \"1 week\" (from POSTHASTE__OUTBOX__RETENTION): must be a duration such as 250ms",
+        "orders.shards = \"many\" (from POSTHASTE__ORDERS__SHARDS): must be a whole number from 1 to 1024",
+        "events.schema_ids = \"17\" (from POSTHASTE__EVENTS__SCHEMA_IDS): must be 1:ID,2:ID",
+        "partitions.dead_after: must be longer than partitions.heartbeat",
     ] {
-        assert!(all.contains(told), "{told:?} is missing in:\n{all}");
+        assert!(all.contains(expected), "{expected:?} is missing in:\n{all}");
     }
+    assert_eq!(found.len(), 14, "each mistake once:\n{all}");
 }
 
 #[test]
-fn a_file_that_is_no_toml_hides_no_mistake_of_the_environment() {
+fn a_file_that_is_not_toml_hides_no_mistake_of_the_environment() {
     let broken = file("[auth\n");
     let found = Config::load(Some(broken.path()), &environment(&[("POSTHASTE__NOPE", "1")])).expect_err("two").0;
     assert_eq!(found.len(), 2, "{found:?}");
@@ -112,32 +163,52 @@ fn a_file_that_is_no_toml_hides_no_mistake_of_the_environment() {
 }
 
 #[test]
-fn secrets_come_from_files_too_but_not_from_both_and_are_never_told() {
+fn a_secret_may_be_read_from_a_file_but_not_set_twice() {
     let secret = file("top secret\n");
     let path = secret.path().display().to_string();
     let config =
         Config::load(None, &environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path)])).expect("no mistakes");
-    assert_eq!(config.auth_key, Some(AuthKey::Secret("top secret".into())));
+    assert_eq!(config.auth.hs256_secret.expect("it is set").expose_secret(), "top secret");
 
     let both =
         environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path), ("POSTHASTE__AUTH__HS256_SECRET", "other")]);
-    let told = Config::load(None, &both).expect_err("both").to_string();
-    assert!(told.contains("auth.hs256_secret") && !told.contains("top secret") && !told.contains("other"), "{told}");
+    let report = Config::load(None, &both).expect_err("both").to_string();
+    assert!(report.contains("auth.hs256_secret: set both directly and by auth.hs256_secret_file"), "{report}");
+    assert!(!report.contains("top secret") && !report.contains("other"), "{report}");
 
+    let missing = environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", "/no/such/file")]);
+    assert!(Config::load(None, &missing).expect_err("missing").to_string().contains("cannot be read"));
+}
+
+#[test]
+fn a_broken_file_is_reported_by_position_without_its_secrets() {
     for broken in
         ["[auth]\nhs256_secret = \"top secret\n", "[auth]\nhs256_secret = \"a\"\nhs256_secret = \"top secret\"\n"]
     {
         let broken = file(broken);
-        let told = Config::load(Some(broken.path()), &environment(&[])).expect_err("no TOML").to_string();
-        assert!(told.contains("line ") && !told.contains("top secret"), "{told}");
+        let report = Config::load(Some(broken.path()), &environment(&[])).expect_err("not TOML").to_string();
+        assert!(report.contains("line ") && !report.contains("top secret"), "{report}");
     }
-
-    let gone = environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", "/no/such/file")]);
-    assert!(Config::load(None, &gone).expect_err("gone").to_string().contains("cannot be read"));
 }
 
 #[test]
-fn what_does_not_fit_together_is_told() {
+fn debug_output_never_shows_a_secret() {
+    let variables = environment(&[
+        ("POSTHASTE__AUTH__HS256_SECRET", "hidden-1"),
+        ("POSTHASTE__STORE__URL", "postgres://u:hidden-2@h/d"),
+        ("POSTHASTE__REDIS__URL", "redis://:hidden-3@h"),
+        ("POSTHASTE__BROKER__SASL__PASSWORD", "hidden-4"),
+    ]);
+    assert_eq!(variables.0.len(), layers::SECRETS.len(), "every secret is tried");
+    let config = Config::load(None, &variables).expect("no mistakes");
+
+    for debug in [format!("{config:?}"), format!("{variables:?}"), format!("{:?}", config.auth.source())] {
+        assert!(!debug.contains("hidden"), "{debug}");
+    }
+}
+
+#[test]
+fn contradicting_values_are_reported() {
     let cases = [
         (
             &[("POSTHASTE__STORE__KIND", "postgres"), ("POSTHASTE__STORE__URL", "postgres://x")][..],
@@ -158,14 +229,14 @@ fn what_does_not_fit_together_is_told() {
         (&[("POSTHASTE__BROKER__TOPIC_PREFIX", "no topic/")][..], "broker.topic_prefix"),
         (&[("POSTHASTE__OUTBOX__ENABLED", "false"), ("POSTHASTE__BROKER__KIND", "none")][..], "outbox.enabled"),
     ];
-    for (pairs, told) in cases {
+    for (pairs, expected) in cases {
         let found = mistakes("", pairs).join("\n");
-        assert!(found.contains(told), "{told:?} is missing in {found:?}");
+        assert!(found.contains(expected), "{expected:?} is missing in {found:?}");
     }
 }
 
 #[test]
-fn the_files_that_are_shipped_are_without_mistakes() {
+fn shipped_configuration_files_have_no_mistakes() {
     for name in ["local.toml", "production.toml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name);
         Config::load(Some(&path), &Environment::default()).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
@@ -173,7 +244,15 @@ fn the_files_that_are_shipped_are_without_mistakes() {
 }
 
 #[test]
-fn the_schema_takes_what_the_loader_takes() {
+fn every_rule_belongs_to_a_key() {
+    let settings = layers::load(None, &Environment::default());
+    for (key, _) in RULES {
+        assert!(settings.by_key.contains_key(key), "there is no key {key}");
+    }
+}
+
+#[test]
+fn the_schema_accepts_what_the_loader_accepts() {
     let schema = super::schema();
     let kinds = |section: &str, key: &str| schema["properties"][section]["properties"][key]["type"].clone();
     assert_eq!(kinds("http", "body_max"), serde_json::json!(["string", "number", "array"]), "a bare number of bytes");

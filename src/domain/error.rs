@@ -1,23 +1,23 @@
-//! Why the domain says no. Every refusal leaves the order as it was.
+//! Why an order refuses a change. A refused change leaves the order as it was.
 use crate::state::Status;
 
-/// A change the order's laws forbid.
+/// A change that the order's rules forbid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The table of legal moves has no such move; the caller may read the order and choose another.
+pub enum ChangeRefusal {
+    /// The status may not follow the present one; the caller may read the order and choose another.
     #[error("an order that is {from} cannot become {to}")]
     IllegalMove {
-        /// Where the order stands.
+        /// Present status of the order.
         from: Status,
-        /// Where it was asked to go.
+        /// Status that the caller asked for.
         to: Status,
     },
-    /// The caller looked at an older version; it should read again.
+    /// The caller expected another version; it should read the order again.
     #[error("the order is at version {current}, not {expected}")]
     StaleVersion {
-        /// The version the caller named.
+        /// Version that the caller expected.
         expected: u64,
-        /// The version the order has.
+        /// Present version of the order.
         current: u64,
     },
 }

@@ -1,26 +1,26 @@
-//! What happened to an order, as a fact that leaves the house.
+//! Events of an order: immutable facts that are published.
 use crate::hlc::{Hlc, RegionId};
 use crate::ids::{EventId, OrderId};
 use crate::item::Items;
 use crate::state::Status;
 use crate::time::Timestamp;
 
-/// The kinds of facts there are. Closed: the compiler points at every place that must know a new one.
+/// Types of events. Closed, so that the compiler finds every `match` that needs a new type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventType {
     /// An order was placed.
     OrderCreated,
-    /// An order moved on in its life.
+    /// An order changed its status, except to CANCELLED.
     OrderStatusChanged,
-    /// An order was withdrawn, whichever way it was asked.
+    /// An order was cancelled, by either of the two requests that cancel.
     OrderCancelled,
 }
 
 impl EventType {
-    /// Every type.
+    /// Every type, in declaration order.
     pub const ALL: [EventType; 3] = [EventType::OrderCreated, EventType::OrderStatusChanged, EventType::OrderCancelled];
 
-    /// The name on the wire.
+    /// The name in events, headers and stores.
     pub fn as_str(self) -> &'static str {
         match self {
             EventType::OrderCreated => "ORDER_CREATED",
@@ -29,7 +29,7 @@ impl EventType {
         }
     }
 
-    /// Reads the name on the wire.
+    /// Parses a name that [`EventType::as_str`] returns; case-sensitive.
     pub fn parse(text: &str) -> Option<EventType> {
         EventType::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
@@ -41,27 +41,27 @@ impl std::fmt::Display for EventType {
     }
 }
 
-/// One fact about one order, with the order as it stood right after.
+/// One event of one order, with the order's state after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// The fact's own name; a second delivery carries the same.
+pub struct OrderEvent {
+    /// Id of the event; a repeated delivery carries the same id.
     pub id: EventId,
-    /// Whose fact it is; also the key that keeps its place in line.
+    /// Order that changed; also the record key, which keeps the order's events in sequence.
     pub order_id: OrderId,
-    /// What happened.
+    /// Type of the event.
     pub kind: EventType,
-    /// When.
+    /// Time of the change.
     pub occurred_at: Timestamp,
-    /// Place in the order's own line: its version + 1, so a gap proves a loss.
+    /// Position among the order's events: its version + 1, so a gap proves a loss.
     pub sequence: u64,
-    /// The order's state afterwards.
+    /// Status of the order after the event.
     pub status: Status,
-    /// The order's version afterwards.
+    /// Version of the order after the event.
     pub version: u64,
-    /// The order's lines.
+    /// Items of the order.
     pub items: Items,
-    /// The region that made the change.
+    /// Region that made the change.
     pub region: RegionId,
-    /// The change's stamp.
+    /// Hybrid logical clock stamp of the change.
     pub hlc: Hlc,
 }

@@ -1,31 +1,31 @@
-//! Names of things. Random bits and times are handed in, so that a simulation can repeat a run.
+//! Ids of orders, events and subjects. Callers pass in time and random bits, so that a simulation can repeat a run.
 use std::fmt;
 
 use uuid::{Builder, Uuid};
 
 use crate::time::Timestamp;
 
-/// Names one order. A UUID v7 made from the order's own `created_at`, so that ids sort as orders were created.
+/// Id of one order: a UUID v7 made from the order's own `created_at`, so that ids sort by creation time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(Uuid);
 
-/// Names one event, everywhere and for ever: the consumer's memory of duplicates rests on it.
+/// Id of one event, everywhere and for ever: consumers detect duplicates by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(Uuid);
 
 macro_rules! uuid_name {
     ($name:ident) => {
         impl $name {
-            /// A version 7 id of this instant; `entropy` makes it unique within the millisecond.
+            /// Creates a version 7 id of this instant; `entropy` makes it unique within the millisecond.
             pub fn at(now: Timestamp, entropy: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(Builder::from_unix_timestamp_millis(millis, &entropy).into_uuid())
             }
 
-            /// Reads the hyphenated form only, in small letters or capitals; anything else is no id.
+            /// Parses the hyphenated form, in lower or upper case; no other form is accepted.
             pub fn parse(text: &str) -> Option<Self> {
                 let hyphenated = text.len() == 36
-                    && text.bytes().enumerate().all(|(at, byte)| match at {
+                    && text.bytes().enumerate().all(|(index, byte)| match index {
                         8 | 13 | 18 | 23 => byte == b'-',
                         _ => byte.is_ascii_hexdigit(),
                     });
@@ -35,12 +35,12 @@ macro_rules! uuid_name {
                 Uuid::try_parse(text).ok().map(Self)
             }
 
-            /// The sixteen bytes, most significant first: they sort as the id does.
+            /// The sixteen bytes, most significant first: they sort like the id.
             pub fn bytes(&self) -> [u8; 16] {
                 *self.0.as_bytes()
             }
 
-            /// The id with these bytes.
+            /// Creates the id with these bytes.
             pub fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
@@ -56,17 +56,17 @@ macro_rules! uuid_name {
 uuid_name!(OrderId);
 uuid_name!(EventId);
 
-/// Who asked: the `sub` of a verified token. Never empty.
+/// The `sub` claim of a verified token. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject(std::sync::Arc<str>);
 
 impl Subject {
-    /// A subject of this name; an empty name is nobody.
+    /// Creates a subject; `None` for an empty name.
     pub fn new(name: &str) -> Option<Self> {
         (!name.is_empty()).then(|| Self(name.into()))
     }
 
-    /// The name as the token carries it.
+    /// The name, exactly as in the token.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_sort_by_the_time_they_were_made() {
+    fn ids_sort_by_creation_time() {
         let early = OrderId::at(Timestamp::from_millis(1_000), [255; 10]);
         let late = OrderId::at(Timestamp::from_millis(1_001), [0; 10]);
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_hyphenated_form_is_an_id() {
+    fn only_the_hyphenated_form_is_parsed() {
         let id = OrderId::at(Timestamp::from_millis(5), [7; 10]);
         let text = id.to_string();
 

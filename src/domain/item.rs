@@ -1,16 +1,16 @@
-//! The lines of an order: 1…500 of them, each with a name, a quantity and a price that are legal by construction.
+//! The items of an order: 1 to 500, each with a name, a quantity and a price that are legal by construction.
 use std::sync::Arc;
 
 use crate::money::{Money, MoneyError};
 
-/// Most lines of one order.
+/// Limit of items of one order.
 pub const ITEMS_MAX: usize = 500;
-/// Most Unicode scalar values of a product's name.
+/// Limit of a product name, in Unicode scalar values.
 pub const NAME_MAX: usize = 256;
-/// Most pieces of one line.
+/// Limit of the quantity of one item.
 pub const QUANTITY_MAX: u32 = 1_000_000;
 
-/// One line of an order.
+/// One product of an order with its quantity and unit price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     name: Arc<str>,
@@ -18,54 +18,54 @@ pub struct Item {
     price: Money,
 }
 
-/// Why something is no line, or no set of lines. The message is fit for a client.
+/// Why an item, or a list of items, is not legal. Clients see the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ItemsError {
-    /// Empty, too long, blank, or with control characters.
+    /// The name is empty, too long, only white space, or has control characters.
     #[error("must have 1 to 256 characters, not only white space, and no control characters")]
     Name,
-    /// Outside 1…1,000,000.
+    /// The quantity is not from 1 to 1,000,000.
     #[error("must be an integer from 1 to 1000000")]
     Quantity,
-    /// No line, or more than 500.
+    /// The list has no items, or more than 500.
     #[error("must hold 1 to 500 items")]
     Count,
-    /// The sum has too many digits.
+    /// The total has too many digits.
     #[error("the total must have at most 28 digits")]
     Total(MoneyError),
 }
 
 impl Item {
-    /// A line, if its parts are legal.
+    /// Creates an item from legal parts.
     ///
     /// # Errors
-    /// Names the part that is not: the caller knows which line it is.
+    /// Names the illegal part; the caller knows the item's index.
     pub fn new(name: &str, quantity: u32, price: Money) -> Result<Self, ItemsError> {
         check_name(name)?;
         check_quantity(i128::from(quantity))?;
         Ok(Self { name: name.into(), quantity, price })
     }
 
-    /// The product's name, exactly as it came.
+    /// The product's name, exactly as the client sent it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Pieces.
+    /// Number of pieces, from 1 to [`QUANTITY_MAX`].
     pub fn quantity(&self) -> u32 {
         self.quantity
     }
 
-    /// Price of one piece.
+    /// Price of a single piece.
     pub fn price(&self) -> Money {
         self.price
     }
 }
 
-/// Whether a product may have this name.
+/// Checks the name of a product.
 ///
 /// # Errors
-/// [`ItemsError::Name`].
+/// [`ItemsError::Name`] when the name is not legal.
 pub fn check_name(name: &str) -> Result<(), ItemsError> {
     let length = name.chars().take(NAME_MAX + 1).count();
     let legal = (1..=NAME_MAX).contains(&length)
@@ -74,40 +74,40 @@ pub fn check_name(name: &str) -> Result<(), ItemsError> {
     if legal { Ok(()) } else { Err(ItemsError::Name) }
 }
 
-/// Whether a line may have this many pieces.
+/// Checks the quantity of an item.
 ///
 /// # Errors
-/// [`ItemsError::Quantity`].
+/// [`ItemsError::Quantity`] when it is out of range.
 pub fn check_quantity(quantity: i128) -> Result<u32, ItemsError> {
     u32::try_from(quantity).ok().filter(|pieces| (1..=QUANTITY_MAX).contains(pieces)).ok_or(ItemsError::Quantity)
 }
 
-/// All lines of an order and what they add up to.
+/// All items of an order and their exact total.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items {
-    lines: Arc<[Item]>,
+    items: Arc<[Item]>,
     total: Money,
 }
 
 impl Items {
-    /// The lines of an order, if there are neither too few nor too many and their total is exact.
+    /// Creates the items of an order, from 1 to [`ITEMS_MAX`].
     ///
     /// # Errors
-    /// [`ItemsError::Count`] or [`ItemsError::Total`].
-    pub fn new(lines: Vec<Item>) -> Result<Self, ItemsError> {
-        if lines.is_empty() || lines.len() > ITEMS_MAX {
+    /// [`ItemsError::Count`] for too few or too many, [`ItemsError::Total`] when the total is not exact.
+    pub fn new(items: Vec<Item>) -> Result<Self, ItemsError> {
+        if items.is_empty() || items.len() > ITEMS_MAX {
             return Err(ItemsError::Count);
         }
-        let total = Money::total(lines.iter().map(|line| (line.price, line.quantity))).map_err(ItemsError::Total)?;
-        Ok(Self { lines: lines.into(), total })
+        let total = Money::total(items.iter().map(|item| (item.price, item.quantity))).map_err(ItemsError::Total)?;
+        Ok(Self { items: items.into(), total })
     }
 
-    /// The lines, in the client's order.
-    pub fn lines(&self) -> &[Item] {
-        &self.lines
+    /// The items, in the client's order.
+    pub fn as_slice(&self) -> &[Item] {
+        &self.items
     }
 
-    /// Prices times quantities, exactly.
+    /// Exact sum of price times quantity.
     pub fn total(&self) -> Money {
         self.total
     }

@@ -1,4 +1,4 @@
-//! The order and its laws: no clock, no I/O, no serde, no async. Everything that varies is handed in.
+//! The order and its rules: no clock, no I/O, no serde, no async. Callers pass in times and random bits.
 #![warn(missing_docs)]
 
 pub mod error;
@@ -11,12 +11,12 @@ pub mod order;
 pub mod state;
 pub mod time;
 
-pub use error::Refusal;
-pub use event::{Event, EventType};
+pub use error::ChangeRefusal;
+pub use event::{EventType, OrderEvent};
 pub use hlc::{Hlc, RegionId};
 pub use ids::{EventId, OrderId, Subject};
 pub use item::{Item, Items, ItemsError};
 pub use money::{Money, MoneyError};
-pub use order::{Change, Order, Placement, Version};
+pub use order::{ChangeContext, NewOrder, Order, Version};
 pub use state::Status;
 pub use time::Timestamp;

@@ -1,33 +1,33 @@
-//! Money as exact decimals. A price keeps the scale it came with; nothing is ever rounded or read through a float.
+//! Money as exact decimals. A price keeps the scale of its text; nothing is rounded or converted through a float.
 use std::fmt;
 
 use rust_decimal::Decimal;
 
-/// Most significant digits, counted in plain notation. 28 is what a 96-bit mantissa holds without loss.
+/// Limit of significant digits, counted in plain notation. A 96-bit mantissa holds 28 digits without loss.
 pub const DIGITS_MAX: u32 = 28;
-/// Most digits after the point.
+/// Limit of digits after the decimal point.
 pub const SCALE_MAX: u32 = 12;
 
 /// An amount that is zero or more, with at most [`DIGITS_MAX`] digits and [`SCALE_MAX`] of them after the point.
 #[derive(Clone, Copy, Debug)]
 pub struct Money(Decimal);
 
-/// Why a text is no amount. The message is fit for a client.
+/// Why a text is not an amount. Clients see the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
-    /// Not of the form `digits[.digits][e±digits]`, or with leading zeros.
+    /// The text is not of the form `digits[.digits][e±digits]`, or has leading zeros.
     #[error("must be a decimal of the form digits[.digits][e±digits], without leading zeros")]
     Malformed,
-    /// Below zero.
+    /// The amount is less than zero.
     #[error("must be zero or more")]
     Negative,
-    /// More digits than are kept exactly.
+    /// The amount has more digits than are kept exactly.
     #[error("must have at most 28 digits, 12 of them after the point")]
     TooLong,
 }
 
 impl Money {
-    /// Reads `digits[.digits][e±digits]`.
+    /// Parses `digits[.digits][e±digits]`.
     ///
     /// # Errors
     /// The text is malformed, or has more digits than are kept exactly.
@@ -45,14 +45,14 @@ impl Money {
         if whole.is_empty() || leading_zero || !all_digits(whole) || !all_digits(fraction) {
             return Err(MoneyError::Malformed);
         }
-        Self::shifted(whole, fraction, exponent)
+        Self::from_digits(whole, fraction, exponent)
     }
 
-    fn shifted(whole: &str, fraction: &str, exponent: i64) -> Result<Self, MoneyError> {
+    fn from_digits(whole: &str, fraction: &str, exponent: i64) -> Result<Self, MoneyError> {
         let digits = || whole.bytes().chain(fraction.bytes()).skip_while(|digit| *digit == b'0');
         let significant = i64::try_from(digits().count()).map_err(|_| MoneyError::TooLong)?;
         let scale = i64::try_from(fraction.len()).map_err(|_| MoneyError::TooLong)?.saturating_sub(exponent);
-        // Zeros that the exponent puts before the point count as digits too: plain notation writes them out.
+        // Zeros that the exponent puts before the point count as digits: plain notation writes them.
         let written = if significant == 0 { 0 } else { significant.saturating_add((-scale).max(0)) };
         if scale > i64::from(SCALE_MAX) || written > i64::from(DIGITS_MAX) {
             return Err(MoneyError::TooLong);
@@ -64,25 +64,25 @@ impl Money {
         Self::from_parts(mantissa, scale.max(0) as u32)
     }
 
-    /// Adds prices times quantities exactly; the sum has the largest scale among the prices.
+    /// The exact sum of price times quantity; it has the largest scale of the prices.
     ///
     /// # Errors
     /// The sum has more digits than are kept exactly.
-    pub fn total(lines: impl Iterator<Item = (Money, u32)> + Clone) -> Result<Self, MoneyError> {
-        let scale = lines.clone().map(|(price, _)| price.scale()).max().unwrap_or(0);
+    pub fn total(priced_quantities: impl Iterator<Item = (Money, u32)> + Clone) -> Result<Self, MoneyError> {
+        let scale = priced_quantities.clone().map(|(price, _)| price.scale()).max().unwrap_or(0);
         let mut sum = 0_i128;
-        for (price, quantity) in lines {
+        for (price, quantity) in priced_quantities {
             let unit = price.mantissa().checked_mul(10_i128.pow(scale - price.scale()));
-            let line = unit.and_then(|unit| unit.checked_mul(i128::from(quantity)));
-            sum = line.and_then(|line| sum.checked_add(line)).ok_or(MoneyError::TooLong)?;
+            let product = unit.and_then(|unit| unit.checked_mul(i128::from(quantity)));
+            sum = product.and_then(|product| sum.checked_add(product)).ok_or(MoneyError::TooLong)?;
         }
         Self::from_parts(sum, scale)
     }
 
-    /// An amount of so many units of 10^-scale.
+    /// The amount `mantissa` · 10^-`scale`.
     ///
     /// # Errors
-    /// Negative, or more digits than are kept exactly.
+    /// The mantissa is negative, or has more digits than are kept exactly.
     pub fn from_parts(mantissa: i128, scale: u32) -> Result<Self, MoneyError> {
         if mantissa < 0 {
             return Err(MoneyError::Negative);
@@ -98,13 +98,13 @@ impl Money {
         self.0.mantissa()
     }
 
-    /// Digits after the point.
+    /// Number of digits after the decimal point.
     pub fn scale(self) -> u32 {
         self.0.scale()
     }
 }
 
-/// Equal means written alike: `1.0` and `1.00` are different prices to a client that reads them back.
+/// Two amounts are equal when their texts are: `1.0` and `1.00` differ, because a client reads back what it sent.
 impl PartialEq for Money {
     fn eq(&self, other: &Self) -> bool {
         self.mantissa() == other.mantissa() && self.scale() == other.scale()
@@ -122,7 +122,7 @@ fn all_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// An exponent too large for any amount saturates; what it makes of the digits decides.
+/// An exponent that is too large for any amount saturates; the digit count then decides.
 fn exponent(text: &str) -> Result<i64, MoneyError> {
     let (sign, digits) = match text.as_bytes().first() {
         Some(b'-') => (-1, &text[1..]),

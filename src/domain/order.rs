@@ -1,6 +1,6 @@
-//! The aggregate: one order, its rules, its single writer. A change returns the new order and the event that tells of it.
-use crate::error::Refusal;
-use crate::event::{Event, EventType};
+//! The order aggregate and its rules. A change returns the new order and the event that records it.
+use crate::error::ChangeRefusal;
+use crate::event::{EventType, OrderEvent};
 use crate::hlc::{Hlc, RegionId};
 use crate::ids::{EventId, OrderId, Subject};
 use crate::item::Items;
@@ -10,61 +10,61 @@ use crate::time::Timestamp;
 /// Counts an order's changes: 0 when placed, one more for each change.
 pub type Version = u64;
 
-/// An order as it stands. Made by [`Order::place`] and its changes; stores rebuild it field by field.
+/// One version of an order. [`Order::place`] and its changes make it; stores rebuild it field by field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Its name.
+    /// UUID v7 that carries `created_at`.
     pub id: OrderId,
-    /// Who placed it.
+    /// Subject that placed the order.
     pub owner: Subject,
-    /// Where it stands.
+    /// State in the order's life cycle.
     pub status: Status,
-    /// How often it changed.
+    /// Number of changes since the order was placed.
     pub version: Version,
-    /// When it was placed; its id carries the same instant.
+    /// Time at which the order was placed; its id carries the same instant.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change; never decreases.
     pub updated_at: Timestamp,
-    /// What was ordered; never changes.
+    /// Ordered items; they never change.
     pub items: Items,
-    /// The region of the last change.
+    /// Region that made the last change.
     pub region: RegionId,
-    /// The stamp of the last change.
+    /// Hybrid logical clock stamp of the last change.
     pub hlc: Hlc,
 }
 
-/// What it takes to place an order.
+/// Everything that [`Order::place`] needs.
 #[derive(Clone, Debug)]
-pub struct Placement {
-    /// Name of the new order.
+pub struct NewOrder {
+    /// Id of the new order.
     pub id: OrderId,
-    /// Name of the event that tells of it.
+    /// Id of its `ORDER_CREATED` event.
     pub event_id: EventId,
-    /// Who places it.
+    /// Subject that places the order.
     pub owner: Subject,
-    /// What is ordered.
+    /// Items of the order.
     pub items: Items,
-    /// The region that takes the order.
+    /// Region that places the order.
     pub region: RegionId,
-    /// When.
+    /// Time at which it is placed.
     pub now: Timestamp,
 }
 
-/// The circumstances of a change.
+/// Event id, region and time of a change.
 #[derive(Clone, Debug)]
-pub struct Change {
-    /// Name of the event that tells of it.
+pub struct ChangeContext {
+    /// Id of the event that records the change.
     pub event_id: EventId,
-    /// The region that makes it.
+    /// Region that makes the change.
     pub region: RegionId,
-    /// When.
+    /// Time of the change.
     pub now: Timestamp,
 }
 
 impl Order {
     /// Places an order: version 0, PENDING.
-    pub fn place(placement: Placement) -> (Order, Event) {
-        let Placement { id, event_id, owner, items, region, now } = placement;
+    pub fn place(new_order: NewOrder) -> (Order, OrderEvent) {
+        let NewOrder { id, event_id, owner, items, region, now } = new_order;
         let order = Order {
             id,
             owner,
@@ -76,53 +76,53 @@ impl Order {
             region,
             hlc: Hlc::first(now),
         };
-        let event = order.tell(EventType::OrderCreated, event_id);
+        let event = order.event(EventType::OrderCreated, event_id);
         (order, event)
     }
 
-    /// Moves the order on. CANCELLED obeys the rule of cancelling and tells the same event.
+    /// Changes the status. A change to CANCELLED is the same as [`Order::cancel`] and records the same event.
     ///
     /// # Errors
-    /// [`Refusal::IllegalMove`] when the table of moves has no such move; nothing changes.
-    pub fn change_status(&self, to: Status, change: Change) -> Result<(Order, Event), Refusal> {
+    /// [`ChangeRefusal::IllegalMove`] when the status may not follow the present one; nothing changes.
+    pub fn change_status(&self, to: Status, change: ChangeContext) -> Result<(Order, OrderEvent), ChangeRefusal> {
         if !self.status.may_become(to) {
-            return Err(Refusal::IllegalMove { from: self.status, to });
+            return Err(ChangeRefusal::IllegalMove { from: self.status, to });
         }
         let order = Order {
             status: to,
             version: self.version + 1,
-            // A wall clock set back must not make an order younger than it was.
+            // A wall clock that was set back must not decrease `updated_at`.
             updated_at: change.now.max(self.updated_at),
             region: change.region,
             hlc: self.hlc.tick(change.now),
             ..self.clone()
         };
         let kind = if to == Status::Cancelled { EventType::OrderCancelled } else { EventType::OrderStatusChanged };
-        let event = order.tell(kind, change.event_id);
+        let event = order.event(kind, change.event_id);
         Ok((order, event))
     }
 
-    /// Withdraws the order; legal only while it is PENDING.
+    /// Cancels the order; legal only while it is PENDING.
     ///
     /// # Errors
-    /// As [`Order::change_status`].
-    pub fn cancel(&self, change: Change) -> Result<(Order, Event), Refusal> {
+    /// The same as [`Order::change_status`].
+    pub fn cancel(&self, change: ChangeContext) -> Result<(Order, OrderEvent), ChangeRefusal> {
         self.change_status(Status::Cancelled, change)
     }
 
-    /// Whether the caller looked at this very version.
+    /// Checks that the caller expects the present version.
     ///
     /// # Errors
-    /// [`Refusal::StaleVersion`].
-    pub fn at_version(&self, expected: Version) -> Result<(), Refusal> {
+    /// [`ChangeRefusal::StaleVersion`] when the order is at another version.
+    pub fn at_version(&self, expected: Version) -> Result<(), ChangeRefusal> {
         if self.version == expected {
             return Ok(());
         }
-        Err(Refusal::StaleVersion { expected, current: self.version })
+        Err(ChangeRefusal::StaleVersion { expected, current: self.version })
     }
 
-    fn tell(&self, kind: EventType, id: EventId) -> Event {
-        Event {
+    fn event(&self, kind: EventType, id: EventId) -> OrderEvent {
+        OrderEvent {
             id,
             order_id: self.id,
             kind,

@@ -1,23 +1,23 @@
-//! The life of an order: the five states of the State pattern, and the table of legal moves.
+//! The status of an order: five states and the table of legal moves between them.
 use std::fmt;
 
-/// Where an order stands.
+/// State of an order in its life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Placed, not yet worked on. The only state that can be cancelled.
+    /// Placed; work has not begun. The only state from which an order can be cancelled.
     Pending,
-    /// Being worked on.
+    /// Work on the order has begun.
     Processing,
-    /// On its way.
+    /// On its way to the customer.
     Shipped,
-    /// Arrived. Final.
+    /// Received by the customer. Final.
     Delivered,
-    /// Withdrawn. Final.
+    /// Cancelled before work began. Final.
     Cancelled,
 }
 
 impl Status {
-    /// Every state, in the order of a life.
+    /// Every state, in life cycle order.
     pub const ALL: [Status; 5] =
         [Status::Pending, Status::Processing, Status::Shipped, Status::Delivered, Status::Cancelled];
 
@@ -32,17 +32,17 @@ impl Status {
         }
     }
 
-    /// Whether the move is legal. Standing still is no move.
+    /// Whether the move is legal. No state may follow itself.
     pub fn may_become(self, to: Status) -> bool {
         self.successors().contains(&to)
     }
 
-    /// Whether nothing may follow.
+    /// Whether no other state may follow.
     pub fn is_final(self) -> bool {
         self.successors().is_empty()
     }
 
-    /// The name on the wire.
+    /// The name in events, HTTP bodies and stores.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Pending => "PENDING",
@@ -53,7 +53,7 @@ impl Status {
         }
     }
 
-    /// Reads the name on the wire, capitals only.
+    /// Parses a name that [`Status::as_str`] returns; case-sensitive.
     pub fn parse(text: &str) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.as_str() == text)
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_moves_is_the_contracts() {
+    fn legal_moves_are_those_of_the_contract() {
         let legal: Vec<(Status, Status)> = Status::ALL
             .into_iter()
             .flat_map(|from| Status::ALL.into_iter().map(move |to| (from, to)))
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back_and_nothing_else_does() {
+    fn only_exact_status_names_are_parsed() {
         for status in Status::ALL {
             assert_eq!(Status::parse(status.as_str()), Some(status));
         }

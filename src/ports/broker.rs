@@ -1,5 +1,5 @@
-//! Where events go. One port for every backend: `publish` carries a claimed batch and its watermark as one thing that stands or falls
-//! together; `append` carries what has no watermark (retry topics, dead letters, publishing without an outbox).
+//! The broker, one port for every backend. `publish` commits a claimed batch and its watermark atomically; `append` writes records without
+//! a watermark (retry topics, dead letters, publishing without an outbox).
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,113 +10,112 @@ use crate::error::Error;
 use crate::outbox::RowId;
 use crate::partitions::{PartitionNo, ProducerSessionId, Token};
 
-/// One message.
+/// One message of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Full name of the topic.
     pub topic: Arc<str>,
-    /// Chooses the topic's partition as Java's clients do (murmur2), so that a shared topic stays in order.
+    /// Selects the topic partition as Kafka's Java clients do (murmur2), so that a topic shared with them stays in order.
     pub key: Arc<str>,
-    /// Names and values, in order.
+    /// Header names and values in order; a name may repeat.
     pub headers: Vec<Header>,
-    /// The value.
+    /// Encoded value of the message.
     pub value: Arc<[u8]>,
-    /// When it happened.
+    /// Timestamp of the record; for an event, the time of the change.
     pub timestamp: Timestamp,
 }
 
 impl Record {
-    /// The value of a header; the first one's, where a name stands twice.
+    /// The value of the first header with this name.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let (_, value) = self.headers.iter().find(|(header, _)| &**header == name)?;
         Some(value)
     }
 
-    /// The same, where it is text.
+    /// The value of the first header with this name, if it is UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.header(name)?).ok()
     }
 }
 
-/// A header's name and value; most values are text, some are binary.
+/// Name and value of a header; most values are text, some are binary.
 pub type Header = (Arc<str>, Arc<[u8]>);
 
-/// Where a record stands.
+/// Position of a record in a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Which topic.
+    /// Full name of the topic.
     pub topic: Arc<str>,
-    /// Which of its partitions.
+    /// Partition of the topic.
     pub partition: u32,
-    /// Which place.
+    /// Offset in the partition.
     pub offset: u64,
 }
 
-/// A claimed batch on its way.
+/// A claimed batch as records to publish.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The outbox partition it comes from.
+    /// Outbox partition of its rows.
     pub partition: PartitionNo,
-    /// Its name; becomes the partition's watermark when it is committed.
+    /// Fencing token of the claim; becomes the partition's watermark when the batch is committed.
     pub token: Token,
-    /// Its records, in the order in which each key's must arrive.
+    /// Records in id order, which is the order of each key's events.
     pub records: Vec<(RowId, Record)>,
-    /// What is left of the lease: past this nothing of the batch may be committed any more.
+    /// Remaining time of the lease; after it nothing of the batch may be committed.
     pub time_left: Duration,
 }
 
-/// What became of a batch. Exactly once there is no partial success: records and watermark stand or fall together.
+/// Result of publishing a batch. With exactly-once delivery there is no partial success: records and watermark commit together or not at all.
 #[derive(Clone, Debug)]
 pub enum Published {
-    /// All of it, and the watermark, is durable and visible to `read_committed`.
+    /// All records and the watermark are durable and visible to `read_committed`.
     Committed(Vec<(RowId, Position)>),
-    /// Confirmed: nothing of it is visible, nor ever will be.
+    /// Confirmed abort: no record is visible, nor ever will be.
     Aborted {
-        /// Rows the broker refused; the rest may go again under the same token once these are excluded.
+        /// Rows that the broker refused; the others may be published under the same token once these are excluded.
         refused: Vec<(RowId, Error)>,
-        /// Why, when no row is to blame.
+        /// Failure that is not caused by a row.
         cause: Option<Error>,
-        /// Whether anything reached the broker; when not, the attempt is returned.
+        /// Whether any record reached the broker; if none did, the rows' attempt is not counted.
         reached: bool,
     },
-    /// At least once only, where nothing binds a batch's records together: some are durable, some were refused, and nothing that came
-    /// after a refused record of its key was sent.
+    /// With at-least-once delivery only: some records are durable and some were refused. No record after a refused one of its key was sent.
     Partial {
-        /// Rows that are durable.
+        /// Rows whose records are durable.
         sent: Vec<(RowId, Position)>,
-        /// Rows the broker refused.
+        /// Rows whose records the broker refused.
         refused: Vec<(RowId, Error)>,
     },
-    /// Nobody knows: fence the lane and ask the watermark.
+    /// The outcome is unknown: the caller fences the session and reads the watermark.
     Unknown(String),
-    /// The lane's session is over: every claim made under it goes to resolution.
+    /// The producer session is fenced or lost: every open batch claimed under it must be resolved.
     SessionLost(String),
 }
 
-/// A broker that can publish a batch once.
+/// A broker that publishes a batch and its watermark atomically.
 #[async_trait]
 pub trait Broker: Send + Sync {
-    /// Opens a lane: from now on the former session of this slot is dead. Returns the session's id, under which claims are made.
+    /// Opens a producer session and fences the former session of this slot. Claims name the returned id.
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error>;
 
-    /// Publishes a batch with its watermark. The adapter may put several batches into one transaction; each gets its own answer.
-    /// Once called, only its answer (or [`Broker::fence`]) tells the outcome: dropping the call tells nothing.
-    async fn publish(&self, lane: &ProducerSessionId, batch: Batch) -> Published;
+    /// Publishes a batch with its watermark. The adapter may put several batches into one transaction; each gets its own result.
+    /// Not cancel-safe: after a dropped call the outcome is unknown until [`Broker::fence`] returns.
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published;
 
-    /// The highest token of this partition that was ever committed. Valid for resolution only after [`Broker::fence`].
+    /// Reads the highest token of this partition that was ever committed. Valid for resolution only after [`Broker::fence`].
     async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error>;
 
-    /// Kills a lane's session: whatever it still has open is aborted, nothing of it can commit afterwards. Idempotent.
-    async fn fence(&self, lane: &ProducerSessionId) -> Result<(), Error>;
+    /// Fences a producer session: its open transactions are aborted and it can commit nothing afterwards. Idempotent.
+    async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error>;
 
-    /// Appends records without a watermark; acknowledged and durable when it returns. All of them or none.
+    /// Appends records without a watermark, all of them or none. They are acknowledged and durable when it returns.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;
 
-    /// Forgets at most `limit` records past their retention; says how many. A broker that looks after itself has nothing to do.
+    /// Deletes at most `limit` records past their retention and returns the number deleted. A broker that expires records itself deletes none.
     async fn sweep(&self, _limit: u32) -> Result<u64, Error> {
         Ok(0)
     }
 
-    /// Largest value in bytes a record may have.
+    /// Limit of a record's value, in bytes.
     fn record_bytes_max(&self) -> usize;
 }

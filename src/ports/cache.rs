@@ -1,4 +1,4 @@
-//! A cache of orders. It may fail or forget at any time; while it remembers a version it never shows an older one.
+//! A cache of orders. It may fail or evict at any time; while it holds a version it never returns an older one.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,15 +6,15 @@ use domain::{Order, OrderId};
 
 use crate::error::Error;
 
-/// Orders read a moment ago.
+/// Orders that were recently read or changed.
 #[async_trait]
 pub trait OrderCache: Send + Sync {
-    /// The order, if it is remembered.
+    /// Returns the order, if it is cached.
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error>;
 
-    /// Remembers an order, unless a newer version of it is remembered already. How long is the adapter's own option, with jitter.
+    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter.
     async fn put(&self, order: Arc<Order>) -> Result<(), Error>;
 
-    /// Forgets an order.
+    /// Removes an order from the cache.
     async fn evict(&self, id: OrderId) -> Result<(), Error>;
 }

@@ -1,18 +1,18 @@
-//! Time and chance, handed in, so that a simulation owns both.
+//! Time and randomness as ports, so that a simulation controls both.
 use domain::Timestamp;
 
 /// Wall time for stamps that people read. Leases, due times and ages are measured by the store's clock, not by this one.
 pub trait Clock: Send + Sync {
-    /// Now. Never goes back within one process, whatever the wall clock does.
+    /// The present time. Never goes back within one process, whatever the wall clock does.
     fn now(&self) -> Timestamp;
 }
 
 /// A source of random bits for ids and jitter. Not for secrets.
 pub trait Rng: Send + Sync {
-    /// Sixty-four fresh bits.
+    /// Sixty-four independent random bits.
     fn next_u64(&self) -> u64;
 
-    /// A number in 0.0..1.0.
+    /// A uniform number in 0.0..1.0.
     fn fraction(&self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,31 +1,31 @@
-//! How a port fails. An adapter turns a foreign error into one of these at once and states the fault; policy decides what follows.
+//! Errors of ports. An adapter maps a foreign error to one of these at once; its fault class decides whether a retry follows.
 pub use ::outbox::{FailureType, Fault};
 
-/// Why a call to the world failed. `detail` says what was being done and to which id; it is for operators, never for clients.
+/// Why a call through a port failed. The text names the action and the id; it is for operators, never for clients.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Not reachable, busy or shut down: nothing was changed, the same call may succeed later.
+    /// The backend is not reachable, busy or shut down. Nothing was changed; the same call may succeed later.
     #[error("not reachable: {0}")]
     Unreachable(String),
-    /// Refused before anything was done, because a queue is full: nothing was changed.
+    /// A queue is full and refused the call. Nothing was changed.
     #[error("overloaded: {0}")]
     Overloaded(String),
-    /// No room left (a full disk, a quota): nothing was changed; a human makes room.
+    /// The backend's storage is full (a disk, a quota). Nothing was changed; an operator must free space.
     #[error("no room left: {0}")]
     Full(String),
-    /// The call was sent and its answer never came: it may have changed something. Find out, do not guess.
+    /// The call was sent and no response arrived: it may have changed something. The caller must resolve the outcome.
     #[error("outcome unknown: {0}")]
     Unknown(String),
-    /// The data of the call can never be accepted.
+    /// The backend will never accept the data of this call.
     #[error("rejected: {0}")]
     Rejected(String),
-    /// The other side is broken in a way that no repetition mends (damaged file, missing table).
+    /// The backend has a defect that no retry mends (damaged file, missing table).
     #[error("broken: {0}")]
     Broken(String),
 }
 
 impl Error {
-    /// The class that policy reads.
+    /// The fault class, which the retry policy reads.
     pub fn fault(&self) -> Fault {
         match self {
             Error::Unreachable(_) | Error::Unknown(_) => Fault::Transient,
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// The file that operators put it in.
+    /// The failure type that operators see and filter by.
     pub fn failure_type(&self) -> FailureType {
         match self {
             Error::Unreachable(_) => FailureType::Network,

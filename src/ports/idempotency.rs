@@ -1,4 +1,4 @@
-//! The quick first line of idempotent creates. It may forget (a flush, a crash): the durable mark inside the commit is the second line.
+//! Fast store of idempotency keys. It may lose keys (a flush, a crash); the durable mark in the order's commit still prevents duplicates.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -6,26 +6,26 @@ use domain::{OrderId, Subject};
 
 use crate::error::Error;
 
-/// What is known about a subject's key.
+/// State of a subject's idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BeginOutcome {
-    /// Nobody uses it: it is ours now, until completed, abandoned, or the lock time is over.
+    /// The key was free. The caller holds it until it is completed or abandoned, or the lock time has passed.
     Acquired,
-    /// Somebody creates with it right now.
+    /// Another request with this key is running.
     InProgress,
-    /// It was used: the order it made, and what was asked then.
+    /// The key was used for a create that succeeded.
     Completed {
-        /// The order.
+        /// Order that was created.
         order_id: OrderId,
-        /// SHA-256 of what was asked; `None` in values written before fingerprints were kept.
+        /// SHA-256 of that request; `None` in values written before fingerprints were kept.
         fingerprint: Option<[u8; 32]>,
     },
 }
 
-/// Keys in use and keys used.
+/// Idempotency keys, locked and completed.
 #[async_trait]
 pub trait Idempotency: Send + Sync {
-    /// Takes a key for `lock`, by compare-and-set: of two callers one gets [`BeginOutcome::Acquired`].
+    /// Locks a key for `lock` by compare-and-set: of two callers one gets [`BeginOutcome::Acquired`].
     async fn begin(
         &self,
         subject: &Subject,
@@ -34,7 +34,7 @@ pub trait Idempotency: Send + Sync {
         lock: Duration,
     ) -> Result<BeginOutcome, Error>;
 
-    /// Remembers for `keep` what the key made. Called after the commit.
+    /// Stores the created order under the key for `keep`. Called after the commit.
     async fn complete(
         &self,
         subject: &Subject,
@@ -44,6 +44,6 @@ pub trait Idempotency: Send + Sync {
         keep: Duration,
     ) -> Result<(), Error>;
 
-    /// Gives a key back that made nothing.
+    /// Unlocks a key whose request created nothing.
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error>;
 }

@@ -1,4 +1,4 @@
-//! The memory of what was already consumed (`processed_events`), and the effects that must commit with it.
+//! The inbox: consumed events (`processed_events`), and the effects that commit in the same transaction.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,90 +7,91 @@ use domain::{EventId, Hlc, OrderId, RegionId};
 use crate::broker::Position;
 use crate::error::Error;
 
-/// A consumed message to remember.
+/// A consumed event to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessedEvent {
-    /// The event's own name: what makes a second delivery a duplicate.
+    /// Id of the event; a second delivery with the same id is a duplicate.
     pub event_id: EventId,
-    /// Where it stood.
+    /// Topic position of the message.
     pub position: Position,
-    /// What must become true together with the mark.
+    /// Changes that commit together with the record.
     pub effects: Vec<Effect>,
 }
 
-/// What a handler wants done, as data.
+/// A state change that a handler requests, as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Another region's update of an order won: remember its stamp.
+    /// Stores the stamp of another region's update that won.
     RememberRemote {
-        /// Whose.
+        /// Order that was updated.
         order_id: OrderId,
-        /// By whom.
+        /// Region that made the update.
         region: RegionId,
-        /// Its stamp.
+        /// Stamp of the update.
         hlc: Hlc,
     },
 }
 
-/// What became of a mark.
+/// Result of recording one consumed event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboxOutcome {
-    /// New: its effects are done.
+    /// The event was new; its effects are committed.
     New,
-    /// Seen before, also when another consumer won the race: nothing was done, acknowledge it.
+    /// The event was recorded before, possibly by a concurrent consumer; nothing was changed and the message may be acknowledged.
     Duplicate,
 }
 
-/// The stamp that last won for an order, from another region.
+/// Stamp of the last update of an order that another region won.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteStamp {
-    /// By whom.
+    /// Region that made the update.
     pub region: RegionId,
-    /// Its stamp.
+    /// Stamp of the update.
     pub hlc: Hlc,
 }
 
-/// A consumer group's memory.
+/// Inbox of a consumer group.
 #[async_trait]
 pub trait Inbox: Send + Sync {
-    /// Remembers all marks and does their effects, in one transaction; answers for each in order. A duplicate fails no neighbour.
-    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error>;
+    /// Records all events and applies their effects in one transaction; returns a result for each, in order. A duplicate does not affect
+    /// the other events.
+    async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error>;
 
-    /// The stamp that last won for an order, from another region.
+    /// Reads the stamp of the last update of an order that another region won.
     async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
 
-    /// A key that takes a detour: its later messages follow the first into retry topic `stage` until that one is done.
+    /// Reads the detour of a key: while one exists, the key's later messages follow the first into retry topic `stage`.
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error>;
 
-    /// Begins or ends detours. All of them or none.
+    /// Begins or ends detours, all of them or none.
     async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error>;
 
-    /// Forgets at most `limit` marks older than `keep`; says how many.
+    /// Deletes at most `limit` records older than `keep` and returns the number deleted.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }
 
-/// Where a key's messages wait.
+/// Retry stage in which a key's messages wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detour {
-    /// The retry topic's number.
+    /// Number of the retry topic, from 0.
     pub stage: u32,
-    /// Messages of the key that are on the way round and not yet done.
+    /// Number of the key's messages that were sent to retry topics and are not yet consumed.
     pub outstanding: u32,
 }
 
 /// A change of one key's detour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetourChange {
-    /// One more message of the key goes to this stage.
+    /// One more message of the key is sent to a retry topic.
     Enter {
-        /// Whose.
+        /// Record key of the message.
         key: String,
-        /// Which retry topic.
+        /// Number of the retry topic, from 0.
         stage: u32,
     },
-    /// One message of the key is done (or dead-lettered); the detour ends with the last.
+    /// One message of the key was consumed or dead-lettered; the detour ends with the last one.
     Leave {
-        /// Whose.
+        /// Record key of the message.
         key: String,
     },
 }

@@ -1,5 +1,5 @@
-//! What we ask of the world: small traits, the data that crosses them, their errors. No runtime, no client, no policy.
-//! The words of each trait are its contract: `tests/kit` holds every backend to them.
+//! Ports: small traits for stores, brokers, caches and clocks, the data that crosses them, and their errors. No runtime, client or policy.
+//! The documentation of each trait is its contract; the conformance suite in `tests/kit` checks every backend against it.
 #![warn(missing_docs)]
 
 pub mod broker;

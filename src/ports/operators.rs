@@ -1,5 +1,5 @@
-//! What operators ask of the outbox: look, explain, retry, park, redrive. Their statements touch PENDING, FAILED and PARKED rows only,
-//! through the lease row's counter, and leave an audit row.
+//! Operator actions on the outbox: list, diagnose, retry, park, redrive. They change PENDING, FAILED and PARKED rows only, increment the
+//! counter of the lease row, and write an audit row.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,87 +9,87 @@ use crate::error::{Error, FailureType};
 use crate::outbox::{RowId, RowStatus};
 use crate::partitions::{Epoch, InstanceId, PartitionNo, Token};
 
-/// A row as the view `outbox_rows` shows it.
+/// An outbox row as the view `outbox_rows` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowView {
-    /// Its place.
+    /// Id of the row; ids grow with the order of commits within a key.
     pub id: RowId,
-    /// Its event.
+    /// Event that the row publishes.
     pub event_id: EventId,
-    /// Its key.
+    /// Record key: the order's id.
     pub key: OrderId,
-    /// Its type.
+    /// Event type by its name in events.
     pub kind: String,
-    /// Its partition.
+    /// Outbox partition of the key.
     pub partition: PartitionNo,
-    /// Where it stands.
+    /// State of the row.
     pub status: RowStatus,
-    /// Who claimed it last.
+    /// Instance that claimed the row last.
     pub lease_owner: Option<InstanceId>,
-    /// Under which token.
+    /// Fencing token of that claim.
     pub lease_version: Token,
-    /// Attempts made.
+    /// Number of attempts made so far.
     pub retry_count: u32,
-    /// When it is due, if it waits.
+    /// Time of the next attempt, while the row waits for one.
     pub next_attempt_at: Option<Timestamp>,
-    /// Where its last failure came from.
+    /// Class of the last failure.
     pub failure_type: Option<FailureType>,
-    /// Why it last failed.
+    /// Message of the last failure, at most 256 characters.
     pub last_failure_reason: Option<String>,
-    /// When it was written.
+    /// Time at which the row was inserted.
     pub created_at: Timestamp,
-    /// When it left.
+    /// Time at which the row was settled as SENT.
     pub sent_at: Option<Timestamp>,
 }
 
-/// Which rows to look at.
+/// Conditions that listed rows meet; `None` matches every row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowFilter {
-    /// In this state.
+    /// Rows with this status.
     pub status: Option<RowStatus>,
-    /// Of this key.
+    /// Rows of this key.
     pub key: Option<OrderId>,
-    /// Of this type.
+    /// Rows of this event type.
     pub kind: Option<String>,
-    /// Failed this way.
+    /// Rows whose last failure has this type.
     pub failure_type: Option<FailureType>,
-    /// Written at least so long ago.
+    /// Rows inserted at least this long ago.
     pub older_than: Option<Duration>,
-    /// Strictly after this row.
+    /// Rows with a greater id than this one.
     pub after: Option<RowId>,
 }
 
-/// Whose row is asked about.
+/// Selects the row to diagnose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowSelector {
-    /// The first row of a key that has not left, else its latest.
+    /// The key's first row that is not yet SENT, otherwise its latest row.
     Key(OrderId),
-    /// One event.
+    /// The row of this event.
     Event(EventId),
 }
 
-/// All that is known about why an event stands where it stands.
+/// Why a row is in its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowDiagnosis {
-    /// The row asked about.
+    /// Row that the selector matched.
     pub row: RowView,
-    /// The row it waits behind, when that is another one of its key.
+    /// Earlier row of the same key that blocks it.
     pub head: Option<RowView>,
-    /// Who owns its partition.
+    /// Instance that holds the partition's lease.
     pub owner: Option<InstanceId>,
-    /// Since which acquisition.
+    /// Epoch of that lease.
     pub epoch: Epoch,
-    /// Times its claimer died with it in hand.
+    /// Number of claimers that died with this row in their open batch.
     pub deaths: u32,
-    /// Where it went, once it has left.
+    /// Topic position of the published record, where known.
     pub sent_to: Option<crate::broker::Position>,
-    /// Whether it left by its type's fallback.
+    /// Whether the row was published through its type's fallback.
     pub by_fallback: bool,
 }
 
 impl RowDiagnosis {
-    /// The answer in one word: SENT, IN_FLIGHT, PARKED, BLOCKED_BY_HEAD, WAITING_FOR_RETRY or PENDING. A row behind an earlier one of
-    /// its key waits for that one, whatever it says of itself.
+    /// SENT, IN_FLIGHT, PARKED, BLOCKED_BY_HEAD, WAITING_FOR_RETRY or PENDING. A waiting row with an earlier row of its key before it is
+    /// BLOCKED_BY_HEAD, whether its own next attempt is due or not.
     pub fn verdict(&self, now: Timestamp) -> &'static str {
         match self.row.status {
             RowStatus::Sent => "SENT",
@@ -103,54 +103,53 @@ impl RowDiagnosis {
     }
 }
 
-/// Who acts, and why: kept with what was done.
+/// Operator and reason of an action, stored in the audit row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// The operator.
+    /// Name of the operator.
     pub operator: String,
-    /// The reason given.
+    /// Reason that the operator gave; may be empty.
     pub reason: String,
 }
 
 impl Audit {
-    /// The failure reason of a row that an operator parks before it failed.
+    /// The failure reason of a row that an operator parks and that has no failure of its own.
     pub fn parked(&self) -> String {
-        let Self { operator, reason } = self;
-        if reason.is_empty() { format!("parked by {operator}") } else { format!("parked by {operator}: {reason}") }
+        ::outbox::operator::parked_reason(&self.operator, &self.reason)
     }
 }
 
-/// What became of an operator's request.
+/// Result of an operator action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorOutcome {
-    /// Done; so many rows.
+    /// The action changed this many rows.
     Done(u64),
-    /// There is no such row.
+    /// No row has this id.
     Missing,
-    /// The row is in flight or has left: nothing was changed.
+    /// The row's status does not allow the action; nothing was changed.
     WrongStatus(RowStatus),
 }
 
-/// The operators' side of the outbox.
+/// The outbox as operators use it.
 #[async_trait]
 pub trait OutboxOperators: Send + Sync {
-    /// At most `limit` rows in id order; SENT ones only while the archive keeps them.
+    /// Lists at most `limit` rows in id order; SENT rows as long as the archive keeps them.
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error>;
 
-    /// One row.
+    /// Reads one row by its id.
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error>;
 
-    /// Why an event stands where it stands.
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error>;
+    /// Explains the state of a row; `None` when the selector matches no row.
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error>;
 
-    /// Makes a FAILED or PARKED row due now, keeping its place in its key's line; its attempts start again from 0 when it was parked.
+    /// Makes a FAILED or PARKED row due now; it keeps its place among the rows of its key. A parked row starts again with 0 attempts.
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
-    /// Parks a PENDING or FAILED row; its key waits with it.
+    /// Parks a PENDING or FAILED row; later rows of its key wait behind it.
     async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
-    /// How many PARKED rows the filter lets through (its `status` is ignored), and with `commit` makes
-    /// the first `limit` of them due, in id order, and says how many that were.
+    /// Without `commit`, counts the PARKED rows that match the filter (its `status` is ignored). With `commit`, makes the first `limit` of
+    /// them due, in id order, and returns how many it changed.
     async fn redrive(
         &self,
         filter: &RowFilter,

@@ -1,4 +1,4 @@
-//! Where orders live. State, events and idempotency mark commit together or not at all; no transaction handle crosses this port.
+//! The order store. State, events and idempotency mark commit together or not at all; no transaction handle crosses this port.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,128 +8,128 @@ use domain::{EventId, EventType, Hlc, Order, OrderId, RegionId, Status, Subject,
 use crate::error::Error;
 use crate::partitions::PartitionNo;
 
-/// One atomic change: the order's new state, the events that tell of it, and the client's name for the intent.
+/// One atomic change: the order's new state, the events that record it, and the idempotency mark.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// The order afterwards.
+    /// State of the order after the change.
     pub order: Order,
-    /// `None` inserts; `Some(v)` replaces the order only where it still stands at version v.
+    /// `None` inserts the order; `Some(v)` replaces it only if it is at version v.
     pub expected: Option<Version>,
-    /// Rows for the outbox, in the order in which they happened.
+    /// Outbox rows in the order of their events.
     pub events: Vec<NewRow>,
-    /// The durable second line of idempotency.
+    /// Durable mark of the idempotency key, if the client sent one.
     pub mark: Option<IdempotencyMark>,
 }
 
-/// An event on its way into the outbox.
+/// An outbox row to insert.
 #[derive(Clone, Debug)]
 pub struct NewRow {
-    /// The event's own name.
+    /// Event that the row publishes.
     pub event_id: EventId,
-    /// Its key: the order's id.
+    /// Record key: the order's id.
     pub key: OrderId,
-    /// What happened.
+    /// Type of the event.
     pub kind: EventType,
-    /// Where it will be published, without prefix games: the full topic name.
+    /// Full name of the topic, including the configured prefix.
     pub topic: Arc<str>,
-    /// The share of keys this key belongs to.
+    /// Outbox partition of the key.
     pub partition: PartitionNo,
-    /// The encoded value, final.
+    /// Encoded value, published unchanged.
     pub payload: Arc<[u8]>,
-    /// Place in the key's line, from 1, gapless.
+    /// Position among the key's events, from 1, without gaps.
     pub sequence: u64,
-    /// When it happened.
+    /// Time of the change.
     pub occurred_at: Timestamp,
-    /// The region it happened in.
+    /// Region that made the change.
     pub region: RegionId,
-    /// Its stamp.
+    /// Hybrid logical clock stamp of the change.
     pub hlc: Hlc,
-    /// W3C trace context of the request, passed on unchanged.
+    /// W3C trace context of the request, published unchanged.
     pub trace: Option<TraceContext>,
 }
 
-/// W3C trace context, already judged well formed.
+/// W3C trace context that was checked to be well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
-    /// `traceparent`.
+    /// Value of the `traceparent` header.
     pub parent: Arc<str>,
-    /// `tracestate`, if there was one.
+    /// Value of the `tracestate` header, if present.
     pub state: Option<Arc<str>>,
 }
 
-/// A client's name for one intent to create, scoped to who asked.
+/// Durable record of a used idempotency key, scoped to its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyMark {
-    /// Who asked.
+    /// Subject that sent the request.
     pub subject: Subject,
     /// The idempotency key, 1…128 characters.
     pub key: Arc<str>,
-    /// SHA-256 of what was asked, as parsed.
+    /// SHA-256 of the request as parsed.
     pub fingerprint: [u8; 32],
-    /// The order that came of it.
+    /// Order that the request created.
     pub order_id: OrderId,
 }
 
-/// What became of a [`Commit`].
+/// Result of a [`Commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// All of it is durable.
+    /// All parts are durable.
     Done,
-    /// Nothing changed: the order stands at another version.
+    /// Nothing changed: the order is at another version.
     Stale {
-        /// The version it has.
+        /// Present version of the order.
         current: Version,
     },
-    /// Nothing changed: there is no such order.
+    /// Nothing changed: the order does not exist.
     Missing,
-    /// Nothing changed: this subject used this key before; here is what it then meant.
+    /// Nothing changed: the subject used this key before, as this mark records.
     KeyUsed(IdempotencyMark),
 }
 
-/// Which orders to read.
+/// Conditions that listed orders meet; `None` matches every order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OrderFilter {
-    /// Only those of this owner.
+    /// Orders of this owner.
     pub owner: Option<Subject>,
-    /// Only those in this state.
+    /// Orders with this status.
     pub status: Option<Status>,
 }
 
-/// Where a page begins. Newest first by (created_at, id); ids carry created_at, so the id alone is the place.
+/// Start of a page. Orders are listed newest first by (created_at, id); ids carry created_at, so an id alone is a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageStart {
-    /// Skip so many.
+    /// Skip this many orders.
     Offset(u64),
-    /// Strictly older than this id, whoever's it is, whether it exists or not.
+    /// Begin with the first order older than this id; the id need not exist.
     After(OrderId),
 }
 
-/// The orders of one service.
+/// The orders table of one store.
 #[async_trait]
 pub trait OrderStore: Send + Sync {
-    /// Commits all parts in one transaction, or none. A due event row is visible to claims from then on.
-    /// Concurrent commits may share a transaction of the store; one that fails takes no neighbour with it.
-    /// Cancel-safe in that a dropped call may still commit: whoever drops it no longer knows the outcome.
+    /// Commits all parts in one transaction, or none. Claims see the event rows once it returns.
+    /// Concurrent commits may share a transaction of the store; the failure of one does not affect the others.
+    /// Not cancel-safe: a dropped call may still commit.
     ///
     /// # Errors
-    /// [`Error::Unknown`] when the outcome is not known; every other error means that nothing changed.
+    /// [`Error::Unknown`] when the outcome is unknown; every other error means that nothing changed.
     async fn commit(&self, commit: Commit) -> Result<Committed, Error>;
 
-    /// One order, as committed at the time of the call or later.
+    /// Reads an order as committed at the time of the call or later.
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error>;
 
-    /// At most `limit` orders, newest first.
+    /// Lists at most `limit` orders, newest first.
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error>;
 
-    /// How many orders the filter lets through.
+    /// Counts the orders that match the filter.
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error>;
 
-    /// At most `limit` ids of orders in a state, oldest first, strictly after `after`: what a bounded sweep walks along.
+    /// Lists at most `limit` ids of orders with this status, oldest first and after `after`, for bounded scans.
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error>;
 
-    /// What this subject's key meant before, if it is not older than `keep`.
+    /// Reads the mark of this subject's key, if it is not older than `keep`.
     async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error>;
 
-    /// Forgets at most `limit` marks older than `keep`; says how many.
+    /// Deletes at most `limit` marks older than `keep` and returns the number deleted.
     async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

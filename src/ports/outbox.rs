@@ -1,5 +1,5 @@
-//! The outbox as the relay sees it: claim, exclude, settle, resolve. Every transition is fenced by owner, epoch and counter or token;
-//! one that comes late or twice changes nothing. Attempts and deaths are counted when a row is claimed.
+//! The outbox as the relay uses it: claim, exclude, settle, resolve. Every transition is fenced by owner, epoch and counter or token;
+//! a late or repeated one changes nothing. A claim counts attempts and deaths.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,144 +13,145 @@ use crate::partitions::{Fence, ProducerSessionId, Token};
 
 pub use ::outbox::{BatchOutcome, Disposition, Exclusion, FencedOutcome, RowId, RowStatus};
 
-/// What a worker asks for.
+/// A request for due rows of one partition.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The lease, with the counter the worker knows.
+    /// Lease of the partition, with the counter that the worker read last.
     pub fence: Fence,
-    /// The lane session that will carry the batch; the claim belongs to it.
+    /// Producer session that will publish the batch.
     pub session: ProducerSessionId,
-    /// Most rows.
+    /// Limit of rows in the batch.
     pub limit: u32,
-    /// What may be taken.
+    /// Whether ordinary rows or one suspect are claimed.
     pub kind: ClaimKind,
 }
 
-/// Poison is convicted alone: a suspect (3 deaths or more) is never claimed beside other work.
+/// A suspect row (3 deaths or more) is claimed by itself, so that a further death can only be its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimKind {
-    /// Everything but suspects. Rows that carry deaths come in ever smaller pieces: with d deaths at most limit / 8^d rows.
+    /// All due rows except suspects. A batch with a row of d deaths has at most limit / 8^d rows.
     Ordinary,
-    /// One due suspect, alone. The caller sees to it that nothing else runs in its process; the store keeps 10 s between two trials
-    /// of a row, the first one included.
+    /// One due suspect by itself. The caller ensures that its process publishes nothing else meanwhile; the store keeps 10 s between two
+    /// trials of a row, and before the first one.
     Trial,
 }
 
-/// What a claim found.
+/// Result of a claim.
 #[derive(Clone, Debug)]
 pub enum Claimed {
-    /// Rows, in id order; attempts are counted, the claim is durable.
+    /// Claimed rows in id order; their attempts are counted and the claim is durable.
     Batch(ClaimedBatch),
-    /// Nothing is due. The counter is unchanged.
+    /// No row is due. The counter is unchanged.
     Nothing {
-        /// How long until a waiting row is due, if one waits.
+        /// Time until the next waiting row is due, if one waits.
         next_due: Option<Duration>,
-        /// Whether a suspect is due: ask for a trial.
+        /// Whether a suspect is due, so that the caller should claim a trial.
         suspect_due: bool,
     },
-    /// The fence is out of date (not owner, other epoch, other counter, expired, a batch open): acquire again.
+    /// The fence is stale (not owner, other epoch, other counter, expired, a batch open): the worker acquires the lease again.
     Fenced,
 }
 
-/// Rows taken under one token.
+/// Rows claimed under one fencing token.
 #[derive(Clone, Debug)]
 pub struct ClaimedBatch {
-    /// The batch's name; the fence's counter from now on.
+    /// Fencing token of the batch; also the new counter of the fence.
     pub token: Token,
-    /// The rows, in id order.
+    /// The claimed rows in id order.
     pub rows: Vec<ClaimedRow>,
-    /// Whether the limit cut it off, so that more may be due.
+    /// Whether the limit was reached, so that more rows may be due.
     pub more: bool,
 }
 
-/// One claimed row.
+/// One row of a claimed batch.
 #[derive(Clone, Debug)]
 pub struct ClaimedRow {
-    /// Its place.
+    /// Id of the row; a key's rows are published in id order.
     pub id: RowId,
-    /// Its event's name.
+    /// Event that the row publishes.
     pub event_id: EventId,
-    /// Its key.
+    /// Record key: the order's id.
     pub key: OrderId,
-    /// Its type's name, as it was written (a later version of us may not know it).
+    /// Event type as it was inserted; another version of the service may not know it.
     pub kind: Arc<str>,
-    /// Where it goes.
+    /// Full name of the topic.
     pub topic: Arc<str>,
-    /// Its encoded value; `None` when the payload is gone, which parks the row.
+    /// Encoded value; `None` when the payload is missing, which parks the row.
     pub payload: Option<Arc<[u8]>>,
-    /// Place in its key's line.
+    /// Position among the key's events, from 1.
     pub sequence: u64,
-    /// When it happened.
+    /// Time of the change.
     pub occurred_at: Timestamp,
-    /// Where it happened.
+    /// Region that made the change.
     pub region: RegionId,
-    /// Its stamp.
+    /// Hybrid logical clock stamp of the change.
     pub hlc: Hlc,
-    /// Trace context.
+    /// Trace context of the request that made the change.
     pub trace: Option<TraceContext>,
-    /// Attempts, this one included.
+    /// Number of this attempt, from 1.
     pub attempt: u32,
-    /// When its transaction committed, by the store's clock.
+    /// Commit time of the row's transaction, by the store's clock.
     pub created_at: Timestamp,
 }
 
-/// A batch acknowledged by the broker.
+/// A batch that the broker acknowledged.
 #[derive(Clone, Debug)]
 pub struct Settlement {
-    /// The lease under which it was claimed. The counter is not compared: the token names the batch.
+    /// Lease under which the batch was claimed. The counter is not compared, because the token identifies the batch.
     pub fence: Fence,
-    /// The batch.
+    /// Fencing token of the batch.
     pub token: Token,
-    /// Where each row stands in the broker, as far as known.
+    /// Topic position of each row, as far as known.
     pub positions: Vec<(RowId, Position)>,
-    /// Rows that went to their type's fallback instead of their topic.
+    /// Rows that were published to their type's fallback instead of their topic.
     pub by_fallback: Vec<RowId>,
 }
 
-/// How much waits, and how old it is.
+/// Number of rows by status, and the age of the oldest unsent row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// PENDING rows.
+    /// Number of PENDING rows.
     pub pending: u64,
-    /// IN_FLIGHT rows.
+    /// Number of IN_FLIGHT rows.
     pub in_flight: u64,
-    /// FAILED rows that wait for their next attempt.
+    /// Number of FAILED rows, which wait for their next attempt.
     pub failed: u64,
-    /// PARKED rows.
+    /// Number of PARKED rows.
     pub parked: u64,
-    /// SENT rows still in the archive.
+    /// Number of SENT rows that the archive still keeps.
     pub sent: u64,
-    /// Age of the oldest row that has not left and is not parked.
+    /// Age of the oldest row that is neither SENT nor PARKED.
     pub oldest_unsent: Option<Duration>,
 }
 
-/// The outbox of one store.
+/// The outbox table of one store.
 #[async_trait]
 pub trait OutboxStore: Send + Sync {
-    /// Claims the partition's next due rows in id order: no row of a key whose earlier row waits or is parked under `ParkKey`; a
-    /// blocked key's head by itself once it is due. Requires the lease valid and no batch open. Durable before it returns.
+    /// Claims the partition's next due rows in id order. It skips a key whose earlier row waits or is parked under `ParkKey`, and claims a
+    /// blocked key's head by itself once that is due. Requires a valid lease and no open batch. Durable before it returns.
     ///
     /// # Errors
-    /// After [`Error::Unknown`] do nothing under what you believed: acquire again and resolve.
+    /// After [`Error::Unknown`] the fence is not reliable: the worker acquires the lease again and resolves.
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error>;
 
-    /// Takes rows out of an open batch, before it is published: the named rows meet their fate; later rows of the same keys in the
-    /// batch go back to PENDING with their attempt returned, under `ParkRow` too: the caller drops them from its batch. The token stays
-    /// open for the rest, even when nothing is left.
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error>;
+    /// Removes rows from an open batch before it is published. Each row of `exclusions` gets its disposition; later rows of the same keys
+    /// return to PENDING with their attempt subtracted, also under `ParkRow`, and the caller drops them from its batch. The batch stays
+    /// open for the other rows, even when none is left.
+    async fn exclude(&self, fence: &Fence, token: Token, exclusions: &[Exclusion]) -> Result<FencedOutcome, Error>;
 
-    /// Marks what is left of an open batch SENT and archives it; lifts the blocks of its heads. Compares owner, epoch and token, not the
-    /// counter. Repeating the last one under the same lease answers `Done` with no rows and the present counter.
+    /// Marks the remaining rows of an open batch SENT, archives them and unblocks the keys of which they were the head. Compares owner,
+    /// epoch and token, not the counter. Repeating the last settlement under the same lease returns `Done` with no rows and the present
+    /// counter.
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error>;
 
-    /// Closes an open batch by what was found out about it; also one of which nothing is left. Compares the counter. Repeating the last
-    /// one under the same lease answers `Done` with no rows.
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error>;
+    /// Closes an open batch, also an empty one, by its resolved outcome. Compares the counter. Repeating the last resolution under the
+    /// same lease returns `Done` with no rows.
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error>;
 
-    /// How much waits.
+    /// Counts rows by status.
     async fn depth(&self) -> Result<Depth, Error>;
 
-    /// Forgets archived rows older than `keep`, and payloads below the smallest row that has not left: at most `limit` of each, or
-    /// somewhat more where the archive is kept by batch, and whole days at once where it is kept by day. Says how many it forgot. Never touches a row that has not left.
+    /// Deletes archived rows older than `keep`, and payloads below the smallest unsent row: at most `limit` of each, or somewhat more where
+    /// the archive is kept by batch, and whole days where it is kept by day. Returns the number deleted. Never deletes an unsent row.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

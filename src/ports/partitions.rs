@@ -1,4 +1,4 @@
-//! Who may move which partition's rows. Leases are measured by the store's clock alone.
+//! Partition leases and cluster membership. Only the store's clock measures leases.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,97 +10,97 @@ pub use ::outbox::{
     AcquireReason, Counter, Epoch, Fence, InstanceId, Liveness, PartitionNo, ProducerSessionId, Release, Token,
 };
 
-/// A partition just taken.
+/// An acquired partition lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquired {
-    /// What further statements name.
+    /// Identifies the lease in every later statement.
     pub fence: Fence,
-    /// A batch the former owner left open: resolve it before anything else.
+    /// Batch that the former owner left open; the new owner resolves it before any claim.
     pub in_flight: Option<OpenBatch>,
 }
 
-/// A claimed batch whose outcome nobody wrote down.
+/// A claimed batch without a recorded outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBatch {
-    /// Its token.
+    /// Fencing token of the claim.
     pub token: Token,
-    /// The lane under which it went, or may have gone.
+    /// Producer session under which the batch may have been published.
     pub session: ProducerSessionId,
-    /// Whether the claimer died with it in hand (and did not hand it back or lose its lease alive).
-    pub died: bool,
+    /// Whether the claimer died with the batch open, instead of releasing it or losing its lease while alive.
+    pub claimer_died: bool,
 }
 
-/// What became of an attempt to take a partition.
+/// Result of an attempt to acquire a partition lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquisition {
-    /// It is ours, under a new epoch.
+    /// The caller holds the lease, under a new epoch.
     Taken(Acquired),
-    /// Somebody alive holds it.
+    /// A living instance holds the lease.
     Held {
-        /// Who.
+        /// Instance that holds it.
         by: InstanceId,
-        /// For how long at least.
+        /// Time until it expires unless it is renewed.
         remaining: Duration,
     },
 }
 
-/// A partition as operators see it.
+/// A partition's lease and depth, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionView {
-    /// Which.
+    /// Number of the outbox partition.
     pub partition: PartitionNo,
-    /// Who holds it.
+    /// Instance that holds the lease.
     pub owner: Option<InstanceId>,
-    /// Its latest acquisition.
+    /// Number of the latest acquisition.
     pub epoch: Epoch,
-    /// Its counter.
+    /// Counter of the lease row; each claim increments it.
     pub counter: Counter,
-    /// Its open batch.
+    /// Fencing token of the open batch.
     pub in_flight: Option<Token>,
-    /// When the lease runs out.
+    /// Time at which the lease expires, by the store's clock.
     pub expires_at: Option<Timestamp>,
-    /// Rows that have not left.
+    /// Number of rows that are not SENT.
     pub depth: u64,
 }
 
-/// A running service as its fellows see it.
+/// An instance as the other instances see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its name.
+    /// Name of the instance.
     pub instance: InstanceId,
-    /// Whether its heartbeat is younger than `dead_after`.
+    /// Whether its last heartbeat is younger than `dead_after`.
     pub alive: bool,
-    /// Its last heartbeat.
+    /// Time of its last heartbeat.
     pub seen_at: Timestamp,
 }
 
 /// Membership and partition leases.
 #[async_trait]
 pub trait PartitionLeases: Send + Sync {
-    /// Says that this instance lives, and who else does. Idempotent. The store keeps `dead_after` with the heartbeat: by it, and not by a
-    /// taker's own, is judged whether an owner is dead.
+    /// Records this instance's heartbeat and returns all members. Idempotent. The store keeps `dead_after` with the heartbeat: an owner is
+    /// dead by its own `dead_after`, not by the one of the instance that acquires.
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error>;
 
-    /// Leaves at once, instead of after `dead_after`. Partitions must have been released before.
+    /// Removes this instance at once, instead of after `dead_after`. It must have released its partitions before.
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error>;
 
-    /// Takes a partition for `ttl`, with epoch + 1 and a counter above every watermark ever written (`watermark` is the broker's).
-    /// An open batch, its token and its lane stay in the lease row until it is resolved, so that a taker that dies leaves its
-    /// successor as wise. With [`AcquireReason::Vacant`] and a dead former owner, rows that were not in the open batch have their deaths cleared.
+    /// Acquires a partition for `ttl`, with epoch + 1 and a counter above every watermark ever written (`watermark` is the broker's).
+    /// An open batch, its token and its session stay in the lease row until the batch is resolved, so that a later owner can resolve it
+    /// when this one dies. With [`AcquireReason::Vacant`] and a dead former owner, rows outside the open batch have their deaths cleared.
     ///
     /// # Errors
-    /// After [`Error::Unknown`] simply ask again: a second acquisition costs an epoch and nothing else.
+    /// After [`Error::Unknown`] acquire again: a second acquisition increments the epoch and changes nothing else.
     async fn acquire(
         &self,
         partition: PartitionNo,
         owner: &InstanceId,
-        because: AcquireReason,
+        reason: AcquireReason,
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error>;
 
-    /// Prolongs the leases that are still ours to `ttl` from now and says which: the others are lost, and so is one that has run out,
-    /// although nobody took it. Never touches a counter.
+    /// Renews the leases that `owner` still holds to `ttl` from now and returns their partitions. Leases that are not returned are lost;
+    /// an expired lease is lost even when no other instance acquired it. Never changes a counter.
     async fn renew(
         &self,
         owner: &InstanceId,
@@ -108,9 +108,9 @@ pub trait PartitionLeases: Send + Sync {
         ttl: Duration,
     ) -> Result<Vec<PartitionNo>, Error>;
 
-    /// Gives a partition back, if nothing of it is in flight. Its next owner starts at once.
+    /// Releases a partition that has no batch in flight, so that its next owner need not wait for expiry.
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error>;
 
-    /// Every partition, in order.
+    /// Lists every partition in numeric order.
     async fn overview(&self) -> Result<Vec<PartitionView>, Error>;
 }

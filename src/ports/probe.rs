@@ -1,30 +1,30 @@
-//! Is a dependency there, and how quickly does it answer?
+//! Health probes: whether a dependency responds, and how fast.
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::error::Error;
 
-/// One dependency's pulse.
+/// Health probe of one dependency.
 #[async_trait]
 pub trait Probe: Send + Sync {
-    /// Its name in health and metrics: `db`, `broker` or `redis`.
+    /// Name in health reports and metrics: `db`, `broker` or `redis`.
     fn name(&self) -> &'static str;
 
-    /// Asks for a sign of life that needs the dependency's real work (a write path, a controller), not just an open port.
-    /// The caller sets the time limit.
+    /// Checks the dependency by a call that needs its real work (a write path, a controller), not only an open port.
+    /// The caller sets the timeout.
     async fn check(&self) -> Result<ProbeReport, Error>;
 
-    /// How much of its capacity is in use right now, 0.0..=1.0, where it has one (a pool, a queue). Known without asking the dependency,
-    /// so it costs nothing and is true also while that does not answer.
+    /// Share of its capacity (a pool, a queue) in use, 0.0..=1.0; `None` where it has none. Computed locally, so it is known even while the
+    /// dependency does not respond.
     fn saturation(&self) -> Option<f64> {
         None
     }
 }
 
-/// A sign of life.
+/// Result of a successful probe.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProbeReport {
-    /// How long the answer took.
+    /// Time until the dependency responded.
     pub latency: Duration,
 }

@@ -6,34 +6,34 @@ use async_trait::async_trait;
 
 use crate::error::Error;
 
-/// How many requests, in which time. Refilled evenly at capacity / window; the bucket holds a quarter more than the capacity.
+/// Requests per time window. A bucket refills evenly at capacity / window and holds a quarter more than the capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimitPolicy {
-    /// Its name in headers and metrics.
+    /// Name in response headers and metrics.
     pub name: Arc<str>,
-    /// Requests per window.
+    /// Number of requests per window.
     pub capacity: u32,
-    /// The window.
+    /// Length of the window.
     pub window: Duration,
 }
 
-/// What a bucket answered.
+/// Result of taking a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitDecision {
-    /// Whether the request may pass; then its token is gone.
+    /// Whether a token was taken, so that the request is allowed.
     pub allowed: bool,
-    /// Whole tokens left.
+    /// Number of whole tokens left.
     pub remaining: u32,
-    /// Until the next token.
+    /// Time until the next token.
     pub next_in: Duration,
 }
 
-/// Buckets by name.
+/// Token buckets by name.
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
-    /// Takes one token. `throttle` in 0.0..=1.0 narrows refill and size of the bucket (backpressure).
+    /// Takes one token. `throttle` in 0.0..=1.0 scales refill rate and size of the bucket (backpressure).
     async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error>;
 
-    /// The policy of a tier and endpoint class, where one is set aside from the default.
+    /// Reads the policy of a tier and endpoint class; `None` where the default applies.
     async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error>;
 }

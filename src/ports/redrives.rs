@@ -1,4 +1,4 @@
-//! The memory of dead letters that operators sent back: each goes back once, whoever asks and however often, and who asked is known.
+//! Ledger of the dead letters that operators replay: each is replayed once, however often it is requested, and the operator is recorded.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,40 +8,39 @@ use crate::broker::Position;
 use crate::error::Error;
 use crate::operators::Audit;
 
-/// A dead letter's name. A topic that is made anew counts its places from 0 again, so the record's time belongs to the name.
+/// Identifies a dead letter. A topic that is created again starts at offset 0, so the id includes the record's timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadLetterId {
-    /// Where it stands.
+    /// Position in the dead-letter topic.
     pub position: Position,
-    /// The record's own time.
+    /// Timestamp of the record.
     pub timestamp: Timestamp,
 }
 
-/// What is known of a letter that somebody took in hand.
+/// State of a dead letter that was reserved for replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedriveRecord {
-    /// Who took it, and why.
+    /// Operator that reserved it, and the reason.
     pub audit: Audit,
-    /// When, by the store's clock.
+    /// Time of the reservation, by the store's clock.
     pub at: Timestamp,
-    /// Whether it stands in its topic again. One that does not is on its way, or whoever took it has died.
-    pub arrived: bool,
+    /// Whether the record was appended to its topic. While false, the replay is in progress or its instance died.
+    pub confirmed: bool,
 }
 
-/// Dead letters and who sent them back.
+/// Reservations and confirmations of dead-letter replays.
 #[async_trait]
 pub trait RedriveLedger: Send + Sync {
-    /// Takes letters in hand; answers in their order which of them are the caller's now. Those are: letters that nobody took, and
-    /// those that somebody took at least `again_after` ago and that never arrived. All of them or, with an error, none.
-    async fn reserve(&self, letters: &[DeadLetterId], again_after: Duration, audit: &Audit)
-    -> Result<Vec<bool>, Error>;
+    /// Reserves dead letters and returns, in their order, which ones the caller now holds: those without a reservation, and those whose
+    /// reservation is at least `timeout` old and was never confirmed. On an error none is reserved.
+    async fn reserve(&self, ids: &[DeadLetterId], timeout: Duration, audit: &Audit) -> Result<Vec<bool>, Error>;
 
-    /// They stand in their topic again: nobody takes them any more.
-    async fn confirm(&self, letters: &[DeadLetterId]) -> Result<(), Error>;
+    /// Records that the dead letters were appended to their topic; no later call can reserve them.
+    async fn confirm(&self, ids: &[DeadLetterId]) -> Result<(), Error>;
 
-    /// They were certainly not sent: whoever wants may take them at once. A letter that has arrived stays so.
-    async fn release(&self, letters: &[DeadLetterId]) -> Result<(), Error>;
+    /// Deletes the reservations of dead letters that were certainly not appended. A confirmed one stays confirmed.
+    async fn release(&self, ids: &[DeadLetterId]) -> Result<(), Error>;
 
-    /// What is known of each, in their order; nothing of those that nobody took.
-    async fn find(&self, letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error>;
+    /// Returns the record of each id, in their order; `None` for those that were never reserved.
+    async fn find(&self, ids: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error>;
 }

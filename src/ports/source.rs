@@ -1,4 +1,4 @@
-//! Where consumed messages come from. `read_committed`, in order per topic partition, acknowledged by hand.
+//! Consumer groups: messages are read with `read_committed`, in order per topic partition, and acknowledged explicitly.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -6,54 +6,55 @@ use async_trait::async_trait;
 use crate::broker::{Position, Record};
 use crate::error::Error;
 
-/// One message in hand.
+/// A message as a group member receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Where it stands.
+    /// Topic position of the message.
     pub position: Position,
-    /// What it says.
+    /// Key, headers and value.
     pub record: Record,
 }
 
-/// How far a group is behind in one topic partition.
+/// Consumer lag of a group in one topic partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// Which topic.
+    /// Full name of the topic.
     pub topic: String,
-    /// Which partition.
+    /// Partition of the topic.
     pub partition: u32,
-    /// Messages not yet acknowledged.
+    /// Number of messages not yet acknowledged.
     pub messages: u64,
-    /// Age of the oldest of them.
+    /// Age of the oldest unacknowledged message.
     pub age: Duration,
 }
 
 /// One member of a consumer group. A member that is dropped is replaced by another, which starts after the last acknowledged message.
 #[async_trait]
 pub trait GroupMember: Send + Sync {
-    /// The next messages of the partitions this member has, at most `limit`, at most one wait of `patience` for the first.
-    /// A message is handed out once until it is acknowledged or [`GroupMember::rewind`] is called. Cancel-safe: a dropped call loses nothing,
-    /// because a caller that drops it rewinds.
-    async fn poll(&self, limit: u32, patience: Duration) -> Result<Vec<Delivery>, Error>;
+    /// Returns at most `limit` next messages of this member's partitions and waits at most `timeout` for the first one.
+    /// A message is delivered once until [`GroupMember::rewind`] is called or another member continues. Cancel-safe if the caller that
+    /// drops the call then calls `rewind`.
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error>;
 
-    /// Acknowledges: the group goes on after these positions, also after a restart. Positions of one partition may skip; the largest counts.
+    /// Acknowledges messages: the group continues after these positions, also after a restart. Of several positions of one partition
+    /// the largest counts.
     async fn acknowledge(&self, upto: &[Position]) -> Result<(), Error>;
 
-    /// Forgets what was handed out and not acknowledged: the next poll begins after the last acknowledgement.
+    /// Makes the next poll begin after the last acknowledged message.
     async fn rewind(&self) -> Result<(), Error>;
 
-    /// Hands nothing of this topic partition out before `resume_after` has passed by the runtime's clock; the position is handed out
-    /// again then.
+    /// Delivers nothing of this topic partition until `resume_after` has passed by the runtime's clock; delivery then continues at
+    /// this position.
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error>;
 
-    /// How far the group is behind, per topic partition of this member.
+    /// Returns the group's lag in each topic partition of this member.
     async fn lag(&self) -> Result<Vec<Lag>, Error>;
 }
 
-/// Joins groups: a consumer actor that restarts joins anew.
+/// Creates group members; a restarted consumer actor joins again.
 #[async_trait]
 pub trait ConsumerGroups: Send + Sync {
-    /// A member of `group` over all of `topics`; `member` of `members` share the partitions where the backend does not share them out itself.
+    /// Joins `group` for all of `topics`. `member` (from 0) and `members` divide the partitions where the backend does not assign them itself.
     async fn join(
         &self,
         group: &str,

@@ -1,24 +1,24 @@
-//! A look into topics for operators: what there is, and what stands where. Reading acknowledges nothing.
+//! Reads topics for operators: names, partitions, records. Reading acknowledges nothing.
 use async_trait::async_trait;
 
 use crate::error::Error;
 use crate::source::Delivery;
 
-/// A topic as it stands.
+/// A topic and its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicView {
-    /// Its full name.
+    /// Full name of the topic.
     pub name: String,
-    /// Per partition: the first offset still kept, and the next to be written.
+    /// For each partition, the first offset that is kept and the next one to be written.
     pub partitions: Vec<(u64, u64)>,
 }
 
-/// Topics to look into.
+/// Read access to topics outside any consumer group.
 #[async_trait]
 pub trait TopicReader: Send + Sync {
-    /// Every topic, by name.
+    /// Lists every topic in name order.
     async fn list(&self) -> Result<Vec<TopicView>, Error>;
 
-    /// At most `limit` committed records of one partition, from `offset` on (or from the first that is still kept).
+    /// Reads at most `limit` committed records of one partition, from `offset` on (or from the first that is kept).
     async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error>;
 }

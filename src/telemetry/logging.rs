@@ -28,7 +28,8 @@ pub use filter::SERVICE_CRATES;
 pub use queue::{LogGuard, lines_lost};
 
 /// The format of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// One line of text for people; coloured on a terminal unless `NO_COLOR` is set.
     Pretty,

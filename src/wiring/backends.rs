@@ -32,17 +32,9 @@ pub(super) struct StorePorts {
 }
 
 impl StorePorts {
-    pub(super) fn of<S>(store: &S) -> Self
+    pub(super) fn of<S>(store: &S, idempotency: Arc<dyn Idempotency>) -> Self
     where
-        S: OrderStore
-            + OutboxStore
-            + OutboxOperators
-            + RedriveLedger
-            + PartitionLeases
-            + Inbox
-            + Idempotency
-            + Clone
-            + 'static,
+        S: OrderStore + OutboxStore + OutboxOperators + RedriveLedger + PartitionLeases + Inbox + Clone + 'static,
     {
         let store = Arc::new(store.clone());
         Self {
@@ -51,8 +43,8 @@ impl StorePorts {
             operators: store.clone(),
             redrives: store.clone(),
             leases: store.clone(),
-            inbox: store.clone(),
-            idempotency: store,
+            inbox: store,
+            idempotency,
         }
     }
 }
@@ -149,7 +141,7 @@ impl Held {
             StoreHeld::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
             StoreHeld::Postgres(store) => {
-                let postgres::Lost { instance, by } = store.lost().await;
+                let postgres::NameLost { instance, by } = store.lost().await;
                 format!("the name {instance} has been taken by {by}")
             }
             #[cfg(feature = "redis")]

@@ -1,10 +1,11 @@
 //! The configured store and broker, opened beside running services: for looking, and for operators' statements.
 use std::sync::Arc;
 
-use app::dead_letters::DeadLetters;
-use app::operate::Operations;
-use app::vitals::Vitals;
-use embedded::{Embedded, SystemClock};
+use app::health::HealthBoard;
+use app::operators::dead_letters::DeadLetters;
+use app::operators::outbox::Operations;
+use embedded::Embedded;
+use memory::SystemClock;
 use ports::broker::Broker;
 use ports::clock::Clock;
 use ports::topics::TopicReader;
@@ -51,7 +52,7 @@ impl Log {
 pub async fn beside(config: &Config) -> Result<Beside, StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let Store { ports, installation, log } = store(config, &clock).await?;
-    let log = match config.broker_kind {
+    let log = match config.broker.kind {
         BrokerKind::Embedded => log,
         BrokerKind::None => None,
         BrokerKind::Kafka => Some(kafka_log(config, &installation)?),
@@ -61,23 +62,31 @@ pub async fn beside(config: &Config) -> Result<Beside, StartError> {
     let letters =
         |Log { topics, broker }| DeadLetters::new(&config.topic(), topics, broker, redrives, Arc::clone(&clock));
     let dead_letters = log.map(letters);
-    let operations = Operations::new(outbox, operators, leases, clock, Vitals::default());
+    let operations = Operations::new(outbox, operators, leases, clock, HealthBoard::default());
     Ok(Beside { operations, topics, dead_letters })
 }
 
 async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => {
-            let store = Embedded::open_beside(&config.store_path, Arc::clone(clock))
+            let store = Embedded::open_beside(&config.store.path, Arc::clone(clock))
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
-            Ok(Store { ports: StorePorts::of(&store), installation, log: Some(Log::of(store)) })
+            Ok(Store {
+                ports: StorePorts::of(&store, super::store::in_memory(clock)),
+                installation,
+                log: Some(Log::of(store)),
+            })
         }
         #[cfg(feature = "postgres")]
         StoreKind::Postgres => {
             let options = super::options::postgres_beside(config);
-            let store = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres)?;
-            Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), log: None })
+            let store = postgres::Postgres::open_for_operator(options).await.map_err(super::store::of_postgres)?;
+            Ok(Store {
+                ports: StorePorts::of(&store, Arc::new(store.clone())),
+                installation: store.installation().into(),
+                log: None,
+            })
         }
         #[cfg(not(feature = "postgres"))]
         StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
@@ -85,7 +94,11 @@ async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartEr
         StoreKind::Redis => {
             let options = super::options::redis_beside(config);
             let store = Box::pin(redis::RedisStore::open_beside(options)).await.map_err(super::store::of_redis)?;
-            Ok(Store { ports: StorePorts::of(&store), installation: store.installation().into(), log: None })
+            Ok(Store {
+                ports: StorePorts::of(&store, Arc::new(store.clone())),
+                installation: store.installation().into(),
+                log: None,
+            })
         }
         #[cfg(not(feature = "redis"))]
         StoreKind::Redis => Err(super::store::not_built("store.kind", "redis")),

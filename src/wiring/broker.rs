@@ -17,7 +17,7 @@ pub(super) async fn open(
     clock: &Arc<dyn Clock>,
     held: &Held,
 ) -> Result<Option<BrokerPorts>, StartError> {
-    match (config.broker_kind, &held.store) {
+    match (config.broker.kind, &held.store) {
         (BrokerKind::None, _) => Ok(None),
         (BrokerKind::Embedded, StoreHeld::Embedded(store)) => {
             create_topics(config, store).await;
@@ -28,7 +28,7 @@ pub(super) async fn open(
                 topics: log,
                 probe: Arc::new(BrokerProbe(store.clone())),
                 // Lanes cost nothing here: one a partition, so that fencing one disturbs no other.
-                lanes: ProducerSlots::Spread(config.outbox_partitions),
+                lanes: ProducerSlots::Spread(config.outbox.partitions),
             }))
         }
         #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -40,7 +40,7 @@ pub(super) async fn open(
             let options = super::options::kafka(config, instance, &held.installation, clock);
             let kafka = Arc::new(open_kafka(options)?);
             let probe = Arc::new(kafka::BrokerProbe((*kafka).clone()));
-            let lanes = ProducerSlots::Shared(config.broker_lanes);
+            let lanes = ProducerSlots::Shared(config.broker.lanes);
             Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka.clone(), topics: kafka, probe, lanes }))
         }
         #[cfg(not(feature = "kafka"))]
@@ -72,10 +72,10 @@ fn without_openssl(security: &kafka::Security) -> Result<(), StartError> {
 
 /// Topics that are missing, so that whoever looks finds them all, also those that nothing was written to yet.
 async fn create_topics(config: &Config, store: &embedded::Embedded) {
-    if !config.broker_create_topics {
+    if !config.broker.create_topics {
         return;
     }
-    let names = app::intake::all_topics(&config.topic());
+    let names = outbox::topics::all_topics(&config.topic());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if let Err(error) = store.create_topics(&names).await {
         tracing::warn!(event = "topics_not_created", error = %error, "topics are made when they are first used");

@@ -2,14 +2,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use embedded::{Memory, MemoryOptions};
+use memory::Memory;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
 use super::StartError;
 use super::backends::{CachePorts, Held, StoreHeld};
-use crate::config::Config;
+use crate::config::{CacheKind, Config};
 
 /// How long an order read a moment ago is believed over a store that others write too.
 const SHARED_TTL: Duration = Duration::from_secs(5);
@@ -23,11 +23,11 @@ pub(super) fn open(
     metrics: &Arc<Metrics>,
     held: &mut Held,
 ) -> Result<CachePorts, StartError> {
-    if config.cache_redis {
+    if config.cache.kind == CacheKind::Redis {
         return redis(config, instance, dice, metrics, held);
     }
     let alone = matches!(held.store, StoreHeld::Embedded(_));
-    let mut options = MemoryOptions::default();
+    let mut options = memory::Options::default();
     if !alone {
         options.order_ttl = options.order_ttl.min(SHARED_TTL);
     }

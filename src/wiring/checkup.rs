@@ -5,7 +5,7 @@ use ports::clock::Clock;
 use ports::probe::Probe;
 
 use super::StartError;
-use crate::config::{BrokerKind, Config, StoreKind};
+use crate::config::{BrokerKind, CacheKind, Config, StoreKind};
 
 /// How long a dependency may take to answer `doctor`.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,19 +47,19 @@ impl Checked {
 /// Asks every configured dependency how it is. Changes nothing but signs of life.
 pub async fn checkup(config: &Config) -> Vec<Checked> {
     let mut found = Vec::new();
-    if config.store_kind == StoreKind::Embedded {
+    if config.store.kind == StoreKind::Embedded {
         found.extend(room(config));
     }
-    if config.store_kind == StoreKind::Postgres {
+    if config.store.kind == StoreKind::Postgres {
         found.extend(database(config).await);
     }
-    if config.store_kind == StoreKind::Redis {
+    if config.store.kind == StoreKind::Redis {
         found.push(redis_store(config).await);
     }
-    if config.broker_kind == BrokerKind::Kafka {
+    if config.broker.kind == BrokerKind::Kafka {
         found.extend(broker(config).await);
     }
-    if config.cache_redis {
+    if config.cache.kind == CacheKind::Redis {
         found.push(redis(config).await);
     }
     found
@@ -67,22 +67,22 @@ pub async fn checkup(config: &Config) -> Vec<Checked> {
 
 /// What is left on the data folder's volume. No finding where there is no folder yet.
 fn room(config: &Config) -> Option<Checked> {
-    let volume = rustix::fs::statvfs(&config.store_path).ok()?;
+    let volume = rustix::fs::statvfs(&config.store.path).ok()?;
     let free = volume.f_bavail.saturating_mul(volume.f_frsize);
-    let detail = format!("{} MiB are free beside {}", free >> 20, config.store_path.display());
+    let detail = format!("{} MiB are free beside {}", free >> 20, config.store.path.display());
     Some(Checked::new("room", free >= ROOM_MIN, detail))
 }
 
 #[cfg(feature = "postgres")]
 async fn database(config: &Config) -> Vec<Checked> {
     let options = super::options::postgres_beside(config);
-    let opened = postgres::Postgres::open_beside(options).await.map_err(super::store::of_postgres);
+    let opened = postgres::Postgres::open_for_operator(options).await.map_err(super::store::of_postgres);
     let store = match opened {
         Ok(store) => store,
         Err(error) => return vec![Checked::bad("database", error)],
     };
-    let ours = embedded::SystemClock::new().now();
-    let told = match store.checkup().await {
+    let ours = memory::SystemClock::new().now();
+    let told = match store.server_report().await {
         Ok(told) => told,
         Err(error) => return vec![Checked::bad("database", error)],
     };
@@ -157,7 +157,7 @@ async fn broker(_: &Config) -> Vec<Checked> {
 #[cfg(feature = "redis")]
 async fn redis(config: &Config) -> Checked {
     let instance = super::options::operator();
-    let dice: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::ThreadDice);
+    let dice: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::ThreadRng);
     let options = super::options::redis(config, &instance, "doctor", &dice, &telemetry::Metrics::new());
     match redis::Redis::open(options) {
         Ok(redis) => ask("redis", &redis).await,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use api::{Early, Listeners, Waiting};
 use domain::Timestamp;
-use embedded::SystemClock;
+use memory::SystemClock;
 use ports::clock::Clock;
 use telemetry::Metrics;
 
@@ -61,7 +61,7 @@ pub(super) async fn open(opening: &Opening<'_>, mut door: Door) -> Result<(Opene
             }
             Err(not_open) => not_open,
         };
-        let left = waits.left(patience, config.startup_deadline, Instant::now());
+        let left = waits.left(patience, config.startup.deadline, Instant::now());
         if left.is_zero() {
             return Err(error);
         }
@@ -101,12 +101,12 @@ impl Waits {
 
 fn early(config: &Config, metrics: &Arc<Metrics>) -> Early {
     let now = || -> Timestamp { SystemClock::new().now() };
-    Early { region: config.region_id.clone(), metrics: Arc::clone(metrics), now }
+    Early { region: config.region.id.clone(), metrics: Arc::clone(metrics), now }
 }
 
 pub(super) fn listen(config: &Config) -> Result<Listeners, StartError> {
-    let admin = config.http_admin_listen.map(|address| address.to_string());
-    Listeners::bind(&config.http_listen.to_string(), admin.as_deref()).map_err(StartError::Listen)
+    let admin = config.http.admin_listen.map(|address| address.to_string());
+    Listeners::bind(&config.http.listen.to_string(), admin.as_deref()).map_err(StartError::Listen)
 }
 
 #[cfg(test)]

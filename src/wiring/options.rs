@@ -10,26 +10,26 @@ use crate::config::Config;
 
 pub(super) fn desk(config: &Config) -> commands::Options {
     commands::Options {
-        region: RegionId::new(&config.region_id),
-        partitions: config.outbox_partitions,
+        region: RegionId::new(&config.region.id),
+        partitions: config.outbox.partitions,
         topic: config.topic().into(),
-        schema_version: config.events_schema_version,
-        outbox: config.outbox_enabled,
+        schema_version: config.events.schema_version,
+        outbox: config.outbox.enabled,
         ..commands::Options::default()
     }
 }
 
-pub(super) fn http(config: &Config, instance: &InstanceId, proxies: api::Proxies) -> api::Options {
+pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
     api::Options {
-        request_timeout: config.http_request_timeout,
-        header_timeout: config.http_header_timeout,
-        body_timeout: config.http_body_timeout,
-        body_max: config.http_body_max,
-        max_connections: config.http_max_connections,
-        trusted_proxies: proxies,
-        region: config.region_id.clone(),
+        request_timeout: config.http.request_timeout,
+        header_timeout: config.http.header_timeout,
+        body_timeout: config.http.body_timeout,
+        body_max: config.http.body_max,
+        max_connections: config.http.max_connections,
+        trusted_proxies: config.http.trusted_proxies.clone(),
+        region: config.region.id.clone(),
         instance: instance.to_string(),
-        unsent_age_max: config.health_unsent_age_max.unwrap_or_default(),
+        unsent_age_max: config.health.unsent_age_max,
         ..api::Options::default()
     }
 }
@@ -41,54 +41,54 @@ fn common_divisor(a: u32, b: u32) -> u32 {
 
 pub(super) fn actors(config: &Config, instance: InstanceId, lanes: ProducerSlots) -> actors::Options {
     let relay = app::relay::Options {
-        region: RegionId::new(&config.region_id),
-        schemas: config.events_schema_ids,
-        batch: config.outbox_batch,
-        lease: config.outbox_lease,
+        region: RegionId::new(&config.region.id),
+        schemas: config.events.schema_ids,
+        batch: config.outbox.publisher.batch,
+        lease: config.outbox.lease,
         // A batch is not handed over with less left than a broker may need to take it, nor with less than a tenth of the lease.
-        margin: (config.outbox_lease / 10).min(Duration::from_secs(1)),
+        margin: (config.outbox.lease / 10).min(Duration::from_secs(1)),
     };
     // Kafka asks a price of each transaction and of each partition that it touches; the embedded log of neither.
     let usual = actors::Options::default();
     let (pacing_concurrency, batch_pause_max, affinity_groups) = match lanes {
         ProducerSlots::Spread(_) => (usual.pacing_concurrency, usual.batch_pause_max, usual.affinity_groups),
         ProducerSlots::Shared(_) => {
-            let divisor = common_divisor(config.outbox_partitions, config.broker_topic_partitions);
+            let divisor = common_divisor(config.outbox.partitions, config.broker.topic_partitions);
             (4, Duration::from_secs(1), divisor)
         }
     };
     actors::Options {
         instance,
         relay,
-        rules: app::chain::Rules {
-            retry: config.outbox_retry.clone(),
-            poison: config.outbox_poison.clone(),
-            fallback: config.outbox_fallback.clone(),
+        rules: app::relay::chain::ChainRules {
+            retry: config.outbox.retry.clone(),
+            poison: config.outbox.poison.clone(),
+            fallback: config.outbox.fallback.clone(),
         },
-        breaker: config.broker_breaker.clone(),
+        breaker: config.broker.breaker.clone(),
         pressure: config.backpressure.clone(),
-        partitions: config.outbox_partitions,
+        partitions: config.outbox.partitions,
         producers: lanes,
         pacing_concurrency,
         batch_pause_max,
         affinity_groups,
-        max_in_flight: config.outbox_max_in_flight,
-        poll_interval: config.outbox_poll_interval,
+        max_in_flight: config.outbox.publisher.max_in_flight,
+        poll_interval: config.outbox.poll_interval,
         // A lease must be renewed well before it runs out, whatever the heartbeat says.
-        heartbeat: config.partitions_heartbeat.min(config.outbox_lease / 3),
-        dead_after: config.partitions_dead_after,
-        retention: config.outbox_retention,
-        inbox_retention: config.inbox_retention,
+        heartbeat: config.partitions.heartbeat.min(config.outbox.lease / 3),
+        dead_after: config.partitions.dead_after,
+        retention: config.outbox.retention,
+        inbox_retention: config.inbox.retention,
         topic: config.topic(),
-        consumers: config.consumer_count,
-        probe_interval: config.failover_probe_interval,
-        probe_timeout: config.failover_probe_timeout,
-        promotion_interval: config.promotion_interval,
-        promotion_batch: config.promotion_batch,
-        shards: config.orders_shards,
-        mailbox: config.orders_mailbox,
-        request_timeout: config.http_request_timeout,
-        faults: config.fault_injection_enabled,
+        consumers: config.consumer.count,
+        probe_interval: config.failover.probe_interval,
+        probe_timeout: config.failover.probe_timeout,
+        promotion_interval: config.promotion.interval,
+        promotion_batch: config.promotion.batch,
+        shards: config.orders.shards,
+        mailbox: config.orders.mailbox,
+        request_timeout: config.http.request_timeout,
+        faults: config.fault_injection.enabled,
         ..usual
     }
 }
@@ -99,16 +99,16 @@ pub(super) fn postgres(
     instance: &InstanceId,
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> postgres::Options {
-    let mut options = postgres::Options::new(&config.store_url, instance.clone());
-    options.address = config.http_listen.to_string();
-    options.partitions = config.outbox_partitions;
-    options.migrate = config.store_migrate;
-    options.pool = config.store_pool;
-    options.pooler = config.store_pooler;
-    options.wakes = config.store_notify && !config.store_pooler;
-    options.root_certificates = config.store_ca_file.clone();
-    options.dead_after = config.partitions_dead_after;
-    options.beat_every = config.partitions_heartbeat;
+    let mut options = postgres::Options::new(config.store.url.clone(), instance.clone());
+    options.address = config.http.listen.to_string();
+    options.partitions = config.outbox.partitions;
+    options.migrate = config.store.migrate;
+    options.pool = config.store.pool;
+    options.pooler = config.store.pooler;
+    options.notify = config.store.notify && !config.store.pooler;
+    options.root_certificates = config.store.ca_file.clone();
+    options.dead_after = config.partitions.dead_after;
+    options.heartbeat_interval = config.partitions.heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
@@ -132,24 +132,30 @@ pub(super) fn kafka(
     installation: &std::sync::Arc<str>,
     clock: &std::sync::Arc<dyn ports::clock::Clock>,
 ) -> kafka::Options {
+    use crate::config::{BatchCompression, DeliveryKind};
     use kafka::{Compression, Guarantee, Sasl, Security};
     let (installation, clock) = (std::sync::Arc::clone(installation), std::sync::Arc::clone(clock));
-    let mut options = kafka::Options::new(&config.broker_bootstrap_servers, installation, instance.clone(), clock);
-    options.topic_prefix = config.broker_topic_prefix.clone();
-    options.topic_partitions = config.broker_topic_partitions;
-    options.partitions = config.outbox_partitions;
-    options.guarantee = if config.broker_exactly_once { Guarantee::ExactlyOnce } else { Guarantee::AtLeastOnce };
-    options.create_topics = config.broker_create_topics;
+    let mut options = kafka::Options::new(&config.broker.bootstrap_servers, installation, instance.clone(), clock);
+    options.topic_prefix = config.broker.topic_prefix.clone();
+    options.topic_partitions = config.broker.topic_partitions;
+    options.partitions = config.outbox.partitions;
+    options.guarantee = match config.broker.delivery {
+        DeliveryKind::ExactlyOnce => Guarantee::ExactlyOnce,
+        DeliveryKind::AtLeastOnce => Guarantee::AtLeastOnce,
+    };
+    options.create_topics = config.broker.create_topics;
     // A dead instance's open transaction holds every reader back: not longer than its lease.
-    options.transaction_timeout = config.broker_transaction_timeout.min(config.outbox_lease);
-    options.compression = if config.broker_lz4 { Compression::Lz4 } else { Compression::None };
+    options.transaction_timeout = config.broker.transaction_timeout.min(config.outbox.lease);
+    options.compression = match config.broker.compression {
+        BatchCompression::Lz4 => Compression::Lz4,
+        BatchCompression::None => Compression::None,
+    };
     options.security = Security {
-        tls: config.broker_tls,
-        ca_file: config.broker_ca_file.clone(),
-        sasl: config.broker_sasl.clone().map(|crate::config::Sasl { mechanism, username, password }| Sasl {
-            mechanism,
-            username,
-            password,
+        tls: config.broker.tls,
+        ca_file: config.broker.ca_file.clone(),
+        sasl: config.broker.sasl.mechanism.clone().map(|mechanism| {
+            let (username, password) = (config.broker.sasl.username.clone(), config.broker.sasl.password.clone());
+            Sasl { mechanism, username, password }
         }),
     };
     options
@@ -161,14 +167,18 @@ pub(super) fn redis_store(
     instance: &InstanceId,
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::StoreOptions {
-    let dice = std::sync::Arc::new(super::ThreadDice);
-    let mut options = redis::StoreOptions::new(&config.store_url, instance.clone(), dice);
-    options.address = config.http_listen.to_string();
-    options.partitions = config.outbox_partitions;
-    options.wakes = config.store_notify;
-    options.durability = if config.store_durability_warn { redis::Durability::Warn } else { redis::Durability::Refuse };
-    options.dead_after = config.partitions_dead_after;
-    options.heartbeat = config.partitions_heartbeat;
+    use crate::config::WeakDurability;
+    let dice = std::sync::Arc::new(super::ThreadRng);
+    let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), dice);
+    options.address = config.http.listen.to_string();
+    options.partitions = config.outbox.partitions;
+    options.wakes = config.store.notify;
+    options.durability = match config.store.durability {
+        WeakDurability::Refuse => redis::Durability::Refuse,
+        WeakDurability::Warn => redis::Durability::Warn,
+    };
+    options.dead_after = config.partitions.dead_after;
+    options.heartbeat = config.partitions.heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }
@@ -187,14 +197,14 @@ pub(super) fn redis(
     dice: &std::sync::Arc<dyn ports::clock::Rng>,
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::Options {
-    let mut options = redis::Options::new(&config.redis_url, instance.clone(), std::sync::Arc::clone(dice));
+    let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(dice));
     // Orders, keys and buckets of two installations that share a server do not meet.
     options.prefix = format!("posthaste:{installation}:");
     options.capacity = config.rate_limit.capacity;
     options.window = config.rate_limit.window;
-    options.dead_after = config.partitions_dead_after;
-    options.heartbeat = config.partitions_heartbeat;
-    options.settle = config.http_request_timeout;
+    options.dead_after = config.partitions.dead_after;
+    options.heartbeat = config.partitions.heartbeat;
+    options.settle = config.http.request_timeout;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
 }

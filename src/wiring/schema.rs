@@ -46,7 +46,7 @@ pub enum Schema {
 /// # Errors
 /// The store cannot be reached, or is not one of ours.
 pub async fn migrations(config: &Config) -> Result<Schema, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => file(config),
         StoreKind::Postgres => steps(config, false).await,
         StoreKind::Redis => Ok(Schema::Keys { installed: installed(config).await?, made: false }),
@@ -59,7 +59,7 @@ pub async fn migrations(config: &Config) -> Result<Schema, StartError> {
 /// # Errors
 /// As [`migrations`]. A step that fails leaves nothing of itself behind.
 pub async fn migrate(config: &Config) -> Result<Schema, StartError> {
-    match config.store_kind {
+    match config.store.kind {
         StoreKind::Embedded => file(config),
         StoreKind::Postgres => steps(config, true).await,
         StoreKind::Redis => {
@@ -78,24 +78,27 @@ pub async fn migrate(config: &Config) -> Result<Schema, StartError> {
 /// # Errors
 /// The broker cannot be reached, or may not be given topics; the store cannot be asked for the installation's name.
 pub async fn provide_topics(config: &Config) -> Result<Vec<String>, StartError> {
-    match config.broker_kind {
-        BrokerKind::Kafka if config.broker_create_topics => topics(config).await,
+    match config.broker.kind {
+        BrokerKind::Kafka if config.broker.create_topics => topics(config).await,
         BrokerKind::Kafka | BrokerKind::Embedded | BrokerKind::None => Ok(Vec::new()),
     }
 }
 
 fn file(config: &Config) -> Result<Schema, StartError> {
-    let schema = Embedded::schema(&config.store_path).map_err(|error| StartError::Store(error.to_string()));
-    schema.map(|(found, known)| Schema::File { folder: config.store_path.clone(), found, known })
+    let schema = Embedded::schema(&config.store.path).map_err(|error| StartError::Store(error.to_string()));
+    schema.map(|(found, known)| Schema::File { folder: config.store.path.clone(), found, known })
 }
 
 #[cfg(feature = "postgres")]
 async fn steps(config: &Config, apply: bool) -> Result<Schema, StartError> {
     let options = super::options::postgres_beside(config);
-    let steps = if apply { postgres::migrate(&options).await } else { postgres::status(&options).await };
+    let steps = if apply { postgres::migrate(&options).await } else { postgres::migration_status(&options).await };
     let steps = steps.map_err(super::store::of_postgres)?;
-    let step =
-        |step: postgres::Migration| Migration { version: step.version, name: step.name, applied_at: step.applied_at };
+    let step = |step: postgres::MigrationStatus| Migration {
+        version: step.version,
+        name: step.name,
+        applied_at: step.applied_at,
+    };
     Ok(Schema::Steps(steps.into_iter().map(step).collect()))
 }
 
@@ -116,8 +119,8 @@ async fn installed(config: &Config) -> Result<bool, StartError> {
 
 #[cfg(feature = "redis")]
 async fn install(config: &Config) -> Result<(), StartError> {
-    // A name that nobody has, given back at once: the installation stays.
-    let opened = Box::pin(super::fill::open(config, &super::options::operator().0)).await?;
+    // Opening the store with an unused instance id creates the installation.
+    let opened = Box::pin(super::store::open_once(config, &super::options::operator().0)).await?;
     opened.held.close().await;
     Ok(())
 }

@@ -2,7 +2,9 @@
 use std::sync::Arc;
 
 use embedded::{Embedded, OpenError, StoreProbe};
+use memory::Memory;
 use ports::clock::Clock;
+use ports::idempotency::Idempotency;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
 use ports::wake::WakeChannel;
@@ -26,6 +28,19 @@ pub(super) struct Opened {
     pub probe: Arc<dyn Probe>,
     pub wakes: Option<Arc<dyn WakeChannel>>,
     pub held: Held,
+}
+
+/// Idempotency keys of the one process that uses an embedded store.
+pub(super) fn in_memory(clock: &Arc<dyn Clock>) -> Arc<dyn Idempotency> {
+    Arc::new(Memory::new(&memory::Options::default(), Arc::clone(clock)))
+}
+
+/// Opens the configured store under this instance id, without waiting for it.
+pub(super) async fn open_once(config: &Config, instance: &str) -> Result<Opened, StartError> {
+    let clock = Arc::new(memory::SystemClock::new()) as Arc<dyn Clock>;
+    let (instance, metrics) = (InstanceId(instance.into()), Metrics::new());
+    let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
+    opening.open().await.map_err(|not_open| not_open.error)
 }
 
 /// A store that could not be opened.
@@ -65,7 +80,7 @@ impl Patience {
 impl Opening<'_> {
     /// Opens the configured store, once.
     pub(super) async fn open(&self) -> Result<Opened, NotOpen> {
-        match self.config.store_kind {
+        match self.config.store.kind {
             StoreKind::Embedded => self.embedded(),
             #[cfg(feature = "postgres")]
             StoreKind::Postgres => self.postgres().await,
@@ -80,18 +95,18 @@ impl Opening<'_> {
 
     fn embedded(&self) -> Result<Opened, NotOpen> {
         let config = self.config;
-        let mut options = embedded::Options::new(&config.store_path, self.instance.clone(), Arc::clone(self.clock));
-        options.address = config.http_listen.to_string();
-        options.partitions = config.outbox_partitions;
-        options.topic_partitions = config.broker_topic_partitions;
-        options.log_retention = config.broker_retention;
+        let mut options = embedded::Options::new(&config.store.path, self.instance.clone(), Arc::clone(self.clock));
+        options.address = config.http.listen.to_string();
+        options.partitions = config.outbox.partitions;
+        options.topic_partitions = config.broker.topic_partitions;
+        options.log_retention = config.broker.retention;
         options.metrics = Some(Arc::clone(self.metrics));
         let store = Embedded::open(options).map_err(|error| {
             let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
             NotOpen { error: StartError::Store(error.to_string()), patience }
         })?;
         Ok(Opened {
-            ports: StorePorts::of(&store),
+            ports: StorePorts::of(&store, in_memory(self.clock)),
             probe: Arc::new(StoreProbe(store.clone())),
             wakes: None,
             held: Held::new(StoreHeld::Embedded(store.clone()), store.installation()),
@@ -100,15 +115,15 @@ impl Opening<'_> {
 
     #[cfg(feature = "postgres")]
     async fn postgres(&self) -> Result<Opened, NotOpen> {
-        use postgres::{OpenError, Postgres, StoreProbe};
+        use postgres::{Postgres, PostgresOpenError, PostgresProbe};
         let options = super::options::postgres(self.config, self.instance, self.metrics);
         let store = Postgres::open(options).await.map_err(|error| {
-            let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
+            let patience = Patience::of(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
             NotOpen { error: of_postgres(error), patience }
         })?;
         Ok(Opened {
-            ports: StorePorts::of(&store),
-            probe: Arc::new(StoreProbe(store.clone())),
+            ports: StorePorts::of(&store, Arc::new(store.clone())),
+            probe: Arc::new(PostgresProbe(store.clone())),
             wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Postgres(store.clone()), store.installation()),
         })
@@ -125,7 +140,7 @@ impl Opening<'_> {
             NotOpen { error: of_redis(error), patience }
         })?;
         Ok(Opened {
-            ports: StorePorts::of(&store),
+            ports: StorePorts::of(&store, Arc::new(store.clone())),
             probe: Arc::new(StoreProbe(store.clone())),
             wakes: Some(Arc::new(store.clone())),
             held: Held::new(StoreHeld::Redis(store.clone()), store.installation()),
@@ -147,6 +162,6 @@ pub(super) fn not_built(key: &str, value: &str) -> StartError {
 
 /// Whether the configuration is to blame, or the store.
 #[cfg(feature = "postgres")]
-pub(super) fn of_postgres(error: postgres::OpenError) -> StartError {
+pub(super) fn of_postgres(error: postgres::PostgresOpenError) -> StartError {
     if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
 }

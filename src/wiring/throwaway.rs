@@ -1,60 +1,155 @@
-//! Data of the bench's own on the configured backends: a folder, a database, topics. Gone afterwards, whatever happened.
+//! Data that exists for one measurement on the configured backends: a folder, a database, topics.
+use std::sync::Arc;
+
+use app::commands;
+use app::operators::outbox::Operations;
+use embedded::Embedded;
+use memory::SystemClock;
+use ports::clock::{Clock, Rng};
+use ports::orders::OrderStore;
+use ports::outbox::OutboxStore;
+use ports::partitions::PartitionLeases;
+use ports::topics::TopicReader;
 use tempfile::TempDir;
 
-use super::StartError;
+use super::backends::{Held, StorePorts};
+use super::store::{Opened, open_once};
+use super::{StartError, ThreadRng, beside};
 use crate::config::{BrokerKind, Config, StoreKind};
 
-/// A configuration whose data nobody else uses.
+/// A configuration whose data no other process uses.
 pub struct Throwaway {
-    /// As the given one, but on this data.
+    /// The given configuration, on these data.
     pub config: Config,
     // Removed when dropped.
     _folder: TempDir,
-    /// The configured place, beside which the database was made, and the database's name.
+    /// The configuration beside whose database this one was created, and the database's name.
     database: Option<(Config, String)>,
 }
 
+/// The store of throwaway data, opened as its only instance.
+pub struct OpenedStore {
+    ports: StorePorts,
+    held: Held,
+}
+
+impl bench::OpenStore for OpenedStore {
+    fn orders(&self) -> Arc<dyn OrderStore> {
+        Arc::clone(&self.ports.orders)
+    }
+
+    fn outbox(&self) -> Arc<dyn OutboxStore> {
+        Arc::clone(&self.ports.outbox)
+    }
+
+    fn leases(&self) -> Arc<dyn PartitionLeases> {
+        Arc::clone(&self.ports.leases)
+    }
+
+    async fn close(&self) {
+        self.held.close().await;
+    }
+}
+
 impl Throwaway {
-    /// Makes a folder, a database with the schema in it, and topics, as far as the configured backends need them.
+    /// Creates a folder, a database with its schema, and topics, as far as the configured backends need them.
     ///
     /// # Errors
     /// A backend cannot be reached or refuses; nothing is left then.
-    pub async fn make(configured: &Config) -> Result<Self, StartError> {
+    pub async fn create(configured: &Config) -> Result<Self, StartError> {
         let folder = tempfile::tempdir().map_err(|error| StartError::Store(error.to_string()))?;
         let name = format!("bench_{:08x}", rand::random::<u32>());
-        let config = Config {
-            store_path: folder.path().to_owned(),
-            store_migrate: true,
-            // Behind the configured prefix: rights are often given by it.
-            broker_topic_prefix: format!("{}posthaste-{name}.", configured.broker_topic_prefix),
-            broker_create_topics: true,
-            auth_issuer: None,
-            auth_audience: None,
-            ..configured.clone()
-        };
-        let mut made = Self { config, _folder: folder, database: None };
-        if configured.store_kind == StoreKind::Postgres {
+        let mut config = configured.clone();
+        config.store.path = folder.path().to_owned();
+        config.store.migrate = true;
+        // Behind the configured prefix: access rights are often granted by prefix.
+        config.broker.topic_prefix = format!("{}posthaste-{name}.", configured.broker.topic_prefix);
+        config.broker.create_topics = true;
+        (config.auth.issuer, config.auth.audience) = (None, None);
+        let mut created = Self { config, _folder: folder, database: None };
+        if configured.store.kind == StoreKind::Postgres {
             let name = format!("posthaste_{name}");
-            made.config.store_url = create_database(configured, &name).await?;
-            made.database = Some((configured.clone(), name));
+            created.config.store.url = create_database(configured, &name).await?.into();
+            created.database = Some((configured.clone(), name));
         }
-        match super::fill::open(&made.config, "bench").await {
+        // Opening the store brings its schema up to date.
+        match open_once(&created.config, "bench").await {
             Ok(opened) => opened.held.close().await,
-            Err(error) => return made.remove().await.and(Err(error)),
+            Err(error) => return created.remove().await.and(Err(error)),
         }
-        // Opening it brought the schema up to date.
-        match super::schema::provide_topics(&made.config).await {
-            Ok(_) => Ok(made),
-            Err(error) => made.remove().await.and(Err(error)),
+        match super::schema::provide_topics(&created.config).await {
+            Ok(_) => Ok(created),
+            Err(error) => created.remove().await.and(Err(error)),
         }
     }
 
-    /// Removes all of it. What cannot be removed is named in the error.
+    /// Opens the store as its only instance.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub async fn open_store(&self, instance: &str) -> Result<OpenedStore, StartError> {
+        let Opened { ports, held, .. } = open_once(&self.config, instance).await?;
+        Ok(OpenedStore { ports, held })
+    }
+
+    /// Opens the store that is its own broker, without relay and consumers; `None` where the store is no broker.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open_store_and_broker(&self) -> Result<Option<bench::StoreAndBroker>, StartError> {
+        if self.config.store.kind != StoreKind::Embedded {
+            return Ok(None);
+        }
+        let store = Embedded::open_beside(&self.config.store.path, clock())
+            .map_err(|error| StartError::Store(error.to_string()))?;
+        let store = Arc::new(store);
+        Ok(Some(bench::StoreAndBroker {
+            outbox: store.clone(),
+            leases: store.clone(),
+            inbox: store.clone(),
+            broker: store.clone(),
+            groups: store,
+        }))
+    }
+
+    /// The topics of the data's broker.
+    ///
+    /// # Errors
+    /// There is no broker, or the store that names its installation cannot be opened.
+    pub async fn topics(&self) -> Result<Arc<dyn TopicReader>, StartError> {
+        let topics = beside(&self.config).await?.topics;
+        topics.ok_or_else(|| StartError::Broker("broker.kind is \"none\"".into()))
+    }
+
+    /// The operators' queries on the data's store.
+    ///
+    /// # Errors
+    /// The store cannot be opened.
+    pub async fn operations(&self) -> Result<Operations, StartError> {
+        Ok(beside(&self.config).await?.operations)
+    }
+
+    /// How the service makes outbox rows of orders on these data.
+    pub fn row_options(&self) -> commands::Options {
+        super::options::desk(&self.config)
+    }
+
+    /// The clock of orders that a measurement writes.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        clock()
+    }
+
+    /// Randomness for the ids of orders that a measurement writes.
+    pub fn rng(&self) -> Arc<dyn Rng> {
+        Arc::new(ThreadRng)
+    }
+
+    /// Removes the data. The error names what could not be removed.
     ///
     /// # Errors
     /// A backend cannot be reached or refuses.
     pub async fn remove(self) -> Result<(), StartError> {
-        let topics = match self.config.broker_kind {
+        let topics = match self.config.broker.kind {
             BrokerKind::Kafka => delete_topics(&self.config).await,
             BrokerKind::Embedded | BrokerKind::None => Ok(()),
         };
@@ -65,13 +160,17 @@ impl Throwaway {
     }
 }
 
-/// What the configured store's server says of itself, as far as figures depend on it; nothing for the embedded one.
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
+}
+
+/// Settings of the configured store's server that figures depend on; empty where the store is not PostgreSQL.
 ///
 /// # Errors
-/// It cannot be reached.
+/// The server cannot be reached.
 #[cfg(feature = "postgres")]
 pub async fn server_settings(config: &Config) -> Result<Vec<(&'static str, String)>, StartError> {
-    if config.store_kind != StoreKind::Postgres {
+    if config.store.kind != StoreKind::Postgres {
         return Ok(Vec::new());
     }
     postgres::throwaway::settings(&options(config)).await.map_err(super::store::of_postgres)
@@ -83,7 +182,7 @@ pub async fn server_settings(config: &Config) -> Result<Vec<(&'static str, Strin
 /// Its URL cannot be used.
 #[cfg(feature = "postgres")]
 pub fn server_environment(config: &Config) -> Result<Option<Vec<(&'static str, String)>>, StartError> {
-    if config.store_kind != StoreKind::Postgres {
+    if config.store.kind != StoreKind::Postgres {
         return Ok(None);
     }
     postgres::throwaway::environment(&options(config)).map(Some).map_err(super::store::of_postgres)
@@ -103,21 +202,19 @@ async fn create_database(config: &Config, name: &str) -> Result<String, StartErr
 #[cfg(feature = "postgres")]
 async fn drop_database(config: &Config, name: &str) -> Result<(), StartError> {
     let dropped = postgres::throwaway::drop_database(&options(config), name).await;
-    dropped.map_err(|error| StartError::Store(format!("database {name} stays: {error}")))
+    dropped.map_err(|error| StartError::Store(format!("database {name} was not dropped: {error}")))
 }
 
 #[cfg(feature = "kafka")]
 async fn delete_topics(config: &Config) -> Result<(), StartError> {
-    use embedded::SystemClock;
     let instance = ports::partitions::InstanceId("bench".into());
-    let clock: std::sync::Arc<dyn ports::clock::Clock> = std::sync::Arc::new(SystemClock::new());
-    let options = super::options::kafka(config, &instance, &"bench".into(), &clock);
+    let options = super::options::kafka(config, &instance, &"bench".into(), &clock());
     let deleted = kafka::throwaway::delete_topics(&options).await;
-    let prefix = &config.broker_topic_prefix;
-    deleted.map_err(|error| StartError::Broker(format!("topics that begin with {prefix} stay: {error}")))
+    let prefix = &config.broker.topic_prefix;
+    deleted.map_err(|error| StartError::Broker(format!("topics that begin with {prefix} were not deleted: {error}")))
 }
 
-/// Without the adapter there is nothing to ask.
+/// Empty: the program was built without PostgreSQL.
 ///
 /// # Errors
 /// None.
@@ -126,7 +223,7 @@ pub async fn server_settings(_config: &Config) -> Result<Vec<(&'static str, Stri
     Ok(Vec::new())
 }
 
-/// Without the adapter there is nothing to find.
+/// `None`: the program was built without PostgreSQL.
 ///
 /// # Errors
 /// None.

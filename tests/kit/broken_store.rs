@@ -157,8 +157,8 @@ impl OutboxOperators for BrokenOperators {
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
         self.real.row(id).await
     }
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        let standing = self.real.standing(whose).await?;
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let standing = self.real.diagnose(selector).await?;
         let hides = self.flaw == Flaw::HidesTheHead;
         Ok(standing.map(|standing| if hides { RowDiagnosis { head: None, ..standing } } else { standing }))
     }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use domain::{
-    Change, Event, EventId, EventType, Item, Items, Money, Order, OrderId, Placement, RegionId, Status, Subject,
-    Timestamp,
+    ChangeContext, EventId, EventType, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, RegionId, Status,
+    Subject, Timestamp,
 };
 use ports::broker::Record;
 use ports::clock::Rng;
@@ -56,9 +56,9 @@ impl Factory {
     }
 
     /// An order just placed by `owner`, and its event.
-    pub fn placed(&self, owner: &str) -> (Order, Event) {
+    pub fn placed(&self, owner: &str) -> (Order, OrderEvent) {
         let now = self.instant();
-        Order::place(Placement {
+        Order::place(NewOrder {
             id: self.order_id(now),
             event_id: self.event_id(),
             owner: Subject::new(owner).expect("owners have names"),
@@ -69,13 +69,14 @@ impl Factory {
     }
 
     /// The order moved on, and its event.
-    pub fn moved(&self, order: &Order, to: Status) -> (Order, Event) {
-        let change = Change { event_id: self.event_id(), region: RegionId::new("us-east-1"), now: self.instant() };
+    pub fn moved(&self, order: &Order, to: Status) -> (Order, OrderEvent) {
+        let change =
+            ChangeContext { event_id: self.event_id(), region: RegionId::new("us-east-1"), now: self.instant() };
         order.change_status(to, change).expect("the move is legal")
     }
 
     /// The outbox row of an event.
-    pub fn row(&self, event: &Event, partition: PartitionNo) -> NewRow {
+    pub fn row(&self, event: &OrderEvent, partition: PartitionNo) -> NewRow {
         NewRow {
             event_id: event.id,
             key: event.order_id,

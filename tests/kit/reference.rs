@@ -95,7 +95,7 @@ pub(crate) struct Lease {
 pub(crate) struct Open {
     pub(crate) token: Token,
     pub(crate) lane: ProducerSessionId,
-    pub(crate) died: bool,
+    pub(crate) claimer_died: bool,
     pub(crate) trial: bool,
 }
 

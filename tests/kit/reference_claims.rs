@@ -37,7 +37,7 @@ impl State {
         let token = fence.counter + 1;
         let lease = self.lease(fence.partition);
         lease.counter = token;
-        lease.open = Some(Open { token, lane, died: false, trial: kind == ClaimKind::Trial });
+        lease.open = Some(Open { token, lane, claimer_died: false, trial: kind == ClaimKind::Trial });
         let take = |id: &RowId| {
             let row = self.rows.get_mut(id).expect("the scan found it");
             row.status = RowStatus::InFlight;

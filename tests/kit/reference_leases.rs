@@ -39,8 +39,8 @@ impl State {
         lease.owner = Some(taking.owner.clone());
         lease.expires_at = Some(now.after(taking.ttl));
         let in_flight = lease.open.as_mut().map(|open| {
-            open.died |= died;
-            OpenBatch { token: open.token, session: open.lane.clone(), died: open.died }
+            open.claimer_died |= died;
+            OpenBatch { token: open.token, session: open.lane.clone(), claimer_died: open.claimer_died }
         });
         let fence = Fence {
             partition: taking.partition,

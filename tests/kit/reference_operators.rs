@@ -64,7 +64,7 @@ impl State {
         OperatorOutcome::Done(1)
     }
 
-    fn standing(&self, whose: RowSelector) -> Option<RowDiagnosis> {
+    fn diagnose(&self, whose: RowSelector) -> Option<RowDiagnosis> {
         let row = match whose {
             RowSelector::Event(event) => self.rows.values().find(|row| row.written.event_id == event)?,
             RowSelector::Key(key) => {
@@ -100,8 +100,8 @@ impl OutboxOperators for Reference {
         Ok(self.state.lock().rows.get(&id).map(view))
     }
 
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        Ok(self.state.lock().standing(whose))
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        Ok(self.state.lock().diagnose(selector))
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {

@@ -20,14 +20,14 @@ impl RedriveLedger for Reference {
         let now = self.now();
         let mut state = self.state.lock();
         let mut take = |letter: &DeadLetterId| {
-            let ours = RedriveRecord { audit: audit.clone(), at: now, arrived: false };
+            let ours = RedriveRecord { audit: audit.clone(), at: now, confirmed: false };
             match state.letters.entry(letter.clone()) {
                 Entry::Vacant(free) => {
                     free.insert(ours);
                     true
                 }
                 Entry::Occupied(mut taken) => {
-                    let free = !taken.get().arrived && now.since(taken.get().at) >= again_after;
+                    let free = !taken.get().confirmed && now.since(taken.get().at) >= again_after;
                     if free {
                         taken.insert(ours);
                     }
@@ -42,7 +42,7 @@ impl RedriveLedger for Reference {
         let mut state = self.state.lock();
         for letter in letters {
             if let Some(taken) = state.letters.get_mut(letter) {
-                taken.arrived = true;
+                taken.confirmed = true;
             }
         }
         Ok(())
@@ -50,7 +50,7 @@ impl RedriveLedger for Reference {
 
     async fn release(&self, letters: &[DeadLetterId]) -> Result<(), Error> {
         let mut state = self.state.lock();
-        state.letters.retain(|letter, taken| taken.arrived || !letters.contains(letter));
+        state.letters.retain(|letter, taken| taken.confirmed || !letters.contains(letter));
         Ok(())
     }
 

@@ -65,6 +65,11 @@ fn a_demo_that_gets_stuck_says_where_to_look() {
     let (code, _, stderr) = finish(demo(&ground).env("POSTHASTE__CONSUMER__COUNT", "0"));
 
     assert_eq!(code, 1);
-    assert!(stderr.contains("was consumed, in vain") && stderr.contains("consumer.count"), "{stderr}");
+    assert!(
+        stderr.contains("gave up after 10 s")
+            && stderr.contains("was consumed; look at")
+            && stderr.contains("consumer.count"),
+        "{stderr}"
+    );
     assert!(!stderr.contains("{\""), "no raw answer: {stderr}");
 }

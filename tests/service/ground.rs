@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use embedded::{Embedded, SystemClock};
+use embedded::Embedded;
 use futures::FutureExt;
+use memory::SystemClock;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use serde_json::Value;

@@ -84,7 +84,7 @@ fn the_doctor_says_where_the_configuration_comes_from_and_which_topics_there_are
 
     let (code, stdout, _) = finish(command(&ground, &["doctor"]).env("POSTHASTE__OUTBOX__PARTITIONS", "7"));
     let told = format!(
-        "BAD  partitions: outbox.partitions is 7, and the store was made with {0}: set it to {0}",
+        "BAD  partitions: outbox.partitions is 7, and the store was created with {0}: set it to {0}",
         Ground::PARTITIONS
     );
     assert!(code == 1 && stdout.contains(&told), "{stdout}");

@@ -30,7 +30,7 @@ fn the_schema_of_a_data_folder_is_looked_up_and_a_later_programs_is_told() {
 
     write_version(&ground, 1);
     let (code, _, stderr) = status(&ground);
-    assert!(code == 0 && stderr.contains("by itself"), "{stderr}");
+    assert!(code == 0 && stderr.contains("the service migrates it to"), "{stderr}");
 }
 
 /// As another release would have left it: the number stands at byte 60 of the file (sqlite.org/fileformat2.html, user_version).

@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use app::dead_letters::{AGAIN_AFTER, DeadLetterFilter, DeadLetters, Sent};
 use app::error::QueryError;
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TIMEOUT, ReplayReport};
 use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
@@ -24,7 +24,7 @@ fn audit() -> Audit {
     Audit { operator: "olga".into(), reason: "the handler is fixed".into() }
 }
 
-async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<Sent, QueryError> {
+async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<ReplayReport, QueryError> {
     dead_letters.redrive(&DeadLetterFilter::default(), limit, true, &audit()).await
 }
 
@@ -61,15 +61,15 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
     let dead_letters = environment.dead_letters(&process);
 
     let dry = dead_letters.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
-    assert_eq!(dry, Sent { matched: 1, redriven: 0, next: None });
-    let place = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
-    assert_eq!((place.redriven, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
+    assert_eq!(dry, ReplayReport { matched: 1, redriven: 0, next: None });
+    let place = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
+    assert_eq!((place.redrive, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
     let sent = redrive(&dead_letters, 1_000).await.expect("redriven");
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!((sent.redriven, handler.handled(id)), (1, vec![0]));
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 1);
-    assert_eq!(redrive(&dead_letters, 1_000).await.expect("nothing to do"), Sent::default());
+    assert_eq!(redrive(&dead_letters, 1_000).await.expect("nothing to do"), ReplayReport::default());
     let log = process.records(TOPIC).await;
     let (first, again) = (&log[0].record, &log[1].record);
     assert_eq!((log.len(), &first.key, &first.value), (2, &again.key, &again.value));
@@ -81,9 +81,10 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
         "without the headers of its failures: {:?}",
         again.headers
     );
-    let dead_letter = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters[0].clone();
-    let record = dead_letter.redriven.as_ref().expect("known");
-    assert_eq!((&record.audit, record.arrived, process.records(DEAD).await.len()), (&audit(), true, 1));
+    let dead_letter =
+        dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
+    let record = dead_letter.redrive.as_ref().expect("known");
+    assert_eq!((&record.audit, record.confirmed, process.records(DEAD).await.len()), (&audit(), true, 1));
     let origin = dead_letter.origin().expect("the origin is known");
     assert_eq!((&*origin.topic, origin.offset, dead_letter.attempts()), (TOPIC, Some(0), Some(5)));
 }
@@ -104,10 +105,13 @@ async fn a_failed_append_frees_its_dead_letters_and_a_lost_reply_holds_them_for_
     assert!(matches!(redrive(&dead_letters, 10).await, Err(QueryError::Unknown(_))), "the failure before released it");
     let held = redrive(&dead_letters, 10).await.expect("nothing can be done");
     assert_eq!((held.matched, held.redriven), (1, 0), "it may have been sent");
-    let place = app::dead_letters::Place { partition: process.records(DEAD).await[0].position.partition, offset: 0 };
+    let place = app::operators::dead_letters::DeadLetterPosition {
+        partition: process.records(DEAD).await[0].position.partition,
+        offset: 0,
+    };
     assert!(matches!(dead_letters.redrive_one(place, true, &audit()).await, Err(QueryError::Conflict(_))));
-    process.advance(AGAIN_AFTER).await;
-    assert!(dead_letters.redrive_one(place, true, &audit()).await.expect("free again").went_back());
+    process.advance(RESERVATION_TIMEOUT).await;
+    assert!(dead_letters.redrive_one(place, true, &audit()).await.expect("free again").is_redriven());
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(process.records(TOPIC).await.len(), 3, "it was sent twice");
@@ -181,7 +185,8 @@ async fn filters_select_dead_letters_and_paging_ends() {
     let process = environment.start().await;
     write_dead_letters(&process, 40, 4).await;
     let dead_letters = environment.dead_letters(&process);
-    let count = async |filter: DeadLetterFilter| dead_letters.list(&filter, 500).await.expect("listed").letters.len();
+    let count =
+        async |filter: DeadLetterFilter| dead_letters.list(&filter, 500).await.expect("listed").dead_letters.len();
     let all = DeadLetterFilter::default;
 
     assert_eq!(count(DeadLetterFilter { key: Some("key-1".into()), ..all() }).await, 10);
@@ -198,7 +203,7 @@ async fn filters_select_dead_letters_and_paging_ends() {
     let (mut filter, mut seen) = (all(), 0);
     loop {
         let page = dead_letters.list(&filter, 7).await.expect("listed");
-        (seen, filter.after) = (seen + page.letters.len(), page.next);
+        (seen, filter.after) = (seen + page.dead_letters.len(), page.next);
         if page.next.is_none() {
             break;
         }
@@ -215,8 +220,8 @@ async fn without_dead_letters_lists_are_empty_and_redrives_do_nothing() {
     process.wait_until_drained(TIMEOUT).await;
     let dead_letters = environment.dead_letters(&process);
 
-    assert!(dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").letters.is_empty());
-    assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), Sent::default());
-    let nowhere = app::dead_letters::Place { partition: 99, offset: 0 };
+    assert!(dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters.is_empty());
+    assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), ReplayReport::default());
+    let nowhere = app::operators::dead_letters::DeadLetterPosition { partition: 99, offset: 0 };
     assert_eq!(dead_letters.find(nowhere).await.unwrap_err(), QueryError::NotFound);
 }

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use app::admission::gate::GateClosed;
 use app::error::CommandError;
-use app::gate::Closed;
-use app::policy::backpressure::{Level, Stage};
+use app::policy::backpressure::{PressureLevel, PressureStage};
 use async_trait::async_trait;
 use kit::faults::{Call, Mishap};
 use ports::Error;
@@ -59,27 +59,35 @@ async fn critical_backpressure_rejects_writes_and_falls_one_level_at_a_time() {
     ledger.create_orders(&process, 25).await;
 
     process
-        .wait_until("limits tighten first", Duration::from_secs(5), async || process.gate.stage() == Stage::Limits)
+        .wait_until("limits tighten first", Duration::from_secs(5), async || {
+            process.gate.stage() == PressureStage::Limits
+        })
         .await;
     process
-        .wait_until("retries lengthen second", Duration::from_secs(2), async || process.gate.stage() == Stage::Retries)
+        .wait_until("retries lengthen second", Duration::from_secs(2), async || {
+            process.gate.stage() == PressureStage::Retries
+        })
         .await;
     ledger.create_order(&process).await;
     process
-        .wait_until("rejection is last", Duration::from_secs(2), async || process.gate.stage() == Stage::Rejection)
+        .wait_until("rejection is last", Duration::from_secs(2), async || {
+            process.gate.stage() == PressureStage::Rejection
+        })
         .await;
-    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(Closed::Pressure)));
-    assert_eq!(process.health().stage, Stage::Rejection);
+    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(GateClosed::Pressure)));
+    assert_eq!(process.health().stage, PressureStage::Rejection);
 
     environment.script.calm();
     process.wait_until_drained(TIMEOUT).await;
     process
-        .wait_until("pressure is elevated", TIMEOUT, async || process.health().stage.level() == Level::Elevated)
+        .wait_until("pressure is elevated", TIMEOUT, async || process.health().stage.level() == PressureLevel::Elevated)
         .await;
     ledger.create_order(&process).await;
     process.advance(Duration::from_secs(5)).await;
-    assert_eq!(process.health().stage.level(), Level::Elevated, "one level in ten calm seconds");
-    process.wait_until("pressure is normal", TIMEOUT, async || process.health().stage.level() == Level::Normal).await;
+    assert_eq!(process.health().stage.level(), PressureLevel::Elevated, "one level in ten calm seconds");
+    process
+        .wait_until("pressure is normal", TIMEOUT, async || process.health().stage.level() == PressureLevel::Normal)
+        .await;
 
     ledger.assert_guarantees(&process).await;
 }
@@ -92,18 +100,18 @@ async fn a_crash_of_the_backpressure_manager_leaves_the_gate_closed() {
     let process = environment.start().await;
     ledger.create_orders(&process, 25).await;
     process
-        .wait_until("pressure is critical", TIMEOUT, async || process.health().stage.level() == Level::Critical)
+        .wait_until("pressure is critical", TIMEOUT, async || process.health().stage.level() == PressureLevel::Critical)
         .await;
 
     process.bus().panic("/backpressure-manager", "test").expect("the actor exists");
     for _ in 0..50 {
         process.advance(Duration::from_millis(100)).await;
         let refused = ledger.try_create_order(&process).await;
-        assert_eq!(refused, Err(CommandError::Gated(Closed::Pressure)), "a crash opens no gate");
+        assert_eq!(refused, Err(CommandError::Gated(GateClosed::Pressure)), "a crash opens no gate");
     }
     environment.script.calm();
     process
-        .wait_until("pressure is normal", TIMEOUT * 3, async || process.health().stage.level() == Level::Normal)
+        .wait_until("pressure is normal", TIMEOUT * 3, async || process.health().stage.level() == PressureLevel::Normal)
         .await;
 
     ledger.create_order(&process).await;
@@ -123,7 +131,7 @@ async fn a_failed_dependency_makes_the_region_passive_until_two_probes_succeed()
     process.wait_until("the region is passive", TIMEOUT, async || process.gate.is_passive()).await;
     // The first failure is below the dependency's own threshold of two; then three unhealthy rounds follow.
     assert_eq!(db.checks.load(SeqCst) - before, 4);
-    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(Closed::Passive)));
+    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(GateClosed::Passive)));
 
     db.up.store(true, SeqCst);
     let before = db.checks.load(SeqCst);
@@ -177,11 +185,13 @@ async fn a_saturated_pool_is_pressure_within_seconds_and_a_short_spike_is_not() 
     process.advance(Duration::from_millis(1_500)).await;
     db.percent.store(0, SeqCst);
     process.advance(Duration::from_secs(30)).await;
-    assert_eq!(process.health().stage, Stage::Calm, "a spike is no pressure, even between two probes");
+    assert_eq!(process.health().stage, PressureStage::Calm, "a spike is no pressure, even between two probes");
     db.percent.store(80, SeqCst);
 
     process
-        .wait_until("the pool is pressure", Duration::from_secs(5), async || process.gate.stage() == Stage::Retries)
+        .wait_until("the pool is pressure", Duration::from_secs(5), async || {
+            process.gate.stage() == PressureStage::Retries
+        })
         .await;
     let saturation =
         (process.health().inputs.saturation * 100.0, process.metrics.backpressure_db_saturation_percent.get());
@@ -203,7 +213,7 @@ async fn a_pool_that_is_full_only_for_moments_is_no_pressure() {
         process.advance(Duration::from_millis(700)).await;
     }
 
-    assert_eq!(process.health().stage, Stage::Calm);
+    assert_eq!(process.health().stage, PressureStage::Calm);
     assert_eq!(process.metrics.backpressure_level.get(), 0);
 }
 

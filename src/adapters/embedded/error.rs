@@ -1,47 +1,47 @@
-//! SQLite's errors as the port's: what each leaves behind decides its name.
+//! SQLite's errors as the port's errors: the state that each leaves behind decides the variant.
 use ports::Error;
 use rusqlite::ErrorCode;
 
-/// Why a command did not succeed: SQLite said no, or we did.
+/// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// SQLite's error.
+pub(crate) enum CommandError {
+    /// An error of SQLite, not yet classified.
     Sql(rusqlite::Error),
-    /// Ours.
-    Said(Error),
+    /// An error that the command itself decided.
+    Port(Error),
 }
 
-/// What a command comes to.
-pub(crate) type Answer<T> = Result<T, Trouble>;
+/// The result of a command on the writer or of a read.
+pub(crate) type CommandResult<T> = Result<T, CommandError>;
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for CommandError {
     fn from(error: rusqlite::Error) -> Self {
-        Trouble::Sql(error)
+        CommandError::Sql(error)
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        Trouble::Said(error)
+        CommandError::Port(error)
     }
 }
 
-impl Trouble {
-    /// What the caller of the port hears; `doing` names the command.
-    pub(crate) fn told(&self, doing: &str) -> Error {
+impl CommandError {
+    /// The error for the caller of the port; `operation` names the command.
+    pub(crate) fn into_port_error(&self, operation: &str) -> Error {
         match self {
-            Trouble::Sql(error) => of_statement(error, doing),
-            Trouble::Said(error) => error.clone(),
+            CommandError::Sql(error) => of_statement(error, operation),
+            CommandError::Port(error) => error.clone(),
         }
     }
 }
 
 /// An error of a statement that is rolled back: nothing was changed.
-pub(crate) fn of_statement(error: &rusqlite::Error, doing: &str) -> Error {
-    let said = format!("{doing}: {error}");
+pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
+    let message = format!("{operation}: {error}");
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => Error::Full(said),
-        Some(ErrorCode::SystemIoFailure) if no_room_for_shared_memory(error) => Error::Full(said),
+        Some(ErrorCode::DiskFull) => Error::Full(message),
+        Some(ErrorCode::SystemIoFailure) if no_room_for_shared_memory(error) => Error::Full(message),
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -50,9 +50,9 @@ pub(crate) fn of_statement(error: &rusqlite::Error, doing: &str) -> Error {
             | ErrorCode::OutOfMemory
             | ErrorCode::OperationInterrupted
             | ErrorCode::FileLockingProtocolFailed,
-        ) => Error::Unreachable(said),
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Error::Rejected(said),
-        _ => Error::Broken(said),
+        ) => Error::Unreachable(message),
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Error::Rejected(message),
+        _ => Error::Broken(message),
     }
 }
 
@@ -60,19 +60,19 @@ pub(crate) fn of_statement(error: &rusqlite::Error, doing: &str) -> Error {
 pub(crate) fn of_commit(error: &rusqlite::Error) -> Error {
     match of_statement(error, "commit") {
         known @ (Error::Full(_) | Error::Rejected(_)) => known,
-        Error::Unreachable(said) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
-            Error::Unreachable(said)
+        Error::Unreachable(message) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+            Error::Unreachable(message)
         }
         other => Error::Unknown(other.to_string()),
     }
 }
 
-/// The wal-index grows by extending a file, and a disk without room for it answers with an I/O error of its own.
+/// The wal-index grows by extending a file; a disk without room for it returns an I/O error with a code of its own.
 fn no_room_for_shared_memory(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|inner| inner.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// A value in the file that we never wrote there.
-pub(crate) fn broken(what: impl std::fmt::Display) -> Trouble {
-    Trouble::Said(Error::Broken(what.to_string()))
+/// An error for a value in the file that this program never writes.
+pub(crate) fn broken(what: impl std::fmt::Display) -> CommandError {
+    CommandError::Port(Error::Broken(what.to_string()))
 }

@@ -6,11 +6,9 @@ use std::time::Duration;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 
-use crate::memory::MemoryOptions;
-
 /// Who runs the commands that write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writing {
+pub enum WriterMode {
     /// A thread of its own, with group commit; commits are on the disk before they are answered.
     Thread,
     /// The calling thread, each command at once. For simulations in virtual time: no thread, nothing that a paused clock
@@ -30,7 +28,7 @@ pub struct Options {
     /// Where this service listens, for the same purpose. May be told later: [`crate::Embedded::announce`].
     pub address: String,
     /// Who writes.
-    pub writing: Writing,
+    pub writing: WriterMode,
     /// Shares of keys. Fixed when the folder is first used: a key must not change its partition while its events wait.
     pub partitions: u32,
     /// Partitions of a topic that is made.
@@ -49,10 +47,6 @@ pub struct Options {
     pub record_bytes_max: usize,
     /// How long the log keeps a record that every group has read.
     pub log_retention: Duration,
-    /// Cache and token buckets.
-    pub memory: MemoryOptions,
-    /// Most idempotency keys in memory; a forgotten one is still in the store.
-    pub keys_max: usize,
     /// Longest wait for the writer when closing.
     pub close_within: Duration,
     /// Where durations of commands are told, by name.
@@ -67,7 +61,7 @@ impl Options {
             clock,
             instance,
             address: String::new(),
-            writing: Writing::Thread,
+            writing: WriterMode::Thread,
             partitions: 64,
             topic_partitions: 12,
             installation: None,
@@ -77,8 +71,6 @@ impl Options {
             readers: 2,
             record_bytes_max: 1024 * 1024,
             log_retention: Duration::from_secs(7 * 24 * 3600),
-            memory: MemoryOptions::default(),
-            keys_max: 16_384,
             close_within: Duration::from_secs(10),
             metrics: None,
         }

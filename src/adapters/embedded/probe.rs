@@ -8,8 +8,8 @@ use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 
-use crate::error::Trouble;
-use crate::open::Embedded;
+use crate::error::CommandError;
+use crate::store::Embedded;
 
 /// The store's pulse: a row rewritten through the writer. Its saturation is the writer's queue.
 pub struct StoreProbe(pub Embedded);
@@ -24,7 +24,7 @@ impl Probe for StoreProbe {
     }
 
     async fn check(&self) -> Result<ProbeReport, Error> {
-        beat(&self.0).await
+        write_heartbeat(&self.0).await
     }
 
     fn saturation(&self) -> Option<f64> {
@@ -39,7 +39,7 @@ impl Probe for BrokerProbe {
     }
 
     async fn check(&self) -> Result<ProbeReport, Error> {
-        beat(&self.0).await
+        write_heartbeat(&self.0).await
     }
 }
 
@@ -47,19 +47,19 @@ impl Probe for BrokerProbe {
 /// would beat on a disk where no order can be written.
 const ROOM_BYTES: usize = 256 * 1024;
 
-async fn beat(store: &Embedded) -> Result<ProbeReport, Error> {
+async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     let begun = Instant::now();
     if store.is_full() {
         let path = store.inner.options.folder.join("posthaste.room");
-        store.write("probe_room", move |_| look_for_room(&path).map_err(Trouble::Said)).await?;
+        store.write("probe_room", move |_| look_for_room(&path).map_err(CommandError::Port)).await?;
         store.has_room();
     }
     store
-        .write("probe", |work| {
-            let mut beat = work.sql.prepare_cached(
+        .write("probe", |context| {
+            let mut write_heartbeat = context.sql.prepare_cached(
                 "INSERT INTO heartbeat (one, beaten_at) VALUES (1, ?1) ON CONFLICT DO UPDATE SET beaten_at = excluded.beaten_at",
             )?;
-            beat.execute([work.now.millis()])?;
+            write_heartbeat.execute([context.now.millis()])?;
             Ok(())
         })
         .await?;
@@ -86,15 +86,17 @@ mod tests {
     use ports::partitions::InstanceId;
 
     use super::*;
-    use crate::{Options, SystemClock, Writing};
+    use crate::Options;
+    use crate::WriterMode;
+    use memory::SystemClock;
 
     #[tokio::test]
     async fn a_disk_that_was_full_beats_again_only_when_room_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new(folder.path(), InstanceId("here".into()), Arc::new(SystemClock::new()));
-        let store = Embedded::open(Options { writing: Writing::Inline, ..options }).unwrap();
-        let told = store.write("order", |_| Err::<(), _>(Trouble::Said(Error::Full("no room".into())))).await;
-        assert!(matches!(told, Err(Error::Full(_))));
+        let store = Embedded::open(Options { writing: WriterMode::Inline, ..options }).unwrap();
+        let result = store.write("order", |_| Err::<(), _>(CommandError::Port(Error::Full("no room".into())))).await;
+        assert!(matches!(result, Err(Error::Full(_))));
         // Whatever is written there finds no room; the look takes the link away, and with it the full disk.
         std::os::unix::fs::symlink("/dev/full", folder.path().join("posthaste.room")).unwrap();
 

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
+use secrecy::ExposeSecret;
 
 use crate::options::Options;
 
@@ -52,7 +53,7 @@ fn secure(config: &mut ClientConfig, options: &Options) {
         config
             .set("sasl.mechanism", &sasl.mechanism)
             .set("sasl.username", &sasl.username)
-            .set("sasl.password", &sasl.password);
+            .set("sasl.password", sasl.password.expose_secret());
     }
 }
 

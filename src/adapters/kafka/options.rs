@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
+use secrecy::SecretString;
 
 /// What a consumer sees when a process is killed at the wrong moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,23 +35,14 @@ impl Compression {
 }
 
 /// A name and a password for the broker.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Sasl {
     /// `PLAIN` always works; `SCRAM-SHA-256` and `SCRAM-SHA-512` need the feature `tls`.
     pub mechanism: String,
     /// Who we are.
     pub username: String,
-    /// The secret; never shown.
-    pub password: String,
-}
-
-impl std::fmt::Debug for Sasl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sasl")
-            .field("mechanism", &self.mechanism)
-            .field("username", &self.username)
-            .finish_non_exhaustive()
-    }
+    /// Never shown by debug output.
+    pub password: SecretString,
 }
 
 /// How we speak to the brokers.

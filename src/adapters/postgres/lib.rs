@@ -1,57 +1,100 @@
-//! The store on PostgreSQL: orders, outbox, leases, inbox and keys in one database that several instances share.
+//! The store on PostgreSQL: orders, outbox, leases, inbox and idempotency keys in one database that several instances share.
 //!
-//! Commits queue up and share transactions; claims and settlements are one statement each, fenced by the partition's lease row. Time is
-//! the database's alone. Every statement knows whether a lost answer may have changed something, and says so.
+//! Commits queue up and share transactions. Claims and settlements are one statement each, fenced by the partition's lease row. All times
+//! are the database's. Every statement knows whether it may have changed something when its reply is lost, and returns that.
 #![warn(missing_docs)]
 
-mod address;
-mod batch;
-mod checkup;
-mod claim;
-mod claimed_row;
-mod columns;
-mod committer;
-mod days;
-mod depth;
-mod dial;
-mod error;
-mod exclude;
-mod find_out;
-mod group;
-mod idempotency;
-mod inbox;
-mod instance;
-mod lease;
-mod leases;
-mod low;
-mod migrations;
-mod open_error;
-mod operate;
-mod operators;
 mod options;
-mod order_row;
-mod orders;
-mod outbox;
-mod probe;
-mod question;
-mod redrives;
-mod resolve;
-mod row_view;
-mod session;
-mod settle;
-mod standing;
-mod store;
-mod sweep;
-pub mod throwaway;
-mod tls;
-mod value;
-mod waiting;
-mod wakes;
 
-pub use checkup::Checkup;
-pub use instance::Lost;
-pub use migrations::Migration;
-pub use open_error::OpenError;
+mod store {
+    pub(crate) mod core;
+    pub(crate) mod open;
+    pub(crate) mod postgres;
+    pub(crate) mod probe;
+    pub(crate) mod server_report;
+}
+
+mod orders {
+    pub(crate) mod columns;
+    pub(crate) mod commit_queue;
+    pub(crate) mod committer;
+    pub(crate) mod group_commit;
+    pub(crate) mod order_row;
+    pub(crate) mod order_store;
+    pub(crate) mod resolve_commit;
+}
+
+mod outbox {
+    pub(crate) mod claim;
+    pub(crate) mod claimed_row;
+    pub(crate) mod depth;
+    pub(crate) mod exclude;
+    pub(crate) mod open_batch;
+    pub(crate) mod outbox_store;
+    pub(crate) mod resolve;
+    pub(crate) mod row_changes;
+    pub(crate) mod scan_start;
+    pub(crate) mod settle;
+    pub(crate) mod sweep;
+}
+
+mod operators {
+    pub(crate) mod diagnosis;
+    pub(crate) mod outbox_operators;
+    pub(crate) mod redrive_ledger;
+    pub(crate) mod row_actions;
+    pub(crate) mod row_query;
+}
+
+mod leases {
+    pub(crate) mod acquire;
+    pub(crate) mod instance_name;
+    pub(crate) mod lease_row;
+    pub(crate) mod name_claimant;
+    pub(crate) mod name_lock;
+    pub(crate) mod name_row;
+    pub(crate) mod partition_leases;
+}
+
+mod inbox {
+    mod processed_events;
+}
+
+mod idempotency {
+    mod idempotency_port;
+    pub(crate) mod keys;
+}
+
+mod wake {
+    mod wake_channel;
+    pub(crate) mod wake_tasks;
+}
+
+mod schema {
+    pub(crate) mod archive_days;
+    pub(crate) mod commands;
+    pub(crate) mod migrations;
+    pub mod throwaway;
+}
+
+mod connection {
+    pub(crate) mod address;
+    pub(crate) mod background_tasks;
+    pub(crate) mod conditions;
+    pub(crate) mod connector;
+    pub(crate) mod open_error;
+    pub(crate) mod session;
+    pub(crate) mod sql_value;
+    pub(crate) mod statement_error;
+    pub(crate) mod tls;
+}
+
+pub use connection::open_error::PostgresOpenError;
+pub use leases::instance_name::NameLost;
 pub use options::Options;
-pub use probe::StoreProbe;
-pub use store::{Postgres, migrate, status};
+pub use schema::commands::{migrate, migration_status};
+pub use schema::migrations::MigrationStatus;
+pub use schema::throwaway;
+pub use store::postgres::Postgres;
+pub use store::probe::PostgresProbe;
+pub use store::server_report::ServerReport;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use deadpool_redis::redis::{self, AsyncConnectionConfig};
 use deadpool_redis::{Hook, HookError, Manager, Pool, Runtime};
 use parking_lot::Mutex;
+use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -108,7 +109,7 @@ fn pool(options: &Options, boot: &str, trust: Arc<Mutex<Trust>>, wake: Arc<Notif
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(options.connect_within))
         .set_response_timeout(Some(options.answer_within));
-    let manager = Manager::new_with_config(options.url.as_str(), config)
+    let manager = Manager::new_with_config(options.url.expose_secret(), config)
         .map_err(|error| OpenError::Url(error.category().to_owned()))?;
     Pool::builder(manager)
         .max_size(options.connections)

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
+use secrecy::SecretString;
 
 /// How Redis is used.
 #[derive(Clone)]
 pub struct Options {
     /// `redis://[user:password@]host:port/db` or `unix://…`. Secret: it may hold a password.
-    pub url: String,
+    pub url: SecretString,
     /// This service: the holder of the keys it takes.
     pub instance: InstanceId,
     /// Draws the boot's name and the jitter of expiries.
@@ -55,7 +56,7 @@ pub struct Options {
 
 impl Options {
     /// The defaults, for a service of this name.
-    pub fn new(url: impl Into<String>, instance: InstanceId, dice: Arc<dyn Rng>) -> Self {
+    pub fn new(url: impl Into<SecretString>, instance: InstanceId, dice: Arc<dyn Rng>) -> Self {
         Self {
             url: url.into(),
             instance,

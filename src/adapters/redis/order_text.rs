@@ -21,7 +21,7 @@ pub(crate) fn write(order: &Order) -> Option<String> {
         order.region.as_str().to_owned(),
         order.hlc.millis,
         order.hlc.counter,
-        order.items.lines().iter().map(line).collect(),
+        order.items.as_slice().iter().map(line).collect(),
     );
     serde_json::to_string(&fields).ok()
 }

@@ -1,6 +1,6 @@
 //! `/admin/actors`: the tree, flat, and faults for drills.
 use actix_web::http::StatusCode;
-use app::dispatch::{ActorView, Fault};
+use app::dispatch::{ActorView, InjectedFault};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -99,12 +99,12 @@ pub(crate) async fn inject(call: Call) -> Answer {
     Ok(json(StatusCode::ACCEPTED, &Injected { action: action.to_owned(), path }))
 }
 
-pub(crate) fn fault(action: &str) -> Option<Fault> {
+pub(crate) fn fault(action: &str) -> Option<InjectedFault> {
     match action {
-        "panic" => Some(Fault::Panic),
-        "stop" => Some(Fault::Stop),
-        "pause" => Some(Fault::Pause),
-        "resume" => Some(Fault::Resume),
+        "panic" => Some(InjectedFault::Panic),
+        "stop" => Some(InjectedFault::Stop),
+        "pause" => Some(InjectedFault::Pause),
+        "resume" => Some(InjectedFault::Resume),
         _ => None,
     }
 }

@@ -1,8 +1,8 @@
 //! What every redrive is asked, of parked rows and of dead letters alike.
 use std::time::Duration;
 
-use app::operate::age;
-use app::seen::FailureType;
+use app::port_types::FailureType;
+use app::units::duration;
 
 use super::outbox::reason_of;
 use crate::body::object;
@@ -35,7 +35,7 @@ impl Asked {
 
     pub(super) fn read(body: &Json<'_>, query: &Query<'_>) -> Result<Self, Problem> {
         let failure_type = chosen(body, "failureType", FailureType::parse, BAD_FAILURE)?;
-        let older_than = chosen(body, "olderThan", age, BAD_AGE)?;
+        let older_than = chosen(body, "olderThan", |text| duration(text).ok(), BAD_AGE)?;
         let dry_run = dry_run(body, query)?;
         Ok(Self { failure_type, older_than, limit: limit(body)?, dry_run, reason: reason_of(body)? })
     }

@@ -1,9 +1,11 @@
 //! `/admin/dlt`: the dead letters, and the way back.
 use std::time::Duration;
 
-use app::dead_letters::{Cursor, DeadLetter, DeadLetterFilter, DeadLetters, LETTERS_MAX, Place};
-use app::operate::age;
-use app::seen::{Audit, FailureType};
+use app::operators::dead_letters::{
+    DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters,
+};
+use app::port_types::{Audit, FailureType};
+use app::units::duration;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -105,10 +107,10 @@ pub(crate) async fn list(call: Call) -> Answer {
     let query = call.query();
     query.known(&["key", "type", "failureType", "olderThan", "redriven", "after", "limit"])?;
     let filter = filter(&query)?;
-    let limit = query.integer("limit")?.unwrap_or(LETTERS_DEFAULT).clamp(1, i64::from(LETTERS_MAX)) as u32;
+    let limit = query.integer("limit")?.unwrap_or(LETTERS_DEFAULT).clamp(1, i64::from(DEAD_LETTERS_MAX)) as u32;
     let page = letters(&call)?.list(&filter, limit).await?;
     let next = page.next.map(|next| next.to_string());
-    Ok(ok(&DeadLetterPage { letters: page.letters.iter().map(LetterBody::from).collect(), next }))
+    Ok(ok(&DeadLetterPage { letters: page.dead_letters.iter().map(LetterBody::from).collect(), next }))
 }
 
 /// Read one dead letter
@@ -138,7 +140,7 @@ pub(crate) async fn redrive(call: Call) -> Answer {
     query.known(&["dryRun"])?;
     let text = |name| chosen(&body, name, plain, NOT_PLAIN);
     let (key, kind) = (text("key")?, text("type")?);
-    let after = chosen(&body, "after", Cursor::parse, BAD_PLACE)?;
+    let after = chosen(&body, "after", DeadLetterCursor::parse, BAD_PLACE)?;
     let Asked { failure_type, older_than, limit, dry_run, reason } = Asked::read(&body, &query)?;
     let filter = DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after };
     let audit = audit(&call, reason)?;
@@ -182,7 +184,7 @@ pub(crate) fn filter(query: &Query<'_>) -> Result<DeadLetterFilter, Problem> {
         failure_type: failure_type(query)?,
         older_than: older_than(query)?,
         redriven: asked(query, "redriven", |text| text.parse().ok(), "must be true or false")?,
-        after: asked(query, "after", Cursor::parse, BAD_PLACE)?,
+        after: asked(query, "after", DeadLetterCursor::parse, BAD_PLACE)?,
     })
 }
 
@@ -193,7 +195,7 @@ pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Pro
 
 /// How long ago it happened at least.
 pub(crate) fn older_than(query: &Query<'_>) -> Result<Option<Duration>, Problem> {
-    asked(query, "olderThan", age, BAD_AGE)
+    asked(query, "olderThan", |text| duration(text).ok(), BAD_AGE)
 }
 
 const BAD_PLACE: &str = "must be `next` of an answer, or a partition and an offset such as 3/17";
@@ -217,9 +219,9 @@ pub(crate) fn tell(audit: &Audit, redriven: u64) {
     tracing::info!(event = "dead_letters_redriven", by = %operator, %reason, redriven, "dead letters were sent back");
 }
 
-pub(crate) fn place(call: &Call) -> Result<Place, Problem> {
+pub(crate) fn place(call: &Call) -> Result<DeadLetterPosition, Problem> {
     let text = format!("{}/{}", call.part("partition"), call.part("offset"));
-    Place::parse(&text).ok_or_else(|| Problem::field("offset", "partition and offset must be numbers"))
+    DeadLetterPosition::parse(&text).ok_or_else(|| Problem::field("offset", "partition and offset must be numbers"))
 }
 
 fn asked<T>(

@@ -1,7 +1,7 @@
 //! A dead letter as operators see it.
 use app::contract::{framing, rfc3339};
-use app::dead_letters::{DeadLetter, Origin};
-use app::seen::{Delivery, FailureType};
+use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
+use app::port_types::{Delivery, FailureType};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -85,19 +85,19 @@ impl From<&DeadLetter> for LetterBody {
             original: letter.origin().map(OriginalPlace::from),
             headers: headers(&letter.delivery),
             value: value(&letter.delivery),
-            redriven: letter.redriven.as_ref().map(|redriven| RedriveNote {
+            redriven: letter.redrive.as_ref().map(|redriven| RedriveNote {
                 by: redriven.audit.operator.clone(),
                 reason: redriven.audit.reason.clone(),
                 at: rfc3339(redriven.at),
-                arrived: redriven.arrived,
+                arrived: redriven.confirmed,
             }),
         }
     }
 }
 
-impl From<Origin> for OriginalPlace {
-    fn from(origin: Origin) -> Self {
-        let Origin { topic, partition, offset, timestamp } = origin;
+impl From<DeadLetterOrigin> for OriginalPlace {
+    fn from(origin: DeadLetterOrigin) -> Self {
+        let DeadLetterOrigin { topic, partition, offset, timestamp } = origin;
         Self { topic, partition, offset, timestamp: timestamp.map(rfc3339) }
     }
 }

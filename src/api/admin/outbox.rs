@@ -1,5 +1,5 @@
 //! `/admin/outbox`: rows, one row, and what can be done about one.
-use app::seen::{RowFilter, RowId, RowStatus};
+use app::port_types::{RowFilter, RowId, RowStatus};
 use domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -40,7 +40,8 @@ pub(crate) async fn rows(call: Call) -> Answer {
     let query = call.query();
     query.known(&["status", "key", "type", "after", "limit"])?;
     let filter = filter(&query)?;
-    let limit = query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operate::ROWS_MAX)) as u32;
+    let limit =
+        query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operators::outbox::ROWS_MAX)) as u32;
     let page = call.state.operations.rows(&filter, limit).await?;
     Ok(ok(&OutboxRows { rows: page.rows.iter().map(RowBody::from).collect(), next: page.next }))
 }

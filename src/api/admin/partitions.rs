@@ -1,5 +1,5 @@
 //! `GET /admin/partitions`: who moves which share of the keys.
-use app::seen::PartitionView;
+use app::port_types::PartitionView;
 use serde::Serialize;
 use utoipa::ToSchema;
 

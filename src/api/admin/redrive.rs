@@ -1,5 +1,5 @@
 //! `POST /admin/outbox/redrive`: parked rows go on their way again; a dry run unless told otherwise.
-use app::seen::RowFilter;
+use app::port_types::RowFilter;
 use domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -1,5 +1,5 @@
 //! A row of the outbox as operators see it: the view's columns, under their own names.
-use app::seen::RowView;
+use app::port_types::RowView;
 use domain::{EventId, OrderId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -55,7 +55,7 @@ impl From<&RowView> for RowBody {
             lease_version: row.lease_version,
             retry_count: row.retry_count,
             next_attempt_at: row.next_attempt_at.map(rfc3339),
-            failure_type: row.failure_type.map(app::seen::FailureType::as_str),
+            failure_type: row.failure_type.map(app::port_types::FailureType::as_str),
             last_failure_reason: row.last_failure_reason.clone(),
             created_at: rfc3339(row.created_at),
             sent_at: row.sent_at.map(rfc3339),

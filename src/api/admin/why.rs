@@ -1,5 +1,5 @@
 //! `GET /admin/outbox/why`: why an event stands where it stands, in one word and with the facts behind it.
-use app::seen::{RowDiagnosis, RowSelector, RowStatus};
+use app::port_types::{RowDiagnosis, RowSelector, RowStatus};
 use domain::{EventId, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -81,7 +81,7 @@ pub(crate) async fn why(call: Call) -> Answer {
         (None, Some(event)) => RowSelector::Event(event),
         _ => return Err(Problem::bad_request("exactly one of key and event must be given")),
     };
-    let standing = call.state.operations.why(whose).await?;
+    let standing = call.state.operations.diagnose(whose).await?;
     Ok(ok(&Why::of(&standing, call.state.operations.now())))
 }
 

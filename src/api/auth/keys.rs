@@ -3,28 +3,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jsonwebtoken::{Algorithm, DecodingKey};
+use secrecy::{ExposeSecret, SecretString};
 
 use super::jwks::Jwks;
 
 /// Where the key comes from.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Source {
     /// A shared secret: HS256.
-    Secret(String),
+    Secret(SecretString),
     /// A PEM file with a public key: RS256 for an RSA key, ES256 for a P-256 key.
     PublicKeyFile(PathBuf),
     /// A key set at an https URL (http on loopback only): RS256 and ES256, by `kid`.
     JwksUrl(String),
-}
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Source::Secret(_) => f.write_str("Secret(…)"),
-            Source::PublicKeyFile(path) => write!(f, "PublicKeyFile({})", path.display()),
-            Source::JwksUrl(url) => write!(f, "JwksUrl({url})"),
-        }
-    }
 }
 
 /// Why there is no key to check tokens with.
@@ -73,9 +64,9 @@ pub(super) enum Keys {
 impl Keys {
     pub(super) fn open(source: Source) -> Result<Self, KeyError> {
         Ok(match source {
-            Source::Secret(secret) if secret.is_empty() => return Err(KeyError::EmptySecret),
+            Source::Secret(secret) if secret.expose_secret().is_empty() => return Err(KeyError::EmptySecret),
             Source::Secret(secret) => {
-                let decoding = DecodingKey::from_secret(secret.as_bytes());
+                let decoding = DecodingKey::from_secret(secret.expose_secret().as_bytes());
                 Keys::Fixed(Arc::new(Key { decoding, algorithm: Algorithm::HS256 }))
             }
             Source::PublicKeyFile(path) => Keys::Fixed(Arc::new(from_pem(path)?)),

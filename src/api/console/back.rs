@@ -1,5 +1,5 @@
 //! Dead letters back to their topic: counted first, then sent with a reason, and no more than were counted.
-use app::dead_letters::Sent;
+use app::operators::dead_letters::ReplayReport;
 use maud::{Markup, html};
 
 use super::form::{self, carried};
@@ -30,7 +30,7 @@ pub(super) async fn count(call: Call) -> Answer {
     )
 }
 
-fn confirm(call: &Call, asked: &Asked<'_>, sent: &Sent) -> Markup {
+fn confirm(call: &Call, asked: &Asked<'_>, sent: &ReplayReport) -> Markup {
     html! {
         p class="verdict" {
             @if sent.next.is_some() { "At least " }

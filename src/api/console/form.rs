@@ -1,5 +1,5 @@
 //! What forms carry, and what each is asked for.
-use app::seen::FailureType;
+use app::port_types::FailureType;
 use maud::{Markup, html};
 
 use crate::admin::outbox::{REASON_MAX, is_reason};

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::seen::Depth;
+use app::port_types::Depth;
 use domain::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};

@@ -1,5 +1,5 @@
 //! One dead letter: its journey, its headers, its value, and the way back.
-use app::dead_letters::DeadLetter;
+use app::operators::dead_letters::DeadLetter;
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -19,7 +19,7 @@ pub(super) async fn show(call: Call) -> Answer {
         (facts(&letter, call.state.operations.now()))
         (contents(&letter))
         h2 { "What can be done" }
-        @if letter.went_back() { p { "Nothing: it went back, and goes once." } } @else {
+        @if letter.is_redriven() { p { "Nothing: it went back, and goes once." } } @else {
             form method="post" action={ "/console/dlt/" (place) "/redrive" } class="act" {
                 (form::mark(&call)) p { "Sends it back to its topic, once." } (form::reason_field()) " " button { "Send back" }
             }
@@ -54,7 +54,7 @@ fn facts(letter: &DeadLetter, now: Timestamp) -> Markup {
                         @if let Some(offset) = origin.offset { ", offset " (offset) }
                     }))
                 }
-                @if let Some(redriven) = &letter.redriven { (fact("Sent back because", html! { (redriven.audit.reason) })) }
+                @if let Some(redriven) = &letter.redrive { (fact("Sent back because", html! { (redriven.audit.reason) })) }
             }
         } }
     }

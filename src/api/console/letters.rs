@@ -1,6 +1,6 @@
 //! The dead letters: what consumers, or the relay, set aside.
 use app::contract::rfc3339;
-use app::dead_letters::{DeadLetter, DeadLetterPage};
+use app::operators::dead_letters::{DeadLetter, DeadLetterPage};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -68,9 +68,9 @@ fn list(page: &DeadLetterPage, asked: &Asked<'_>, now: Timestamp) -> Markup {
     let next = page.next.map(|next| next.to_string());
     html! {
         div class="wide" { table {
-            caption { @if page.letters.is_empty() { "No such letters" } @else { "Letters by partition and offset" } }
+            caption { @if page.dead_letters.is_empty() { "No such letters" } @else { "Letters by partition and offset" } }
             thead { tr { @for name in ["Letter", "State", "Type", "Key", "Failure", "Reason", "Attempts", "Set aside"] { th scope="col" { (name) } } } }
-            tbody { @for letter in &page.letters { (row(letter, now)) } }
+            tbody { @for letter in &page.dead_letters { (row(letter, now)) } }
         } }
         p class="pages" {
             @if !asked[5].1.is_empty() { a href=(link("/console/dlt", &behind(asked, ""))) { "First page" } " " }
@@ -99,9 +99,9 @@ fn row(letter: &DeadLetter, now: Timestamp) -> Markup {
 /// Whether a letter went back.
 pub(super) fn standing(letter: &DeadLetter) -> Markup {
     html! {
-        @match &letter.redriven {
+        @match &letter.redrive {
             None => (state("dead")),
-            Some(redriven) if redriven.arrived => { "sent back by " (redriven.audit.operator) " at " (rfc3339(redriven.at)) }
+            Some(redriven) if redriven.confirmed => { "sent back by " (redriven.audit.operator) " at " (rfc3339(redriven.at)) }
             Some(redriven) => { "in the hand of " (redriven.audit.operator) " since " (rfc3339(redriven.at)) }
         }
     }

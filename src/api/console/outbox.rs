@@ -1,6 +1,6 @@
 //! The outbox: who owns which partition, and rows by state, key and type.
-use app::operate::Rows;
-use app::seen::{PartitionView, RowStatus, RowView};
+use app::operators::outbox::RowPage;
+use app::port_types::{PartitionView, RowStatus, RowView};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -70,7 +70,7 @@ fn search(asked: &Asked<'_>) -> Markup {
     }
 }
 
-fn list(rows: &Rows, asked: &Asked<'_>, now: Timestamp) -> Markup {
+fn list(rows: &RowPage, asked: &Asked<'_>, now: Timestamp) -> Markup {
     html! {
         div class="wide" { table {
             caption { @if rows.rows.is_empty() { "No such rows" } @else { "Rows in the order in which they were written" } }

@@ -1,5 +1,5 @@
 //! The overview: how the service fares, in a few numbers, and what waited over the last minutes.
-use app::vitals::{Component, Picture};
+use app::health::{Component, HealthSnapshot};
 use maud::{Markup, html};
 
 use super::chart::chart;
@@ -11,7 +11,7 @@ use crate::route::Answer;
 
 pub(super) async fn show(call: Call) -> Answer {
     let state = &call.state;
-    let (picture, now) = (state.operations.picture(), state.operations.now());
+    let (picture, now) = (state.operations.health(), state.operations.now());
     let main = html! {
         (tiles(&picture, state.restarts()))
         h2 { "What waits" }
@@ -38,7 +38,7 @@ struct Tile {
     more: Markup,
 }
 
-fn tiles(picture: &Picture, restarts: u64) -> Markup {
+fn tiles(picture: &HealthSnapshot, restarts: u64) -> Markup {
     let depth = &picture.depth;
     let rows = WAITING.iter().zip(waiting(depth));
     let all = [
@@ -78,7 +78,7 @@ fn tiles(picture: &Picture, restarts: u64) -> Markup {
     }
 }
 
-fn region(picture: &Picture) -> Tile {
+fn region(picture: &HealthSnapshot) -> Tile {
     let more = html! {
         @if picture.draining { "The service is draining." }
         @else if !picture.started { "The service is starting." }
@@ -90,7 +90,7 @@ fn region(picture: &Picture) -> Tile {
     Tile { name: "Region", metric: "failover.events.count", value, more }
 }
 
-fn pressure(picture: &Picture) -> Tile {
+fn pressure(picture: &HealthSnapshot) -> Tile {
     let inputs = &picture.inputs;
     let more = html! {
         ul {
@@ -102,7 +102,7 @@ fn pressure(picture: &Picture) -> Tile {
     Tile { name: "Pressure", metric: "backpressure.level", value: state(picture.stage.level().as_str()), more }
 }
 
-fn breaker(picture: &Picture) -> Tile {
+fn breaker(picture: &HealthSnapshot) -> Tile {
     let configured = picture.broker_configured;
     let value = if configured {
         state(picture.breaker)

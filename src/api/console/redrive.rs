@@ -1,5 +1,5 @@
 //! Parked rows on their way again: counted first, then sent with a reason, and no more than were counted.
-use app::seen::RowFilter;
+use app::port_types::RowFilter;
 use maud::html;
 
 use super::form::{self, carried};

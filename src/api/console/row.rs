@@ -1,6 +1,6 @@
 //! One row: why it stands where it stands, and what can be done about it.
 use app::contract::rfc3339;
-use app::seen::{RowDiagnosis, RowId, RowSelector, RowStatus};
+use app::port_types::{RowDiagnosis, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -16,7 +16,7 @@ pub(super) async fn show(call: Call) -> Answer {
     let id = row_id(&call)?;
     let operations = &call.state.operations;
     let row = operations.row(id).await?;
-    let standing = operations.why(RowSelector::Event(row.event_id)).await?;
+    let standing = operations.diagnose(RowSelector::Event(row.event_id)).await?;
     let now = operations.now();
     let main = html! {
         p class="verdict" { (state(standing.verdict(now))) " " (told(&standing)) }

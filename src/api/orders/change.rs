@@ -1,6 +1,6 @@
 //! `PATCH /orders/{id}/status` and `/cancel`.
 use actix_web::http::StatusCode;
-use app::dispatch::{ChangeOrder, Expect};
+use app::dispatch::{ChangeOrder, ChangePreconditions};
 use domain::{OrderId, Status};
 
 use super::shape::{ChangeBody, OrderBody, STATUS_MESSAGE};
@@ -38,7 +38,7 @@ async fn move_on(call: &Call) -> Answer {
     let id = order_id(call)?;
     let if_match = conditions::if_match(call.headers());
     let (to, version) = read(&call.body, if_match.is_some())?;
-    send(call, id, to, Expect { if_match, version }).await
+    send(call, id, to, ChangePreconditions { if_match, version }).await
 }
 
 /// Withdraw an order
@@ -64,11 +64,11 @@ pub(crate) async fn cancel(call: Call) -> Answer {
 async fn withdraw(call: &Call) -> Answer {
     let id = order_id(call)?;
     let if_match = conditions::if_match(call.headers());
-    send(call, id, Status::Cancelled, Expect { if_match, version: None }).await
+    send(call, id, Status::Cancelled, ChangePreconditions { if_match, version: None }).await
 }
 
-async fn send(call: &Call, id: OrderId, to: Status, expect: Expect) -> Answer {
-    let command = ChangeOrder { id, to, viewer: call.viewer()?, expect, trace: context::trace(call.headers()) };
+async fn send(call: &Call, id: OrderId, to: Status, preconditions: ChangePreconditions) -> Answer {
+    let command = ChangeOrder { id, to, viewer: call.viewer()?, preconditions, trace: context::trace(call.headers()) };
     let visit = call.state.entrances.changes.enter().await?;
     let changed = call.state.dispatch.change(command).await;
     visit.end(changed.is_ok());

@@ -1,7 +1,7 @@
 //! `GET /orders/page`: numbered pages, and keyset pages that stay in place while orders come in.
 use actix_web::HttpResponse;
 use actix_web::http::header::{HeaderValue, LINK};
-use app::queries::{Keyset, Numbered, PAGE_MAX};
+use app::queries::{KeysetPage, NumberedPage, PAGE_MAX};
 use domain::{OrderId, Status};
 
 use super::shape::{OrderBody, OrderStatus, PageBody};
@@ -56,8 +56,8 @@ async fn read(call: &Call) -> Answer {
     Ok(answer)
 }
 
-fn by_number(numbered: &Numbered, status: Option<Status>) -> HttpResponse {
-    let Numbered { orders, page, size, total } = numbered;
+fn by_number(numbered: &NumberedPage, status: Option<Status>) -> HttpResponse {
+    let NumberedPage { orders, page, size, total } = numbered;
     let pages = total.div_ceil(u64::from(*size));
     let body = PageBody {
         orders: OrderBody::all(orders),
@@ -80,8 +80,8 @@ fn by_number(numbered: &Numbered, status: Option<Status>) -> HttpResponse {
     linked(ok(&body), &links)
 }
 
-fn by_place(keyset: &Keyset, status: Option<Status>) -> HttpResponse {
-    let Keyset { orders, size, total, next } = keyset;
+fn by_place(keyset: &KeysetPage, status: Option<Status>) -> HttpResponse {
+    let KeysetPage { orders, size, total, next } = keyset;
     let body = PageBody {
         orders: OrderBody::all(orders),
         page: None,

@@ -68,7 +68,7 @@ impl<'a> OrderBody<'a> {
             version: order.version,
             created_at: rfc3339(order.created_at),
             updated_at: rfc3339(order.updated_at),
-            items: Lines(order.items.lines()),
+            items: Lines(order.items.as_slice()),
             total: Shown(order.items.total()),
         }
     }

@@ -1,47 +1,53 @@
-//! Moves an order on, or withdraws it: gate → find → who sees it → versions → the domain's word → one commit.
+//! Changes or cancels an order: check the gate, load, check visibility and versions, decide in the domain, commit once.
 use std::sync::Arc;
 
-use domain::{Change, Order};
+use domain::{ChangeContext, ChangeRefusal, Order};
 use ports::orders::{Commit, Committed, NewRow};
 
-use super::{Desk, Reach};
-use crate::dispatch::{ChangeOrder, Expect, IfMatch};
+use super::context::{CommandContext, CommitProgress};
+use crate::dispatch::{ChangeOrder, ChangePreconditions, IfMatch};
 use crate::error::CommandError;
 use crate::policy::conflict;
 
-/// The changed order, with the rows to publish directly where there is no outbox.
+/// Result of a change, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The order as it is now.
+pub struct ChangeOutcome {
+    /// The order after the change.
     pub order: Arc<Order>,
-    /// The rows that were committed.
+    /// Rows of the commit.
     pub rows: Vec<NewRow>,
 }
 
-/// How often a change whose caller named no version is tried against a store that moved on meanwhile.
-const RACES_MAX: u32 = 3;
+/// Limit of retries of a change without a version after a concurrent change of the order.
+const CONCURRENT_CHANGES_MAX: u32 = 3;
 
-/// Carries out one change.
+/// Changes or cancels one order.
 ///
 /// # Errors
-/// As [`CommandError`] says; every one but `Unknown` means that nothing changed.
-pub async fn change_order(desk: &Desk, command: &ChangeOrder, reach: &Reach) -> Result<Outcome, CommandError> {
-    desk.gate.pass().map_err(CommandError::Gated)?;
-    let mut races = 0;
+/// Every [`CommandError`] but `Unknown` means that nothing was changed.
+pub async fn change_order(
+    context: &CommandContext,
+    command: &ChangeOrder,
+    progress: &CommitProgress,
+) -> Result<ChangeOutcome, CommandError> {
+    context.gate.pass().map_err(CommandError::Gated)?;
+    let mut concurrent_changes = 0;
     loop {
-        let current = desk.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
+        let current = context.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
         let current = current.ok_or(CommandError::NotFound)?;
-        judge(&command.expect, current.version)?;
-        let (order, rows) = decide(desk, command, &current)?;
-        match commit(desk, &current, &order, &rows, reach).await? {
+        check(&command.preconditions, &current)?;
+        let (order, rows) = decide(context, command, &current)?;
+        match commit(context, &current, &order, &rows, progress).await? {
             Committed::Done => {
                 let order = Arc::new(order);
-                desk.show(&order).await;
-                return Ok(Outcome { order, rows });
+                context.update_cache(&order).await;
+                return Ok(ChangeOutcome { order, rows });
             }
             Committed::Missing => return Err(CommandError::NotFound),
-            Committed::KeyUsed(_) => return Err(CommandError::Unknown("a change has no mark".into())),
-            Committed::Stale { .. } if races < RACES_MAX => races += 1,
+            Committed::KeyUsed(_) => {
+                return Err(CommandError::Unknown("the store reported an idempotency key for a change".into()));
+            }
+            Committed::Stale { .. } if concurrent_changes < CONCURRENT_CHANGES_MAX => concurrent_changes += 1,
             Committed::Stale { current } => {
                 return Err(CommandError::Conflict(format!("the order changed meanwhile; it is at version {current}")));
             }
@@ -49,46 +55,48 @@ pub async fn change_order(desk: &Desk, command: &ChangeOrder, reach: &Reach) -> 
     }
 }
 
-/// `If-Match` is judged before the body's version.
-fn judge(expect: &Expect, current: u64) -> Result<(), CommandError> {
-    if let Some(IfMatch::OneOf(versions)) = &expect.if_match
-        && !versions.contains(&current)
+/// Checks `If-Match` before the body's version.
+fn check(preconditions: &ChangePreconditions, order: &Order) -> Result<(), CommandError> {
+    if let Some(IfMatch::OneOf(versions)) = &preconditions.if_match
+        && !versions.contains(&order.version)
     {
-        return Err(CommandError::PreconditionFailed { current });
+        return Err(CommandError::PreconditionFailed { current: order.version });
     }
-    match expect.version {
-        Some(version) if version != current => {
-            Err(CommandError::Conflict(format!("the order is at version {current}, not {version}")))
-        }
-        _ => Ok(()),
-    }
+    preconditions.version.map_or(Ok(()), |version| order.at_version(version)).map_err(refused)
 }
 
-fn decide(desk: &Desk, command: &ChangeOrder, current: &Order) -> Result<(Order, Vec<NewRow>), CommandError> {
-    let now = desk.clock.now();
-    let change = Change { event_id: desk.event_id(now), region: desk.options.region.clone(), now };
-    let changed = current.change_status(command.to, change);
-    let (order, event) = changed.map_err(|refusal| CommandError::Conflict(refusal.to_string()))?;
-    conflict::permit(current, &order, now).map_err(CommandError::RegionConflict)?;
-    let row = desk.options.row(&event, command.trace.clone());
+fn refused(refusal: ChangeRefusal) -> CommandError {
+    CommandError::Conflict(refusal.to_string())
+}
+
+fn decide(
+    context: &CommandContext,
+    command: &ChangeOrder,
+    current: &Order,
+) -> Result<(Order, Vec<NewRow>), CommandError> {
+    let now = context.clock.now();
+    let change = ChangeContext { event_id: context.event_id(now), region: context.options.region.clone(), now };
+    let (order, event) = current.change_status(command.to, change).map_err(refused)?;
+    conflict::check_change(current, &order, now).map_err(CommandError::RegionConflict)?;
+    let row = context.options.row(&event, command.trace.clone());
     Ok((order, vec![row]))
 }
 
 async fn commit(
-    desk: &Desk,
+    context: &CommandContext,
     current: &Order,
     order: &Order,
     rows: &[NewRow],
-    reach: &Reach,
+    progress: &CommitProgress,
 ) -> Result<Committed, CommandError> {
-    let events = if desk.options.outbox { rows.to_vec() } else { Vec::new() };
+    let events = if context.options.outbox { rows.to_vec() } else { Vec::new() };
     let commit = Commit { order: order.clone(), expected: Some(current.version), events, mark: None };
-    reach.mark();
-    let committed = desk.orders.commit(commit).await;
-    let known =
+    progress.begin_commit();
+    let committed = context.orders.commit(commit).await;
+    let unchanged =
         !matches!(&committed, Ok(Committed::Done)) && !matches!(&committed, Err(error) if error.outcome_unknown());
-    if known {
-        reach.clear();
+    if unchanged {
+        progress.nothing_changed();
     }
     Ok(committed?)
 }

@@ -1,127 +1,116 @@
-//! Places an order: gate → key → Order::place → one commit of order, event and mark → key completed.
+//! Places an order: check the gate, begin the key, `Order::place`, one commit of order, event and mark, end the key.
 use std::sync::Arc;
 
-use domain::{Items, Order, Placement, Subject};
+use domain::{Items, NewOrder, Order};
 use ports::idempotency::BeginOutcome;
 use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use sha2::{Digest, Sha256};
 
-use super::{Desk, Reach};
+use super::context::{CommandContext, CommitProgress};
+use super::idempotency_key::IdempotencyGuard;
 use crate::dispatch::{CreateOrder, Created, KeyedIntent};
 use crate::error::CommandError;
 
-/// What became of it, with the rows to publish directly where there is no outbox.
+/// Result of a create, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The answer.
+pub struct CreateOutcome {
+    /// The order, and whether it is a replay.
     pub created: Created,
-    /// The rows that were committed; empty for a replay.
+    /// Committed rows; empty when the order was placed by an earlier request.
     pub rows: Vec<NewRow>,
 }
 
-/// SHA-256 of what is asked for, as parsed: the order of members and unknown members do not count.
+/// SHA-256 of the parsed items: the order of JSON members and unknown members do not count.
 pub fn fingerprint(items: &Items) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for line in items.lines() {
-        hash.update((line.name().len() as u64).to_be_bytes());
-        hash.update(line.name());
-        hash.update(line.quantity().to_be_bytes());
-        hash.update(line.price().mantissa().to_be_bytes());
-        hash.update(line.price().scale().to_be_bytes());
+    for item in items.as_slice() {
+        hash.update((item.name().len() as u64).to_be_bytes());
+        hash.update(item.name());
+        hash.update(item.quantity().to_be_bytes());
+        hash.update(item.price().mantissa().to_be_bytes());
+        hash.update(item.price().scale().to_be_bytes());
     }
     hash.finalize().into()
 }
 
-/// Places an order, once per key.
+/// Places an order, once per idempotency key. `key` is the guard of the command's key.
 ///
 /// # Errors
-/// As [`CommandError`] says; every one but `Unknown` means that nothing changed and that the key is not used up.
-pub async fn create_order(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outcome, CommandError> {
-    desk.gate.pass().map_err(CommandError::Gated)?;
-    let Some(intent) = command.intent.clone() else {
-        return place(desk, command, reach).await;
+/// Every [`CommandError`] but `Unknown` means that nothing was changed and that the key can be used again.
+pub async fn create_order(
+    context: &CommandContext,
+    command: CreateOrder,
+    key: Option<IdempotencyGuard>,
+    progress: &CommitProgress,
+) -> Result<CreateOutcome, CommandError> {
+    context.gate.pass().map_err(CommandError::Gated)?;
+    let Some(key) = key else {
+        return place(context, command, progress).await;
     };
-    match begin(desk, &command, &intent, reach).await? {
-        Some(replayed) => Ok(replayed),
-        None => place_keyed(desk, command, intent, reach).await,
+    if let Some(replayed) = begin(context, &key).await? {
+        return Ok(replayed);
     }
+    let result = place(context, command, progress).await;
+    // After an unknown outcome the key stays locked: a repeated request finds the durable mark, or a free key after the lock time.
+    if !matches!(result, Err(CommandError::Unknown(_))) {
+        end(&key, result.as_ref().ok()).await;
+    }
+    result
 }
 
-/// Takes the key, or answers with what it made before. The quick line may be away: then the durable mark decides alone.
-async fn begin(
-    desk: &Desk,
-    command: &CreateOrder,
-    intent: &KeyedIntent,
-    reach: &Reach,
-) -> Result<Option<Outcome>, CommandError> {
-    let begun = desk.idempotency.begin(&command.subject, &intent.key, &intent.fingerprint, desk.options.key_lock).await;
-    match begun {
-        // Whoever took it may have died after its commit: then the mark knows the answer.
+/// Locks the key, or returns the order that an earlier request placed. Without the key store the durable mark decides alone.
+async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Option<CreateOutcome>, CommandError> {
+    match key.begin().await {
+        // The request that holds the lock may have died after its commit; then the durable mark names the order.
         Ok(BeginOutcome::InProgress) => {
-            return durable(desk, command, intent).await?.map(Some).ok_or(CommandError::KeyRunning);
+            return find_durable(context, key).await?.map(Some).ok_or(CommandError::KeyRunning);
         }
         Ok(BeginOutcome::Completed { order_id, fingerprint }) => {
-            if fingerprint.is_some_and(|seen| seen != intent.fingerprint) {
+            if fingerprint.is_some_and(|stored| stored != key.intent().fingerprint) {
                 return Err(CommandError::KeyReused);
             }
-            // COMPLETED naming an order that the store does not have counts as absent.
-            if let Some(order) = desk.orders.find(order_id).await? {
+            // A completed key whose order the store does not have counts as unused.
+            if let Some(order) = context.orders.find(order_id).await? {
                 return Ok(Some(replay(order)));
             }
         }
-        Ok(BeginOutcome::Acquired) => reach.take_key(),
-        Err(_) => {}
+        Ok(BeginOutcome::Acquired) | Err(_) => {}
     }
-    let answer = durable(desk, command, intent).await;
-    if !matches!(answer, Ok(None)) {
-        free(desk, &command.subject, intent, answer.as_ref().ok().and_then(Option::as_ref)).await;
+    let result = find_durable(context, key).await;
+    if !matches!(result, Ok(None)) {
+        end(key, result.as_ref().ok().and_then(Option::as_ref)).await;
     }
-    answer
+    result
 }
 
-/// What the durable mark says that the key made.
-async fn durable(desk: &Desk, command: &CreateOrder, intent: &KeyedIntent) -> Result<Option<Outcome>, CommandError> {
-    match desk.orders.find_mark(&command.subject, &intent.key, desk.options.key_keep).await? {
+/// Finds the order that the key's durable mark names.
+async fn find_durable(context: &CommandContext, key: &IdempotencyGuard) -> Result<Option<CreateOutcome>, CommandError> {
+    match context.orders.find_mark(key.subject(), &key.intent().key, key.keep()).await? {
         None => Ok(None),
-        Some(mark) => replay_of(desk, &mark, intent).await.map(Some),
+        Some(mark) => replay_of(context, &mark, key.intent()).await.map(Some),
     }
 }
 
-async fn place_keyed(
-    desk: &Desk,
+/// Completes the key with the placed order, or abandons it.
+async fn end(key: &IdempotencyGuard, outcome: Option<&CreateOutcome>) {
+    match outcome {
+        Some(outcome) => key.complete(outcome.created.order.id).await,
+        None => key.abandon().await,
+    }
+}
+
+async fn place(
+    context: &CommandContext,
     command: CreateOrder,
-    intent: KeyedIntent,
-    reach: &Reach,
-) -> Result<Outcome, CommandError> {
-    let subject = command.subject.clone();
-    let outcome = place(desk, command, reach).await;
-    // An unknown outcome keeps the key locked: the client that repeats it finds the durable mark, or a free key after the lock.
-    if !matches!(outcome, Err(CommandError::Unknown(_))) {
-        free(desk, &subject, &intent, outcome.as_ref().ok()).await;
-    }
-    outcome
-}
-
-/// Completes the key with what it made, or gives it back. A quick line that fails here only forgets; the mark remembers.
-async fn free(desk: &Desk, subject: &Subject, intent: &KeyedIntent, made: Option<&Outcome>) {
-    let _ = match made {
-        Some(made) => {
-            let id = made.created.order.id;
-            let keep = desk.options.key_keep;
-            desk.idempotency.complete(subject, &intent.key, &intent.fingerprint, id, keep).await
-        }
-        None => desk.idempotency.abandon(subject, &intent.key).await,
-    };
-}
-
-async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outcome, CommandError> {
-    let now = desk.clock.now();
-    let (order, event) = Order::place(Placement {
-        id: desk.order_id(now),
-        event_id: desk.event_id(now),
+    progress: &CommitProgress,
+) -> Result<CreateOutcome, CommandError> {
+    let now = context.clock.now();
+    let (order, event) = Order::place(NewOrder {
+        id: context.order_id(now),
+        event_id: context.event_id(now),
         owner: command.subject.clone(),
         items: command.items,
-        region: desk.options.region.clone(),
+        region: context.options.region.clone(),
         now,
     });
     let mark = command.intent.as_ref().map(|intent| IdempotencyMark {
@@ -130,44 +119,50 @@ async fn place(desk: &Desk, command: CreateOrder, reach: &Reach) -> Result<Outco
         fingerprint: intent.fingerprint,
         order_id: order.id,
     });
-    let rows = vec![desk.options.row(&event, command.trace)];
-    let events = if desk.options.outbox { rows.clone() } else { Vec::new() };
-    reach.mark();
-    let committed = desk.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;
+    let rows = vec![context.options.row(&event, command.trace)];
+    let events = if context.options.outbox { rows.clone() } else { Vec::new() };
+    progress.begin_commit();
+    let committed = context.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;
     match committed {
         Ok(Committed::Done) => {
             let order = Arc::new(order);
-            desk.show(&order).await;
-            Ok(Outcome { created: Created { order, replayed: false }, rows })
+            context.update_cache(&order).await;
+            Ok(CreateOutcome { created: Created { order, replayed: false }, rows })
         }
         Ok(Committed::KeyUsed(mark)) => {
-            reach.clear();
-            let intent = command.intent.as_ref().ok_or_else(|| CommandError::Unknown("a mark without a key".into()))?;
-            replay_of(desk, &mark, intent).await
+            progress.nothing_changed();
+            let intent = command.intent.as_ref();
+            let intent =
+                intent.ok_or_else(|| CommandError::Unknown("the store reported a key that was not sent".into()))?;
+            replay_of(context, &mark, intent).await
         }
         Ok(Committed::Stale { .. } | Committed::Missing) => {
-            reach.clear();
+            progress.nothing_changed();
             Err(CommandError::Unavailable("the new order's id is taken; try again".into()))
         }
         Err(error) => {
             if !error.outcome_unknown() {
-                reach.clear();
+                progress.nothing_changed();
             }
             Err(error.into())
         }
     }
 }
 
-async fn replay_of(desk: &Desk, mark: &IdempotencyMark, intent: &KeyedIntent) -> Result<Outcome, CommandError> {
+async fn replay_of(
+    context: &CommandContext,
+    mark: &IdempotencyMark,
+    intent: &KeyedIntent,
+) -> Result<CreateOutcome, CommandError> {
     if mark.fingerprint != intent.fingerprint {
         return Err(CommandError::KeyReused);
     }
-    let order = desk.orders.find(mark.order_id).await?;
+    let order = context.orders.find(mark.order_id).await?;
     order
         .map(replay)
         .ok_or_else(|| CommandError::Unavailable(format!("order {} of this key cannot be read", mark.order_id)))
 }
 
-fn replay(order: Order) -> Outcome {
-    Outcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
+fn replay(order: Order) -> CreateOutcome {
+    CreateOutcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
 }

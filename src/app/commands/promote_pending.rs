@@ -1,17 +1,23 @@
-//! Moves orders that wait in PENDING on to PROCESSING: bounded pages, one transaction per order.
+//! Promotes PENDING orders to PROCESSING: bounded pages, one transaction per order.
 use domain::{OrderId, Status};
 
-use super::Desk;
-use crate::dispatch::{ChangeOrder, Expect, Viewer};
+use super::context::CommandContext;
+use crate::dispatch::{ChangeOrder, ChangePreconditions, Viewer};
 use crate::error::CommandError;
 
-/// One page of waiting orders, oldest first, strictly after `after`. Walking by place and not by page number,
-/// an order that refuses is passed and not met again for ever.
-pub async fn page(desk: &Desk, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, CommandError> {
-    Ok(desk.orders.oldest(Status::Pending, after, limit).await?)
+/// Lists one page of PENDING orders, oldest first and after `after`. Pages continue after an id, so that an order whose promotion fails is
+/// not listed again in the same run.
+pub async fn page(context: &CommandContext, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, CommandError> {
+    Ok(context.orders.oldest(Status::Pending, after, limit).await?)
 }
 
-/// The command that promotes one order: the same road, rules and regional checks as any client's.
+/// The command that promotes one order. It passes the same checks as a client's command.
 pub fn promotion(id: OrderId) -> ChangeOrder {
-    ChangeOrder { id, to: Status::Processing, viewer: Viewer::Admin, expect: Expect::default(), trace: None }
+    ChangeOrder {
+        id,
+        to: Status::Processing,
+        viewer: Viewer::Admin,
+        preconditions: ChangePreconditions::default(),
+        trace: None,
+    }
 }

@@ -1,12 +1,13 @@
-//! Schema version 1, for every type: that something happened. Released; never changes.
-use domain::{Event, EventId, EventType, OrderId};
+//! Schema version 1: the event alone. Released; never changes.
+use domain::{EventId, EventType, OrderEvent, OrderId};
 use serde::{Deserialize, Serialize};
 
-use super::{ContractError, Incoming, member, parse_rfc3339, read, rfc3339};
+use super::event::{ContractError, DecodedEvent, member, read};
+use super::time::{parse_rfc3339, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Value {
+struct EventValueV1 {
     schema_version: u32,
     event_id: String,
     event_type: String,
@@ -14,8 +15,8 @@ struct Value {
     occurred_at: String,
 }
 
-pub(super) fn encode(event: &Event) -> Vec<u8> {
-    let value = Value {
+pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
+    let value = EventValueV1 {
         schema_version: 1,
         event_id: event.id.to_string(),
         event_type: event.kind.as_str().to_owned(),
@@ -25,9 +26,9 @@ pub(super) fn encode(event: &Event) -> Vec<u8> {
     serde_json::to_vec(&value).expect("strings and numbers always serialise")
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
-    let value: Value = read(bytes)?;
-    Ok(Incoming {
+pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
+    let value: EventValueV1 = read(bytes)?;
+    Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
         kind: member("eventType", EventType::parse(&value.event_type))?,

@@ -1,14 +1,15 @@
-//! Schema version 2, for every type: what happened, with the order as it stood right after. Released; never changes.
+//! Schema version 2: the event with the order's state after it. Released; never changes.
 use std::borrow::Cow;
 
-use domain::{Event, EventId, EventType, OrderId, Status};
+use domain::{EventId, EventType, OrderEvent, OrderId, Status};
 use serde::{Deserialize, Serialize};
 
-use super::{After, ContractError, Incoming, member, parse_rfc3339, read, rfc3339};
+use super::event::{ContractError, DecodedEvent, OrderAfterEvent, member, read};
+use super::time::{parse_rfc3339, rfc3339};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Value<'a> {
+struct EventValueV2<'a> {
     schema_version: u32,
     #[serde(borrow)]
     event_id: Cow<'a, str>,
@@ -24,12 +25,12 @@ struct Value<'a> {
     #[serde(borrow)]
     total: Cow<'a, str>,
     #[serde(borrow)]
-    items: Vec<Line<'a>>,
+    items: Vec<ItemValueV2<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct ItemValueV2<'a> {
     #[serde(borrow)]
     product_name: Cow<'a, str>,
     quantity: u32,
@@ -37,8 +38,8 @@ struct Line<'a> {
     price: Cow<'a, str>,
 }
 
-pub(super) fn encode(event: &Event) -> Vec<u8> {
-    let value = Value {
+pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
+    let value = EventValueV2 {
         schema_version: 2,
         event_id: event.id.to_string().into(),
         event_type: event.kind.as_str().into(),
@@ -49,26 +50,29 @@ pub(super) fn encode(event: &Event) -> Vec<u8> {
         total: event.items.total().to_string().into(),
         items: event
             .items
-            .lines()
+            .as_slice()
             .iter()
-            .map(|line| Line {
-                product_name: line.name().into(),
-                quantity: line.quantity(),
-                price: line.price().to_string().into(),
+            .map(|item| ItemValueV2 {
+                product_name: item.name().into(),
+                quantity: item.quantity(),
+                price: item.price().to_string().into(),
             })
             .collect(),
     };
     serde_json::to_vec(&value).expect("strings and numbers always serialise")
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Incoming, ContractError> {
-    let value: Value<'_> = read(bytes)?;
-    Ok(Incoming {
+pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
+    let value: EventValueV2<'_> = read(bytes)?;
+    Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
         kind: member("eventType", EventType::parse(&value.event_type))?,
         order_id: member("orderId", OrderId::parse(&value.order_id))?,
         occurred_at: member("occurredAt", parse_rfc3339(&value.occurred_at))?,
-        after: Some(After { status: member("status", Status::parse(&value.status))?, version: value.version }),
+        after: Some(OrderAfterEvent {
+            status: member("status", Status::parse(&value.status))?,
+            version: value.version,
+        }),
     })
 }

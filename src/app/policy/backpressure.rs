@@ -1,129 +1,131 @@
-//! How hard are we pressed, and what is done about it? The worst of three inputs wins; up after three samples that agree, one stage a
-//! sample (limits first, retries second, rejection last); down one level after ten calm seconds.
+//! Backpressure: the worst of three inputs sets the level. Three samples that agree raise it, one stage per sample (rate limits, then
+//! retries, then rejection of writes); ten calm seconds lower it by one level.
+use serde::Deserialize;
 use std::time::Duration;
 
-/// How hard.
+/// Level of pressure on the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
-    /// Calm.
+pub enum PressureLevel {
+    /// No measures are needed.
     #[default]
     Normal,
-    /// Tighten limits, lengthen retries.
+    /// Rate limits are tightened and retries delayed.
     Elevated,
-    /// Reject writes.
+    /// Writes are rejected, in addition.
     Critical,
 }
 
-impl Level {
-    /// How much of the usual is let through.
+impl PressureLevel {
+    /// Share of the usual load that is admitted.
     pub fn factor(self) -> f64 {
         match self {
-            Level::Normal => 1.0,
-            Level::Elevated => 0.70,
-            Level::Critical => 0.35,
+            PressureLevel::Normal => 1.0,
+            PressureLevel::Elevated => 0.70,
+            PressureLevel::Critical => 0.35,
         }
     }
 
-    /// The name in answers and logs.
+    /// The name in responses and logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Level::Normal => "NORMAL",
-            Level::Elevated => "ELEVATED",
-            Level::Critical => "CRITICAL",
+            PressureLevel::Normal => "NORMAL",
+            PressureLevel::Elevated => "ELEVATED",
+            PressureLevel::Critical => "CRITICAL",
         }
     }
 
-    /// 0, 1, 2 for the gauge.
+    /// Gauge value: 0 normal, 1 elevated, 2 critical.
     pub fn number(self) -> i64 {
         self as i64
     }
 
-    fn below(self) -> Level {
+    fn below(self) -> PressureLevel {
         match self {
-            Level::Critical => Level::Elevated,
-            Level::Elevated | Level::Normal => Level::Normal,
+            PressureLevel::Critical => PressureLevel::Elevated,
+            PressureLevel::Elevated | PressureLevel::Normal => PressureLevel::Normal,
         }
     }
 }
 
-/// What is done, one thing after the other: what costs clients least comes first.
+/// Measures against pressure. Each stage adds one; those that affect clients least come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Nothing.
+pub enum PressureStage {
+    /// No measures are taken.
     #[default]
     Calm,
     /// Rate limits are tightened.
     Limits,
-    /// Retries are put off, too.
+    /// Retries are delayed as well.
     Retries,
-    /// Writes are rejected, too.
+    /// Writes are rejected as well.
     Rejection,
 }
 
-impl Stage {
-    /// The level it belongs to.
-    pub fn level(self) -> Level {
+impl PressureStage {
+    /// The pressure level of this stage.
+    pub fn level(self) -> PressureLevel {
         match self {
-            Stage::Calm => Level::Normal,
-            Stage::Limits | Stage::Retries => Level::Elevated,
-            Stage::Rejection => Level::Critical,
+            PressureStage::Calm => PressureLevel::Normal,
+            PressureStage::Limits | PressureStage::Retries => PressureLevel::Elevated,
+            PressureStage::Rejection => PressureLevel::Critical,
         }
     }
 
-    /// How much of the usual rate limits let through.
+    /// Factor by which rate limits are multiplied.
     pub fn limit_factor(self) -> f64 {
         self.level().factor()
     }
 
-    /// What delays of retries are divided by.
+    /// Factor by which retry delays are divided.
     pub fn retry_factor(self) -> f64 {
         match self {
-            Stage::Calm | Stage::Limits => 1.0,
-            Stage::Retries | Stage::Rejection => self.level().factor(),
+            PressureStage::Calm | PressureStage::Limits => 1.0,
+            PressureStage::Retries | PressureStage::Rejection => self.level().factor(),
         }
     }
 
-    /// Where a level ends when it lasts.
-    fn last_of(level: Level) -> Self {
+    /// The highest stage of a level.
+    fn highest_of(level: PressureLevel) -> Self {
         match level {
-            Level::Normal => Stage::Calm,
-            Level::Elevated => Stage::Retries,
-            Level::Critical => Stage::Rejection,
+            PressureLevel::Normal => PressureStage::Calm,
+            PressureLevel::Elevated => PressureStage::Retries,
+            PressureLevel::Critical => PressureStage::Rejection,
         }
     }
 
     fn above(self) -> Self {
         match self {
-            Stage::Calm => Stage::Limits,
-            Stage::Limits => Stage::Retries,
-            Stage::Retries | Stage::Rejection => Stage::Rejection,
+            PressureStage::Calm => PressureStage::Limits,
+            PressureStage::Limits => PressureStage::Retries,
+            PressureStage::Retries | PressureStage::Rejection => PressureStage::Rejection,
         }
     }
 }
 
-/// What presses.
+/// Measurements of which the level is derived.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Inputs {
+pub struct PressureInputs {
     /// Age of the oldest message a consumer has not acknowledged.
     pub lag: Duration,
     /// PENDING + FAILED rows; zero while no broker is configured.
     pub backlog: u64,
-    /// Part of the store's capacity in use, 0.0..=1.0.
+    /// Share of the store's capacity in use, 0.0..=1.0.
     pub saturation: f64,
 }
 
-/// From where on it counts as ELEVATED and as CRITICAL.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Thresholds {
-    /// Consumer lag.
+/// For each input, the values from which it is ELEVATED and CRITICAL.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PressureThresholds {
+    /// Thresholds of the consumer lag.
     pub lag: (Duration, Duration),
-    /// Outbox backlog: some seconds of work.
+    /// Thresholds of the outbox backlog, in rows.
     pub backlog: (u64, u64),
-    /// Saturation of the store.
+    /// Thresholds of the store's saturation.
     pub saturation: (f64, f64),
 }
 
-impl Default for Thresholds {
+impl Default for PressureThresholds {
     fn default() -> Self {
         Self {
             lag: (Duration::from_secs(120), Duration::from_secs(600)),
@@ -133,9 +135,9 @@ impl Default for Thresholds {
     }
 }
 
-impl Thresholds {
-    /// The level these inputs call for, with every threshold scaled by `share`.
-    pub fn level(&self, inputs: &Inputs, share: f64) -> Level {
+impl PressureThresholds {
+    /// The level of these inputs, with every threshold multiplied by `share`.
+    pub fn level(&self, inputs: &PressureInputs, share: f64) -> PressureLevel {
         let lag = grade(inputs.lag.as_secs_f64(), (self.lag.0.as_secs_f64(), self.lag.1.as_secs_f64()), share);
         let backlog = grade(inputs.backlog as f64, (self.backlog.0 as f64, self.backlog.1 as f64), share);
         let saturation = grade(inputs.saturation, self.saturation, share);
@@ -143,62 +145,62 @@ impl Thresholds {
     }
 }
 
-fn grade(value: f64, (elevated, critical): (f64, f64), share: f64) -> Level {
+fn grade(value: f64, (elevated, critical): (f64, f64), share: f64) -> PressureLevel {
     if value >= critical * share {
-        Level::Critical
+        PressureLevel::Critical
     } else if value >= elevated * share {
-        Level::Elevated
+        PressureLevel::Elevated
     } else {
-        Level::Normal
+        PressureLevel::Normal
     }
 }
 
-/// Samples in a row that must call for a level before anything is done: one spike is no pressure.
+/// Consecutive samples at a level that raise the stage, so that a single spike does not.
 const SAMPLES_UP: usize = 3;
-/// Calm time before the level falls by one.
+/// Time below the threshold after which the level falls by one.
 const CALM: Duration = Duration::from_secs(10);
-/// Calm means below this share of the level's own threshold.
+/// The inputs are calm below this share of the level's threshold.
 const CALM_SHARE: f64 = 0.8;
 
-/// The stage with its memory. Fed once a second; `now` is any clock that does not go back.
+/// The pressure stage with its recent samples. Sampled once a second; `now` is any clock that does not go back.
 #[derive(Clone, Debug, Default)]
 pub struct Pressure {
-    stage: Stage,
-    /// What the last samples called for, in turn.
-    called_for: [Level; SAMPLES_UP],
-    turn: usize,
+    stage: PressureStage,
+    /// Levels of the last samples, as a ring buffer.
+    recent: [PressureLevel; SAMPLES_UP],
+    samples: usize,
     calm_since: Option<Duration>,
 }
 
 impl Pressure {
-    /// Pressure at this stage already: its keeper was restarted and finds the gate as it left it.
-    pub fn at(stage: Stage) -> Self {
+    /// Starts at the stage of the gate, for a manager that was restarted.
+    pub fn at(stage: PressureStage) -> Self {
         Self { stage, ..Self::default() }
     }
 
-    /// The stage as of the last sample.
-    pub fn stage(&self) -> Stage {
+    /// The stage after the last sample.
+    pub fn stage(&self) -> PressureStage {
         self.stage
     }
 
-    /// Takes a sample in and returns the stage it leads to: one stage up at a time, one level down.
-    pub fn sample(&mut self, now: Duration, inputs: &Inputs, thresholds: &Thresholds) -> Stage {
-        self.called_for[self.turn % SAMPLES_UP] = thresholds.level(inputs, 1.0);
-        self.turn += 1;
-        let steady = self.called_for.iter().copied().min().unwrap_or_default();
-        if Stage::last_of(steady) > self.stage {
+    /// Adds a sample and returns the new stage: at most one stage up or one level down.
+    pub fn sample(&mut self, now: Duration, inputs: &PressureInputs, thresholds: &PressureThresholds) -> PressureStage {
+        self.recent[self.samples % SAMPLES_UP] = thresholds.level(inputs, 1.0);
+        self.samples += 1;
+        let steady = self.recent.iter().copied().min().unwrap_or_default();
+        if PressureStage::highest_of(steady) > self.stage {
             self.calm_since = None;
             self.stage = self.stage.above();
             return self.stage;
         }
         let level = self.stage.level();
-        if level == Level::Normal || thresholds.level(inputs, CALM_SHARE) >= level {
+        if level == PressureLevel::Normal || thresholds.level(inputs, CALM_SHARE) >= level {
             self.calm_since = None;
             return self.stage;
         }
         let since = *self.calm_since.get_or_insert(now);
         if now.saturating_sub(since) >= CALM {
-            self.stage = Stage::last_of(level.below());
+            self.stage = PressureStage::highest_of(level.below());
             self.calm_since = Some(now);
         }
         self.stage
@@ -209,71 +211,81 @@ impl Pressure {
 mod tests {
     use super::*;
 
-    fn backlog(rows: u64) -> Inputs {
-        Inputs { backlog: rows, ..Inputs::default() }
+    fn backlog(rows: u64) -> PressureInputs {
+        PressureInputs { backlog: rows, ..PressureInputs::default() }
     }
 
-    fn run(samples: impl IntoIterator<Item = u64>) -> Vec<Stage> {
+    fn run(samples: impl IntoIterator<Item = u64>) -> Vec<PressureStage> {
         let mut pressure = Pressure::default();
-        let sample =
-            |(second, rows)| pressure.sample(Duration::from_secs(second), &backlog(rows), &Thresholds::default());
+        let sample = |(second, rows)| {
+            pressure.sample(Duration::from_secs(second), &backlog(rows), &PressureThresholds::default())
+        };
         (0..).zip(samples).map(sample).collect()
     }
 
     #[test]
-    fn it_rises_after_three_samples_that_agree_and_one_spike_is_no_pressure() {
-        use Stage::*;
+    fn stage_rises_after_three_samples_that_agree_and_not_after_one_spike() {
+        use PressureStage::*;
         assert_eq!(run([60_000; 5]), [Calm, Calm, Limits, Retries, Retries]);
         assert_eq!(run([60_000, 60_000, 0, 60_000]), [Calm; 4]);
         assert_eq!(
             run([60_000, 60_000, 60_000, 60_000, 300_000, 60_000, 60_000])[3..],
             [Retries; 4],
-            "a spike above a high level is one, too"
+            "a spike at a high level does not raise the stage either"
         );
     }
 
     #[test]
-    fn limits_tighten_first_retries_second_and_rejection_is_last_however_hard_it_presses() {
-        use Stage::*;
+    fn limits_tighten_before_retries_are_delayed_and_writes_rejected() {
+        use PressureStage::*;
         let stages = run([300_000; 6]);
 
         assert_eq!(stages, [Calm, Calm, Limits, Retries, Rejection, Rejection]);
-        let done: Vec<_> = stages[1..5].iter().map(|stage| (stage.limit_factor(), stage.retry_factor())).collect();
-        assert_eq!(done, [(1.0, 1.0), (0.70, 1.0), (0.70, 0.70), (0.35, 0.35)]);
-        assert_eq!(stages[4].level(), Level::Critical);
+        let factors: Vec<_> = stages[1..5].iter().map(|stage| (stage.limit_factor(), stage.retry_factor())).collect();
+        assert_eq!(factors, [(1.0, 1.0), (0.70, 1.0), (0.70, 0.70), (0.35, 0.35)]);
+        assert_eq!(stages[4].level(), PressureLevel::Critical);
     }
 
     #[test]
-    fn it_falls_one_level_after_ten_seconds_well_below_the_threshold() {
+    fn level_falls_by_one_after_ten_seconds_well_below_the_threshold() {
         let stages = run([300_000; 5].into_iter().chain([0; 21]));
 
-        assert_eq!(stages[14], Stage::Rejection, "nine calm seconds are not enough");
-        assert_eq!(stages[15], Stage::Retries);
-        assert_eq!(stages[24], Stage::Retries);
-        assert_eq!(stages[25], Stage::Calm);
+        assert_eq!(stages[14], PressureStage::Rejection, "nine calm seconds are not enough");
+        assert_eq!(stages[15], PressureStage::Retries);
+        assert_eq!(stages[24], PressureStage::Retries);
+        assert_eq!(stages[25], PressureStage::Calm);
     }
 
     #[test]
-    fn hovering_below_the_threshold_is_not_calm() {
+    fn level_stays_while_the_input_is_just_below_its_threshold() {
         let stages = run([60_000; 4].into_iter().chain([45_000; 40]));
 
-        assert_eq!(stages.last(), Some(&Stage::Retries));
+        assert_eq!(stages.last(), Some(&PressureStage::Retries));
     }
 
     #[test]
-    fn a_keeper_that_comes_back_goes_on_where_it_was() {
-        let mut pressure = Pressure::at(Stage::Rejection);
+    fn restarted_manager_continues_at_the_stage_of_the_gate() {
+        let mut pressure = Pressure::at(PressureStage::Rejection);
 
-        assert_eq!(pressure.sample(Duration::ZERO, &backlog(300_000), &Thresholds::default()), Stage::Rejection);
-        assert_eq!(pressure.sample(Duration::from_secs(1), &backlog(0), &Thresholds::default()), Stage::Rejection);
-        assert_eq!(pressure.sample(Duration::from_secs(11), &backlog(0), &Thresholds::default()), Stage::Retries);
+        assert_eq!(
+            pressure.sample(Duration::ZERO, &backlog(300_000), &PressureThresholds::default()),
+            PressureStage::Rejection
+        );
+        assert_eq!(
+            pressure.sample(Duration::from_secs(1), &backlog(0), &PressureThresholds::default()),
+            PressureStage::Rejection
+        );
+        assert_eq!(
+            pressure.sample(Duration::from_secs(11), &backlog(0), &PressureThresholds::default()),
+            PressureStage::Retries
+        );
     }
 
     #[test]
     fn the_worst_input_wins() {
-        let thresholds = Thresholds::default();
-        let inputs = Inputs { lag: Duration::from_secs(130), backlog: 0, saturation: 0.95 };
-        assert_eq!(thresholds.level(&inputs, 1.0), Level::Critical);
-        assert_eq!(thresholds.level(&Inputs { saturation: 0.1, ..inputs }, 1.0), Level::Elevated);
+        let thresholds = PressureThresholds::default();
+        let inputs = PressureInputs { lag: Duration::from_secs(130), backlog: 0, saturation: 0.95 };
+        assert_eq!(thresholds.level(&inputs, 1.0), PressureLevel::Critical);
+        assert_eq!(thresholds.level(&PressureInputs { saturation: 0.1, ..inputs }, 1.0), PressureLevel::Elevated);
     }
 }

@@ -1,56 +1,56 @@
-//! Which of two regions' updates of one order wins: the higher stamp, and at a tie the region whose name is not smaller.
+//! Which of two regions' updates of one order wins: the higher stamp and, at equal stamps, the region with the greater name.
 use std::time::Duration;
 
 use domain::{Hlc, Order, RegionId, Timestamp};
 
-/// How far ahead a remote clock may be before its stamp is not believed.
+/// How far a remote stamp may be ahead of the local clock before it is rejected.
 pub const DRIFT_MAX: Duration = Duration::from_secs(60);
 
-/// An update's standing: the stamp and who made it. Ordered by stamp, then by name, so every region sees the same winner.
+/// Stamp and region of an update. Ordered by stamp, then by region name, so that every region chooses the same winner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stand {
-    /// The stamp.
+pub struct VersionStamp {
+    /// Hybrid logical clock stamp of the update.
     pub hlc: Hlc,
-    /// Who made it.
+    /// Region that made the update.
     pub region: RegionId,
 }
 
-/// What to do with an incoming update.
+/// Decision on an incoming update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
-    /// It wins, or nothing stood there.
+pub enum ConflictDecision {
+    /// The update wins, or is the first one.
     Apply,
-    /// What stands is newer: acknowledge, change nothing.
+    /// The present update is newer: the incoming one is acknowledged without effects.
     Stale,
-    /// Its clock is further ahead than we believe.
+    /// The stamp is more than [`DRIFT_MAX`] ahead of the local clock.
     TooFarAhead,
 }
 
-/// `shouldApplyIncomingUpdate` of the seeds' RegionalConsistencyManager.
-pub fn ruling(current: Option<&Stand>, incoming: &Stand, now: Timestamp) -> Ruling {
+/// Decides between the present update of an order and an incoming one.
+pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, now: Timestamp) -> ConflictDecision {
     let horizon = now.after(DRIFT_MAX).millis();
     match current {
-        _ if incoming.hlc.millis > horizon => Ruling::TooFarAhead,
-        Some(current) if incoming < current => Ruling::Stale,
-        _ => Ruling::Apply,
+        _ if incoming.hlc.millis > horizon => ConflictDecision::TooFarAhead,
+        Some(current) if incoming < current => ConflictDecision::Stale,
+        _ => ConflictDecision::Apply,
     }
 }
 
-/// Whether a command may put `changed` in the place of `current`: the same rule, asked where another region made the last change. A stamp
-/// of ours is always higher than the one it follows, so what forbids a change is a clock over there that we do not believe: a stamp above
-/// it would be believed nowhere.
+/// Checks whether a command may replace `current` with `changed`, by the rule of [`decide`], when another region made the last change. A
+/// local stamp is always greater than the one it follows, so only a remote clock that is too far ahead forbids a change: every region would
+/// reject a stamp above it.
 ///
 /// # Errors
-/// Why not, and what to do.
-pub fn permit(current: &Order, changed: &Order, now: Timestamp) -> Result<(), String> {
+/// Why the change is forbidden, and what an operator can do.
+pub fn check_change(current: &Order, changed: &Order, now: Timestamp) -> Result<(), String> {
     if current.region == changed.region {
         return Ok(());
     }
-    let stand = |order: &Order| Stand { hlc: order.hlc, region: order.region.clone() };
-    match ruling(Some(&stand(current)), &stand(changed), now) {
-        Ruling::Apply => Ok(()),
-        Ruling::Stale | Ruling::TooFarAhead => Err(format!(
-            "region {} changed the order with a clock that is more than {} s ahead of ours; set the clocks, or try again later",
+    let stamp = |order: &Order| VersionStamp { hlc: order.hlc, region: order.region.clone() };
+    match decide(Some(&stamp(current)), &stamp(changed), now) {
+        ConflictDecision::Apply => Ok(()),
+        ConflictDecision::Stale | ConflictDecision::TooFarAhead => Err(format!(
+            "region {} changed the order with a clock that is more than {} s ahead of this region's; synchronise the clocks, or try again later",
             current.region.as_str(),
             DRIFT_MAX.as_secs()
         )),
@@ -61,97 +61,100 @@ pub fn permit(current: &Order, changed: &Order, now: Timestamp) -> Result<(), St
 mod tests {
     use std::cmp::Ordering;
 
-    use domain::{Change, EventId, Item, Items, Money, OrderId, Placement, Subject};
+    use domain::{ChangeContext, EventId, Item, Items, Money, NewOrder, OrderId, Subject};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn stand(millis: i64, counter: u32, region: &str) -> Stand {
-        Stand { hlc: Hlc { millis, counter }, region: RegionId::new(region) }
+    fn stamp(millis: i64, counter: u32, region: &str) -> VersionStamp {
+        VersionStamp { hlc: Hlc { millis, counter }, region: RegionId::new(region) }
     }
 
     #[test]
-    fn the_rule_is_the_seeds() {
+    fn higher_stamp_wins_and_region_name_breaks_ties() {
         let now = Timestamp::from_millis(1_000);
-        let current = stand(10, 1, "b");
+        let current = stamp(10, 1, "b");
         let cases = [
-            (stand(11, 0, "a"), Ruling::Apply),
-            (stand(10, 2, "a"), Ruling::Apply),
-            (stand(10, 1, "b"), Ruling::Apply),
-            (stand(10, 1, "c"), Ruling::Apply),
-            (stand(10, 1, "a"), Ruling::Stale),
-            (stand(10, 0, "z"), Ruling::Stale),
-            (stand(9, 9, "z"), Ruling::Stale),
-            (stand(61_001, 0, "z"), Ruling::TooFarAhead),
-            (stand(61_000, 0, "z"), Ruling::Apply),
+            (stamp(11, 0, "a"), ConflictDecision::Apply),
+            (stamp(10, 2, "a"), ConflictDecision::Apply),
+            (stamp(10, 1, "b"), ConflictDecision::Apply),
+            (stamp(10, 1, "c"), ConflictDecision::Apply),
+            (stamp(10, 1, "a"), ConflictDecision::Stale),
+            (stamp(10, 0, "z"), ConflictDecision::Stale),
+            (stamp(9, 9, "z"), ConflictDecision::Stale),
+            (stamp(61_001, 0, "z"), ConflictDecision::TooFarAhead),
+            (stamp(61_000, 0, "z"), ConflictDecision::Apply),
         ];
         for (incoming, expected) in cases {
-            assert_eq!(ruling(Some(&current), &incoming, now), expected, "{incoming:?}");
+            assert_eq!(decide(Some(&current), &incoming, now), expected, "{incoming:?}");
         }
-        assert_eq!(ruling(None, &stand(1, 0, "a"), now), Ruling::Apply);
+        assert_eq!(decide(None, &stamp(1, 0, "a"), now), ConflictDecision::Apply);
     }
 
-    /// An update of one order: who says so, and what.
-    fn updates() -> impl Strategy<Value = Vec<(Stand, u32)>> {
+    /// Updates of one order with distinct stamps; the number stands for their content.
+    fn updates() -> impl Strategy<Value = Vec<(VersionStamp, u32)>> {
         let update = (0_i64..70_000, 0_u32..3, prop::sample::select(vec!["eu", "us"]));
-        // One region stamps no two changes alike.
+        // A region never gives two changes the same stamp.
         prop::collection::btree_set(update, 1..24).prop_map(|stamps| {
-            let named = |((millis, counter, region), n)| (stand(millis, counter, region), n);
-            stamps.into_iter().zip(0..).map(named).collect()
+            let update = |((millis, counter, region), content)| (stamp(millis, counter, region), content);
+            stamps.into_iter().zip(0..).map(update).collect()
         })
     }
 
-    fn by_stand(one: &(Stand, u32), other: &(Stand, u32)) -> Ordering {
+    fn by_stamp(one: &(VersionStamp, u32), other: &(VersionStamp, u32)) -> Ordering {
         one.0.cmp(&other.0)
     }
 
-    fn fold<'a>(updates: impl IntoIterator<Item = &'a (Stand, u32)>, now: Timestamp) -> Option<(Stand, u32)> {
-        updates.into_iter().fold(None, |current: Option<(Stand, u32)>, update| {
-            match ruling(current.as_ref().map(|(stand, _)| stand), &update.0, now) {
-                Ruling::Apply => Some(update.clone()),
-                Ruling::Stale | Ruling::TooFarAhead => current,
+    fn fold<'a>(
+        updates: impl IntoIterator<Item = &'a (VersionStamp, u32)>,
+        now: Timestamp,
+    ) -> Option<(VersionStamp, u32)> {
+        updates.into_iter().fold(None, |current: Option<(VersionStamp, u32)>, update| {
+            match decide(current.as_ref().map(|(stamp, _)| stamp), &update.0, now) {
+                ConflictDecision::Apply => Some(update.clone()),
+                ConflictDecision::Stale | ConflictDecision::TooFarAhead => current,
             }
         })
     }
 
     proptest! {
         #[test]
-        fn folded_in_any_order_the_same_updates_end_in_the_same_state(
-            (first, second, again) in updates().prop_flat_map(|all| {
+        fn updates_applied_in_any_order_end_in_the_same_state(
+            (first, second, repeated) in updates().prop_flat_map(|all| {
                 let shuffled = Just(all.clone()).prop_shuffle();
                 (Just(all.clone()), shuffled, prop::collection::vec(prop::sample::select(all), 0..6))
             }),
         ) {
             let now = Timestamp::from_millis(1_000);
-            let believed = first.iter().filter(|(stand, _)| stand.hlc.millis <= 61_000);
-            let highest = believed.cloned().max_by(by_stand);
+            let accepted = first.iter().filter(|(stamp, _)| stamp.hlc.millis <= 61_000);
+            let highest = accepted.cloned().max_by(by_stamp);
             prop_assert_eq!(fold(&first, now), highest.clone());
             prop_assert_eq!(fold(&second, now), highest.clone());
-            prop_assert_eq!(fold(second.iter().chain(&again), now), highest, "what comes again changes nothing");
+            prop_assert_eq!(fold(second.iter().chain(&repeated), now), highest, "a repeated update changes nothing");
         }
 
         #[test]
-        fn two_regions_that_hear_of_each_other_agree_on_the_winner(
-            (all, heard_by_eu, heard_by_us) in updates().prop_flat_map(|all| {
+        fn two_regions_that_exchange_updates_agree_on_the_winner(
+            (all, received_by_eu, received_by_us) in updates().prop_flat_map(|all| {
                 let shuffled = || Just(all.clone()).prop_shuffle();
                 (Just(all.clone()), shuffled(), shuffled())
             }),
         ) {
             let now = Timestamp::from_millis(70_000);
-            // A region's own changes stand in its store, each above the last; those of the other one it hears of, in whatever order.
-            let view = |own: &str, heard: &[(Stand, u32)]| {
-                let of = |mine: bool| move |update: &&(Stand, u32)| (update.0.region.as_str() == own) == mine;
-                let other = fold(heard.iter().filter(of(false)), now);
-                all.iter().filter(of(true)).cloned().chain(other).max_by(by_stand)
+            // A region's store has its own changes with growing stamps; it receives those of the other region in any order.
+            let view = |own: &str, received: &[(VersionStamp, u32)]| {
+                let of = |mine: bool| move |update: &&(VersionStamp, u32)| (update.0.region.as_str() == own) == mine;
+                let other = fold(received.iter().filter(of(false)), now);
+                all.iter().filter(of(true)).cloned().chain(other).max_by(by_stamp)
             };
-            prop_assert_eq!(view("eu", &heard_by_eu), view("us", &heard_by_us));
+            prop_assert_eq!(view("eu", &received_by_eu), view("us", &received_by_us));
         }
     }
 
     #[test]
-    fn a_command_follows_another_regions_change_unless_its_clock_is_not_believed() {
+    fn command_follows_another_regions_change_unless_its_clock_is_too_far_ahead() {
         let order = |region: &str, millis| {
-            let placement = Placement {
+            let new_order = NewOrder {
                 id: OrderId::from_bytes([1; 16]),
                 event_id: EventId::from_bytes([2; 16]),
                 owner: Subject::new("ann").unwrap(),
@@ -159,15 +162,19 @@ mod tests {
                 region: RegionId::new(region),
                 now: Timestamp::from_millis(millis),
             };
-            Order::place(placement).0
+            Order::place(new_order).0
         };
         let now = Timestamp::from_millis(1_000);
-        let change = Change { event_id: EventId::from_bytes([3; 16]), region: RegionId::new("eu"), now };
-        let follows = |current: Order| permit(&current, &current.cancel(change.clone()).unwrap().0, now);
+        let change = ChangeContext { event_id: EventId::from_bytes([3; 16]), region: RegionId::new("eu"), now };
+        let follows = |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, now);
 
         assert_eq!(follows(order("us", 500)), Ok(()));
-        assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead, and believed: ours is stamped above it");
+        assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead within the limit: the local stamp is above it");
         assert!(follows(order("us", 61_001)).unwrap_err().contains("region us"));
-        assert_eq!(follows(order("eu", 900_000)), Ok(()), "our own history is no conflict, whatever our clock did");
+        assert_eq!(
+            follows(order("eu", 900_000)),
+            Ok(()),
+            "a region never conflicts with itself, whatever its clock did"
+        );
     }
 }

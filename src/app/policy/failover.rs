@@ -1,94 +1,94 @@
-//! Is this region fit for writes? Rounds of probes move it to PASSIVE and back; one flapping dependency does not make it flap.
+//! Region mode: rounds of probes move the region to PASSIVE and back. A flapping dependency does not make the mode flap.
 use std::collections::BTreeMap;
 
-/// How patient we are.
+/// Numbers of consecutive results that change a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Failures in a row after which a dependency counts as down.
+pub struct FailoverThresholds {
+    /// Consecutive failures after which a dependency counts as down.
     pub dependency: u32,
-    /// Unhealthy rounds in a row after which the region goes PASSIVE.
+    /// Consecutive unhealthy rounds after which the region becomes PASSIVE.
     pub unhealthy: u32,
-    /// Healthy rounds in a row after which it is ACTIVE again.
+    /// Consecutive healthy rounds after which it becomes ACTIVE again.
     pub healthy: u32,
 }
 
-impl Default for Thresholds {
+impl Default for FailoverThresholds {
     fn default() -> Self {
         Self { dependency: 2, unhealthy: 3, healthy: 2 }
     }
 }
 
-/// Takes writes, or not.
+/// Whether the region accepts writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Takes writes.
+pub enum RegionMode {
+    /// The region accepts writes.
     #[default]
     Active,
-    /// Takes none, so that load balancers go elsewhere.
+    /// The region rejects writes, so that load balancers choose another region.
     Passive,
 }
 
-/// What a round came to.
+/// Result of one round of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Round {
-    /// A dependency that gates has reached its threshold: one of the rounds that lead to PASSIVE.
+pub struct ProbeRound {
+    /// Whether a gating dependency is down; such rounds lead to PASSIVE.
     pub unhealthy: bool,
-    /// The new mode, where it changed.
-    pub turned: Option<Mode>,
+    /// The new mode, if this round changed it.
+    pub new_mode: Option<RegionMode>,
 }
 
-/// The region's mode with its memory.
+/// The region's mode with the counts that lead to a change.
 #[derive(Clone, Debug, Default)]
-pub struct Region {
-    mode: Mode,
+pub struct RegionHealth {
+    mode: RegionMode,
     streak: u32,
     failures: BTreeMap<&'static str, u32>,
 }
 
-impl Region {
-    /// A region that is passive already: its keeper was restarted and finds the gate shut.
+impl RegionHealth {
+    /// Starts in PASSIVE mode, for a manager that was restarted while the gate was passive.
     pub fn passive() -> Self {
-        Self { mode: Mode::Passive, ..Self::default() }
+        Self { mode: RegionMode::Passive, ..Self::default() }
     }
 
-    /// The mode as of the last round.
-    pub fn mode(&self) -> Mode {
+    /// The mode after the last round.
+    pub fn mode(&self) -> RegionMode {
         self.mode
     }
 
-    /// Whether a dependency's failures have not reached the threshold.
-    pub fn is_up(&self, name: &str, thresholds: &Thresholds) -> bool {
+    /// Whether a dependency's consecutive failures are below the threshold.
+    pub fn is_up(&self, name: &str, thresholds: &FailoverThresholds) -> bool {
         self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
     }
 
-    /// Takes a round of probes in (name, whether it answered, whether it gates).
-    pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &Thresholds) -> Round {
-        for (name, answered, _) in probes {
+    /// Applies a round of probes: (name, whether it responded, whether it gates the region).
+    pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &FailoverThresholds) -> ProbeRound {
+        for (name, responded, _) in probes {
             let failures = self.failures.entry(name).or_default();
-            *failures = if *answered { 0 } else { failures.saturating_add(1) };
+            *failures = if *responded { 0 } else { failures.saturating_add(1) };
         }
-        // A dependency that is still below its own threshold makes the round neither healthy nor unhealthy, so that one that flaps moves
-        // nothing in either mode.
+        // A failed dependency below its own threshold makes the round neither healthy nor unhealthy, so that a flapping one changes neither
+        // mode.
         let unhealthy = probes.iter().any(|(name, _, gates)| *gates && !self.is_up(name, thresholds));
-        let all_answered = probes.iter().all(|(_, answered, gates)| *answered || !gates);
-        let towards = match self.mode {
-            Mode::Active => unhealthy,
-            Mode::Passive => all_answered,
+        let all_responded = probes.iter().all(|(_, responded, gates)| *responded || !gates);
+        let counts = match self.mode {
+            RegionMode::Active => unhealthy,
+            RegionMode::Passive => all_responded,
         };
-        self.streak = if towards { self.streak + 1 } else { 0 };
+        self.streak = if counts { self.streak + 1 } else { 0 };
         let needed = match self.mode {
-            Mode::Active => thresholds.unhealthy,
-            Mode::Passive => thresholds.healthy,
+            RegionMode::Active => thresholds.unhealthy,
+            RegionMode::Passive => thresholds.healthy,
         };
         if self.streak < needed {
-            return Round { unhealthy, turned: None };
+            return ProbeRound { unhealthy, new_mode: None };
         }
         self.streak = 0;
         self.mode = match self.mode {
-            Mode::Active => Mode::Passive,
-            Mode::Passive => Mode::Active,
+            RegionMode::Active => RegionMode::Passive,
+            RegionMode::Passive => RegionMode::Active,
         };
-        Round { unhealthy, turned: Some(self.mode) }
+        ProbeRound { unhealthy, new_mode: Some(self.mode) }
     }
 }
 
@@ -96,51 +96,51 @@ impl Region {
 mod tests {
     use super::*;
 
-    fn run(rounds: &[bool]) -> Vec<Mode> {
-        let mut region = Region::default();
+    fn run(rounds: &[bool]) -> Vec<RegionMode> {
+        let mut region = RegionHealth::default();
         rounds
             .iter()
-            .map(|answered| {
-                region.round(&[("db", *answered, true)], &Thresholds::default());
+            .map(|responded| {
+                region.round(&[("db", *responded, true)], &FailoverThresholds::default());
                 region.mode()
             })
             .collect()
     }
 
     #[test]
-    fn three_unhealthy_rounds_after_the_dependencys_own_patience_make_it_passive() {
-        use Mode::*;
+    fn three_unhealthy_rounds_after_the_dependency_threshold_make_the_region_passive() {
+        use RegionMode::*;
         assert_eq!(run(&[false, false, false, false]), [Active, Active, Active, Passive]);
         assert_eq!(run(&[false, false, true, false, false]), [Active; 5]);
     }
 
     #[test]
-    fn two_healthy_rounds_make_it_active_again() {
-        use Mode::*;
+    fn two_healthy_rounds_make_the_region_active_again() {
+        use RegionMode::*;
         let modes = run(&[false, false, false, false, true, false, true, true]);
         assert_eq!(modes[3..], [Passive, Passive, Passive, Passive, Active]);
     }
 
     #[test]
-    fn dependencies_that_flap_make_no_round_unhealthy_and_open_no_passive_region() {
-        let (mut active, mut passive) = (Region::default(), Region::passive());
+    fn flapping_dependencies_change_neither_mode() {
+        let (mut active, mut passive) = (RegionHealth::default(), RegionHealth::passive());
         for round in 0..20 {
             let (db, redis) = (round % 2 == 0, round % 3 != 0);
             let probes = [("db", db, true), ("redis", redis, true)];
-            assert_eq!(active.round(&probes, &Thresholds::default()), Round::default(), "round {round}");
-            assert_eq!(passive.round(&probes, &Thresholds::default()).turned, None, "round {round}");
+            assert_eq!(active.round(&probes, &FailoverThresholds::default()), ProbeRound::default(), "round {round}");
+            assert_eq!(passive.round(&probes, &FailoverThresholds::default()).new_mode, None, "round {round}");
         }
-        assert_eq!((active.mode(), passive.mode()), (Mode::Active, Mode::Passive));
+        assert_eq!((active.mode(), passive.mode()), (RegionMode::Active, RegionMode::Passive));
     }
 
     #[test]
-    fn a_dependency_that_does_not_gate_changes_nothing_but_its_own_state() {
-        let mut region = Region::default();
+    fn dependency_that_does_not_gate_changes_only_its_own_state() {
+        let mut region = RegionHealth::default();
         for _ in 0..10 {
-            let round = region.round(&[("db", true, true), ("broker", false, false)], &Thresholds::default());
-            assert_eq!(round, Round::default());
+            let round = region.round(&[("db", true, true), ("broker", false, false)], &FailoverThresholds::default());
+            assert_eq!(round, ProbeRound::default());
         }
-        assert!(!region.is_up("broker", &Thresholds::default()));
-        assert_eq!(region.mode(), Mode::Active);
+        assert!(!region.is_up("broker", &FailoverThresholds::default()));
+        assert_eq!(region.mode(), RegionMode::Active);
     }
 }

@@ -1,29 +1,24 @@
-//! Which share a key belongs to, and how many shares an instance should hold.
+//! How many partitions an instance should hold. The partition of a key is a rule of crate `outbox`.
 use std::collections::BTreeSet;
 
 use ports::partitions::PartitionNo;
 
-/// The key's share: murmur2 as Kafka's Java clients compute it, modulo the number of partitions.
-pub fn of_key(key: &str, partitions: u32) -> PartitionNo {
-    PartitionNo((murmur2(key.as_bytes()) & 0x7fff_ffff) % partitions.max(1))
-}
-
-/// ⌈P / members⌉: the share beyond which an instance gives partitions back.
+/// ⌈P / members⌉: an instance releases the partitions it holds beyond this number.
 pub fn fair_share(partitions: u32, members: usize) -> usize {
     (partitions as usize).div_ceil(members.max(1))
 }
 
-/// What an instance should do about its partitions now.
+/// The partitions that an instance should acquire and release now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Free ones to take: nobody alive holds them.
+    /// Partitions to acquire: no living instance holds them.
     pub take: Vec<PartitionNo>,
-    /// Surplus to drain and give back.
+    /// Surplus partitions to drain and release.
     pub give: Vec<PartitionNo>,
 }
 
-/// Takes free partitions up to the fair share, gives back what is beyond it. Surplus is only given while somebody is there to take it.
-/// `held` are this instance's; `owned_by_living` tells who else's stay untouched.
+/// Acquires free partitions up to the fair share, or releases those beyond it. `held` are this instance's partitions;
+/// `owned_by_living` are those of living instances, which are not acquired.
 pub fn balance(
     partitions: u32,
     members: usize,
@@ -39,69 +34,31 @@ pub fn balance(
     Balance { take: free.take(share - held.len()).collect(), give: Vec::new() }
 }
 
-/// MurmurHash2 with the seed and the tail of org.apache.kafka.common.utils.Utils.murmur2.
-fn murmur2(data: &[u8]) -> u32 {
-    const M: u32 = 0x5bd1_e995;
-    let mut hash = 0x9747_b28c_u32 ^ data.len() as u32;
-    let mut words = data.chunks_exact(4);
-    for word in &mut words {
-        let mut k = u32::from_le_bytes([word[0], word[1], word[2], word[3]]).wrapping_mul(M);
-        k = (k ^ (k >> 24)).wrapping_mul(M);
-        hash = hash.wrapping_mul(M) ^ k;
-    }
-    let tail = words.remainder();
-    if !tail.is_empty() {
-        for (at, byte) in tail.iter().enumerate() {
-            hash ^= u32::from(*byte) << (8 * at);
-        }
-        hash = hash.wrapping_mul(M);
-    }
-    hash = (hash ^ (hash >> 13)).wrapping_mul(M);
-    hash ^ (hash >> 15)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_are_kafkas() {
-        // The vectors of Kafka's own UtilsTest.
-        let vectors: [(&str, i32); 7] = [
-            ("21", -973932308),
-            ("foobar", -790332482),
-            ("a-little-bit-long-string", -985981536),
-            ("a-little-bit-longer-string", -1486304829),
-            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-            ("abc", 479470107),
-            ("", 275646681),
-        ];
-        for (text, expected) in vectors {
-            assert_eq!(murmur2(text.as_bytes()) as i32, expected, "{text}");
-        }
-    }
 
     fn set(range: std::ops::Range<u32>) -> BTreeSet<PartitionNo> {
         range.map(PartitionNo).collect()
     }
 
     #[test]
-    fn a_lone_instance_takes_everything() {
+    fn single_instance_acquires_every_partition() {
         assert_eq!(balance(64, 1, &set(0..0), &set(0..0)).take.len(), 64);
     }
 
     #[test]
-    fn surplus_is_given_and_what_is_free_is_taken_at_once() {
+    fn surplus_is_released_and_free_partitions_are_acquired_at_once() {
         let surplus = balance(64, 2, &set(0..64), &set(0..0));
         assert_eq!(surplus.give.len(), 32);
         let late = balance(64, 2, &set(0..0), &set(0..40));
-        assert_eq!(late.take.len(), 24, "what is there, without waiting for the whole share");
+        assert_eq!(late.take.len(), 24, "free partitions are acquired without waiting for the whole share");
         let settled = balance(64, 2, &set(0..32), &set(32..64));
         assert_eq!(settled, Balance::default());
     }
 
     #[test]
-    fn shares_add_up_to_all_partitions() {
+    fn fair_shares_cover_all_partitions() {
         for members in 1..10 {
             assert!(fair_share(64, members) * members >= 64);
         }

@@ -1,4 +1,4 @@
-//! The domain's laws, tried with whatever proptest can think of.
+//! The domain's rules as properties of generated orders, prices and stamps.
 use domain::*;
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn money() -> impl Strategy<Value = Money> {
 
 fn item() -> impl Strategy<Value = Item> {
     ("[a-zA-Z0-9é漢 ]{0,20}[a-z]", 1_u32..=1_000_000, money())
-        .prop_map(|(name, quantity, price)| Item::new(&name, quantity, price).expect("made legal"))
+        .prop_map(|(name, quantity, price)| Item::new(&name, quantity, price).expect("a legal item"))
 }
 
 fn status() -> impl Strategy<Value = Status> {
@@ -20,31 +20,31 @@ fn hlc() -> impl Strategy<Value = Hlc> {
     (0_i64..1_000, 0_u32..5).prop_map(|(millis, counter)| Hlc { millis, counter })
 }
 
-fn placed(items: Vec<Item>, at: i64) -> (Order, Event) {
+fn placed(items: Vec<Item>, at: i64) -> (Order, OrderEvent) {
     let now = Timestamp::from_millis(at);
-    Order::place(Placement {
+    Order::place(NewOrder {
         id: OrderId::at(now, [1; 10]),
         event_id: EventId::at(now, [2; 10]),
         owner: Subject::new("ann").expect("not empty"),
-        items: Items::new(items).expect("made legal"),
-        region: RegionId::new("here"),
+        items: Items::new(items).expect("legal items"),
+        region: RegionId::new("eu"),
         now,
     })
 }
 
-fn change(at: i64) -> Change {
+fn change(at: i64) -> ChangeContext {
     let now = Timestamp::from_millis(at);
-    Change { event_id: EventId::at(now, [3; 10]), region: RegionId::new("here"), now }
+    ChangeContext { event_id: EventId::at(now, [3; 10]), region: RegionId::new("eu"), now }
 }
 
 proptest! {
     #[test]
-    fn a_price_reads_back_as_it_is_written(price in money()) {
+    fn price_equals_the_price_parsed_from_its_text(price in money()) {
         prop_assert_eq!(Money::parse(&price.to_string()), Ok(price));
     }
 
     #[test]
-    fn reading_a_price_never_panics(text in "[-+]?[0-9]{0,32}(\\.[0-9]{0,16})?(e[-+]?[0-9]{0,22})?") {
+    fn parsing_a_price_never_panics(text in "[-+]?[0-9]{0,32}(\\.[0-9]{0,16})?(e[-+]?[0-9]{0,22})?") {
         if let Ok(price) = Money::parse(&text) {
             prop_assert!(price.to_string().bytes().filter(u8::is_ascii_digit).count() <= 29 + 12);
             prop_assert!(!price.to_string().contains('e'));
@@ -52,14 +52,14 @@ proptest! {
     }
 
     #[test]
-    fn a_total_is_the_exact_sum_at_the_largest_scale(items in prop::collection::vec(item(), 1..20)) {
+    fn total_is_the_exact_sum_at_the_largest_scale(items in prop::collection::vec(item(), 1..20)) {
         let exact: i128 = items
             .iter()
-            .map(|line| line.price().mantissa() * 10_i128.pow(12 - line.price().scale()) * i128::from(line.quantity()))
+            .map(|item| item.price().mantissa() * 10_i128.pow(12 - item.price().scale()) * i128::from(item.quantity()))
             .sum();
 
         let placed = Items::new(items.clone());
-        let scale = items.iter().map(|line| line.price().scale()).max().unwrap_or(0);
+        let scale = items.iter().map(|item| item.price().scale()).max().unwrap_or(0);
         let fits = exact / 10_i128.pow(12 - scale) < 10_i128.pow(28);
 
         prop_assert_eq!(placed.is_ok(), fits);
@@ -71,35 +71,35 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_asked_versions_and_sequences_have_no_gap(
+    fn versions_and_sequences_have_no_gap_after_any_changes(
         item in item(), moves in prop::collection::vec((status(), -500_i64..500), 0..12)
     ) {
         let (mut order, first) = placed(vec![item], 10_000);
-        let mut told = vec![first];
+        let mut events = vec![first];
         for (to, drift) in moves {
             let before = order.clone();
             match order.change_status(to, change(10_000 + drift)) {
                 Ok((next, event)) => {
                     prop_assert!(before.status.may_become(to));
-                    prop_assert!(next.hlc > before.hlc, "a stamp grows even when the wall clock goes back");
+                    prop_assert!(next.hlc > before.hlc, "the stamp grows even when the wall clock goes back");
                     prop_assert!(next.updated_at >= before.updated_at);
                     prop_assert_eq!(&next.items, &before.items);
-                    told.push(event);
+                    events.push(event);
                     order = next;
                 }
                 Err(refusal) => {
                     prop_assert!(!before.status.may_become(to));
-                    prop_assert_eq!(refusal, Refusal::IllegalMove { from: before.status, to });
+                    prop_assert_eq!(refusal, ChangeRefusal::IllegalMove { from: before.status, to });
                 }
             }
         }
-        let sequences: Vec<u64> = told.iter().map(|event| event.sequence).collect();
-        prop_assert_eq!(sequences, (1..=told.len() as u64).collect::<Vec<_>>());
-        prop_assert_eq!(order.version + 1, told.len() as u64);
+        let sequences: Vec<u64> = events.iter().map(|event| event.sequence).collect();
+        prop_assert_eq!(sequences, (1..=events.len() as u64).collect::<Vec<_>>());
+        prop_assert_eq!(order.version + 1, events.len() as u64);
     }
 
     #[test]
-    fn a_cancelled_order_tells_one_event_whichever_way_it_was_asked(item in item()) {
+    fn both_ways_to_cancel_record_the_same_event(item in item()) {
         let (order, _) = placed(vec![item], 10);
         let (_, by_cancel) = order.cancel(change(20)).expect("pending");
         let (_, by_status) = order.change_status(Status::Cancelled, change(20)).expect("pending");
@@ -109,19 +109,17 @@ proptest! {
     }
 
     #[test]
-    fn stamps_are_totally_ordered_and_always_grow(a in hlc(), b in hlc(), now in 0_i64..1_000) {
+    fn stamps_are_totally_ordered_and_each_tick_grows(a in hlc(), b in hlc(), now in 0_i64..1_000) {
         let now = Timestamp::from_millis(now);
 
         prop_assert!(a.tick(now) > a);
-        prop_assert!(a.merge(b, now) > a && a.merge(b, now) > b);
-        prop_assert_eq!(a.merge(b, now), b.merge(a, now));
         prop_assert_eq!(a == b, a <= b && b <= a);
         prop_assert_eq!(Hlc::parse(&a.to_string()), Some(a));
     }
 }
 
 #[test]
-fn prices_are_read_as_the_contract_says() {
+fn prices_are_parsed_as_the_contract_defines() {
     let cases = [
         ("1e2", Ok("100")),
         ("0", Ok("0")),
@@ -158,14 +156,14 @@ fn prices_are_read_as_the_contract_says() {
 }
 
 #[test]
-fn names_are_judged_by_scalar_values() {
+fn name_length_counts_unicode_scalar_values() {
     let price = Money::parse("1").expect("a price");
-    let verdict = |name: &str| Item::new(name, 1, price).map(|_| ());
+    let check = |name: &str| Item::new(name, 1, price).map(|_| ());
 
-    assert_eq!(verdict(&"漢".repeat(256)), Ok(()));
-    assert_eq!(verdict(&"漢".repeat(257)), Err(ItemsError::Name));
-    assert_eq!(verdict(" padded "), Ok(()));
+    assert_eq!(check(&"漢".repeat(256)), Ok(()));
+    assert_eq!(check(&"漢".repeat(257)), Err(ItemsError::Name));
+    assert_eq!(check(" padded "), Ok(()));
     for bad in ["", " ", "\u{3000}", "a\tb", "a\u{85}b", "a\u{7f}"] {
-        assert_eq!(verdict(bad), Err(ItemsError::Name), "{bad:?}");
+        assert_eq!(check(bad), Err(ItemsError::Name), "{bad:?}");
     }
 }

@@ -1,10 +1,12 @@
 //! The delay before the next attempt: min(max, base · 2^(n−1)) · factor ÷ max(0.2, throttling), ± jitter, capped at max.
+use serde::Deserialize;
 use std::time::Duration;
 
 use crate::failure::Fault;
 
 /// How often and when a failed row is tried again.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
     /// Most attempts; the first one counts.
     pub attempts_max: u32,

@@ -94,8 +94,8 @@ impl<B: Backend> Given<'_, B> {
         row.unwrap_or_else(|| panic!("row {id} is gone"))
     }
 
-    pub(crate) async fn standing(&self, whose: RowSelector) -> RowDiagnosis {
-        let standing = self.backend.operators().standing(whose).await.expect("a standing is told");
+    pub(crate) async fn diagnose(&self, selector: RowSelector) -> RowDiagnosis {
+        let standing = self.backend.operators().diagnose(selector).await.expect("a standing is told");
         standing.expect("the row is known")
     }
 

@@ -147,12 +147,12 @@ async fn a_standing_tells_the_row_a_row_waits_behind<B: Backend>(backend: &B) {
     let head = worker.fail_head(line.id, Disposition::Retry(RETRY)).await;
     let last = given.rows_of(line.id).await.remove(2);
 
-    let standing = given.standing(RowSelector::Event(last.event_id)).await;
+    let standing = given.diagnose(RowSelector::Event(last.event_id)).await;
 
     assert_eq!(standing.row, last);
     assert_eq!(standing.head, Some(given.row(head).await));
     assert_eq!((standing.deaths, standing.sent_to, standing.by_fallback), (0, None, false));
-    let first = given.standing(RowSelector::Key(line.id)).await;
+    let first = given.diagnose(RowSelector::Key(line.id)).await;
     assert_eq!((first.row.id, first.head), (head, None), "the head waits behind nothing");
 }
 
@@ -163,12 +163,12 @@ async fn a_keys_standing_is_its_first_row_that_has_not_left_else_its_latest<B: B
     let rows = ids_of(&given.rows_of(line.id).await);
 
     for row in &rows {
-        assert_eq!(given.standing(RowSelector::Key(line.id)).await.row.id, *row);
+        assert_eq!(given.diagnose(RowSelector::Key(line.id)).await.row.id, *row);
         let one = worker.claim(1).await;
         worker.settle(&one).await;
     }
 
-    let latest = given.standing(RowSelector::Key(line.id)).await;
+    let latest = given.diagnose(RowSelector::Key(line.id)).await;
     assert_eq!((latest.row.id, latest.row.status, latest.head), (rows[2], RowStatus::Sent, None));
 }
 
@@ -179,11 +179,11 @@ fn ids_of(rows: &[ports::operators::RowView]) -> Vec<RowId> {
 async fn a_standing_tells_who_owns_the_partition<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.placed(P0).await;
-    assert_eq!(given.standing(RowSelector::Key(order.id)).await.owner, None);
+    assert_eq!(given.diagnose(RowSelector::Key(order.id)).await.owner, None);
 
     let worker = worker(backend, "a", P0).await;
 
-    let standing = given.standing(RowSelector::Key(order.id)).await;
+    let standing = given.diagnose(RowSelector::Key(order.id)).await;
     assert_eq!((standing.owner, standing.epoch), (Some(instance("a")), worker.fence.epoch));
 }
 
@@ -192,6 +192,6 @@ async fn nothing_is_known_of_what_never_was<B: Backend>(backend: &B) {
     let (never_written, event) = given.make.placed("ann");
 
     for whose in [RowSelector::Key(never_written.id), RowSelector::Event(event.id)] {
-        assert_eq!(backend.operators().standing(whose).await.expect("answered"), None);
+        assert_eq!(backend.operators().diagnose(whose).await.expect("answered"), None);
     }
 }

@@ -25,7 +25,7 @@ async fn suspect<'b, B: Backend>(given: &Given<'b, B>) -> (Worker<'b, B>, Claime
 }
 
 async fn deaths<B: Backend>(given: &Given<'_, B>, row: &ClaimedRow) -> u32 {
-    given.standing(RowSelector::Event(row.event_id)).await.deaths
+    given.diagnose(RowSelector::Event(row.event_id)).await.deaths
 }
 
 pub(super) async fn a_death_keeps_the_attempt_and_is_carried_by_every_row_of_the_batch<B: Backend>(backend: &B) {
@@ -53,7 +53,7 @@ pub(super) async fn nobodys_death_is_carried_when_a_batch_is_returned<B: Backend
         let batch = worker.claim(ALL).await;
         assert_eq!((batch.rows.len(), batch.rows[0].attempt), (2, 1));
         let open = worker.again(AcquireReason::Uncertain).await.expect("the batch is open");
-        assert!(!open.died);
+        assert!(!open.claimer_died);
         worker.resolve(open.token, BatchOutcome::NotSent).await;
         assert_eq!(deaths(&given, &batch.rows[0]).await, 0);
     }
@@ -174,7 +174,7 @@ pub(super) async fn a_returned_trial_convicts_nobody<B: Backend>(backend: &B) {
     for _ in 0..4 {
         let trial = worker.trial().await;
         let open = worker.again(AcquireReason::Uncertain).await.expect("the batch is open");
-        assert!(!open.died);
+        assert!(!open.claimer_died);
         worker.resolve(trial.token, BatchOutcome::NotSent).await;
         given.advance(BETWEEN_TRIALS).await;
     }
@@ -194,7 +194,7 @@ pub(super) async fn a_dead_owner_clears_the_deaths_of_rows_it_did_not_have_in_ha
     let in_hand = worker.claim(1).await.rows.remove(0);
     let other = given.rows(ports::operators::RowFilter::default()).await.remove(1);
     assert_ne!(in_hand.id, other.id);
-    let before = (deaths(&given, &in_hand).await, given.standing(RowSelector::Event(other.event_id)).await.deaths);
+    let before = (deaths(&given, &in_hand).await, given.diagnose(RowSelector::Event(other.event_id)).await.deaths);
     assert!(before.0 >= 1 && before.1 == 1, "{before:?}");
     given.advance(DEAD_AFTER + SECOND).await;
 
@@ -204,9 +204,9 @@ pub(super) async fn a_dead_owner_clears_the_deaths_of_rows_it_did_not_have_in_ha
 
     let Acquisition::Taken(acquired) = acquired else { panic!("its owner is dead: {acquired:?}") };
     let open = acquired.in_flight.expect("the batch was left open");
-    assert!(open.died);
+    assert!(open.claimer_died);
     backend.outbox().resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.expect("answered");
-    assert_eq!(given.standing(RowSelector::Event(other.event_id)).await.deaths, 0, "it was not in hand: innocent");
+    assert_eq!(given.diagnose(RowSelector::Event(other.event_id)).await.deaths, 0, "it was not in hand: innocent");
     assert!(deaths(&given, &in_hand).await > before.0.min(2), "it was in hand: one death more");
 }
 
@@ -242,7 +242,7 @@ pub(super) async fn a_service_killed_at_random_parks_nothing<B: Backend>(backend
         let Acquisition::Taken(acquired) = acquired else { panic!("the one before is dead: {acquired:?}") };
         let mut life = Worker::of(backend, acquired.fence);
         if let Some(open) = acquired.in_flight {
-            assert!(open.died);
+            assert!(open.claimer_died);
             life.resolve(open.token, BatchOutcome::ClaimerDied).await;
         }
         for dies in [false, true] {

@@ -38,9 +38,9 @@ pub(super) async fn a_settlement_remembers_positions_and_fallbacks<B: Backend>(b
 
     backend.outbox().settle(settlement).await.expect("answered");
 
-    let first = given.standing(RowSelector::Event(batch.rows[0].event_id)).await;
+    let first = given.diagnose(RowSelector::Event(batch.rows[0].event_id)).await;
     assert_eq!((first.sent_to, first.by_fallback), (Some(position), false));
-    let second = given.standing(RowSelector::Event(batch.rows[1].event_id)).await;
+    let second = given.diagnose(RowSelector::Event(batch.rows[1].event_id)).await;
     assert_eq!((second.sent_to, second.by_fallback, second.row.status), (None, true, RowStatus::Sent));
 }
 
@@ -185,7 +185,7 @@ pub(super) async fn a_returned_batch_is_due_again_with_its_attempt_returned<B: B
     assert_eq!(ids(&again.rows), ids(&batch.rows));
     assert!(again.rows.iter().all(|row| row.attempt == 1));
     assert!(again.token > batch.token);
-    assert_eq!(given.standing(RowSelector::Key(line.id)).await.deaths, 0, "nobody died");
+    assert_eq!(given.diagnose(RowSelector::Key(line.id)).await.deaths, 0, "nobody died");
 }
 
 pub(super) async fn a_repeated_resolution_is_harmless<B: Backend>(backend: &B) {
@@ -196,7 +196,7 @@ pub(super) async fn a_repeated_resolution_is_harmless<B: Backend>(backend: &B) {
     let first = worker.fence.clone();
     worker.resolve(batch.token, BatchOutcome::ClaimerDied).await;
     let before = given.rows(RowFilter::default()).await;
-    let deaths = given.standing(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
+    let deaths = given.diagnose(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
 
     for fence in [first, worker.fence.clone()] {
         let again = backend.outbox().resolve(&fence, batch.token, BatchOutcome::ClaimerDied).await;
@@ -207,7 +207,7 @@ pub(super) async fn a_repeated_resolution_is_harmless<B: Backend>(backend: &B) {
     }
 
     assert_eq!(given.rows(RowFilter::default()).await, before);
-    assert_eq!(given.standing(RowSelector::Event(batch.rows[0].event_id)).await.deaths, deaths);
+    assert_eq!(given.diagnose(RowSelector::Event(batch.rows[0].event_id)).await.deaths, deaths);
     worker.claim(ALL).await;
 }
 

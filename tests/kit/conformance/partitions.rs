@@ -188,7 +188,7 @@ async fn a_restarted_instance_takes_its_own_partition_back_at_once<B: Backend>(b
     let Acquisition::Taken(acquired) = acquisition else { panic!("{acquisition:?}") };
     assert!(acquired.fence.epoch > worker.fence.epoch);
     let open = acquired.in_flight.expect("the batch of its former life is open");
-    assert_eq!((open.token, open.session, open.died), (token, worker.lane, true));
+    assert_eq!((open.token, open.session, open.claimer_died), (token, worker.lane, true));
 }
 
 async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) {

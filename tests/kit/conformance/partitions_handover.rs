@@ -36,7 +36,7 @@ pub(super) async fn an_open_batch_stays_until_it_is_resolved_whoever_dies_in_bet
             panic!("the one before {name} is dead")
         };
         let open = acquired.in_flight.expect("nobody has resolved it");
-        assert_eq!((open.token, &open.session, open.died), (token, &former.lane, true), "{name} knows as much");
+        assert_eq!((open.token, &open.session, open.claimer_died), (token, &former.lane, true), "{name} knows as much");
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn a_claimer_that_died_is_told_from_one_that_lost_its_lease_ali
     };
 
     let open = acquired.in_flight.expect("the batch is open");
-    assert_eq!((open.token, open.died), (token, false), "a lives, it was only slow");
+    assert_eq!((open.token, open.claimer_died), (token, false), "a lives, it was only slow");
 }
 
 pub(super) async fn why_a_worker_takes_its_partition_again_decides_whether_it_died<B: Backend>(backend: &B) {
@@ -64,7 +64,7 @@ pub(super) async fn why_a_worker_takes_its_partition_again_decides_whether_it_di
 
         let open = worker.again(because).await.expect("the batch is open");
 
-        assert_eq!((open.token, open.died), (token, died), "{because:?}");
+        assert_eq!((open.token, open.claimer_died), (token, died), "{because:?}");
         worker.resolve(token, BatchOutcome::Published).await;
         assert_eq!(worker.again(because).await, None, "resolved is resolved");
     }

@@ -136,7 +136,7 @@ async fn it_is_known_who_took_a_letter_and_what_became_of_it<B: Backend>(backend
 
     let known = given.known(&letters).await;
 
-    let told = |at: usize| known[at].as_ref().map(|one| (one.audit.clone(), one.arrived));
+    let told = |at: usize| known[at].as_ref().map(|one| (one.audit.clone(), one.confirmed));
     assert_eq!((told(0), told(1), told(2)), (Some((audit(), true)), Some((audit(), false)), None));
 }
 

@@ -132,7 +132,7 @@ impl<'b, B: Backend> Worker<'b, B> {
     /// Dies with a claimed batch in hand and comes back: the batch is resolved as such.
     pub(crate) async fn die_with(&mut self, token: Token) {
         let open = self.again(AcquireReason::WorkerDied).await.expect("the batch is still open");
-        assert_eq!((open.token, open.died), (token, true));
+        assert_eq!((open.token, open.claimer_died), (token, true));
         self.resolve(token, BatchOutcome::ClaimerDied).await;
     }
 

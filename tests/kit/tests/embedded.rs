@@ -2,8 +2,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use embedded::{BrokerProbe, Embedded, Options, StoreProbe, Writing};
+use embedded::{BrokerProbe, Embedded, Options, StoreProbe, WriterMode};
 use kit::{Backend, TestClock, conformance_suite};
+use memory::Memory;
 use ports::broker::Broker;
 use ports::cache::OrderCache;
 use ports::idempotency::Idempotency;
@@ -21,18 +22,20 @@ use tempfile::TempDir;
 
 struct Store {
     store: Embedded,
+    memory: Memory,
     clock: TestClock,
     _folder: TempDir,
 }
 
 impl Store {
-    fn open(writing: Writing) -> Self {
+    fn open(writing: WriterMode) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let clock = TestClock::default();
         let mut options = Options::new(folder.path(), InstanceId("kit".into()), Arc::new(clock.clone()));
         options.writing = writing;
         let store = Embedded::open(options).expect("an empty folder can be opened");
-        Self { store, clock, _folder: folder }
+        let memory = Memory::new(&memory::Options::default(), Arc::new(clock.clone()));
+        Self { store, memory, clock, _folder: folder }
     }
 
     /// A pause of a consumer is measured by the runtime's clock, all the rest by the store's.
@@ -87,13 +90,13 @@ macro_rules! backend {
                 Arc::new(self.0.store.clone())
             }
             fn idempotency(&self) -> Arc<dyn Idempotency> {
-                Arc::new(self.0.store.clone())
+                Arc::new(self.0.memory.clone())
             }
             fn cache(&self) -> Arc<dyn OrderCache> {
-                Arc::new(self.0.store.clone())
+                Arc::new(self.0.memory.clone())
             }
             fn rate_limit(&self) -> Arc<dyn RateLimiter> {
-                Arc::new(self.0.store.clone())
+                Arc::new(self.0.memory.clone())
             }
             fn probes(&self) -> Vec<Arc<dyn Probe>> {
                 vec![Arc::new(StoreProbe(self.0.store.clone())), Arc::new(BrokerProbe(self.0.store.clone()))]
@@ -105,8 +108,8 @@ macro_rules! backend {
     };
 }
 
-backend!(Inline, Writing::Inline);
-backend!(Threaded, Writing::Thread);
+backend!(Inline, WriterMode::Inline);
+backend!(Threaded, WriterMode::Thread);
 
 macro_rules! every_suite {
     ($mode:ident, $backend:ident) => {

@@ -1,8 +1,8 @@
 //! A refused event: retries that delay its key, fallback, parking, and an operator's retry.
 use std::time::Duration;
 
-use app::chain::{Fallback, Poison};
-use app::policy::backpressure::Stage;
+use app::policy::backpressure::PressureStage;
+use app::relay::chain::{Fallback, Poison};
 use domain::{OrderId, Status};
 use ports::broker::Record;
 use ports::operators::{OutboxOperators, RowDiagnosis, RowSelector};
@@ -40,7 +40,7 @@ async fn events_of(process: &Process, id: OrderId) -> usize {
 async fn head(process: &Process, id: OrderId) -> RowDiagnosis {
     let rows = process.store.rows(&ports::operators::RowFilter { key: Some(id), ..Default::default() }, 10).await;
     let first = rows.expect("rows can be read").into_iter().min_by_key(|row| row.id).expect("the key has rows");
-    let diagnosis = process.store.standing(RowSelector::Event(first.event_id)).await.expect("the row can be diagnosed");
+    let diagnosis = process.store.diagnose(RowSelector::Event(first.event_id)).await.expect("the row can be diagnosed");
     diagnosis.expect("the event is known")
 }
 
@@ -201,7 +201,9 @@ async fn retries_are_delayed_longer_under_backpressure() {
     // ELEVATED from the first sample on, without end.
     environment.options.pressure.backlog = (0, u64::MAX);
     let process = environment.start().await;
-    process.wait_until("retries are delayed longer", TIMEOUT, async || process.gate.stage() == Stage::Retries).await;
+    process
+        .wait_until("retries are delayed longer", TIMEOUT, async || process.gate.stage() == PressureStage::Retries)
+        .await;
     environment.record_faults.add(1, RecordFault::RefuseTransient, |_| true);
 
     ledger.create_order(&process).await;

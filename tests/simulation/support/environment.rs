@@ -3,14 +3,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies, Options, ProducerSlots};
-use app::commands::{self, Desk};
-use app::dead_letters::DeadLetters;
-use app::gate::Gate;
-use app::handlers::Handlers;
-use app::vitals::Vitals;
-use embedded::{Embedded, Writing};
+use app::admission::gate::Gate;
+use app::commands::{self, CommandContext};
+use app::consume::handlers::Handlers;
+use app::health::HealthBoard;
+use app::operators::dead_letters::DeadLetters;
+use embedded::{Embedded, WriterMode};
 use kit::clock::{BEGINNING, SeededDice, TokioClock};
 use kit::faults::{FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox, Script};
+use memory::Memory;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
@@ -130,7 +131,7 @@ impl Environment {
     fn store_options(&self) -> embedded::Options {
         let clock = Arc::clone(&self.clock);
         let mut options = embedded::Options::new(self.folder.path(), self.options.instance.clone(), clock);
-        options.writing = Writing::Inline;
+        options.writing = WriterMode::Inline;
         options.partitions = self.options.partitions;
         options.topic_partitions = 3;
         options.installation = Some("sim".into());
@@ -141,17 +142,18 @@ impl Environment {
         let (real, script) = (Arc::new(store.clone()), self.script.clone());
         let gate = Arc::new(Gate::default());
         let faulty = FaultyBroker::around(real.clone(), script.clone());
-        let desk = Desk {
+        let memory = Arc::new(Memory::new(&memory::Options::default(), self.clock.clone()));
+        let commands = CommandContext {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
-            idempotency: real.clone(),
-            cache: real.clone(),
+            idempotency: memory.clone(),
+            cache: memory,
             clock: self.clock.clone(),
             dice: self.rng.clone(),
             gate: gate.clone(),
             options: commands::Options { partitions: self.options.partitions, ..commands::Options::default() },
         };
         Dependencies {
-            desk: Arc::new(desk),
+            commands: Arc::new(commands),
             outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
             leases: Arc::new(FaultyLeases::around(real.clone(), script)),
             broker: Some(Arc::new(FaultyRecordBroker::around(
@@ -167,7 +169,7 @@ impl Environment {
             clock: self.clock.clone(),
             rng: self.rng.clone(),
             gate,
-            health: Vitals::default(),
+            health: HealthBoard::default(),
             metrics: telemetry::Metrics::new(),
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies};
-use app::dispatch::{ChangeOrder, CreateOrder, Expect, Viewer};
+use app::admission::gate::Gate;
+use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, Viewer};
 use app::error::CommandError;
-use app::gate::Gate;
-use app::vitals::{Picture, Vitals};
+use app::health::{HealthBoard, HealthSnapshot};
 use domain::{Item, Items, Money, Order, OrderId, Status, Subject};
 use embedded::Embedded;
 use kit::checkers::read_all;
@@ -42,7 +42,7 @@ pub struct Process {
     pub gate: Arc<Gate>,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
-    health: Vitals,
+    health: HealthBoard,
 }
 
 impl Process {
@@ -107,7 +107,8 @@ impl Process {
 
     /// Changes an order's status as an administrator.
     pub async fn change(&self, id: OrderId, to: Status) -> Result<Arc<Order>, CommandError> {
-        let command = ChangeOrder { id, to, viewer: Viewer::Admin, expect: Expect::default(), trace: None };
+        let command =
+            ChangeOrder { id, to, viewer: Viewer::Admin, preconditions: ChangePreconditions::default(), trace: None };
         self.run(self.actors.dispatch().change(command)).await
     }
 
@@ -162,7 +163,7 @@ impl Process {
     /// Runs until all rows are sent and the consumers have acknowledged them, retry topics included.
     pub async fn wait_until_consumed(&self, limit: Duration) {
         self.wait_until_drained(limit).await;
-        let topics = app::intake::topics_of(TOPIC);
+        let topics = outbox::topics::consumed_topics(TOPIC);
         self.wait_until("all records are consumed", limit, async || {
             let reader = self.store.join(GROUP, &topics, 0, 1).await.expect("the group can be joined");
             reader.lag().await.expect("the lag is known").iter().all(|lag| lag.messages == 0)
@@ -171,7 +172,7 @@ impl Process {
     }
 
     /// The health that the process reports.
-    pub fn health(&self) -> Arc<Picture> {
+    pub fn health(&self) -> Arc<HealthSnapshot> {
         self.health.read()
     }
 }

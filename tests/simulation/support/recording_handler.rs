@@ -1,9 +1,9 @@
 //! RecordingHandler: a handler of consumed events that fails on request and records its calls; and events as other regions write them.
 use std::sync::Arc;
 
-use app::contract::{self, Incoming};
-use app::handlers::{EventHandler, HandlerFault, Handlers};
-use domain::{Event, EventType, Hlc, OrderId};
+use app::consume::handlers::{EventHandler, HandlerFault, Handlers};
+use app::contract::{self, DecodedEvent};
+use domain::{EventType, Hlc, OrderEvent, OrderId};
 use parking_lot::Mutex;
 use ports::broker::Record;
 use ports::inbox::Effect;
@@ -24,7 +24,7 @@ pub struct HandlerCall {
     pub succeeded: bool,
 }
 
-type FailsFor = Box<dyn Fn(&Incoming) -> bool + Send + Sync>;
+type FailsFor = Box<dyn Fn(&DecodedEvent) -> bool + Send + Sync>;
 
 /// The handler. It fails for events that `fails` selects, until its failures are used up.
 pub struct RecordingHandler {
@@ -39,7 +39,7 @@ impl RecordingHandler {
     pub fn new(
         needs_order: bool,
         failures: usize,
-        fails: impl Fn(&Incoming) -> bool + Send + Sync + 'static,
+        fails: impl Fn(&DecodedEvent) -> bool + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             needs_order,
@@ -65,7 +65,7 @@ impl RecordingHandler {
         self.calls().iter().filter(|call| call.succeeded && call.order_id == id).map(|call| call.version).collect()
     }
 
-    fn succeeds(&self, event: &Incoming) -> bool {
+    fn succeeds(&self, event: &DecodedEvent) -> bool {
         let mut left = self.failures_left.lock();
         if *left == 0 || !(self.fails)(event) {
             return true;
@@ -80,7 +80,7 @@ impl EventHandler for RecordingHandler {
         self.needs_order
     }
 
-    fn handle(&self, event: &Incoming) -> Result<Vec<Effect>, HandlerFault> {
+    fn handle(&self, event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault> {
         let succeeded = self.succeeds(event);
         let version = event.after.as_ref().map_or(0, |after| after.version);
         self.calls.lock().push(HandlerCall { at: Instant::now(), order_id: event.order_id, version, succeeded });
@@ -93,7 +93,7 @@ impl EventHandler for RecordingHandler {
 }
 
 /// The record of an event that another region wrote.
-pub fn from_region(event: &Event, region: &str, hlc: Hlc) -> Record {
+pub fn from_region(event: &OrderEvent, region: &str, hlc: Hlc) -> Record {
     let text = |name: &str, value: String| (name.into(), value.into_bytes().into());
     Record {
         topic: TOPIC.into(),

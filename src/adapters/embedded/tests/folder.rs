@@ -1,5 +1,5 @@
 //! Who may have a folder, and what is said when it cannot be had.
-use embedded::{Embedded, OpenError, Options, Writing};
+use embedded::{Embedded, OpenError, Options, WriterMode};
 use ports::orders::OrderStore;
 
 use crate::support::*;
@@ -138,7 +138,7 @@ async fn an_operator_looks_and_acts_beside_a_running_service() {
 #[tokio::test(start_paused = true)]
 async fn inline_nothing_blocks_the_paused_clock() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
-    let store = Embedded::open(Options { writing: Writing::Inline, ..options(folder.path(), &clock) }).unwrap();
+    let store = Embedded::open(Options { writing: WriterMode::Inline, ..options(folder.path(), &clock) }).unwrap();
     let begun = tokio::time::Instant::now();
 
     place(&store, 1, 0).await;

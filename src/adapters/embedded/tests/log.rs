@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Timestamp;
-use embedded::{Embedded, partition_of};
+use embedded::Embedded;
+use outbox::partition::topic_partition;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::PartitionNo;
 use ports::source::{ConsumerGroups, GroupMember};
@@ -31,7 +32,7 @@ async fn a_group_goes_on_where_it_acknowledged() {
     let store = inline(folder.path(), &clock);
     let source = join(&store, 0, 1).await;
     let positions = store.append((0..5).map(|n| record("same", &n.to_string())).collect()).await.unwrap();
-    assert_eq!(positions[4].partition, partition_of("same", 3));
+    assert_eq!(positions[4].partition, topic_partition(b"same", 3));
 
     let got = source.poll(3, Duration::ZERO).await.unwrap();
     assert_eq!(got.iter().map(|d| d.position.offset).collect::<Vec<_>>(), [0, 1, 2]);
@@ -55,8 +56,8 @@ async fn members_share_the_partitions_and_wake_when_records_come() {
     let store = Embedded::open(options(folder.path(), &clock)).unwrap();
     let (one, two) = (join(&store, 0, 2).await, join(&store, 1, 2).await);
     let both = async {
-        let patience = Duration::from_secs(30);
-        tokio::join!(one.poll(100, patience), two.poll(100, patience))
+        let timeout = Duration::from_secs(30);
+        tokio::join!(one.poll(100, timeout), two.poll(100, timeout))
     };
     let append = async { store.append((0..40).map(|n| record(&n.to_string(), "x")).collect()).await };
 
@@ -108,7 +109,7 @@ async fn a_new_session_of_a_lane_ends_the_former_one_across_restarts() {
 async fn what_is_late_or_too_large_leaves_nothing_behind() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
     let store = inline(folder.path(), &clock);
-    let lane = store.open_session(0).await.unwrap();
+    let session = store.open_session(0).await.unwrap();
     let large = "x".repeat(store.record_bytes_max() + 1);
     let batch = |value: &str, time_left| Batch {
         partition: PartitionNo(0),
@@ -117,9 +118,9 @@ async fn what_is_late_or_too_large_leaves_nothing_behind() {
         time_left,
     };
 
-    let late = store.publish(&lane, batch("v", Duration::ZERO)).await;
+    let late = store.publish(&session, batch("v", Duration::ZERO)).await;
     assert!(matches!(late, Published::Aborted { reached: false, .. }), "{late:?}");
-    let Published::Aborted { refused, .. } = store.publish(&lane, batch(&large, TTL)).await else { panic!() };
+    let Published::Aborted { refused, .. } = store.publish(&session, batch(&large, TTL)).await else { panic!() };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2]);
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 

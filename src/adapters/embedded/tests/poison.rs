@@ -12,7 +12,7 @@ async fn die(worker: Worker) -> Worker {
     let store = worker.store.clone();
     let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
-    assert!(open.died);
+    assert!(open.claimer_died);
     let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);

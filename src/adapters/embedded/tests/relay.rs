@@ -88,7 +88,7 @@ async fn a_crash_between_publish_and_settlement_is_resolved_by_the_watermark() {
     let store = inline(folder.path(), &clock);
     let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
-    assert_eq!((open.token, open.died), (batch.token, true));
+    assert_eq!((open.token, open.claimer_died), (batch.token, true));
     store.fence(&open.session).await.unwrap();
     let watermark = store.watermark(PartitionNo(0)).await.unwrap().unwrap();
     assert!(open.token <= watermark && acquired.fence.counter > watermark);
@@ -107,7 +107,7 @@ async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
-    let former = worker.lane.clone();
+    let former = worker.session.clone();
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
@@ -119,7 +119,7 @@ async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
 
-    let late = Worker { lane: former, ..Worker::of(&store, acquire_again(&worker)).await };
+    let late = Worker { session: former, ..Worker::of(&store, acquire_again(&worker)).await };
     assert!(matches!(late.publish(&batch).await, Published::SessionLost(_)));
     let again = worker.claim().await;
     assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
@@ -137,7 +137,7 @@ async fn an_old_fence_changes_nothing() {
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
     let newer = acquire(&store, AcquireReason::Uncertain).await;
-    assert!(!newer.in_flight.as_ref().unwrap().died);
+    assert!(!newer.in_flight.as_ref().unwrap().claimer_died);
 
     let settlement = ports::outbox::Settlement {
         fence: worker.fence.clone(),
@@ -183,7 +183,7 @@ async fn a_parked_key_goes_on_in_order_after_its_redrive() {
     worker.done(changed);
 
     assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
-    let why = store.standing(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
+    let why = store.diagnose(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
     assert_eq!((why.row.status, why.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
     let found = store.redrive(&RowFilter::default(), 10, false, &audit).await.unwrap();
     assert_eq!(found, OperatorOutcome::Done(1));
@@ -196,7 +196,7 @@ async fn a_parked_key_goes_on_in_order_after_its_redrive() {
     let published = worker.publish(&head).await;
     worker.settle(&head, published).await;
     assert_eq!(texts(&worker.claim().await), ["1/1"]);
-    let sent = store.standing(RowSelector::Event(head.rows[0].event_id)).await.unwrap().unwrap();
+    let sent = store.diagnose(RowSelector::Event(head.rows[0].event_id)).await.unwrap().unwrap();
     assert_eq!((sent.row.status, sent.sent_to.unwrap().topic.as_ref()), (RowStatus::Sent, "order.events"));
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use domain::{EventId, EventType, Item, Items, Money, Order, OrderId, RegionId, Subject, Timestamp};
-use embedded::{Embedded, Options, Writing};
+use embedded::{Embedded, Options, WriterMode};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::clock::Clock;
 use ports::orders::{Commit, Committed, NewRow, OrderStore};
@@ -46,7 +46,7 @@ pub fn options(folder: &Path, clock: &Arc<HandClock>) -> Options {
 
 /// A store in virtual time.
 pub fn inline(folder: &Path, clock: &Arc<HandClock>) -> Embedded {
-    Embedded::open(Options { writing: Writing::Inline, ..options(folder, clock) }).unwrap()
+    Embedded::open(Options { writing: WriterMode::Inline, ..options(folder, clock) }).unwrap()
 }
 
 pub fn id(number: u16) -> OrderId {
@@ -62,7 +62,7 @@ pub fn change(number: u16, version: u64) -> Commit {
     let mut entropy = [7; 10];
     entropy[..2].copy_from_slice(&number.to_be_bytes());
     entropy[2] = version as u8;
-    let (order, event) = Order::place(domain::Placement {
+    let (order, event) = Order::place(domain::NewOrder {
         id: id(number),
         event_id: EventId::at(now, entropy),
         owner: Subject::new("ann").unwrap(),
@@ -96,7 +96,7 @@ pub async fn place(store: &Embedded, number: u16, version: u64) {
 pub struct Worker {
     pub store: Embedded,
     pub fence: Fence,
-    pub lane: ProducerSessionId,
+    pub session: ProducerSessionId,
 }
 
 impl Worker {
@@ -107,12 +107,12 @@ impl Worker {
     }
 
     pub async fn of(store: &Embedded, acquired: Acquired) -> Self {
-        let lane = store.open_session(0).await.unwrap();
-        Self { store: store.clone(), fence: acquired.fence, lane }
+        let session = store.open_session(0).await.unwrap();
+        Self { store: store.clone(), fence: acquired.fence, session }
     }
 
     pub async fn ask(&self, limit: u32, kind: ClaimKind) -> Claimed {
-        let claim = Claim { fence: self.fence.clone(), session: self.lane.clone(), limit, kind };
+        let claim = Claim { fence: self.fence.clone(), session: self.session.clone(), limit, kind };
         self.store.claim(claim).await.unwrap()
     }
 
@@ -143,7 +143,7 @@ impl Worker {
         });
         let records = records.collect();
         let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL };
-        self.store.publish(&self.lane, batch).await
+        self.store.publish(&self.session, batch).await
     }
 
     pub async fn settle(&mut self, batch: &ClaimedBatch, published: Published) -> u64 {
@@ -162,9 +162,9 @@ impl Worker {
     }
 }
 
-pub async fn acquire(store: &Embedded, because: AcquireReason) -> Acquired {
+pub async fn acquire(store: &Embedded, reason: AcquireReason) -> Acquired {
     let watermark = store.watermark(PartitionNo(0)).await.unwrap();
-    match store.acquire(PartitionNo(0), &instance(), because, watermark, TTL).await.unwrap() {
+    match store.acquire(PartitionNo(0), &instance(), reason, watermark, TTL).await.unwrap() {
         Acquisition::Taken(acquired) => acquired,
         held => panic!("{held:?}"),
     }

@@ -9,8 +9,8 @@ use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
 
-use crate::engine::Work;
-use crate::error::{Answer, broken};
+use crate::engine::WriteContext;
+use crate::error::{CommandResult, broken};
 use crate::{Embedded, Options, StoreProbe};
 
 struct Still;
@@ -26,8 +26,8 @@ fn open(folder: &tempfile::TempDir) -> Embedded {
     Embedded::open(Options { partitions: 4, ..options }).unwrap()
 }
 
-fn note(work: &Work<'_>, text: &str) -> Answer<()> {
-    work.sql.execute("INSERT INTO meta VALUES (?1, '')", [text])?;
+fn note(context: &WriteContext<'_>, text: &str) -> CommandResult<()> {
+    context.sql.execute("INSERT INTO meta VALUES (?1, '')", [text])?;
     Ok(())
 }
 
@@ -72,8 +72,8 @@ async fn a_group_shares_its_commit_and_a_failure_or_a_defect_takes_no_neighbour(
             let store = store.clone();
             tokio::spawn(async move {
                 store
-                    .write("note", move |work| {
-                        note(work, &format!("note {number}"))?;
+                    .write("note", move |context| {
+                        note(context, &format!("note {number}"))?;
                         assert!(number != 7, "a defect");
                         if number == 9 { Err(broken("no")) } else { Ok(number) }
                     })
@@ -103,10 +103,10 @@ async fn a_full_disk_changes_nothing_and_passes() {
     let limit = |pages: Option<u32>| {
         let store = store.clone();
         async move {
-            let set = move |work: &mut Work<'_>| -> Answer<()> {
-                let now: u32 = work.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
+            let set = move |context: &mut WriteContext<'_>| -> CommandResult<()> {
+                let now: u32 = context.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
                 let text = format!("PRAGMA max_page_count = {}", pages.unwrap_or(now));
-                work.sql.query_row(&text, [], |_| Ok(()))?;
+                context.sql.query_row(&text, [], |_| Ok(()))?;
                 Ok(())
             };
             store.write("limit", set).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_full_disk_changes_nothing_and_passes() {
         let store = store.clone();
         tokio::spawn(async move {
             let text = format!("note {number}{}", "x".repeat(if number == 3 { 100_000 } else { 10 }));
-            store.write("fill", move |work| note(work, &text)).await
+            store.write("fill", move |context| note(context, &text)).await
         })
     };
     let asked: Vec<_> = (0..6).map(fill).collect();
@@ -139,7 +139,7 @@ async fn a_full_disk_changes_nothing_and_passes() {
     assert_eq!(notes(&store).await, kept, "what was refused is not there, what was answered is");
     limit(Some(1_000_000)).await;
     let text = format!("note late{}", "x".repeat(100_000));
-    store.write("fill", move |work| note(work, &text)).await.unwrap();
+    store.write("fill", move |context| note(context, &text)).await.unwrap();
     assert_eq!(notes(&store).await, kept + 1);
     let probe = StoreProbe(store.clone());
     probe.check().await.unwrap();
@@ -154,7 +154,7 @@ async fn closing_finishes_what_was_asked_and_does_not_wait_for_ever() {
     let (go, held) = hold(&store).await;
     let asked = tokio::spawn({
         let store = store.clone();
-        async move { store.write("note", |work| note(work, "note")).await }
+        async move { store.write("note", |context| note(context, "note")).await }
     });
     tokio::task::yield_now().await;
 

@@ -1,4 +1,4 @@
-//! Group commit over several instances.
+//! Group commit, also of several instances.
 use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
@@ -11,7 +11,7 @@ use crate::support::Database;
 const P0: PartitionNo = PartitionNo(0);
 
 #[tokio::test]
-async fn two_instances_that_want_the_same_in_opposite_orders_do_not_stop_each_other() {
+async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
     let database = Database::migrated().await;
     let stores = [database.store("a").await, database.store("b").await];
     let make = Factory::seeded(9, "orders".into());
@@ -36,9 +36,9 @@ async fn two_instances_that_want_the_same_in_opposite_orders_do_not_stop_each_ot
     };
     let (first, second) = futures::join!(of(0, one), of(1, other));
 
-    let answers: Vec<Committed> = first.into_iter().chain(second).map(|answer| answer.unwrap()).collect();
+    let results: Vec<Committed> = first.into_iter().chain(second).map(|result| result.unwrap()).collect();
     assert_eq!(
-        answers.iter().filter(|answer| **answer == Committed::Done).count(),
+        results.iter().filter(|result| **result == Committed::Done).count(),
         24,
         "each mark and each change once"
     );
@@ -46,53 +46,53 @@ async fn two_instances_that_want_the_same_in_opposite_orders_do_not_stop_each_ot
 }
 
 #[tokio::test]
-async fn one_that_can_never_be_written_fails_alone() {
+async fn commit_that_cannot_be_written_fails_alone() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
     let make = Factory::seeded(9, "orders".into());
     let mut commits: Vec<Commit> = (0..32).map(|_| make.creation("ann", P0)).collect();
-    // The server keeps no NUL in a text.
+    // The server rejects NUL in texts.
     commits[7].events[0].topic = "or\0ders".into();
     commits[20].events[0].event_id = commits[3].events[0].event_id;
 
-    let answers = join_all(commits.iter().map(|commit| store.commit(commit.clone()))).await;
+    let results = join_all(commits.iter().map(|commit| store.commit(commit.clone()))).await;
 
-    for (number, answer) in answers.iter().enumerate() {
+    for (number, result) in results.iter().enumerate() {
         match number {
-            7 => assert!(matches!(answer, Err(Error::Rejected(_))), "{answer:?}"),
-            // Of two events of one name either may be the first.
-            3 | 20 => assert!(matches!(answer, Ok(Committed::Done) | Err(Error::Rejected(_))), "{answer:?}"),
-            _ => assert_eq!(answer.as_ref().unwrap(), &Committed::Done, "commit {number}"),
+            7 => assert!(matches!(result, Err(Error::Rejected(_))), "{result:?}"),
+            // Of two events with one id either may be the first.
+            3 | 20 => assert!(matches!(result, Ok(Committed::Done) | Err(Error::Rejected(_))), "{result:?}"),
+            _ => assert_eq!(result.as_ref().unwrap(), &Committed::Done, "commit {number}"),
         }
     }
     assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 30);
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_at_once() {
+async fn full_queue_refuses_at_once() {
     let database = Database::migrated().await;
-    let options = postgres::Options { queue: 1, committers: 1, ..database.options("a") };
+    let options = postgres::Options { queue_max: 1, committers: 1, ..database.options("a") };
     let store = postgres::Postgres::open(options).await.unwrap();
     let make = Factory::seeded(9, "orders".into());
 
-    let answers = join_all((0..64).map(|_| store.commit(make.creation("ann", P0)))).await;
+    let results = join_all((0..64).map(|_| store.commit(make.creation("ann", P0)))).await;
 
-    let refused = answers.iter().filter(|answer| matches!(answer, Err(Error::Overloaded(_)))).count();
-    let done = answers.iter().filter(|answer| matches!(answer, Ok(Committed::Done))).count();
+    let refused = results.iter().filter(|result| matches!(result, Err(Error::Overloaded(_)))).count();
+    let done = results.iter().filter(|result| matches!(result, Ok(Committed::Done))).count();
     assert!(refused > 0 && refused + done == 64, "{refused} refused, {done} done");
 }
 
 #[tokio::test]
-async fn what_was_asked_before_closing_is_still_done() {
+async fn commits_queued_before_closing_are_committed() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
     let make = Factory::seeded(9, "orders".into());
     let commits: Vec<_> = (0..40).map(|_| make.creation("ann", P0)).collect();
 
-    let asked = join_all(commits.into_iter().map(|commit| store.commit(commit)));
-    let (answers, closed) = futures::join!(asked, store.close());
+    let queued = join_all(commits.into_iter().map(|commit| store.commit(commit)));
+    let (results, closed) = futures::join!(queued, store.close());
 
     closed.unwrap();
-    assert!(answers.into_iter().all(|answer| answer.unwrap() == Committed::Done));
+    assert!(results.into_iter().all(|result| result.unwrap() == Committed::Done));
     assert!(matches!(store.commit(make.creation("ann", P0)).await, Err(Error::Unreachable(_))));
 }

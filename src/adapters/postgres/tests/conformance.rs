@@ -1,4 +1,4 @@
-//! The store keeps every port's word: with sessions of its own, and in the manner that a pooler in transaction mode asks for.
+//! The conformance suite of every port: with sessions of the store's own, and behind a pooler in transaction mode.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
 use ports::redrives::RedriveLedger;
-use postgres::{Options, Postgres, StoreProbe};
+use postgres::{Options, Postgres, PostgresProbe};
 use tokio_postgres::Client;
 
 use crate::support::{Database, PARTITIONS, advance, pooled};
 
-struct Store {
+struct TestStore {
     store: Postgres,
     client: Client,
     _database: Database,
 }
 
-impl Store {
+impl TestStore {
     async fn open(pooler: bool) -> Self {
         let database = Database::migrated().await;
         let url = if pooler { pooled(&database.url) } else { database.url.clone() };
-        let options = Options { url, pooler, ..database.options("kit") };
+        let options = Options { url: url.into(), pooler, ..database.options("kit") };
         let store = Postgres::open(options).await.expect("a migrated database can be opened");
         let client = database.client().await;
         Self { store, client, _database: database }
@@ -40,12 +40,12 @@ impl Store {
 
 macro_rules! backend {
     ($name:ident, $pooler:literal) => {
-        struct $name(Store);
+        struct $name(TestStore);
 
         #[async_trait::async_trait]
         impl Backend for $name {
             async fn fresh() -> Self {
-                Self(Store::open($pooler).await)
+                Self(TestStore::open($pooler).await)
             }
             async fn advance(&self, by: Duration) {
                 advance(&self.0.client, by).await;
@@ -75,7 +75,7 @@ macro_rules! backend {
                 Arc::new(self.0.store.clone())
             }
             fn probes(&self) -> Vec<Arc<dyn Probe>> {
-                vec![Arc::new(StoreProbe(self.0.store.clone()))]
+                vec![Arc::new(PostgresProbe(self.0.store.clone()))]
             }
             async fn audits(&self) -> Option<Vec<Audit>> {
                 Some(self.0.audits().await)

@@ -1,14 +1,15 @@
-//! The store on PostgreSQL, tested on a real server: each case has a database of its own.
+//! Tests of the store on a real PostgreSQL server; each test has a database of its own.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-mod archive;
+mod archive_days;
+mod claim_sizes;
+mod claims;
 mod commits;
 mod conformance;
-mod instance;
+mod instance_name;
 mod migrations;
+mod outages;
 mod proxy;
-mod relay;
 mod support;
 mod tls;
-mod trouble;
-mod wakes;
+mod wake_channel;

@@ -1,30 +1,30 @@
-//! The schema's versions: forward only, once, and never without being asked.
+//! Migrations: forward only, applied once, and only on request.
 use futures::future::join_all;
-use postgres::{OpenError, Options, Postgres, migrate, status};
+use postgres::{Options, Postgres, PostgresOpenError, migrate, migration_status};
 
 use crate::support::Database;
 
 #[tokio::test]
-async fn an_empty_database_is_refused_with_the_command_that_helps() {
+async fn empty_database_is_refused_with_the_command_that_migrates_it() {
     let database = Database::empty().await;
 
     let refused = Postgres::open(database.options("a")).await.err().unwrap();
 
-    assert!(matches!(refused, OpenError::MissingMigrations { .. }) && !refused.may_pass(), "{refused}");
-    let told = refused.to_string();
+    assert!(matches!(refused, PostgresOpenError::MissingMigrations { .. }) && !refused.is_temporary(), "{refused}");
+    let text = refused.to_string();
     assert!(
-        told.contains("posthaste migrate up") && told.contains("serve --migrate") && told.contains("V1__"),
-        "{told}"
+        text.contains("posthaste migrate up") && text.contains("serve --migrate") && text.contains("V1__"),
+        "{text}"
     );
-    let pending = status(&database.options("a")).await.unwrap();
+    let pending = migration_status(&database.options("a")).await.unwrap();
     assert!(!pending.is_empty() && pending.iter().all(|migration| migration.applied_at.is_none()));
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     let count: i64 = database.client().await.query_one(tables, &[]).await.unwrap().get(0);
-    assert_eq!(count, 0, "looking changes nothing");
+    assert_eq!(count, 0, "reading the status changes nothing");
 }
 
 #[tokio::test]
-async fn migrating_applies_once_and_opening_may_do_it() {
+async fn migrations_are_applied_once_and_opening_may_apply_them() {
     let database = Database::empty().await;
     let options = database.options("a");
 
@@ -32,47 +32,50 @@ async fn migrating_applies_once_and_opening_may_do_it() {
 
     assert_eq!(applied.iter().map(|migration| migration.version).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(migrate(&options).await.unwrap(), []);
-    let seen = status(&options).await.unwrap();
+    let seen = migration_status(&options).await.unwrap();
     assert!(seen.iter().all(|migration| migration.applied_at.is_some() && migration.checksum.len() == 64));
     let store = Postgres::open(Options { migrate: true, ..options }).await.unwrap();
     assert_eq!((store.partitions(), store.installation().len()), (crate::support::PARTITIONS, 36));
 }
 
 #[tokio::test]
-async fn of_many_that_migrate_at_once_one_does_it() {
+async fn concurrent_migrations_apply_each_step_once() {
     let database = Database::empty().await;
     let options = database.options("a");
 
-    let done = join_all((0..6).map(|_| migrate(&options))).await;
+    let results = join_all((0..6).map(|_| migrate(&options))).await;
 
-    let applied: usize = done.into_iter().map(|done| done.unwrap().len()).sum();
+    let applied: usize = results.into_iter().map(|applied| applied.unwrap().len()).sum();
     assert_eq!(applied, 2, "each step once");
 }
 
 #[tokio::test]
-async fn a_newer_schema_and_a_changed_migration_are_refused() {
+async fn newer_schema_and_changed_migration_are_refused() {
     let database = Database::own().await;
     let client = database.client().await;
     client.batch_execute("UPDATE posthaste_migration SET checksum = 'x'").await.unwrap();
     let changed = Postgres::open(database.options("a")).await.err().unwrap();
-    assert!(matches!(changed, OpenError::ChangedMigration { version: 1, .. }), "{changed}");
+    assert!(matches!(changed, PostgresOpenError::ChangedMigration { version: 1, .. }), "{changed}");
 
     client.batch_execute("INSERT INTO posthaste_migration VALUES (99, 'later', 'y', now())").await.unwrap();
     for refused in [Postgres::open(database.options("a")).await.err(), migrate(&database.options("a")).await.err()] {
         let refused = refused.unwrap();
-        assert!(matches!(refused, OpenError::NewerSchema { found: 99, .. }) && !refused.may_pass(), "{refused}");
+        assert!(
+            matches!(refused, PostgresOpenError::NewerSchema { found: 99, .. }) && !refused.is_temporary(),
+            "{refused}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_step_that_fails_leaves_nothing_behind() {
+async fn failed_migration_leaves_nothing_behind() {
     let database = Database::empty().await;
     let client = database.client().await;
     client.batch_execute("CREATE TABLE audit (mine text)").await.unwrap();
 
     let refused = migrate(&database.options("a")).await.err().unwrap();
 
-    assert!(matches!(refused, OpenError::Refused { .. }), "{refused}");
+    assert!(matches!(refused, PostgresOpenError::Refused { .. }), "{refused}");
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
-    assert_eq!(client.query_one(tables, &[]).await.unwrap().get::<_, i64>(0), 1, "somebody else's table, and no other");
+    assert_eq!(client.query_one(tables, &[]).await.unwrap().get::<_, i64>(0), 1, "the foreign table, and no other");
 }

@@ -1,4 +1,4 @@
-//! A wire that breaks at a chosen moment: between the store and its server.
+//! A TCP proxy between the store and its server that cuts connections at a chosen moment.
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -7,44 +7,44 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// Where the wire breaks.
+/// When a connection is cut, relative to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Break {
-    /// The server never hears it.
-    Before,
-    /// The server hears it, and its answer is lost.
-    After,
-    /// The server hears it, and nobody waits for its answer any more. It does not notice.
-    During,
+pub enum Cut {
+    /// Before the server receives the request.
+    BeforeRequest,
+    /// After the server has replied; the reply is lost.
+    AfterReply,
+    /// While the server runs the request. The server's side of the connection stays open until it replies.
+    DuringRequest,
 }
 
-/// Forwards to the server until told to break.
-pub struct Wire {
+/// Forwards connections to the server until a cut is due.
+pub struct Proxy {
     port: u16,
-    plan: Arc<Plan>,
+    plan: Arc<CutPlan>,
 }
 
 #[derive(Default)]
-struct Plan {
-    at: Mutex<Option<(Vec<u8>, Break)>>,
-    broken: AtomicU32,
+struct CutPlan {
+    next: Mutex<Option<(Vec<u8>, Cut)>>,
+    cuts: AtomicU32,
     down: AtomicBool,
-    cut: Notify,
+    cut_all: Notify,
 }
 
-impl Wire {
-    /// A wire to the server of this URL.
+impl Proxy {
+    /// A proxy to the server of this URL.
     pub async fn to(url: &str) -> Self {
-        let place =
-            url.rsplit_once('@').and_then(|(_, rest)| rest.split('/').next()).expect("a URL has a place").to_string();
+        let server =
+            url.rsplit_once('@').and_then(|(_, rest)| rest.split('/').next()).expect("a URL has a host").to_string();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let port = listener.local_addr().expect("it has an address").port();
-        let plan = Arc::new(Plan::default());
+        let port = listener.local_addr().expect("a bound listener has an address").port();
+        let plan = Arc::new(CutPlan::default());
         let shared = Arc::clone(&plan);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 if !shared.down.load(SeqCst)
-                    && let Ok(server) = TcpStream::connect(&place).await
+                    && let Ok(server) = TcpStream::connect(&server).await
                 {
                     tokio::spawn(forward(client, server, Arc::clone(&shared)));
                 }
@@ -53,63 +53,63 @@ impl Wire {
         Self { port, plan }
     }
 
-    /// The URL through this wire.
+    /// The URL with this proxy as the host.
     pub fn url(&self, url: &str) -> String {
-        let (front, rest) = url.rsplit_once('@').expect("a URL names a user");
+        let (user, rest) = url.rsplit_once('@').expect("a URL names a user");
         let (_, path) = rest.split_once('/').expect("a URL names a database");
-        format!("{front}@127.0.0.1:{}/{path}", self.port)
+        format!("{user}@127.0.0.1:{}/{path}", self.port)
     }
 
-    /// The next message that holds these bytes breaks its connection.
-    pub fn break_at(&self, bytes: &[u8], how: Break) {
-        *self.plan.at.lock().expect("nobody dies here") = Some((bytes.to_vec(), how));
+    /// Cuts the connection of the next request that contains these bytes.
+    pub fn cut_at(&self, bytes: &[u8], cut: Cut) {
+        *self.plan.next.lock().expect("no holder of the lock panics") = Some((bytes.to_vec(), cut));
     }
 
-    /// How often it broke.
-    pub fn broken(&self) -> u32 {
-        self.plan.broken.load(SeqCst)
+    /// The number of cuts by [`Proxy::cut_at`] so far.
+    pub fn cuts(&self) -> u32 {
+        self.plan.cuts.load(SeqCst)
     }
 
-    /// Cuts all connections and lets no new one through.
+    /// Cuts all connections and accepts no new one.
     pub fn down(&self) {
         self.plan.down.store(true, SeqCst);
-        self.plan.cut.notify_waiters();
+        self.plan.cut_all.notify_waiters();
     }
 
-    /// Lets connections through again.
+    /// Accepts connections again after [`Proxy::down`].
     pub fn up(&self) {
         self.plan.down.store(false, SeqCst);
     }
 }
 
-async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<Plan>) {
-    let (mut asked, mut told) = (vec![0; 65_536], vec![0; 65_536]);
+async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan>) {
+    let (mut request, mut reply) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
-        // Bytes that were read are always forwarded before the next turn: dropping the other reads loses nothing.
+        // Bytes that were read are forwarded before the next iteration: dropping the other reads loses nothing.
         tokio::select! {
-            () = plan.cut.notified() => return,
-            read = client.read(&mut asked) => {
+            () = plan.cut_all.notified() => return,
+            read = client.read(&mut request) => {
                 let Ok(size @ 1..) = read else { return };
-                let broken = plan.breaks(&asked[..size]);
-                if broken == Some(Break::Before) || server.write_all(&asked[..size]).await.is_err() {
+                let cut = plan.take_if_due(&request[..size]);
+                if cut == Some(Cut::BeforeRequest) || server.write_all(&request[..size]).await.is_err() {
                     return;
                 }
-                if broken == Some(Break::During) {
+                if cut == Some(Cut::DuringRequest) {
                     drop(client);
-                    plan.broken.fetch_add(1, SeqCst);
-                    let _ = server.read(&mut told).await;
+                    plan.cuts.fetch_add(1, SeqCst);
+                    let _ = server.read(&mut reply).await;
                     return;
                 }
-                if broken == Some(Break::After) {
-                    // The first answer tells that the server has done it; nobody hears it.
-                    let _ = server.read(&mut told).await;
-                    plan.broken.fetch_add(1, SeqCst);
+                if cut == Some(Cut::AfterReply) {
+                    // The first reply proves that the server ran the request; it is not forwarded.
+                    let _ = server.read(&mut reply).await;
+                    plan.cuts.fetch_add(1, SeqCst);
                     return;
                 }
             }
-            read = server.read(&mut told) => {
+            read = server.read(&mut reply) => {
                 let Ok(size @ 1..) = read else { return };
-                if client.write_all(&told[..size]).await.is_err() {
+                if client.write_all(&reply[..size]).await.is_err() {
                     return;
                 }
             }
@@ -117,14 +117,14 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<Plan>) 
     }
 }
 
-impl Plan {
-    fn breaks(&self, bytes: &[u8]) -> Option<Break> {
-        let mut at = self.at.lock().expect("nobody dies here");
-        let found = at.as_ref().is_some_and(|(wanted, _)| bytes.windows(wanted.len()).any(|part| part == wanted));
-        let how = if found { at.take().map(|(_, how)| how) } else { None };
-        if how == Some(Break::Before) {
-            self.broken.fetch_add(1, SeqCst);
+impl CutPlan {
+    fn take_if_due(&self, bytes: &[u8]) -> Option<Cut> {
+        let mut next = self.next.lock().expect("no holder of the lock panics");
+        let due = next.as_ref().is_some_and(|(wanted, _)| bytes.windows(wanted.len()).any(|part| part == wanted));
+        let cut = if due { next.take().map(|(_, cut)| cut) } else { None };
+        if cut == Some(Cut::BeforeRequest) {
+            self.cuts.fetch_add(1, SeqCst);
         }
-        how
+        cut
     }
 }

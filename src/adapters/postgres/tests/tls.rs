@@ -1,4 +1,4 @@
-//! Encryption, tried for real: a front before the server speaks TLS to whoever asks for it, with a certificate made for the case.
+//! TLS to the server, through a proxy that accepts TLS with a certificate created for the test.
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -8,6 +8,7 @@ use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
+use secrecy::ExposeSecret;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,18 +16,18 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::{Database, server};
 
-/// What a client sends to ask for TLS (PostgreSQL's SSLRequest).
-const ASK: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+/// The message SSLRequest of PostgreSQL's protocol.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// A front, and the certificate of who signed its own.
-struct Front {
+/// A proxy that ends TLS, and the certificate of the authority that signed its own.
+struct TlsProxy {
     port: u16,
     authority: String,
     encrypted: Arc<AtomicU32>,
 }
 
-impl Front {
-    /// One whose certificate is made for this name.
+impl TlsProxy {
+    /// A proxy whose certificate names this host.
     async fn named(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let authority = CertifiedIssuer::self_signed(authority(), key).unwrap();
@@ -43,21 +44,21 @@ impl Front {
         let (acceptor, count) = (TlsAcceptor::from(Arc::new(config)), Arc::clone(&encrypted));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(speak(client, acceptor.clone(), Arc::clone(&count)));
+                tokio::spawn(forward(client, acceptor.clone(), Arc::clone(&count)));
             }
         });
         Self { port, authority: authority.pem(), encrypted }
     }
 
-    /// The database behind it, trusted only where one of these has signed it and it is made for the host.
+    /// Options that require a certificate signed by one of these roots and naming the host.
     fn verified(&self, database: &Database, roots: &NamedTempFile) -> Options {
         Options { root_certificates: Some(roots.path().to_owned()), ..self.options(database, "verify-full") }
     }
 
-    /// The database behind it, trusted so far.
+    /// Options for the database behind the proxy, with this `sslmode`.
     fn options(&self, database: &Database, mode: &str) -> Options {
         let url = format!("postgres://posthaste@localhost:{}/{}?sslmode={mode}", self.port, database.name);
-        Options { url, ..database.options("one") }
+        Options { url: url.into(), ..database.options("one") }
     }
 }
 
@@ -67,23 +68,23 @@ fn authority() -> CertificateParams {
     params
 }
 
-/// One connection: TLS on this side, none on the server's.
-async fn speak(mut client: TcpStream, acceptor: TlsAcceptor, count: Arc<AtomicU32>) -> std::io::Result<()> {
-    let mut asked = [0; 8];
-    client.read_exact(&mut asked).await?;
-    assert_eq!(asked, ASK, "it speaks in the clear");
+/// Forwards one connection: TLS on the client's side, none on the server's.
+async fn forward(mut client: TcpStream, acceptor: TlsAcceptor, count: Arc<AtomicU32>) -> std::io::Result<()> {
+    let mut request = [0; 8];
+    client.read_exact(&mut request).await?;
+    assert_eq!(request, SSL_REQUEST, "the client did not ask for TLS");
     client.write_all(b"S").await?;
     let mut client = acceptor.accept(client).await?;
     count.fetch_add(1, SeqCst);
     let url = server();
-    let place = url.rsplit_once('@').and_then(|(_, rest)| rest.split('/').next()).unwrap();
-    let mut server = TcpStream::connect(place).await?;
+    let address = url.rsplit_once('@').and_then(|(_, rest)| rest.split('/').next()).unwrap();
+    let mut server = TcpStream::connect(address).await?;
     copy_bidirectional(&mut client, &mut server).await?;
     Ok(())
 }
 
 async fn refusal(options: Options) -> String {
-    Postgres::open(options).await.err().expect("nobody is to be trusted here").to_string()
+    Postgres::open(options).await.err().expect("the server must not be accepted").to_string()
 }
 
 fn file(text: &str) -> NamedTempFile {
@@ -93,34 +94,34 @@ fn file(text: &str) -> NamedTempFile {
 }
 
 #[tokio::test]
-async fn all_of_it_is_encrypted_where_that_is_asked_for() {
-    let (database, front) = (Database::migrated().await, Front::named("elsewhere.example").await);
+async fn every_connection_is_encrypted_with_sslmode_require() {
+    let (database, proxy) = (Database::migrated().await, TlsProxy::named("elsewhere.example").await);
 
-    let store = Postgres::open(front.options(&database, "require")).await.unwrap();
+    let store = Postgres::open(proxy.options(&database, "require")).await.unwrap();
 
-    assert!(front.encrypted.load(SeqCst) >= 2, "the pool's connections and the one that holds the name");
+    assert!(proxy.encrypted.load(SeqCst) >= 2, "the pools' connections and the one that holds the name");
     store.close().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_is_who_it_says_where_that_is_asked_for() {
-    let (database, front) = (Database::migrated().await, Front::named("localhost").await);
-    Postgres::open(front.verified(&database, &file(&front.authority))).await.unwrap().close().await.unwrap();
+async fn certificate_is_verified_with_sslmode_verify_full() {
+    let (database, proxy) = (Database::migrated().await, TlsProxy::named("localhost").await);
+    Postgres::open(proxy.verified(&database, &file(&proxy.authority))).await.unwrap().close().await.unwrap();
 
-    let stranger = Front::named("localhost").await;
-    let refused = refusal(front.verified(&database, &file(&stranger.authority))).await;
+    let stranger = TlsProxy::named("localhost").await;
+    let refused = refusal(proxy.verified(&database, &file(&stranger.authority))).await;
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 
-    let misnamed = Front::named("elsewhere.example").await;
+    let misnamed = TlsProxy::named("elsewhere.example").await;
     let refused = refusal(misnamed.verified(&database, &file(&misnamed.authority))).await;
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_server_without_encryption_is_refused_where_it_is_asked_for() {
+async fn server_without_tls_is_refused_with_sslmode_require() {
     let database = Database::migrated().await;
     let mut options = database.options("one");
-    options.url = format!("{}?sslmode=require", options.url);
+    options.url = format!("{}?sslmode=require", options.url.expose_secret()).into();
 
     let refused = refusal(options).await;
 

@@ -58,7 +58,7 @@ impl PartitionLeases for RedisStore {
         let fence = Fence { partition, owner: owner.clone(), epoch: told.number(1)?, counter: told.number(2)? };
         let in_flight = match told.maybe_number(3)? {
             Some(token) => {
-                Some(OpenBatch { token, session: ProducerSessionId(told.text(4)?.into()), died: told.flag(5)? })
+                Some(OpenBatch { token, session: ProducerSessionId(told.text(4)?.into()), claimer_died: told.flag(5)? })
             }
             None => None,
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::cmd;
 use domain::Timestamp;
 use ports::Error;
+use secrecy::ExposeSecret;
 use tokio::sync::watch;
 
 use super::options::{StoreOpenError, StoreOptions};
@@ -33,7 +34,7 @@ impl RedisStore {
         let store = Self::assemble(redis, scripts, front, &held.installation, held.partitions, Some(name));
         if options.wakes {
             store
-                .hang_bell(&options.url, &options.instance)
+                .hang_bell(options.url.expose_secret(), &options.instance)
                 .map_err(|error| StoreOpenError::Options(error.to_string()))?;
         }
         Ok(store)
@@ -74,7 +75,7 @@ impl RedisStore {
 }
 
 fn parts(options: &StoreOptions) -> Result<(Redis, Scripts, String), StoreOpenError> {
-    let mut inner = Options::new(&options.url, options.instance.clone(), Arc::clone(&options.dice));
+    let mut inner = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.dice));
     inner.prefix = format!("{}store:", options.prefix);
     inner.connections = options.connections;
     // There is no way around a store: whoever finds every connection taken waits its turn.

@@ -42,8 +42,8 @@ impl OutboxOperators for RedisStore {
         Ok(view.filter(|view| view.id == id))
     }
 
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        let words = match whose {
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let words = match selector {
             RowSelector::Event(event) => Words::new().text("event").text(event.to_string()),
             RowSelector::Key(key) => Words::new().text("key").text(key.to_string()),
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ports::Error;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
+use secrecy::SecretString;
 
 /// What is done with a Redis that may lose what it was told: no append-only file, no fsync of it, or eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Durability {
 #[derive(Clone)]
 pub struct StoreOptions {
     /// `redis://[user:password@]host:port/db`. Secret: it may hold a password.
-    pub url: String,
+    pub url: SecretString,
     /// This service.
     pub instance: InstanceId,
     /// Where it listens, for whoever finds its name taken.
@@ -50,7 +51,7 @@ pub struct StoreOptions {
 
 impl StoreOptions {
     /// The defaults, for a service of this name.
-    pub fn new(url: impl Into<String>, instance: InstanceId, dice: Arc<dyn Rng>) -> Self {
+    pub fn new(url: impl Into<SecretString>, instance: InstanceId, dice: Arc<dyn Rng>) -> Self {
         Self {
             url: url.into(),
             instance,

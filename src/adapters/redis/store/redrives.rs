@@ -53,5 +53,5 @@ fn redriven(mut told: Reply) -> Result<Option<RedriveRecord>, Error> {
     }
     let at = told.time(2)?.ok_or_else(|| broken("a letter without a time"))?;
     let audit = Audit { operator: told.text(0)?, reason: told.text(1)? };
-    Ok(Some(RedriveRecord { audit, at, arrived: told.flag(3)? }))
+    Ok(Some(RedriveRecord { audit, at, confirmed: told.flag(3)? }))
 }

@@ -9,7 +9,7 @@ use deadpool_redis::redis::{Client, RedisResult, cmd};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use ports::partitions::{InstanceId, PartitionNo};
-use ports::wake::{WakeChannel, hint, of_others};
+use ports::wake::{WakeChannel, format_hint, parse_hint};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -79,7 +79,7 @@ impl RedisStore {
         let listen = tokio::spawn(async move {
             let mut pause = PAUSES.0;
             loop {
-                if listen(&client, &channel, |told| theirs.add(of_others(told, &me, partitions))).await.is_ok() {
+                if listen(&client, &channel, |told| theirs.add(parse_hint(told, &me, partitions))).await.is_ok() {
                     pause = PAUSES.0;
                 }
                 // What was told while nobody listened is lost; the polls find it.
@@ -99,7 +99,7 @@ impl Inner {
 
     async fn tell(&self, me: &InstanceId, partitions: &[u32]) {
         let mut publish = cmd("PUBLISH");
-        publish.arg(self.channel()).arg(hint(me, partitions));
+        publish.arg(self.channel()).arg(format_hint(me, partitions));
         // A hint and nothing more: the others' polls find what it would have told.
         let _: Result<u64, _> = self.redis.inner.ask_one("wake", publish).await;
     }

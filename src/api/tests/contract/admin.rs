@@ -1,6 +1,6 @@
 //! What operators see and do.
 use actix_web::test::TestRequest;
-use app::dispatch::Fault;
+use app::dispatch::InjectedFault;
 use serde_json::json;
 
 use crate::fakes::{KEY, event};
@@ -56,7 +56,7 @@ async fn faults_are_injected_by_raw_path_and_only_where_they_exist() {
         house.ask(inject(unknown)).await.problem(404, "NOT_FOUND");
     }
     let faults = house.desk.faults.lock().clone();
-    assert_eq!(faults[0], ("/relay/partition-worker-7".to_owned(), Fault::Panic, "root".to_owned()));
+    assert_eq!(faults[0], ("/relay/partition-worker-7".to_owned(), InjectedFault::Panic, "root".to_owned()));
     assert_eq!(faults.len(), 6);
 
     let safe = House::planned(Plan { faults_enabled: false, ..Plan::default() });

@@ -222,7 +222,7 @@ async fn without_any_keys_nobody_knows() {
 #[test]
 fn keys_that_cannot_be_used_are_named_at_the_start() {
     let open = |source| Verifier::new(Options::new(source)).err();
-    assert!(matches!(open(Source::Secret(String::new())), Some(KeyError::EmptySecret)));
+    assert!(matches!(open(Source::Secret("".into())), Some(KeyError::EmptySecret)));
     assert!(matches!(open(Source::PublicKeyFile("/no/such/file".into())), Some(KeyError::File { .. })));
     let no_key = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into();
     assert!(matches!(open(Source::PublicKeyFile(no_key)), Some(KeyError::NoPublicKey(_))));

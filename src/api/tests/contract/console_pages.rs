@@ -1,5 +1,5 @@
 //! The console's pages: what they show of the house, and what their forms do in it.
-use app::dispatch::Fault;
+use app::dispatch::InjectedFault;
 use kit::Backend;
 use ports::broker::Record;
 use ports::outbox::Depth;
@@ -28,9 +28,9 @@ async fn the_overview_tells_how_the_service_fares_and_links_to_each_metric() {
     }
 
     house.state.observe();
-    house.vitals.paint(|picture| {
-        (picture.passive, picture.breaker) = (true, "open");
-        picture.depth = Depth {
+    house.vitals.update(|snapshot| {
+        (snapshot.passive, snapshot.breaker) = (true, "open");
+        snapshot.depth = Depth {
             pending: 41,
             parked: 3,
             oldest_unsent: Some(std::time::Duration::from_secs(90)),
@@ -98,9 +98,12 @@ async fn actors_stand_under_their_supervisor_and_harm_is_offered_only_where_faul
         assert!(text.contains(told), "{told} is not in {text}");
     }
 
-    for (action, fault) in
-        [("panic", Fault::Panic), ("stop", Fault::Stop), ("pause", Fault::Pause), ("resume", Fault::Resume)]
-    {
+    for (action, fault) in [
+        ("panic", InjectedFault::Panic),
+        ("stop", InjectedFault::Stop),
+        ("pause", InjectedFault::Pause),
+        ("resume", InjectedFault::Resume),
+    ] {
         let fields = [("path", "/relay/partition-worker-7"), ("action", action)];
         let after = browser.act("/console/actors/fault", &fields).await;
         assert!(after.contains(&format!("/relay/partition-worker-7 was told: {action}.")), "{after}");
@@ -254,7 +257,7 @@ async fn hostile_texts_stay_texts() {
     };
     let place = house.log.broker().append(vec![record]).await.expect("appended").remove(0);
     house.rows.rows.lock()[1].last_failure_reason = Some(hostile.to_owned());
-    house.vitals.paint(|picture| picture.no_room = Some(hostile.to_owned()));
+    house.vitals.update(|snapshot| snapshot.no_room = Some(hostile.to_owned()));
     let encoded = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
 
     let letter = format!("/console/dlt/{}/{}", place.partition, place.offset);

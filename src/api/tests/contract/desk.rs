@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use app::dispatch::*;
 use app::error::CommandError;
 use async_trait::async_trait;
-use domain::{Change, Order, OrderId, Placement, RegionId};
+use domain::{ChangeContext, NewOrder, Order, OrderId, RegionId};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use ports::clock::Clock;
@@ -25,7 +25,7 @@ pub struct Desk {
     pub hangs: Mutex<bool>,
     pub keys: Mutex<Vec<(KeyedIntent, OrderId)>>,
     pub seen: Mutex<Vec<CreateOrder>>,
-    pub faults: Mutex<Vec<(String, Fault, String)>>,
+    pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
     pub faults_enabled: bool,
 }
 
@@ -77,7 +77,7 @@ impl Dispatch for Desk {
         let mut entropy = [0; 10];
         entropy[0] = self.orders.all.lock().len() as u8;
         let now = self.clock.now();
-        let (order, _) = Order::place(Placement {
+        let (order, _) = Order::place(NewOrder {
             id: OrderId::at(now, entropy),
             event_id: event(9),
             owner: command.subject,
@@ -95,16 +95,16 @@ impl Dispatch for Desk {
     async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
         self.mood().await?;
         let order = self.find(command.id).filter(|order| command.viewer.sees(order)).ok_or(CommandError::NotFound)?;
-        if let Some(IfMatch::OneOf(versions)) = &command.expect.if_match
+        if let Some(IfMatch::OneOf(versions)) = &command.preconditions.if_match
             && !versions.contains(&order.version)
         {
             return Err(CommandError::PreconditionFailed { current: order.version });
         }
-        let refused = |refusal: domain::Refusal| CommandError::Conflict(refusal.to_string());
-        if let Some(version) = command.expect.version {
+        let refused = |refusal: domain::ChangeRefusal| CommandError::Conflict(refusal.to_string());
+        if let Some(version) = command.preconditions.version {
             order.at_version(version).map_err(refused)?;
         }
-        let change = Change { event_id: event(9), region: RegionId::new("r1"), now: self.clock.now() };
+        let change = ChangeContext { event_id: event(9), region: RegionId::new("r1"), now: self.clock.now() };
         let (changed, _) = order.change_status(command.to, change).map_err(refused)?;
         let mut all = self.orders.all.lock();
         *all.iter_mut().find(|order| order.id == command.id).unwrap() = changed.clone();
@@ -125,7 +125,7 @@ impl Dispatch for Desk {
         }]
     }
 
-    fn inject(&self, path: &str, fault: Fault, by: &str) -> Result<(), InjectError> {
+    fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError> {
         if !self.faults_enabled {
             return Err(InjectError::Disabled);
         }

@@ -167,9 +167,9 @@ impl OutboxOperators for Rows {
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
         Ok(self.rows.lock().iter().find(|row| row.id == id).cloned())
     }
-    async fn standing(&self, whose: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let rows = self.rows.lock();
-        let row = rows.iter().find(|row| match whose {
+        let row = rows.iter().find(|row| match selector {
             RowSelector::Key(key) => row.key == key && row.status != RowStatus::Sent,
             RowSelector::Event(event) => row.event_id == event,
         });

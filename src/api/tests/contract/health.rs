@@ -1,7 +1,7 @@
 //! Probes, the actuator, metrics.
 use std::time::Duration;
 
-use app::vitals::Component;
+use app::health::Component;
 
 use crate::house::*;
 
@@ -22,7 +22,7 @@ async fn probes_follow_the_picture() {
     let verbose = house.ask(get("/readyz?verbose")).await.text();
     assert!(verbose.contains("[+]db UP\n") && verbose.ends_with("ok\n"), "{verbose}");
 
-    house.vitals.paint(|picture| picture.passive = true);
+    house.vitals.update(|snapshot| snapshot.passive = true);
     let ready = house.ask(get("/readyz?verbose")).await;
     assert_eq!((ready.status, ready.header("retry-after")), (503, "5"));
     assert!(ready.text().contains("[-]region OUT_OF_SERVICE\n"));
@@ -31,14 +31,14 @@ async fn probes_follow_the_picture() {
     assert_eq!(status("/livez").await, 200);
     assert_eq!(status("/actuator/health/readiness").await, 503);
 
-    house.vitals.paint(|picture| {
-        picture.passive = false;
-        picture.draining = true;
+    house.vitals.update(|snapshot| {
+        snapshot.passive = false;
+        snapshot.draining = true;
     });
     assert_eq!((status("/readyz").await, status("/livez").await), (503, 200));
-    house.vitals.paint(|picture| {
-        picture.draining = false;
-        picture.started = false;
+    house.vitals.update(|snapshot| {
+        snapshot.draining = false;
+        snapshot.started = false;
     });
     assert_eq!((status("/startupz").await, status("/readyz").await, status("/livez").await), (503, 503, 200));
 }
@@ -47,14 +47,14 @@ async fn probes_follow_the_picture() {
 async fn a_broker_that_is_away_keeps_the_service_ready() {
     let house = House::new();
     let part = |name, up, gates| Component { name, up, gates, latency: Duration::ZERO, detail: Some("refused".into()) };
-    house.vitals.paint(|picture| picture.components.push(part("broker", false, false)));
+    house.vitals.update(|snapshot| snapshot.components.push(part("broker", false, false)));
 
     assert_eq!(house.ask(get("/readyz")).await.status, 200);
     let health = house.ask(get("/actuator/health").insert_header(admin())).await;
     assert_eq!(health.status, 503);
     assert_eq!(health.json()["components"]["broker"]["status"], "DOWN");
 
-    house.vitals.paint(|picture| picture.components = vec![part("db", false, true)]);
+    house.vitals.update(|snapshot| snapshot.components = vec![part("db", false, true)]);
     assert_eq!(house.ask(get("/readyz")).await.status, 503);
     let readiness = house.ask(get("/actuator/health/readiness")).await;
     assert_eq!((readiness.status, readiness.text().as_str()), (503, r#"{"status":"OUT_OF_SERVICE"}"#));
@@ -66,7 +66,7 @@ async fn readiness_turns_red_on_age_where_it_is_set() {
     plan.options.unsent_age_max = Duration::from_secs(10);
     let house = House::planned(plan);
     for (age, status) in [(10, 200), (11, 503)] {
-        house.vitals.paint(|picture| picture.depth.oldest_unsent = Some(Duration::from_secs(age)));
+        house.vitals.update(|snapshot| snapshot.depth.oldest_unsent = Some(Duration::from_secs(age)));
         assert_eq!(house.ask(get("/readyz")).await.status, status);
     }
 }
@@ -74,9 +74,9 @@ async fn readiness_turns_red_on_age_where_it_is_set() {
 #[actix_web::test]
 async fn components_and_info_are_for_admins() {
     let house = House::new();
-    house.vitals.paint(|picture| {
+    house.vitals.update(|snapshot| {
         let latency = Duration::from_millis(1);
-        picture.components.push(Component { name: "redis", up: true, gates: false, latency, detail: None });
+        snapshot.components.push(Component { name: "redis", up: true, gates: false, latency, detail: None });
     });
 
     assert_eq!(house.ask(get("/actuator/health").insert_header(user("ann"))).await.text(), r#"{"status":"UP"}"#);

@@ -8,12 +8,12 @@ use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use api::auth::{self, Source, Verifier};
 use api::{Options, Parts, State, Surface};
-use app::admission::{self, Admission};
-use app::dead_letters::DeadLetters;
-use app::gate::Gate;
-use app::operate::Operations;
+use app::admission::gate::Gate;
+use app::admission::rate_limit::{self, Admission};
+use app::health::{Component, HealthBoard};
+use app::operators::dead_letters::DeadLetters;
+use app::operators::outbox::Operations;
 use app::queries::Queries;
-use app::vitals::{Component, Vitals};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use kit::{Reference, TestClock};
 use parking_lot::Mutex;
@@ -35,7 +35,7 @@ pub struct House {
     pub bucket: Arc<Bucket>,
     /// Where dead letters stand.
     pub log: Reference,
-    pub vitals: Vitals,
+    pub vitals: HealthBoard,
     pub metrics: Arc<Metrics>,
 }
 
@@ -78,13 +78,13 @@ impl House {
         let orders = Arc::new(Orders::default());
         let rows = Arc::new(Rows::default());
         let bucket = Arc::new(Bucket { tokens: Mutex::new(plan.tokens), asked: Mutex::default() });
-        let vitals = Vitals::default();
-        vitals.paint(|picture| {
-            picture.started = true;
-            picture.breaker = "closed";
-            picture.broker_configured = true;
+        let vitals = HealthBoard::default();
+        vitals.update(|snapshot| {
+            snapshot.started = true;
+            snapshot.breaker = "closed";
+            snapshot.broker_configured = true;
             let latency = Duration::from_millis(2);
-            picture.components = vec![Component { name: "db", up: true, gates: true, latency, detail: None }];
+            snapshot.components = vec![Component { name: "db", up: true, gates: true, latency, detail: None }];
         });
         let metrics = Metrics::new();
         let mut desk = Desk::new(Arc::clone(&orders), Arc::clone(&clock));
@@ -111,7 +111,7 @@ impl House {
                 bucket.clone(),
                 Arc::new(Gate::default()),
                 clock,
-                admission::Options::default(),
+                rate_limit::Options::default(),
             )),
             metrics: Arc::clone(&metrics),
             auth: Verifier::new(auth).unwrap(),

@@ -184,12 +184,12 @@ async fn the_trace_context_goes_with_the_command_unless_it_is_malformed() {
 
 #[actix_web::test]
 async fn failures_of_commands_become_statuses_and_tell_nothing_of_the_inside() {
+    use app::admission::gate::GateClosed;
     use app::error::CommandError::*;
-    use app::gate::Closed;
     let house = House::new();
     let cases = [
-        (Gated(Closed::Passive), 503, "INFRASTRUCTURE_ERROR", "5"),
-        (Gated(Closed::Pressure), 503, "INFRASTRUCTURE_ERROR", "5"),
+        (Gated(GateClosed::Passive), 503, "INFRASTRUCTURE_ERROR", "5"),
+        (Gated(GateClosed::Pressure), 503, "INFRASTRUCTURE_ERROR", "5"),
         (KeyRunning, 409, "CONFLICT", "1"),
         (KeyReused, 422, "UNPROCESSABLE", ""),
         (NotFound, 404, "NOT_FOUND", ""),

@@ -1,0 +1,181 @@
+//! The log of the embedded broker: topics are made, records appended and read.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use domain::Timestamp;
+use ports::Error;
+use ports::broker::{Position, Record};
+use ports::source::Delivery;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::broker::headers;
+use crate::broker::log_ends::{LogEnds, LogTopic, offset_of, place};
+use crate::connection::group_commit::WriteContext;
+use crate::error::{CommandError, CommandResult, broken};
+use crate::store::Embedded;
+
+/// Most records of one read.
+const READ_MAX: u32 = 10_000;
+
+/// Most bytes of values in one read; one record always comes.
+const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A record whose place is chosen: made by the caller, so that the writer only writes.
+pub(crate) struct PlacedRecord {
+    number: u32,
+    partition: u32,
+    record: Record,
+    headers: Vec<u8>,
+}
+
+/// Learns every topic and its ends.
+pub(crate) fn load(sql: &Connection, log_ends: &LogEnds) -> rusqlite::Result<()> {
+    let mut topics = sql.prepare("SELECT name, first, partitions FROM topic")?;
+    let topics = topics.query_map([], |row| {
+        Ok((row.get_ref(0)?.as_str()?.into(), LogTopic { first: row.get(1)?, partitions: row.get(2)? }))
+    })?;
+    for topic in topics {
+        let (name, topic): (Arc<str>, LogTopic) = topic?;
+        log_ends.learn(name, topic);
+    }
+    let mut ends = sql.prepare("SELECT number, next_offset FROM topic_partition")?;
+    let ends = ends.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
+    log_ends.advance(&ends.collect::<Result<Vec<_>, _>>()?);
+    Ok(())
+}
+
+impl Embedded {
+    /// Makes topics that are missing. Idempotent; a topic that is there keeps its partitions.
+    ///
+    /// # Errors
+    /// As any write.
+    pub async fn create_topics(&self, names: &[&str]) -> Result<(), Error> {
+        for name in names {
+            self.topic(name).await?;
+        }
+        Ok(())
+    }
+
+    /// A topic by its name; made on first use.
+    pub(crate) async fn topic(&self, name: &str) -> Result<(Arc<str>, LogTopic), Error> {
+        if let Some(known) = self.inner.log_ends.topic(name) {
+            return Ok(known);
+        }
+        let (shared, partitions): (Arc<str>, u32) = (name.into(), self.inner.options.topic_partitions.max(1));
+        let wanted = shared.clone();
+        let topic = self.write("topic_create", move |context| create(context, &wanted, partitions)).await?;
+        self.inner.log_ends.learn(shared.clone(), topic);
+        Ok((shared, topic))
+    }
+
+    /// Chooses each record's place.
+    pub(crate) async fn choose(&self, record: Record) -> Result<PlacedRecord, Error> {
+        let (_, topic) = self.topic(&record.topic).await?;
+        let partition = outbox::partition::topic_partition(record.key.as_bytes(), topic.partitions);
+        let headers = headers::encode(&record.headers);
+        Ok(PlacedRecord { number: topic.first + partition, partition, record, headers })
+    }
+}
+
+fn create(context: &WriteContext<'_>, name: &str, partitions: u32) -> CommandResult<LogTopic> {
+    let mut known = context.sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
+    let known =
+        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let first: u32 =
+        context.sql.query_row("SELECT coalesce(max(first + partitions), 0) FROM topic", [], |row| row.get(0))?;
+    context
+        .sql
+        .prepare_cached("INSERT INTO topic (name, first, partitions) VALUES (?1, ?2, ?3)")?
+        .execute(params![name, first, partitions])?;
+    let mut insert = context.sql.prepare_cached("INSERT INTO topic_partition (number) VALUES (?1)")?;
+    for number in first..first + partitions {
+        insert.execute([number])?;
+    }
+    Ok(LogTopic { first, partitions })
+}
+
+/// Appends records in their order; answers where each stands.
+pub(crate) fn append(context: &mut WriteContext<'_>, records: &[PlacedRecord]) -> CommandResult<Vec<Position>> {
+    let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut insert = context.sql.prepare_cached(
+        "INSERT INTO log (place, appended_at, timestamp, key, headers, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let mut positions = Vec::with_capacity(records.len());
+    for PlacedRecord { number, partition, record, headers } in records {
+        let end = match ends.entry(*number) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(unknown) => unknown.insert(end(context, *number)?),
+        };
+        let (at, timestamp) = (context.now.millis(), record.timestamp.millis());
+        insert.execute(params![place(*number, *end), at, timestamp, &*record.key, headers, &*record.value])?;
+        positions.push(Position { topic: record.topic.clone(), partition: *partition, offset: *end });
+        *end += 1;
+    }
+    let mut advance = context.sql.prepare_cached("UPDATE topic_partition SET next_offset = ?2 WHERE number = ?1")?;
+    for (number, end) in ends {
+        advance.execute(params![number, end as i64])?;
+        context.ends.push((number, end));
+    }
+    Ok(positions)
+}
+
+fn end(context: &WriteContext<'_>, number: u32) -> CommandResult<u64> {
+    let mut statement = context.sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
+    Ok(statement.query_row([number], |row| row.get::<_, i64>(0))? as u64)
+}
+
+/// Reads at most `limit` records of one topic partition from an offset on.
+pub(crate) fn read(
+    sql: &Connection,
+    topic: &Arc<str>,
+    of: LogTopic,
+    partition: u32,
+    from: u64,
+    limit: u32,
+) -> CommandResult<Vec<Delivery>> {
+    let number = of.first + partition;
+    let mut statement = sql.prepare_cached(
+        "SELECT place, timestamp, key, headers, value FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
+    )?;
+    let (first, behind) = (place(number, from), place(number + 1, 0));
+    let mut rows = statement.query(params![first, behind, limit.min(READ_MAX)])?;
+    let (mut deliveries, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let position = Position { topic: topic.clone(), partition, offset: offset_of(row.get(0)?) };
+        let text = |column| -> CommandResult<Arc<str>> {
+            Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?.into())
+        };
+        let blob =
+            |column| -> CommandResult<&[u8]> { Ok(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?) };
+        let headers = headers::decode(blob(3)?).ok_or_else(|| broken(format!("headers at {position:?}")))?;
+        let record = Record {
+            topic: topic.clone(),
+            key: text(2)?,
+            headers,
+            value: blob(4)?.into(),
+            timestamp: Timestamp::from_millis(row.get(1)?),
+        };
+        bytes += record.value.len();
+        deliveries.push(Delivery { position, record });
+        if bytes >= READ_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(deliveries)
+}
+
+/// A topic as it stands in the file, or the names there are.
+pub(crate) fn topic_in(sql: &Connection, name: &str) -> CommandResult<LogTopic> {
+    let mut known = sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
+    let known =
+        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let mut names = sql.prepare_cached("SELECT name FROM topic ORDER BY name")?;
+    let names: Vec<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Err(CommandError::Port(Error::Rejected(format!("there is no topic {name}; there are: {}", names.join(", ")))))
+}

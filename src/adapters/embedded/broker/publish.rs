@@ -1,0 +1,147 @@
+//! `Broker`: records and watermark are one transaction of the file, so a batch and the proof of it stand or fall together.
+use async_trait::async_trait;
+use domain::Timestamp;
+use ports::Error;
+use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::outbox::RowId;
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use rusqlite::{OptionalExtension, params};
+
+use crate::broker::log::{self, PlacedRecord};
+use crate::broker::sessions;
+use crate::connection::group_commit::WriteContext;
+use crate::error::CommandResult;
+use crate::outbox::sweep;
+use crate::store::Embedded;
+
+/// A batch, ready for the writer.
+struct OutgoingBatch {
+    session: ProducerSessionId,
+    partition: PartitionNo,
+    token: Token,
+    rows: Vec<RowId>,
+    records: Vec<PlacedRecord>,
+    until: Timestamp,
+}
+
+#[async_trait]
+impl Broker for Embedded {
+    async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
+        let base = format!("{}.{}.{slot}", self.inner.installation, self.inner.options.instance);
+        self.write("lane_open", move |context| sessions::open(context, &base)).await
+    }
+
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+        let until = self.inner.clock.now().after(batch.time_left);
+        let refused = self.too_large(&batch.records);
+        if !refused.is_empty() {
+            return Published::Aborted { refused, cause: None, reached: true };
+        }
+        let outgoing = match self.outgoing(session, batch, until).await {
+            Ok(outgoing) => outgoing,
+            // Making a topic failed: nothing of the batch was written.
+            Err(cause) => return aborted(cause),
+        };
+        match self.write("publish", move |context| publish(context, &outgoing)).await {
+            Ok(published) => published,
+            Err(Error::Unknown(message)) => Published::Unknown(message),
+            Err(cause) => aborted(cause),
+        }
+    }
+
+    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+        // Asked of the writer, so that it comes after every publish that was asked before it.
+        self.write("watermark", move |context| watermark(context, partition)).await
+    }
+
+    async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
+        let session = session.clone();
+        self.write("lane_fence", move |context| sessions::fence(context, &session)).await
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
+        let most = self.inner.options.record_bytes_max;
+        if let Some(record) = records.iter().find(|record| record.value.len() > most) {
+            return Err(too_large(record, most));
+        }
+        let mut chosen = Vec::with_capacity(records.len());
+        for record in records {
+            chosen.push(self.choose(record).await?);
+        }
+        self.write("append", move |context| log::append(context, &chosen)).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<u64, Error> {
+        self.sweep_log(limit).await
+    }
+
+    fn record_bytes_max(&self) -> usize {
+        self.inner.options.record_bytes_max
+    }
+}
+
+impl Embedded {
+    /// Forgets at most `limit` records that are older than `log_retention` and that every living group has read; says how many.
+    ///
+    /// # Errors
+    /// As any write.
+    pub async fn sweep_log(&self, limit: u32) -> Result<u64, Error> {
+        let oldest = self.before(self.inner.options.log_retention);
+        self.write("log_sweep", move |context| sweep::log(context, oldest, limit)).await
+    }
+
+    fn too_large(&self, records: &[(RowId, Record)]) -> Vec<(RowId, Error)> {
+        let most = self.inner.options.record_bytes_max;
+        let large = records.iter().filter(|(_, record)| record.value.len() > most);
+        large.map(|(row, record)| (*row, too_large(record, most))).collect()
+    }
+
+    async fn outgoing(
+        &self,
+        session: &ProducerSessionId,
+        batch: Batch,
+        until: Timestamp,
+    ) -> Result<OutgoingBatch, Error> {
+        let Batch { partition, token, records, .. } = batch;
+        let mut rows = Vec::with_capacity(records.len());
+        let mut chosen = Vec::with_capacity(records.len());
+        for (row, record) in records {
+            rows.push(row);
+            chosen.push(self.choose(record).await?);
+        }
+        Ok(OutgoingBatch { session: session.clone(), partition, token, rows, records: chosen, until })
+    }
+}
+
+fn too_large(record: &Record, most: usize) -> Error {
+    Error::Rejected(format!("key {}: {} bytes; a record may have {most}", record.key, record.value.len()))
+}
+
+fn aborted(cause: Error) -> Published {
+    Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+}
+
+fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<Published> {
+    if !sessions::lives(context, &outgoing.session)? {
+        return Ok(Published::SessionLost(format!("{} is not the living session of its slot", outgoing.session)));
+    }
+    if context.now >= outgoing.until {
+        return Ok(aborted(Error::Unreachable("the lease's time was over before the batch's turn came".into())));
+    }
+    if let Some(stands) = watermark(context, outgoing.partition)?.filter(|stands| *stands >= outgoing.token) {
+        // Written before, or overtaken: only the watermark may say which.
+        return Ok(Published::Unknown(format!("token {} is not above the watermark {stands}", outgoing.token)));
+    }
+    let positions = log::append(context, &outgoing.records)?;
+    let mut mark = context.sql.prepare_cached(
+        "INSERT INTO relay_watermark (partition, token) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET token = excluded.token",
+    )?;
+    mark.execute(params![outgoing.partition.0, outgoing.token as i64])?;
+    Ok(Published::Committed(outgoing.rows.iter().copied().zip(positions).collect()))
+}
+
+fn watermark(context: &WriteContext<'_>, partition: PartitionNo) -> CommandResult<Option<Token>> {
+    let mut statement = context.sql.prepare_cached("SELECT token FROM relay_watermark WHERE partition = ?1")?;
+    let token: Option<i64> = statement.query_row([partition.0], |row| row.get(0)).optional()?;
+    Ok(token.map(|token| token as u64))
+}

@@ -1,0 +1,54 @@
+//! `TopicReader`: a look into the log, straight from the file, so that it also works beside a running service.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::source::Delivery;
+use ports::topics::{TopicReader, TopicView};
+use rusqlite::{Connection, params};
+
+use crate::broker::log;
+use crate::broker::log_ends::{LogTopic, offset_of, place};
+use crate::error::{CommandError, CommandResult};
+use crate::store::Embedded;
+
+#[async_trait]
+impl TopicReader for Embedded {
+    async fn list(&self) -> Result<Vec<TopicView>, Error> {
+        self.read("topic_list", list).await
+    }
+
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+        let name: Arc<str> = topic.into();
+        Embedded::read(self, "topic_read", move |sql| {
+            let topic = log::topic_in(sql, &name)?;
+            if partition >= topic.partitions {
+                let message = format!("topic {name} has {} partitions, none is {partition}", topic.partitions);
+                return Err(CommandError::Port(Error::Rejected(message)));
+            }
+            log::read(sql, &name, topic, partition, offset, limit)
+        })
+        .await
+    }
+}
+
+fn list(sql: &Connection) -> CommandResult<Vec<TopicView>> {
+    let mut topics = sql.prepare_cached("SELECT name, first, partitions FROM topic ORDER BY name")?;
+    let topics = topics
+        .query_map([], |row| Ok((row.get(0)?, LogTopic { first: row.get(1)?, partitions: row.get(2)? })))?
+        .collect::<Result<Vec<(String, LogTopic)>, _>>()?;
+    let view = |(name, topic): (String, LogTopic)| {
+        let ends = (topic.first..topic.first + topic.partitions).map(|number| ends(sql, number));
+        Ok(TopicView { name, partitions: ends.collect::<CommandResult<_>>()? })
+    };
+    topics.into_iter().map(view).collect()
+}
+
+/// The first offset still kept, and the next to be written.
+fn ends(sql: &Connection, number: u32) -> CommandResult<(u64, u64)> {
+    let mut next = sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
+    let next = next.query_row([number], |row| row.get::<_, i64>(0))? as u64;
+    let mut first = sql.prepare_cached("SELECT min(place) FROM log WHERE place >= ?1 AND place < ?2")?;
+    let first: Option<i64> = first.query_row(params![place(number, 0), place(number + 1, 0)], |row| row.get(0))?;
+    Ok((first.map_or(next, offset_of), next))
+}

@@ -1,0 +1,314 @@
+//! The one writing connection and its group commit.
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use domain::Timestamp;
+use ports::Error;
+use ports::clock::Clock;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::broker::log_ends::LogEnds;
+use crate::error::{CommandError, CommandResult, of_commit, of_statement};
+use crate::orders::owner_index::{self, FRESH_MAX};
+use crate::outbox::counts::Counts;
+
+/// Commits must succeed for this long before `commits_recovered` is logged.
+const CALM_PERIOD: Duration = Duration::from_secs(5);
+
+/// The transaction that a command runs in.
+pub(crate) struct WriteContext<'a> {
+    /// The connection, inside a transaction and a savepoint.
+    pub(crate) sql: &'a Connection,
+    /// Now, by the store's clock.
+    pub(crate) now: Timestamp,
+    /// Changes of the running counts.
+    pub(crate) counts: Counts,
+    /// Ends of topic partitions that this command moved.
+    pub(crate) ends: Vec<(u32, u64)>,
+    /// For each partition a row id at and below which no row is ready: a scan for ready rows starts above it. The one writer draws ids in
+    /// commit order, so no new row appears below; a command that makes an old row ready removes the entry.
+    pub(crate) scan_starts: &'a mut HashMap<u32, i64>,
+    /// Orders that this command added to the list of unfiled orders.
+    pub(crate) fresh: u32,
+    writing: bool,
+}
+
+impl WriteContext<'_> {
+    /// A command without a savepoint of its own calls this before its first write: from here on only a disk error may stop it.
+    pub(crate) fn begin_writing(&mut self) {
+        self.writing = true;
+    }
+}
+
+/// How the changes of a failing command are undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// By a savepoint of its own: the command may fail after it has written.
+    OwnSavepoint,
+    /// Not at all: the command finds every reason to refuse before it calls [`WriteContext::begin_writing`]. A savepoint costs a tenth of
+    /// an order's time in the writer. A failure after that call (a disk error) fails the whole group.
+    SharedSavepoint,
+}
+
+/// A command in the writer's queue.
+pub(crate) trait WriterCommand: Send {
+    /// How its changes are undone when it fails.
+    fn isolation(&self) -> Isolation;
+    /// Runs the command and keeps its result.
+    fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect;
+    /// Sends the result to the caller, or the group's error where the group did not become durable.
+    fn reply(self: Box<Self>, group: Result<(), &Error>);
+}
+
+/// What happens to the changes of a command.
+pub(crate) enum CommandEffect {
+    /// They become part of the transaction.
+    Kept,
+    /// They are undone; the caller receives this error whatever happens to the group.
+    Failed(Error),
+}
+
+/// A closure as a [`WriterCommand`].
+pub(crate) struct ClosureCommand<T, F> {
+    operation: &'static str,
+    isolation: Isolation,
+    command: Option<F>,
+    value: Option<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> ClosureCommand<T, F> {
+    /// The command, and the receiver of its result.
+    pub(crate) fn new(
+        operation: &'static str,
+        isolation: Isolation,
+        command: F,
+    ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (reply, result) = oneshot::channel();
+        (Self { operation, isolation, command: Some(command), value: None, reply }, result)
+    }
+}
+
+impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> WriterCommand for ClosureCommand<T, F> {
+    fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect {
+        let Some(command) = self.command.take() else { return CommandEffect::Failed(never(self.operation)) };
+        let value = match catch_unwind(AssertUnwindSafe(|| command(context))) {
+            Ok(result) => result.map_err(|error| error.into_port_error(self.operation)),
+            Err(_) => {
+                Err(Error::Broken(format!("{}: a defect stopped the command; nothing was changed", self.operation)))
+            }
+        };
+        let effect = value.as_ref().map_or_else(|error| CommandEffect::Failed(error.clone()), |_| CommandEffect::Kept);
+        self.value = Some(value);
+        effect
+    }
+
+    fn reply(self: Box<Self>, group: Result<(), &Error>) {
+        let value = match (self.value, group) {
+            (Some(Err(own)), _) => Err(own),
+            (_, Err(error)) => Err(error.clone()),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(never(self.operation)),
+        };
+        // The caller may have dropped its receiver.
+        let _ = self.reply.send(value);
+    }
+}
+
+/// The writing connection and its state between commands.
+pub(crate) struct Engine {
+    pub(crate) sql: Connection,
+    clock: Arc<dyn Clock>,
+    log_ends: Arc<LogEnds>,
+    scan_starts: HashMap<u32, i64>,
+    /// Number of orders that are not yet in the index by owner.
+    fresh: u32,
+    /// When a commit last failed; `None` after [`CALM_PERIOD`] without a failure.
+    failed: Option<Instant>,
+}
+
+impl Engine {
+    /// An engine on a connection that is set up for writing.
+    pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, log_ends: Arc<LogEnds>, fresh: u32) -> Self {
+        Self { sql, clock, log_ends, scan_starts: HashMap::new(), fresh, failed: None }
+    }
+
+    /// Runs all commands in as few transactions as possible and replies to each.
+    pub(crate) fn run(&mut self, mut commands: VecDeque<Box<dyn WriterCommand>>) {
+        while !commands.is_empty() {
+            self.transaction(&mut commands);
+        }
+        if self.fresh >= FRESH_MAX {
+            self.file_owners();
+        }
+    }
+
+    /// Adds unfiled orders to the index by owner. Nothing depends on it now: after a failure a later call repeats it.
+    fn file_owners(&mut self) {
+        let filed = self
+            .statement("BEGIN IMMEDIATE")
+            .and_then(|()| owner_index::file(&self.sql))
+            .and_then(|()| self.statement("COMMIT"));
+        match filed {
+            Ok(()) => self.fresh = 0,
+            Err(error) => {
+                tracing::debug!(event = "owners_not_filed", %error, "new orders are not yet in the index by owner; the next commits retry");
+                self.fresh /= 2;
+                if !self.sql.is_autocommit() {
+                    // A rollback that fails shows as an error of the next BEGIN.
+                    let _ = self.sql.execute_batch("ROLLBACK");
+                }
+            }
+        }
+    }
+
+    /// Runs one transaction over the commands at the front. Commands that have not run when it is rolled back stay for the next one.
+    fn transaction(&mut self, commands: &mut VecDeque<Box<dyn WriterCommand>>) {
+        if let Err(error) = self.statement("BEGIN IMMEDIATE") {
+            let error = of_statement(&error, "begin");
+            commands.drain(..).for_each(|command| command.reply(Err(&error)));
+            return;
+        }
+        let mut group = CommitGroup::default();
+        while let Some(command) = commands.pop_front() {
+            if !self.run_command(command, &mut group) {
+                break;
+            }
+        }
+        let outcome = self.end(&group);
+        self.log_commit_state(outcome.as_ref().err());
+        if outcome.is_err() {
+            // The remembered scan starts may depend on changes that were rolled back.
+            self.scan_starts.clear();
+        } else {
+            self.log_ends.advance(&group.ends);
+            self.fresh += group.fresh;
+        }
+        group.commands.into_iter().for_each(|command| command.reply(outcome.as_ref().copied()));
+    }
+
+    /// Runs one command, in its own savepoint where it needs one; returns whether the transaction is still open.
+    fn run_command(&mut self, mut command: Box<dyn WriterCommand>, group: &mut CommitGroup) -> bool {
+        let mut context = WriteContext {
+            sql: &self.sql,
+            now: self.clock.now(),
+            counts: Counts::default(),
+            ends: Vec::new(),
+            scan_starts: &mut self.scan_starts,
+            fresh: 0,
+            writing: false,
+        };
+        let own_savepoint = command.isolation() == Isolation::OwnSavepoint;
+        let opened = if own_savepoint { statement(&self.sql, "SAVEPOINT one") } else { Ok(()) };
+        let effect = match opened {
+            Ok(()) => command.run(&mut context),
+            Err(error) => CommandEffect::Failed(of_statement(&error, "savepoint")),
+        };
+        let WriteContext { counts, ends, fresh, writing, .. } = context;
+        group.commands.push(command);
+        let kept = matches!(effect, CommandEffect::Kept);
+        // On a full disk SQLite may have rolled back the whole transaction by itself.
+        if self.sql.is_autocommit() {
+            group.lost = Some(lost(effect));
+            return false;
+        }
+        if !own_savepoint && !kept && writing {
+            group.lost = Some(lost(effect));
+            return false;
+        }
+        let closed = match (own_savepoint, kept) {
+            (true, true) => statement(&self.sql, "RELEASE one"),
+            (true, false) => self.rolled_back(),
+            (false, _) => Ok(()),
+        };
+        match closed {
+            Ok(()) if kept => {
+                group.counts.add(counts);
+                group.ends.extend(ends);
+                group.fresh += fresh;
+            }
+            Ok(()) => self.scan_starts.clear(),
+            Err(error) => group.lost = Some(of_statement(&error, "savepoint")),
+        }
+        group.lost.is_none()
+    }
+
+    /// Logs when commits begin and cease to fail, not each failure: on a full disk a small commit may fit between large ones.
+    fn log_commit_state(&mut self, error: Option<&Error>) {
+        let now = Instant::now();
+        match (error, self.failed) {
+            (Some(error), last) => {
+                if last.is_none() {
+                    tracing::error!(event = "commits_failing", %error, "commits began to fail");
+                }
+                self.failed = Some(now);
+            }
+            (None, Some(last)) if now - last >= CALM_PERIOD => {
+                tracing::info!(event = "commits_recovered", "commits succeed again");
+                self.failed = None;
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn rolled_back(&self) -> rusqlite::Result<()> {
+        statement(&self.sql, "ROLLBACK TO one")?;
+        statement(&self.sql, "RELEASE one")
+    }
+
+    fn end(&self, group: &CommitGroup) -> Result<(), Error> {
+        let written = match &group.lost {
+            Some(error) => Err(error.clone()),
+            None => group.counts.write(&self.sql).map_err(|error: CommandError| error.into_port_error("count")),
+        };
+        let ended = match written {
+            Ok(()) => self.statement("COMMIT").map_err(|error| of_commit(&error)),
+            Err(error) => Err(error),
+        };
+        if ended.is_err() && !self.sql.is_autocommit() {
+            // A rollback that fails shows as an error of the next BEGIN.
+            let _ = self.sql.execute_batch("ROLLBACK");
+        }
+        ended
+    }
+
+    fn statement(&self, text: &'static str) -> rusqlite::Result<()> {
+        statement(&self.sql, text)
+    }
+}
+
+/// The commands of one transaction and the sum of their changes.
+#[derive(Default)]
+struct CommitGroup {
+    commands: Vec<Box<dyn WriterCommand>>,
+    counts: Counts,
+    ends: Vec<(u32, u64)>,
+    fresh: u32,
+    lost: Option<Error>,
+}
+
+/// The error for the other commands of a transaction that one command's failure rolled back: nothing was changed.
+fn lost(effect: CommandEffect) -> Error {
+    match effect {
+        CommandEffect::Failed(Error::Full(message)) => Error::Full(message),
+        CommandEffect::Failed(error) => {
+            Error::Unreachable(format!("another command of the commit group failed: {error}"))
+        }
+        CommandEffect::Kept => Error::Unreachable("the transaction was rolled back".into()),
+    }
+}
+
+fn never(operation: &str) -> Error {
+    Error::Broken(format!("{operation}: the command never ran"))
+}
+
+fn statement(sql: &Connection, text: &'static str) -> rusqlite::Result<()> {
+    sql.prepare_cached(text)?.execute([]).map(|_| ())
+}

@@ -1,0 +1,4 @@
+//! Consumption: consumer groups on the topic log, and the inbox.
+pub(crate) mod group_member;
+pub(crate) mod groups;
+pub(crate) mod inbox;

@@ -1,0 +1,51 @@
+//! `ConsumerGroups`: members of consumer groups share the partitions by number.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::source::{ConsumerGroups, GroupMember};
+use rusqlite::params;
+
+use crate::connection::group_commit::WriteContext;
+use crate::consumer::group_member::{LogGroupMember, MemberPartition};
+use crate::error::CommandResult;
+use crate::store::Embedded;
+
+#[async_trait]
+impl ConsumerGroups for Embedded {
+    async fn join(
+        &self,
+        group: &str,
+        topics: &[String],
+        member: u32,
+        members: u32,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
+        if members == 0 || member >= members {
+            return Err(Error::Rejected(format!("member {member} of {members} cannot be")));
+        }
+        let mut partitions_owned = Vec::new();
+        for name in topics {
+            let (name, topic) = self.topic(name).await?;
+            let mine = (0..topic.partitions).filter(|partition| partition % members == member);
+            partitions_owned.extend(mine.map(|partition| MemberPartition::new(name.clone(), topic, partition)));
+        }
+        let numbers: Vec<u32> = partitions_owned.iter().map(MemberPartition::number).collect();
+        let name = group.to_string();
+        let offsets = self.write("group_join", move |context| join(context, &name, &numbers)).await?;
+        partitions_owned.iter_mut().zip(offsets).for_each(|(share, offset)| share.begin(offset));
+        Ok(Arc::new(LogGroupMember::new(self.clone(), group.into(), partitions_owned)))
+    }
+}
+
+/// Where the group stands in each topic partition. Being asked is a sign of life: a living group holds the log's sweep back.
+fn join(context: &WriteContext<'_>, group: &str, numbers: &[u32]) -> CommandResult<Vec<u64>> {
+    let mut seen = context.sql.prepare_cached(
+        "INSERT INTO group_offset (consumer_group, number, next_offset, seen_at) VALUES (?1, ?2, 0, ?3)
+         ON CONFLICT DO UPDATE SET seen_at = max(seen_at, excluded.seen_at) RETURNING next_offset",
+    )?;
+    let offset = |number: &u32| {
+        let values = params![group, number, context.now.millis()];
+        Ok(seen.query_row(values, |row| row.get::<_, i64>(0))? as u64)
+    };
+    numbers.iter().map(offset).collect()
+}

@@ -1,0 +1,120 @@
+//! `Inbox`: what was consumed, and what became true with it.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Hlc, OrderId, RegionId};
+use ports::Error;
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use rusqlite::{OptionalExtension, params};
+
+use crate::connection::group_commit::WriteContext;
+use crate::error::CommandResult;
+use crate::store::Embedded;
+
+#[async_trait]
+impl Inbox for Embedded {
+    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
+        let group = group.to_string();
+        self.write("inbox_commit", move |context| marks.iter().map(|mark| commit(context, &group, mark)).collect())
+            .await
+    }
+
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        self.read("inbox_remote", move |sql| {
+            let mut statement =
+                sql.prepare_cached("SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = ?1")?;
+            let remote = statement.query_row([order_id.bytes()], |row| {
+                let region = RegionId::new(row.get_ref(0)?.as_str()?);
+                Ok(RemoteStamp { region, hlc: Hlc { millis: row.get(1)?, counter: row.get(2)? } })
+            });
+            Ok(remote.optional()?)
+        })
+        .await
+    }
+
+    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+        let (group, key) = (group.to_string(), key.to_string());
+        self.read("detour", move |sql| {
+            let mut statement =
+                sql.prepare_cached("SELECT stage, outstanding FROM detour WHERE consumer_group = ?1 AND key = ?2")?;
+            let detour =
+                statement.query_row([&group, &key], |row| Ok(Detour { stage: row.get(0)?, outstanding: row.get(1)? }));
+            Ok(detour.optional()?)
+        })
+        .await
+    }
+
+    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+        let group = group.to_string();
+        self.write("detour_set", move |context| {
+            changes.iter().try_for_each(|change| set_detour(context, &group, change))
+        })
+        .await
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let oldest = self.before(keep);
+        self.write("inbox_sweep", move |context| {
+            // Ids grow with time, so what is too old stands in front: the limit bounds the look, too.
+            let mut statement = context.sql.prepare_cached(
+                "DELETE FROM processed_events WHERE processed_at < ?1
+                   AND id IN (SELECT id FROM processed_events ORDER BY id LIMIT ?2)",
+            )?;
+            Ok(statement.execute(params![oldest, limit])? as u64)
+        })
+        .await
+    }
+}
+
+fn commit(context: &WriteContext<'_>, group: &str, mark: &ProcessedEvent) -> CommandResult<InboxOutcome> {
+    let mut insert = context.sql.prepare_cached(
+        "INSERT INTO processed_events (consumer_group, event_id, topic, partition, offset, processed_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+    )?;
+    let at = &mark.position;
+    let values =
+        params![group, mark.event_id.bytes(), &*at.topic, at.partition, at.offset as i64, context.now.millis()];
+    if insert.execute(values)? == 0 {
+        return Ok(InboxOutcome::Duplicate);
+    }
+    for effect in &mark.effects {
+        match effect {
+            Effect::RememberRemote { order_id, region, hlc } => remember(context, *order_id, region, *hlc)?,
+        }
+    }
+    Ok(InboxOutcome::New)
+}
+
+/// Two consumers may race with two winners: the later stamp stays, whatever the order, and the incoming one wins a tie.
+fn remember(context: &WriteContext<'_>, order_id: OrderId, region: &RegionId, hlc: Hlc) -> CommandResult<()> {
+    let mut put = context.sql.prepare_cached(
+        "INSERT INTO remote_stamp (order_id, region, hlc_millis, hlc_counter) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO UPDATE SET region = excluded.region, hlc_millis = excluded.hlc_millis, hlc_counter = excluded.hlc_counter
+         WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (hlc_millis, hlc_counter, region)",
+    )?;
+    put.execute(params![order_id.bytes(), region.as_str(), hlc.millis, hlc.counter])?;
+    Ok(())
+}
+
+fn set_detour(context: &WriteContext<'_>, group: &str, change: &DetourChange) -> CommandResult<()> {
+    match change {
+        DetourChange::Enter { key, stage } => {
+            let mut put = context.sql.prepare_cached(
+                "INSERT INTO detour (consumer_group, key, stage, outstanding) VALUES (?1, ?2, ?3, 1)
+                 ON CONFLICT DO UPDATE SET stage = excluded.stage, outstanding = outstanding + 1",
+            )?;
+            put.execute(params![group, key, stage])?;
+        }
+        DetourChange::Leave { key } => {
+            let mut one_less = context.sql.prepare_cached(
+                "UPDATE detour SET outstanding = outstanding - 1 WHERE consumer_group = ?1 AND key = ?2",
+            )?;
+            one_less.execute(params![group, key])?;
+            let mut end = context
+                .sql
+                .prepare_cached("DELETE FROM detour WHERE consumer_group = ?1 AND key = ?2 AND outstanding <= 0")?;
+            end.execute(params![group, key])?;
+        }
+    }
+    Ok(())
+}

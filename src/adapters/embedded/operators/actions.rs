@@ -1,0 +1,151 @@
+//! Operators' statements: they change PENDING, FAILED and PARKED rows only, raise the partition's counter and leave an audit row.
+use std::collections::BTreeSet;
+
+use outbox::{OperatorAction, OutboxRow, RowChange, operator};
+use ports::operators::{Audit, OperatorOutcome, RowFilter};
+use ports::outbox::{RowId, RowStatus};
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::rows::{RowQuery, status_of};
+use crate::connection::group_commit::WriteContext;
+use crate::error::CommandResult;
+use crate::leases::lease;
+use crate::outbox::blocked_keys;
+use crate::outbox::open_batch::KeyBytes;
+use crate::units::millis;
+
+/// A row that was not sent, with its place.
+struct UnsentRow {
+    partition: u32,
+    /// The code in the file.
+    status: i64,
+    row: OutboxRow<KeyBytes>,
+    has_reason: bool,
+}
+
+/// Makes a FAILED or PARKED row due now.
+pub(crate) fn retry(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
+    act(context, OperatorAction::Retry, id, audit)
+}
+
+/// Parks a PENDING or FAILED row; its key waits with it.
+pub(crate) fn park(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
+    act(context, OperatorAction::Park, id, audit)
+}
+
+fn act(
+    context: &mut WriteContext<'_>,
+    action: OperatorAction,
+    id: RowId,
+    audit: &Audit,
+) -> CommandResult<OperatorOutcome> {
+    let Some(unsent) = find_unsent(context, id)? else { return absent(context, id) };
+    let status = status_of(unsent.status);
+    if !action.applies_to(status) {
+        return Ok(OperatorOutcome::WrongStatus(status));
+    }
+    change(context, action, &unsent, audit)?;
+    lease::raise(context, unsent.partition)?;
+    Ok(OperatorOutcome::Done(1))
+}
+
+/// Counts the parked rows that a filter selects, and with `commit` makes the first of them due.
+pub(crate) fn redrive(
+    context: &mut WriteContext<'_>,
+    filter: &RowFilter,
+    limit: u32,
+    commit: bool,
+    audit: &Audit,
+) -> CommandResult<OperatorOutcome> {
+    let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
+    let query = RowQuery::of(&filter, context.now);
+    if !commit {
+        return Ok(OperatorOutcome::Done(query.count(context.sql)?));
+    }
+    let views = query.rows(context.sql, limit)?;
+    let mut partitions = BTreeSet::new();
+    for view in &views {
+        if let Some(unsent) = find_unsent(context, view.id)? {
+            change(context, OperatorAction::Redrive, &unsent, audit)?;
+            partitions.insert(unsent.partition);
+        }
+    }
+    for partition in partitions {
+        lease::raise(context, partition)?;
+    }
+    Ok(OperatorOutcome::Done(views.len() as u64))
+}
+
+/// Applies the rule of the action to one row and writes its audit row.
+fn change(
+    context: &mut WriteContext<'_>,
+    action: OperatorAction,
+    unsent: &UnsentRow,
+    audit: &Audit,
+) -> CommandResult<()> {
+    let change = match action {
+        OperatorAction::Retry | OperatorAction::Redrive => operator::due_now(&unsent.row, status_of(unsent.status)),
+        OperatorAction::Park => operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason),
+    };
+    write(context, unsent, &change)?;
+    write_audit(context, action, change.id, audit)
+}
+
+fn write(context: &mut WriteContext<'_>, unsent: &UnsentRow, change: &RowChange<KeyBytes>) -> CommandResult<()> {
+    let due = change.state.due_in().map(|due_in| context.now.millis().saturating_add(millis(due_in)));
+    let status = i64::from(change.state.code());
+    let mut update = context.sql.prepare_cached(
+        "UPDATE outbox SET status = ?3, next_attempt_at = ?4, attempts = ?5, trial_deaths = ?6, reason = coalesce(?7, reason)
+         WHERE partition = ?1 AND id = ?2",
+    )?;
+    update.execute(params![
+        unsent.partition,
+        change.id,
+        status,
+        due,
+        change.attempts,
+        change.trial_deaths,
+        change.reason
+    ])?;
+    context.counts.moved(unsent.partition, unsent.status, status, 1);
+    blocked_keys::refresh(context, unsent.partition, change.key)
+}
+
+fn find_unsent(context: &WriteContext<'_>, id: RowId) -> CommandResult<Option<UnsentRow>> {
+    let read = |row: &Row<'_>| {
+        let blocks_key = false; // The rules of operators' actions do not read it.
+        let (attempts, deaths, trial_deaths) = (row.get(3)?, row.get(4)?, row.get(5)?);
+        Ok(UnsentRow {
+            partition: row.get(0)?,
+            status: row.get(2)?,
+            row: OutboxRow { id, key: row.get(1)?, attempts, deaths, trial_deaths, blocks_key },
+            has_reason: row.get(6)?,
+        })
+    };
+    let mut by_event = context.sql.prepare_cached(
+        "SELECT q.partition, q.key, q.status, q.attempts, q.deaths, q.trial_deaths, q.reason IS NOT NULL
+         FROM outbox_event e CROSS JOIN outbox q ON q.partition = e.partition AND q.id = e.id WHERE e.id = ?1",
+    )?;
+    if let Some(row) = by_event.query_row([id], read).optional()? {
+        return Ok(Some(row));
+    }
+    // A row whose event was dropped is FAILED or PARKED.
+    let mut waiting = context.sql.prepare_cached(
+        "SELECT partition, key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox WHERE id = ?1 AND status >= 2",
+    )?;
+    Ok(waiting.query_row([id], read).optional()?)
+}
+
+fn absent(context: &WriteContext<'_>, id: RowId) -> CommandResult<OperatorOutcome> {
+    let mut sent = context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox_archive WHERE id = ?1)")?;
+    let sent: bool = sent.query_row([id], |row| row.get(0))?;
+    Ok(if sent { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })
+}
+
+fn write_audit(context: &WriteContext<'_>, action: OperatorAction, id: RowId, audit: &Audit) -> CommandResult<()> {
+    let mut insert = context
+        .sql
+        .prepare_cached("INSERT INTO audit (acted_at, action, row_id, who, why) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    insert.execute(params![context.now.millis(), action.as_str(), id, audit.operator, audit.reason])?;
+    Ok(())
+}

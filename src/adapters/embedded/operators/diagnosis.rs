@@ -1,0 +1,78 @@
+//! Why an event stands where it stands.
+use std::sync::Arc;
+
+use ports::broker::Position;
+use ports::operators::{RowDiagnosis, RowSelector};
+use ports::outbox::RowId;
+use ports::partitions::InstanceId;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::CommandResult;
+use crate::operators::rows;
+
+/// Everything known about one event, or about the row that speaks for a key.
+pub(crate) fn standing(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowDiagnosis>> {
+    let Some(id) = row_of(sql, selector)? else { return Ok(None) };
+    let Some(row) = rows::find(sql, id)? else { return Ok(None) };
+    let head = match row.sent_at {
+        Some(_) => None,
+        None => first_unsent(sql, row.key.bytes(), true)?.filter(|head| *head < id),
+    };
+    let head = head.map(|head| rows::find(sql, head)).transpose()?.flatten();
+    let mut lease = sql.prepare_cached("SELECT owner, epoch FROM outbox_lease WHERE partition = ?1")?;
+    let (owner, epoch): (Option<String>, i64) =
+        lease.query_row([row.partition.0], |row| Ok((row.get(0)?, row.get(1)?))).optional()?.unwrap_or_default();
+    let mut deaths = sql.prepare_cached(
+        "SELECT coalesce((SELECT deaths FROM outbox WHERE partition = ?1 AND id = ?2),
+           (SELECT deaths FROM outbox_archive WHERE id = ?2), 0)",
+    )?;
+    let deaths = deaths.query_row(params![row.partition.0, id], |row| row.get(0))?;
+    let (sent_to, by_fallback) = sent(sql, id)?;
+    let owner = owner.map(|name| InstanceId(name.into()));
+    Ok(Some(RowDiagnosis { row, head, owner, epoch: epoch as u64, deaths, sent_to, by_fallback }))
+}
+
+fn row_of(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowId>> {
+    match selector {
+        RowSelector::Event(event) => {
+            let mut statement = sql.prepare_cached("SELECT id FROM outbox_event WHERE event_id = ?1")?;
+            Ok(statement.query_row([event.bytes()], |row| row.get(0)).optional()?)
+        }
+        RowSelector::Key(key) => match first_unsent(sql, key.bytes(), false)? {
+            Some(id) => Ok(Some(id)),
+            None => latest_sent(sql, key.bytes()),
+        },
+    }
+}
+
+/// The first row of a key that has not left; `blocking` leaves out those that are parked alone.
+fn first_unsent(sql: &Connection, key: [u8; 16], blocking: bool) -> CommandResult<Option<RowId>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT e.id FROM outbox_event e CROSS JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+         WHERE e.key = ?1 AND q.status <= ?2 ORDER BY e.id LIMIT 1",
+    )?;
+    let highest = if blocking { 3 } else { 4 };
+    Ok(statement.query_row(params![key, highest], |row| row.get(0)).optional()?)
+}
+
+fn latest_sent(sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> {
+    let mut statement = sql.prepare_cached(
+        "SELECT e.id FROM outbox_event e CROSS JOIN outbox_archive a ON a.id = e.id WHERE e.key = ?1 ORDER BY e.id DESC LIMIT 1",
+    )?;
+    Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+}
+
+fn sent(sql: &Connection, id: RowId) -> CommandResult<(Option<Position>, bool)> {
+    let mut statement = sql.prepare_cached(
+        "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
+         FROM outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id WHERE a.id = ?1",
+    )?;
+    let found = statement.query_row([id], |row| {
+        let topic: Arc<str> = row.get_ref(0)?.as_str()?.into();
+        let (partition, offset): (Option<u32>, Option<i64>) = (row.get(1)?, row.get(2)?);
+        let position =
+            partition.zip(offset).map(|(partition, offset)| Position { topic, partition, offset: offset as u64 });
+        Ok((position, row.get(3)?))
+    });
+    Ok(found.optional()?.unwrap_or_default())
+}

@@ -1,0 +1,182 @@
+//! Rows as operators see them: which table leads the way decides what a question costs.
+use domain::{EventId, OrderId, Timestamp};
+use ports::FailureType;
+use ports::operators::{RowFilter, RowView};
+use ports::outbox::{RowId, RowStatus};
+use ports::partitions::{InstanceId, PartitionNo};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params_from_iter};
+
+use crate::error::{CommandResult, broken};
+use crate::outbox::counts::code;
+
+const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
+  coalesce(q.status, 5), (SELECT name FROM claimer WHERE number = coalesce(q.lease_owner, a.owner)),
+  coalesce(q.lease_version, a.token), coalesce(q.attempts, a.attempts), q.next_attempt_at, coalesce(q.failure_type, a.failure_type),
+  coalesce(q.reason, a.reason), coalesce(e.created_at, 0), a.sent_at";
+
+/// The table that is walked along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LeadingTable {
+    /// All events in id order, or those of one key.
+    Events,
+    /// Rows that wait or are parked: few.
+    Waiting,
+    /// What has left.
+    Archive,
+}
+
+impl LeadingTable {
+    fn of(status: Option<RowStatus>) -> Self {
+        match status {
+            Some(RowStatus::Failed | RowStatus::Parked) => LeadingTable::Waiting,
+            Some(RowStatus::Sent) => LeadingTable::Archive,
+            Some(RowStatus::Pending | RowStatus::InFlight) | None => LeadingTable::Events,
+        }
+    }
+
+    fn tables(self) -> &'static str {
+        match self {
+            LeadingTable::Events => {
+                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                 LEFT JOIN outbox_archive a ON a.id = e.id WHERE (q.id IS NOT NULL OR a.id IS NOT NULL)"
+            }
+            LeadingTable::Waiting => {
+                "outbox q INDEXED BY outbox_waiting_by_id LEFT JOIN outbox_event e ON e.id = q.id
+                 LEFT JOIN outbox_archive a ON a.id = q.id WHERE q.status >= 2"
+            }
+            LeadingTable::Archive => {
+                "outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id
+                 LEFT JOIN outbox q ON q.partition = a.partition AND q.id = a.id WHERE true"
+            }
+        }
+    }
+
+    fn id(self) -> &'static str {
+        match self {
+            LeadingTable::Events => "e.id",
+            LeadingTable::Waiting => "q.id",
+            LeadingTable::Archive => "a.id",
+        }
+    }
+}
+
+/// A filter as SQL.
+pub(crate) struct RowQuery {
+    lead: LeadingTable,
+    conditions: String,
+    values: Vec<Value>,
+}
+
+impl RowQuery {
+    /// Rows that a filter lets through, seen from now.
+    pub(crate) fn of(filter: &RowFilter, now: Timestamp) -> Self {
+        let lead = LeadingTable::of(filter.status);
+        let mut query = Self { lead, conditions: String::new(), values: Vec::new() };
+        query.conditions.push_str(match filter.status {
+            Some(RowStatus::Pending) => {
+                " AND q.status = 0 AND e.id >= (SELECT min(f) FROM (SELECT (SELECT min(id) FROM outbox
+                WHERE partition = l.partition) AS f FROM outbox_lease l))"
+            }
+            Some(RowStatus::InFlight) => " AND q.status = 1 AND e.id >= (SELECT min(first_id) FROM outbox_lease)",
+            Some(RowStatus::Failed) => " AND q.status = 2",
+            Some(RowStatus::Parked) => " AND q.status > 2",
+            Some(RowStatus::Sent) | None => "",
+        });
+        if let Some(key) = filter.key {
+            let column = if lead == LeadingTable::Waiting { "q.key" } else { "e.key" };
+            query.and(column, "=", Value::Blob(key.bytes().to_vec()));
+        }
+        if let Some(kind) = &filter.kind {
+            query.and("e.type", "=", Value::Text(kind.clone()));
+        }
+        if let Some(failure) = filter.failure_type {
+            query.and("coalesce(q.failure_type, a.failure_type)", "=", Value::Text(failure.as_str().into()));
+        }
+        if let Some(age) = filter.older_than {
+            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            query.and("e.created_at", "<=", Value::Integer(now.millis().saturating_sub(age)));
+        }
+        if let Some(after) = filter.after {
+            query.and(lead.id(), ">", Value::Integer(after));
+        }
+        query
+    }
+
+    /// One row, wherever it stands.
+    pub(crate) fn row(id: RowId, lead_waiting: bool) -> Self {
+        let lead = if lead_waiting { LeadingTable::Waiting } else { LeadingTable::Events };
+        let mut query = Self { lead, conditions: String::new(), values: Vec::new() };
+        query.and(lead.id(), "=", Value::Integer(id));
+        query
+    }
+
+    fn and(&mut self, column: &str, comparison: &str, value: Value) {
+        self.values.push(value);
+        self.conditions.push_str(&format!(" AND {column} {comparison} ?{}", self.values.len()));
+    }
+
+    /// At most `limit` rows in id order.
+    pub(crate) fn rows(mut self, sql: &Connection, limit: u32) -> CommandResult<Vec<RowView>> {
+        self.values.push(Value::Integer(limit.into()));
+        let (tables, id, last) = (self.lead.tables(), self.lead.id(), self.values.len());
+        let text = format!("SELECT {COLUMNS} FROM {tables}{} ORDER BY {id} LIMIT ?{last}", self.conditions);
+        let mut statement = sql.prepare_cached(&text)?;
+        let mut rows = statement.query(params_from_iter(self.values))?;
+        let mut views = Vec::new();
+        while let Some(row) = rows.next()? {
+            views.push(read(row)?);
+        }
+        Ok(views)
+    }
+
+    /// How many rows.
+    pub(crate) fn count(self, sql: &Connection) -> CommandResult<u64> {
+        let text = format!("SELECT count(*) FROM {}{}", self.lead.tables(), self.conditions);
+        let rows: i64 = sql.prepare_cached(&text)?.query_row(params_from_iter(self.values), |row| row.get(0))?;
+        Ok(rows as u64)
+    }
+}
+
+/// One row, also one whose event is gone.
+pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>> {
+    if let Some(view) = RowQuery::row(id, false).rows(sql, 1)?.pop() {
+        return Ok(Some(view));
+    }
+    Ok(RowQuery::row(id, true).rows(sql, 1)?.pop())
+}
+
+/// The status behind a code.
+pub(crate) fn status_of(number: i64) -> RowStatus {
+    match number {
+        code::PENDING => RowStatus::Pending,
+        code::IN_FLIGHT => RowStatus::InFlight,
+        code::FAILED => RowStatus::Failed,
+        code::SENT => RowStatus::Sent,
+        _ => RowStatus::Parked,
+    }
+}
+
+fn read(row: &Row<'_>) -> CommandResult<RowView> {
+    let failure: Option<String> = row.get(10)?;
+    let failure_type = match failure {
+        Some(text) => Some(FailureType::parse(&text).ok_or_else(|| broken(format!("unknown failure type {text}")))?),
+        None => None,
+    };
+    Ok(RowView {
+        id: row.get(0)?,
+        event_id: EventId::from_bytes(row.get::<_, Option<_>>(1)?.unwrap_or_default()),
+        key: OrderId::from_bytes(row.get(2)?),
+        kind: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
+        partition: PartitionNo(row.get(4)?),
+        status: status_of(row.get(5)?),
+        lease_owner: row.get::<_, Option<String>>(6)?.map(|name| InstanceId(name.into())),
+        lease_version: row.get::<_, i64>(7)? as u64,
+        retry_count: row.get(8)?,
+        next_attempt_at: row.get::<_, Option<i64>>(9)?.map(Timestamp::from_millis),
+        failure_type,
+        last_failure_reason: row.get(11)?,
+        created_at: Timestamp::from_millis(row.get(12)?),
+        sent_at: row.get::<_, Option<i64>>(13)?.map(Timestamp::from_millis),
+    })
+}

@@ -1,0 +1,47 @@
+//! `OutboxOperators`: looking goes to the readers, acting to the writer.
+use async_trait::async_trait;
+use ports::Error;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::outbox::RowId;
+
+use crate::operators::actions;
+use crate::operators::diagnosis;
+use crate::operators::rows::{self, RowQuery};
+use crate::store::Embedded;
+
+#[async_trait]
+impl OutboxOperators for Embedded {
+    async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        let query = RowQuery::of(filter, self.inner.clock.now());
+        self.read("outbox_rows", move |sql| query.rows(sql, limit)).await
+    }
+
+    async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        self.read("outbox_row", move |sql| rows::find(sql, id)).await
+    }
+
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        self.read("outbox_standing", move |sql| diagnosis::standing(sql, selector)).await
+    }
+
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let audit = audit.clone();
+        self.write("outbox_retry", move |context| actions::retry(context, id, &audit)).await
+    }
+
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let audit = audit.clone();
+        self.write("outbox_park", move |context| actions::park(context, id, &audit)).await
+    }
+
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
+        let (filter, audit) = (filter.clone(), audit.clone());
+        self.write("outbox_redrive", move |context| actions::redrive(context, &filter, limit, commit, &audit)).await
+    }
+}

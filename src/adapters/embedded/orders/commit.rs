@@ -1,0 +1,139 @@
+//! One atomic change of an order: mark, state and events, all or none.
+use std::sync::Arc;
+
+use domain::{OrderId, Status};
+use ports::Error;
+use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
+use rusqlite::{OptionalExtension, params};
+
+use crate::connection::group_commit::WriteContext;
+use crate::error::{CommandError, CommandResult, broken};
+use crate::orders::owner_index;
+use crate::orders::row;
+use crate::outbox::counts::code;
+
+/// Does it, or says why not; then nothing was changed. Tidy: everything is looked at before anything is written.
+pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<Committed> {
+    for (place, event) in commit.events.iter().enumerate() {
+        refuse_known_event(context, event, &commit.events[..place])?;
+    }
+    if let Some(refused) = refusal(context, commit)? {
+        return Ok(refused);
+    }
+    context.begin_writing();
+    if let Some(mark) = &commit.mark {
+        insert_mark(context, mark)?;
+    }
+    write_order(context, commit)?;
+    for event in &commit.events {
+        insert_event(context, event)?;
+    }
+    Ok(Committed::Done)
+}
+
+/// An event's name is unique; whoever brings one twice is mistaken.
+fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewRow]) -> CommandResult<()> {
+    let mut statement = context.sql.prepare_cached("SELECT 1 FROM outbox_event WHERE event_id = ?1")?;
+    let twice = before.iter().any(|other| other.event_id == event.event_id);
+    if twice || statement.exists([event.event_id.bytes()])? {
+        return Err(CommandError::Port(Error::Rejected(format!("event {}: its id is taken", event.event_id))));
+    }
+    Ok(())
+}
+
+/// Some answer when the mark or the order stands in the way.
+fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<Committed>> {
+    if let Some(mark) = &commit.mark
+        && let Some(taken) = taken_mark(context, mark)?
+    {
+        return Ok(Some(Committed::KeyUsed(taken)));
+    }
+    let stands = version_of(context, commit.order.id)?;
+    Ok(match (commit.expected, stands) {
+        (None, None) => None,
+        (Some(expected), Some(current)) if expected == current => None,
+        (_, Some(current)) => Some(Committed::Stale { current }),
+        (Some(_), None) => Some(Committed::Missing),
+    })
+}
+
+fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<()> {
+    let order = &commit.order;
+    let written = match commit.expected {
+        None => {
+            owner_index::note(context, order)?;
+            row::insert(context, order)?
+        }
+        Some(expected) => {
+            if let Some(before) = status_of(context, order.id)? {
+                context.counts.order(before, -1);
+            }
+            row::update(context, order, expected)?
+        }
+    };
+    context.counts.order(order.status, 1);
+    if written { Ok(()) } else { Err(broken(format!("order {} changed while it was written", order.id))) }
+}
+
+fn version_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<u64>> {
+    let mut statement = context.sql.prepare_cached("SELECT version FROM orders WHERE id = ?1")?;
+    let version: Option<i64> = statement.query_row([id.bytes()], |row| row.get(0)).optional()?;
+    Ok(version.map(|version| version as u64))
+}
+
+fn status_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<Status>> {
+    let mut statement = context.sql.prepare_cached("SELECT status FROM orders WHERE id = ?1")?;
+    let status: Option<String> = statement.query_row([id.bytes()], |row| row.get(0)).optional()?;
+    Ok(status.as_deref().and_then(Status::parse))
+}
+
+fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<()> {
+    let mut statement = context.sql.prepare_cached(
+        "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let (subject, key) = (mark.subject.as_str(), &*mark.key);
+    statement.execute(params![subject, key, mark.fingerprint, mark.order_id.bytes(), context.now.millis()])?;
+    Ok(())
+}
+
+fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<Option<IdempotencyMark>> {
+    let mut statement =
+        context.sql.prepare_cached("SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2")?;
+    let found = statement
+        .query_row(params![mark.subject.as_str(), &*mark.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found.map(|(fingerprint, order_id)| IdempotencyMark {
+        fingerprint,
+        order_id: OrderId::from_bytes(order_id),
+        ..mark.clone()
+    }))
+}
+
+/// Writes an event and its place in line. The id is drawn here, by the one writer, so ids are in commit order.
+fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> CommandResult<()> {
+    let mut insert = context.sql.prepare_cached(
+        "INSERT INTO outbox_event (event_id, key, type, topic, partition, sequence, occurred_at, region, hlc_millis, hlc_counter,
+           traceparent, tracestate, created_at, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+    )?;
+    let trace = event.trace.as_ref();
+    insert.execute(params![
+        event.event_id.bytes(),
+        event.key.bytes(),
+        event.kind.as_str(),
+        &*event.topic,
+        event.partition.0,
+        event.sequence as i64,
+        event.occurred_at.millis(),
+        event.region.as_str(),
+        event.hlc.millis,
+        event.hlc.counter,
+        trace.map(|trace| &*trace.parent),
+        trace.and_then(|trace| trace.state.as_ref()).map(|state: &Arc<str>| &**state),
+        context.now.millis(),
+        &*event.payload,
+    ])?;
+    let mut queue = context.sql.prepare_cached("INSERT INTO outbox (partition, id, key) VALUES (?1, ?2, ?3)")?;
+    queue.execute(params![event.partition.0, context.sql.last_insert_rowid(), event.key.bytes()])?;
+    context.counts.rows(event.partition.0, code::PENDING, 1);
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Claim: selects the rows that are due and names them in the lease row as one batch.
+use std::sync::Arc;
+
+use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use ports::orders::TraceContext;
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow};
+use rusqlite::{OptionalExtension, Row, Rows, params};
+
+use crate::connection::group_commit::WriteContext;
+use crate::error::CommandResult;
+use crate::leases::lease;
+use crate::outbox::blocked_keys;
+use crate::outbox::counts::code;
+
+/// Due suspects that a trial examines to find one that may be claimed.
+const SUSPECTS_EXAMINED: u32 = 16;
+
+macro_rules! columns {
+    () => {
+        "q.id, q.key, q.deaths, q.attempts, e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis,
+         e.hlc_counter, e.traceparent, e.tracestate, e.created_at, e.payload"
+    };
+}
+
+/// Ready rows where no key is blocked.
+const READY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE q.partition = ?1 AND q.id > ?2 AND q.status = 0 ORDER BY q.id"
+);
+/// Ready rows where some keys are blocked: rows at or behind the head of their key are left out.
+const READY_AROUND_BLOCKS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE q.partition = ?1 AND q.id > ?2 AND q.status = 0 AND NOT EXISTS (SELECT 1 FROM outbox_blocked b
+       WHERE b.partition = q.partition AND b.key = q.key AND b.head_id <= q.id) ORDER BY q.id"
+);
+/// Heads that are due.
+const DUE_HEADS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox_blocked b CROSS JOIN outbox q ON q.partition = b.partition AND q.id = b.head_id
+     LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE b.partition = ?1 AND b.next_attempt_at <= ?2 AND b.suspect = 0 AND q.status = 2 ORDER BY b.head_id"
+);
+/// One waiting row by its id.
+const ONE: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
+     WHERE q.partition = ?1 AND q.id = ?2 AND q.status = 2"
+);
+
+/// A row that the claim may take.
+struct Candidate {
+    row: ClaimedRow,
+    deaths: u32,
+    head: bool,
+}
+
+/// Claims due rows under the fence.
+pub(crate) fn claim(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+    let fence = &claim.fence;
+    if !lease::read(context, fence.partition)?.is_some_and(|row| row.lease.may_claim(fence)) {
+        return Ok(Claimed::Fenced);
+    }
+    match claim.kind {
+        ClaimKind::Ordinary => ordinary(context, claim),
+        ClaimKind::Trial => trial(context, claim),
+    }
+}
+
+fn ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+    let (partition, limit) = (claim.fence.partition.0, claim.limit.max(1) as usize);
+    let low = context.scan_starts.get(&partition).copied().unwrap_or(0);
+    let blocked = blocked_keys::any(context, partition)?;
+    let sql = context.sql;
+    let mut ready = sql.prepare_cached(if blocked { READY_AROUND_BLOCKS } else { READY })?;
+    let (mut candidates, exhausted) = gather(ready.query(params![partition, low])?, limit, false)?;
+    let mut more = !exhausted;
+    if blocked {
+        let mut due = sql.prepare_cached(DUE_HEADS)?;
+        let (heads, all) = gather(due.query(params![partition, context.now.millis()])?, limit, true)?;
+        more |= !all;
+        // Beyond the last ready row that was read there may be an earlier row of a head's own key, which an operator made due.
+        let beyond = if exhausted { None } else { candidates.last().map(|last| last.row.id) };
+        candidates.extend(heads.into_iter().filter(|head| beyond.is_none_or(|last| head.row.id < last)));
+        candidates.sort_by_key(|candidate| candidate.row.id);
+    }
+    let sizes = candidates.iter().map(|candidate| (candidate.deaths, payload_bytes(&candidate.row)));
+    let taken = outbox::claim::rows_taken(sizes, claim.limit);
+    let left_ready = candidates[taken..].iter().any(|candidate| !candidate.head);
+    more |= taken < candidates.len();
+    candidates.truncate(taken);
+    let last_ready = candidates.iter().rev().find(|candidate| !candidate.head).map(|candidate| candidate.row.id);
+    if let Some(last) = last_ready {
+        // One statement for the whole range where the claim takes every row in it; otherwise one for each row.
+        if blocked { take_each(context, claim, &candidates, false)? } else { take_range(context, claim, low, last)? }
+    }
+    take_each(context, claim, &candidates, true)?;
+    remember_low(context, partition, exhausted && !left_ready, last_ready)?;
+    if candidates.is_empty() {
+        let (next_due, suspect_due) =
+            (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
+        return Ok(Claimed::Nothing { next_due, suspect_due });
+    }
+    open(context, claim, candidates, more)
+}
+
+fn trial(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+    let partition = claim.fence.partition.0;
+    match due_suspect(context, partition)? {
+        Some(suspect) => {
+            take_each(context, claim, std::slice::from_ref(&suspect), true)?;
+            open(context, claim, vec![suspect], false)
+        }
+        None => Ok(Claimed::Nothing { next_due: blocked_keys::next_due(context, partition)?, suspect_due: false }),
+    }
+}
+
+/// The suspect that has waited longest and has no earlier row of its key to be sent first (an operator may have made one due).
+fn due_suspect(context: &WriteContext<'_>, partition: u32) -> CommandResult<Option<Candidate>> {
+    let mut due = context.sql.prepare_cached(
+        "SELECT b.head_id FROM outbox_blocked b WHERE b.partition = ?1 AND b.next_attempt_at <= ?2 AND b.suspect = 1
+           AND NOT EXISTS (SELECT 1 FROM outbox_event e CROSS JOIN outbox q ON q.partition = b.partition AND q.id = e.id
+             WHERE e.key = b.key AND e.id < b.head_id AND q.status = 0)
+         ORDER BY b.next_attempt_at, b.head_id LIMIT ?3",
+    )?;
+    let ids = due.query_map(params![partition, context.now.millis(), SUSPECTS_EXAMINED], |row| row.get::<_, i64>(0))?;
+    for id in ids {
+        let mut one = context.sql.prepare_cached(ONE)?;
+        let found = one.query_row(params![partition, id?], |row| Ok(candidate(row, true, None))).optional()?;
+        if let Some(found) = found {
+            return found.map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Reads candidates up to the limit or the byte limit; the flag says whether there are no more.
+fn gather(mut rows: Rows<'_>, limit: usize, head: bool) -> CommandResult<(Vec<Candidate>, bool)> {
+    let (mut found, mut bytes) = (Vec::<Candidate>::new(), 0);
+    while let Some(row) = rows.next()? {
+        if found.len() == limit || bytes >= outbox::limits::BATCH_BYTES_MAX {
+            return Ok((found, false));
+        }
+        let one = candidate(row, head, found.last().map(|last| &last.row))?;
+        bytes += payload_bytes(&one.row);
+        found.push(one);
+    }
+    Ok((found, true))
+}
+
+fn payload_bytes(row: &ClaimedRow) -> usize {
+    row.payload.as_ref().map_or(0, |payload| payload.len())
+}
+
+fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> CommandResult<Candidate> {
+    let shared = |column: usize, known: Option<&Arc<str>>| -> CommandResult<Arc<str>> {
+        // Consecutive rows mostly share type and topic: one allocation for all of them.
+        let text = row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or("");
+        Ok(known.filter(|known| &***known == text).cloned().unwrap_or_else(|| text.into()))
+    };
+    let region = row.get_ref(9)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or("");
+    let parent = row.get_ref(12)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let state = row.get_ref(13)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let claimed = ClaimedRow {
+        id: row.get(0)?,
+        event_id: EventId::from_bytes(row.get::<_, Option<_>>(4)?.unwrap_or_default()),
+        key: OrderId::from_bytes(row.get(1)?),
+        kind: shared(5, last.map(|last| &last.kind))?,
+        topic: shared(6, last.map(|last| &last.topic))?,
+        payload: row.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?.map(Arc::from),
+        sequence: row.get::<_, Option<i64>>(7)?.unwrap_or_default() as u64,
+        occurred_at: Timestamp::from_millis(row.get::<_, Option<_>>(8)?.unwrap_or_default()),
+        region: last
+            .map(|last| &last.region)
+            .filter(|last| last.as_str() == region)
+            .cloned()
+            .unwrap_or_else(|| RegionId::new(region)),
+        hlc: Hlc {
+            millis: row.get::<_, Option<_>>(10)?.unwrap_or_default(),
+            counter: row.get::<_, Option<_>>(11)?.unwrap_or_default(),
+        },
+        trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
+        attempt: row.get::<_, u32>(3)? + 1,
+        created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
+    };
+    Ok(Candidate { row: claimed, deaths: row.get(2)?, head })
+}
+
+/// The number that stands for a claimer's name in rows.
+fn claimer(context: &WriteContext<'_>, name: &str) -> CommandResult<i64> {
+    let mut known = context.sql.prepare_cached("SELECT number FROM claimer WHERE name = ?1")?;
+    if let Some(number) = known.query_row([name], |row| row.get(0)).optional()? {
+        return Ok(number);
+    }
+    context.sql.prepare_cached("INSERT INTO claimer (name) VALUES (?1)")?.execute([name])?;
+    Ok(context.sql.last_insert_rowid())
+}
+
+fn take_range(context: &mut WriteContext<'_>, claim: &Claim, low: i64, last: i64) -> CommandResult<()> {
+    let (partition, owner) = (claim.fence.partition.0, claimer(context, &claim.fence.owner.0)?);
+    let mut take = context.sql.prepare_cached(
+        "UPDATE outbox SET status = 1, lease_owner = ?4, lease_version = ?5, attempts = attempts + 1
+         WHERE partition = ?1 AND id > ?2 AND id <= ?3 AND status = 0",
+    )?;
+    let taken = take.execute(params![partition, low, last, owner, claim.fence.counter as i64 + 1])?;
+    context.counts.moved(partition, code::PENDING, code::IN_FLIGHT, taken as i64);
+    Ok(())
+}
+
+fn take_each(
+    context: &mut WriteContext<'_>,
+    claim: &Claim,
+    candidates: &[Candidate],
+    heads: bool,
+) -> CommandResult<()> {
+    let from = if heads { code::FAILED } else { code::PENDING };
+    let rows = candidates.iter().filter(|candidate| candidate.head == heads);
+    let (partition, owner) = (claim.fence.partition.0, claimer(context, &claim.fence.owner.0)?);
+    let mut take = context.sql.prepare_cached(
+        "UPDATE outbox SET status = 1, lease_owner = ?3, lease_version = ?4, attempts = attempts + 1, next_attempt_at = NULL
+         WHERE partition = ?1 AND id = ?2",
+    )?;
+    for candidate in rows {
+        take.execute(params![partition, candidate.row.id, owner, claim.fence.counter as i64 + 1])?;
+        context.counts.moved(partition, from, code::IN_FLIGHT, 1);
+    }
+    Ok(())
+}
+
+/// Remembers the start of the next scan: behind the last claimed row, or behind every row when all ready rows were claimed.
+fn remember_low(context: &mut WriteContext<'_>, partition: u32, all: bool, last: Option<i64>) -> CommandResult<()> {
+    let low = if all {
+        let mut newest = context.sql.prepare_cached("SELECT max(id) FROM outbox WHERE partition = ?1")?;
+        newest.query_row([partition], |row| row.get::<_, Option<i64>>(0))?
+    } else {
+        last
+    };
+    if let Some(low) = low {
+        context.scan_starts.insert(partition, low);
+    }
+    Ok(())
+}
+
+/// Names the batch in the lease row.
+fn open(context: &WriteContext<'_>, claim: &Claim, candidates: Vec<Candidate>, more: bool) -> CommandResult<Claimed> {
+    let token = claim.fence.counter + 1;
+    let rows: Vec<ClaimedRow> = candidates.into_iter().map(|candidate| candidate.row).collect();
+    let (first, last) = (rows.first().map(|row| row.id), rows.last().map(|row| row.id));
+    let mut name = context.sql.prepare_cached(
+        "UPDATE outbox_lease SET counter = ?2, in_flight = ?2, lane = ?3, claim_epoch = epoch, died = 0, trial = ?4, first_id = ?5,
+           last_id = ?6 WHERE partition = ?1",
+    )?;
+    let trial = claim.kind == ClaimKind::Trial;
+    name.execute(params![claim.fence.partition.0, token as i64, &*claim.session.0, trial, first, last])?;
+    Ok(Claimed::Batch(ClaimedBatch { token, rows, more }))
+}

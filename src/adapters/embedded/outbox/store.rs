@@ -1,0 +1,81 @@
+//! `OutboxStore`: each call is one command of the writer, so each is one transaction, fenced by the lease row it reads first.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::Timestamp;
+use ports::Error;
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{Fence, Token};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::CommandResult;
+use crate::outbox::claim;
+use crate::outbox::exclude;
+use crate::outbox::resolve;
+use crate::outbox::settle;
+use crate::outbox::sweep;
+use crate::store::Embedded;
+
+#[async_trait]
+impl OutboxStore for Embedded {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        self.write("claim", move |context| claim::claim(context, &claim)).await
+    }
+
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        let (fence, rows) = (fence.clone(), rows.to_vec());
+        self.write("exclude", move |context| exclude::exclude(context, &fence, token, &rows)).await
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
+        self.write("settle", move |context| settle::settle(context, &settlement)).await
+    }
+
+    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
+        let fence = fence.clone();
+        self.write("resolve", move |context| resolve::resolve(context, &fence, token, verdict)).await
+    }
+
+    async fn depth(&self) -> Result<Depth, Error> {
+        let (now, partitions) = (self.inner.clock.now(), self.inner.partitions);
+        self.read("depth", move |sql| depth(sql, now, partitions)).await
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let (oldest, partitions) = (self.before(keep), self.inner.partitions);
+        self.write("outbox_sweep", move |context| sweep::outbox(context, oldest, limit, partitions)).await
+    }
+}
+
+fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<Depth> {
+    let mut sums = sql.prepare_cached(
+        "SELECT total(pending), total(in_flight), total(failed), total(parked), total(sent) FROM outbox_count",
+    )?;
+    let depth = sums.query_row([], |row| {
+        let count = |column| row.get::<_, f64>(column).map(|sum| sum as u64);
+        Ok(Depth {
+            pending: count(0)?,
+            in_flight: count(1)?,
+            failed: count(2)?,
+            parked: count(3)?,
+            sent: count(4)?,
+            oldest_unsent: None,
+        })
+    })?;
+    Ok(Depth { oldest_unsent: oldest_unsent(sql, partitions)?.map(|written| now.since(written)), ..depth })
+}
+
+/// The first row of each partition that is not parked; the lowest id among them is the oldest, because ids are drawn in time.
+fn oldest_unsent(sql: &Connection, partitions: u32) -> CommandResult<Option<Timestamp>> {
+    let mut first =
+        sql.prepare_cached("SELECT id FROM outbox WHERE partition = ?1 AND status <= 2 ORDER BY id LIMIT 1")?;
+    let mut oldest: Option<i64> = None;
+    for partition in 0..partitions {
+        let id: Option<i64> = first.query_row([partition], |row| row.get(0)).optional()?;
+        oldest = oldest.into_iter().chain(id).min();
+    }
+    let Some(oldest) = oldest else { return Ok(None) };
+    let mut written = sql.prepare_cached("SELECT created_at FROM outbox_event WHERE id = ?1")?;
+    let written: Option<i64> = written.query_row(params![oldest], |row| row.get(0)).optional()?;
+    Ok(written.map(Timestamp::from_millis))
+}

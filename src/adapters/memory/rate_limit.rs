@@ -1,0 +1,110 @@
+//! `RateLimiter` in memory: token buckets that refill with time. A dropped bucket is a full one, so dropping never refuses a request.
+//!
+//! Not `governor`: its quota is fixed when a limiter is built, while backpressure narrows size and refill of a bucket from one request to
+//! the next, and the headers report the tokens that are left.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::Timestamp;
+use ports::Error;
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
+
+use crate::bounded::BoundedMap;
+use crate::memory::Memory;
+
+/// Longest reported time to the next token, also where no token will ever come.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Buckets by name.
+pub(crate) struct TokenBuckets(BoundedMap<Arc<str>, TokenBucket>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TokenBucket {
+    tokens: f64,
+    at: Timestamp,
+}
+
+impl TokenBuckets {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self(BoundedMap::new(capacity))
+    }
+
+    fn take(&self, name: &str, policy: &RateLimitPolicy, throttle: f64, now: Timestamp) -> RateLimitDecision {
+        self.0.update(name.into(), |bucket| {
+            let (after, decision) = take(*bucket, policy, throttle, now);
+            *bucket = Some(after);
+            decision
+        })
+    }
+}
+
+/// The bucket after a request, and the decision on that request. `None` is a full bucket.
+fn take(
+    before: Option<TokenBucket>,
+    policy: &RateLimitPolicy,
+    throttle: f64,
+    now: Timestamp,
+) -> (TokenBucket, RateLimitDecision) {
+    let throttle = if throttle.is_finite() { throttle.clamp(0.0, 1.0) } else { 1.0 };
+    let size = (f64::from(policy.capacity) * 1.25 * throttle).floor();
+    let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64().max(0.001);
+    let available = match before {
+        Some(bucket) => bucket.tokens + now.since(bucket.at).as_secs_f64() * per_second,
+        None => size,
+    };
+    let available = available.min(size);
+    // Rounding must not cost a whole token.
+    let allowed = available + 1e-9 >= 1.0;
+    let tokens = if allowed { (available - 1.0).max(0.0) } else { available };
+    let missing_ms = ((1.0 - (tokens + 1e-9).fract()) / per_second * 1_000.0).round().max(1.0);
+    let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
+    let at = before.map_or(now, |bucket| now.max(bucket.at));
+    (TokenBucket { tokens, at }, RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in })
+}
+
+#[async_trait]
+impl RateLimiter for Memory {
+    async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
+        Ok(self.inner.buckets.take(bucket, policy, throttle, self.inner.clock.now()))
+    }
+
+    async fn policy(&self, _tier: &str, _class: &str) -> Result<Option<RateLimitPolicy>, Error> {
+        // Policies by tier and class are entries in Redis; without Redis the default applies to every request.
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> RateLimitPolicy {
+        RateLimitPolicy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) }
+    }
+
+    #[test]
+    fn a_bucket_holds_a_quarter_more_and_fills_evenly() {
+        let buckets = TokenBuckets::new(10);
+        let at = Timestamp::from_millis;
+
+        let first = buckets.take("a", &policy(), 1.0, at(0));
+        assert_eq!(first, RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(500) });
+        for _ in 0..149 {
+            assert!(buckets.take("a", &policy(), 1.0, at(0)).allowed);
+        }
+        assert!(!buckets.take("a", &policy(), 1.0, at(0)).allowed);
+        assert!(!buckets.take("a", &policy(), 1.0, at(499)).allowed);
+        assert!(buckets.take("a", &policy(), 1.0, at(500)).allowed);
+        assert!(buckets.take("b", &policy(), 1.0, at(500)).allowed);
+    }
+
+    #[test]
+    fn throttling_narrows_bucket_and_refill() {
+        let buckets = TokenBuckets::new(10);
+
+        let taken = buckets.take("a", &policy(), 0.5, Timestamp::from_millis(0));
+        assert_eq!(taken, RateLimitDecision { allowed: true, remaining: 74, next_in: Duration::from_secs(1) });
+        assert!(!buckets.take("none", &policy(), 0.0, Timestamp::from_millis(0)).allowed);
+    }
+}

@@ -1,0 +1,243 @@
+//! A pooled connection and its transactions. Each method knows what a failure of it means: a read changes nothing, a transaction changes
+//! nothing before its COMMIT is sent, and a statement that commits may have committed although its reply is lost.
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool, PoolError};
+use ports::Error;
+use tokio_postgres::Row;
+
+use crate::connection::sql_value::SqlValue;
+use crate::connection::statement_error::{CommitStage, StatementError, StatementResult, statement_error};
+
+/// The settings of a transaction behind a pooler; without one they are settings of the session.
+const POOLED_BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL enable_seqscan = off; \
+                      SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
+
+/// Time that the client waits longer than the server's `statement_timeout` before it gives the connection up: 2 s for the reply.
+const REPLY_GRACE: Duration = Duration::from_secs(2);
+
+/// How sessions run statements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionSettings {
+    /// Whether a pooler in transaction mode stands before the server, so that no state may be kept in a session.
+    pub(crate) pooler: bool,
+    /// The server's limit for one statement.
+    pub(crate) statement_timeout: Duration,
+    /// The server's limit for waiting on a row lock.
+    pub(crate) lock_timeout: Duration,
+}
+
+/// A connection of a pool. After a failure that may leave a transaction open it does not return to the pool: the server rolls back.
+pub(crate) struct PooledSession {
+    client: Option<Object>,
+    settings: SessionSettings,
+    unusable: AtomicBool,
+}
+
+impl PooledSession {
+    /// Checks a live connection out of the pool.
+    pub(crate) async fn checkout(pool: &Pool, settings: SessionSettings) -> Result<Self, Error> {
+        let client = pool.get().await.map_err(|error| of_pool(&error))?;
+        Ok(Self { client: Some(client), settings, unusable: AtomicBool::new(false) })
+    }
+
+    /// Runs a statement that changes nothing.
+    pub(crate) async fn query(&self, text: &str, values: &[SqlValue<'_>]) -> StatementResult<Vec<Row>> {
+        self.with_timeout(CommitStage::BeforeCommit, self.send(text, values)).await
+    }
+
+    /// Runs one statement that commits by itself. Without a reply it returns [`Error::Unknown`].
+    pub(crate) async fn execute(&self, text: &str, values: &[SqlValue<'_>]) -> StatementResult<Vec<Row>> {
+        if self.client().is_closed() {
+            self.mark_unusable();
+            return Err(StatementError::Port(Error::Unreachable("the connection closed before the statement".into())));
+        }
+        if !self.settings.pooler {
+            return self.with_timeout(CommitStage::Committing, self.send(text, values)).await;
+        }
+        // The three messages are pipelined: after a failed statement the server treats the COMMIT as a ROLLBACK.
+        let begin = self.begin_text();
+        let work = async {
+            let client = self.client();
+            let (begun, rows, committed) =
+                futures::join!(client.batch_execute(&begin), self.send(text, values), client.batch_execute("COMMIT"));
+            begun?;
+            let rows = rows?;
+            committed?;
+            Ok(rows)
+        };
+        self.with_timeout(CommitStage::Committing, work).await
+    }
+
+    /// Begins a transaction and runs its first statement, pipelined. A failure has changed nothing.
+    pub(crate) async fn begin_with(
+        self,
+        text: &str,
+        values: &[SqlValue<'_>],
+    ) -> StatementResult<(Transaction, Vec<Row>)> {
+        let begin = self.begin_text();
+        let rows = {
+            let work = async {
+                let (begun, rows) = futures::join!(self.client().batch_execute(&begin), self.send(text, values));
+                begun?;
+                rows
+            };
+            self.in_transaction(work).await?
+        };
+        Ok((Transaction { session: self, ended: false }, rows))
+    }
+
+    /// Begins a transaction without a first statement.
+    pub(crate) async fn begin(self) -> StatementResult<Transaction> {
+        let begin = self.begin_text();
+        let begun = async { self.client().batch_execute(&begin).await };
+        self.in_transaction(begun).await?;
+        Ok(Transaction { session: self, ended: false })
+    }
+
+    /// Passes the client to work that manages its own transactions, without a timeout. After a failure the connection does not return to
+    /// the pool.
+    pub(crate) async fn with_client<T>(
+        &self,
+        work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, tokio_postgres::Error>,
+    ) -> StatementResult<T> {
+        let result = work(self.client()).await;
+        if result.is_err() {
+            self.mark_unusable();
+        }
+        result.map_err(|error| statement_error(&error, CommitStage::BeforeCommit))
+    }
+
+    fn begin_text(&self) -> String {
+        if !self.settings.pooler {
+            return "BEGIN".into();
+        }
+        let (statement, lock) = (self.settings.statement_timeout.as_millis(), self.settings.lock_timeout.as_millis());
+        format!("{POOLED_BEGIN}; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {lock}")
+    }
+
+    async fn send(&self, text: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let client = self.client();
+        if self.settings.pooler {
+            return client.query_typed(text, values).await;
+        }
+        let types: Vec<_> = values.iter().map(|(_, ty)| ty.clone()).collect();
+        let statement = client.prepare_typed_cached(text, &types).await?;
+        let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+        client.query(&statement, &values).await
+    }
+
+    /// Runs a statement of an open transaction. After a failure the connection does not return to the pool, so that no transaction stays
+    /// open.
+    async fn in_transaction<T>(
+        &self,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> StatementResult<T> {
+        let result = self.with_timeout(CommitStage::BeforeCommit, work).await;
+        if result.is_err() {
+            self.mark_unusable();
+        }
+        result
+    }
+
+    async fn with_timeout<T>(
+        &self,
+        stage: CommitStage,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> StatementResult<T> {
+        let limit = self.settings.statement_timeout + REPLY_GRACE;
+        match tokio::time::timeout(limit, work).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                if error.as_db_error().is_none() || self.client().is_closed() {
+                    self.mark_unusable();
+                }
+                Err(statement_error(&error, stage))
+            }
+            Err(_) => {
+                self.mark_unusable();
+                let detail = format!("no reply within {limit:?}");
+                Err(StatementError::Port(match stage {
+                    CommitStage::BeforeCommit => Error::Unreachable(detail),
+                    CommitStage::Committing => Error::Unknown(detail),
+                }))
+            }
+        }
+    }
+
+    fn mark_unusable(&self) {
+        self.unusable.store(true, Relaxed);
+    }
+
+    fn client(&self) -> &Object {
+        self.client.as_ref().expect("only Drop takes the client")
+    }
+}
+
+impl Drop for PooledSession {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take()
+            && self.unusable.load(Relaxed)
+        {
+            drop(Object::take(client));
+        }
+    }
+}
+
+/// An open transaction. If it is dropped before it ended, its connection is closed, and the server rolls back.
+pub(crate) struct Transaction {
+    session: PooledSession,
+    ended: bool,
+}
+
+impl Transaction {
+    /// Runs a statement. After a failure the transaction is over and has changed nothing.
+    pub(crate) async fn query(&self, text: &str, values: &[SqlValue<'_>]) -> StatementResult<Vec<Row>> {
+        self.session.in_transaction(self.session.send(text, values)).await
+    }
+
+    /// Commits. Without a reply it returns [`Error::Unknown`].
+    pub(crate) async fn commit(mut self) -> StatementResult<()> {
+        if self.session.client().is_closed() {
+            return Err(StatementError::Port(Error::Unreachable("the connection closed before COMMIT".into())));
+        }
+        let work = async { self.session.client().batch_execute("COMMIT").await };
+        let result = self.session.with_timeout(CommitStage::Committing, work).await;
+        self.ended = result.is_ok();
+        result
+    }
+
+    /// Ends the transaction without a change.
+    pub(crate) async fn rollback(mut self) -> StatementResult<()> {
+        let work = async { self.session.client().batch_execute("ROLLBACK").await };
+        let result = self.session.in_transaction(work).await;
+        self.ended = result.is_ok();
+        result
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.session.mark_unusable();
+        }
+    }
+}
+
+fn of_pool(error: &PoolError) -> Error {
+    match error {
+        PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => {
+            Error::Overloaded("no connection of the pool became free in time".into())
+        }
+        PoolError::Timeout(_) => Error::Unreachable("connecting timed out".into()),
+        PoolError::Backend(error) => match statement_error(error, CommitStage::BeforeCommit).into_port() {
+            // The password was right when the store opened: a rotation is under way, and the next attempt may succeed.
+            Error::Broken(detail) => Error::Unreachable(detail),
+            other => other,
+        },
+        PoolError::Closed => Error::Unreachable("the store is closed".into()),
+        other => Error::Unreachable(other.to_string()),
+    }
+}

@@ -1,0 +1,175 @@
+//! The port `Inbox`: processed events, and the effects recorded with them.
+use std::collections::HashSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Hlc, OrderId, RegionId};
+use ports::Error;
+use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::sql_value::{SqlValue, event_uuid, get, order_uuid, seconds};
+use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
+use crate::store::core::Core;
+use crate::store::postgres::Postgres;
+
+/// Inserts processed events in one order, so that two consumers of the same messages never deadlock. Applies the effects of the new ones:
+/// of an order's remote stamps the latest is kept, whichever arrives first, and the incoming one wins a tie.
+const COMMIT: &str = "WITH n AS (INSERT INTO processed_events (consumer_group, event_id, topic, partition, \"offset\")
+       SELECT $1, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int8[]) AS u ON CONFLICT DO NOTHING RETURNING event_id),
+     r AS (INSERT INTO remote_stamp AS s (order_id, region, hlc_millis, hlc_counter)
+       SELECT DISTINCT ON (v.order_id) v.order_id, v.region, v.millis, v.counter
+       FROM unnest($6::uuid[], $7::uuid[], $8::text[], $9::int8[], $10::int8[]) AS v (event_id, order_id, region, millis, counter)
+         JOIN n ON n.event_id = v.event_id
+       ORDER BY v.order_id, v.millis DESC, v.counter DESC, v.region COLLATE \"C\" DESC
+       ON CONFLICT (order_id) DO UPDATE SET region = excluded.region, hlc_millis = excluded.hlc_millis, hlc_counter = excluded.hlc_counter
+       WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (s.hlc_millis, s.hlc_counter, s.region))
+     SELECT event_id FROM n";
+
+const ENTER: &str = "INSERT INTO detour AS d (consumer_group, key, stage, outstanding) VALUES ($1, $2, $3, 1)
+     ON CONFLICT (consumer_group, key) DO UPDATE SET stage = excluded.stage, outstanding = d.outstanding + 1";
+
+/// Deletes the row with its last message, or subtracts one.
+const LEAVE: [&str; 2] = [
+    "DELETE FROM detour WHERE consumer_group = $1 AND key = $2 AND outstanding <= 1",
+    "UPDATE detour SET outstanding = outstanding - 1 WHERE consumer_group = $1 AND key = $2",
+];
+
+const DELETE_OLD: &str = "WITH gone AS (DELETE FROM processed_events WHERE ctid = ANY(ARRAY(SELECT ctid FROM processed_events
+       WHERE processed_at < statement_timestamp() - make_interval(secs => $1) ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+     RETURNING 1) SELECT count(*) FROM gone";
+
+#[async_trait]
+impl Inbox for Postgres {
+    async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (core, group) = (self.core(), group.to_string());
+        self.run("inbox_commit", async move { retry_conflicts!(commit(&core, &group, &events)) }).await
+    }
+
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        let core = self.core();
+        self.run("inbox_remote", async move {
+            let text = "SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = $1";
+            let rows = core.service_session().await?.query(text, &[(&order_uuid(order_id), Type::UUID)]).await?;
+            let read = |row| {
+                let hlc = Hlc { millis: get(row, 1)?, counter: get::<i64>(row, 2)? as u32 };
+                Ok(RemoteStamp { region: RegionId::new(get(row, 0)?), hlc })
+            };
+            rows.first().map(read).transpose()
+        })
+        .await
+    }
+
+    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+        let (core, group, key) = (self.core(), group.to_string(), key.to_string());
+        self.run("detour", async move {
+            let text = "SELECT stage, outstanding FROM detour WHERE consumer_group = $1 AND key = $2";
+            let rows = core.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
+            let read = |row| {
+                let (stage, outstanding): (i32, i32) = (get(row, 0)?, get(row, 1)?);
+                Ok(Detour { stage: stage.unsigned_abs(), outstanding: outstanding.unsigned_abs() })
+            };
+            rows.first().map(read).transpose()
+        })
+        .await
+    }
+
+    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let (core, group) = (self.core(), group.to_string());
+        self.run("detour_set", async move { retry_conflicts!(set_detours(&core, &group, &changes)) }).await
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let core = self.core();
+        self.run("inbox_sweep", async move {
+            let values: [SqlValue<'_>; 2] = [(&seconds(keep), Type::FLOAT8), (&i64::from(limit), Type::INT8)];
+            let rows = core.service_session().await?.execute(DELETE_OLD, &values).await?;
+            Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
+        })
+        .await
+    }
+}
+
+async fn commit(core: &Core, group: &str, events: &[ProcessedEvent]) -> StatementResult<Vec<InboxOutcome>> {
+    // Of an event that occurs twice in one call the first occurrence counts.
+    let mut seen = HashSet::new();
+    let firsts: Vec<bool> = events.iter().map(|event| seen.insert(event.event_id)).collect();
+    let mut distinct: Vec<&ProcessedEvent> =
+        events.iter().zip(&firsts).filter(|(_, first)| **first).map(|(event, _)| event).collect();
+    distinct.sort_by_key(|event| event.event_id);
+    let ids: Vec<Uuid> = distinct.iter().map(|event| event_uuid(event.event_id)).collect();
+    let topics: Vec<&str> = distinct.iter().map(|event| &*event.position.topic).collect();
+    let partitions: Vec<i32> = distinct.iter().map(|event| event.position.partition as i32).collect();
+    let offsets: Vec<i64> = distinct.iter().map(|event| event.position.offset as i64).collect();
+    let effects = EffectColumns::of(&distinct);
+    let values: [SqlValue<'_>; 10] = [
+        (&group, Type::TEXT),
+        (&ids, Type::UUID_ARRAY),
+        (&topics, Type::TEXT_ARRAY),
+        (&partitions, Type::INT4_ARRAY),
+        (&offsets, Type::INT8_ARRAY),
+        (&effects.events, Type::UUID_ARRAY),
+        (&effects.orders, Type::UUID_ARRAY),
+        (&effects.regions, Type::TEXT_ARRAY),
+        (&effects.millis, Type::INT8_ARRAY),
+        (&effects.counters, Type::INT8_ARRAY),
+    ];
+    let rows = core.service_session().await?.execute(COMMIT, &values).await?;
+    let new = rows.iter().map(|row| get(row, 0)).collect::<Result<HashSet<Uuid>, StatementError>>()?;
+    let outcome = |(event, first): (&ProcessedEvent, &bool)| {
+        if *first && new.contains(&event_uuid(event.event_id)) { InboxOutcome::New } else { InboxOutcome::Duplicate }
+    };
+    Ok(events.iter().zip(&firsts).map(outcome).collect())
+}
+
+/// The effects of processed events, one array per column.
+#[derive(Default)]
+struct EffectColumns<'a> {
+    events: Vec<Uuid>,
+    orders: Vec<Uuid>,
+    regions: Vec<&'a str>,
+    millis: Vec<i64>,
+    counters: Vec<i64>,
+}
+
+impl<'a> EffectColumns<'a> {
+    fn of(processed: &[&'a ProcessedEvent]) -> Self {
+        let mut effects = Self::default();
+        for event in processed {
+            for Effect::RememberRemote { order_id, region, hlc } in &event.effects {
+                effects.events.push(event_uuid(event.event_id));
+                effects.orders.push(order_uuid(*order_id));
+                effects.regions.push(region.as_str());
+                effects.millis.push(hlc.millis);
+                effects.counters.push(hlc.counter.into());
+            }
+        }
+        effects
+    }
+}
+
+async fn set_detours(core: &Core, group: &str, changes: &[DetourChange]) -> StatementResult<()> {
+    let transaction = core.service_session().await?.begin().await?;
+    for change in changes {
+        match change {
+            DetourChange::Enter { key, stage } => {
+                let values: [SqlValue<'_>; 3] =
+                    [(&group, Type::TEXT), (key, Type::TEXT), (&(*stage as i32), Type::INT4)];
+                transaction.query(ENTER, &values).await?;
+            }
+            DetourChange::Leave { key } => {
+                for text in LEAVE {
+                    transaction.query(text, &[(&group, Type::TEXT), (key, Type::TEXT)]).await?;
+                }
+            }
+        }
+    }
+    transaction.commit().await
+}

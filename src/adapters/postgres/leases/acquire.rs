@@ -1,0 +1,90 @@
+//! Acquiring and releasing a partition: the statements around the decisions of [`outbox::Lease`].
+use std::time::Duration;
+
+use outbox::{AcquireDecision, AcquireReason, Epoch, Fence, InstanceId, Liveness, PartitionNo, Release, Token};
+use ports::Error;
+use ports::partitions::{Acquired, Acquisition, OpenBatch};
+use tokio_postgres::types::Type;
+
+use crate::connection::sql_value::{SqlValue, seconds};
+use crate::connection::statement_error::{StatementError, StatementResult};
+use crate::leases::lease_row;
+use crate::store::core::Core;
+
+const TAKE: &str = "UPDATE outbox_lease SET owner = $2, epoch = $3, counter = $4, died = $5,
+       expires_at = clock_timestamp() + make_interval(secs => $6) WHERE partition = $1";
+
+/// Clears the deaths of every row outside the open batch ($2).
+const CLEAR_DEATHS: &str = "WITH cleared AS (UPDATE outbox SET deaths = 0, trial_deaths = 0
+       WHERE partition = $1 AND deaths > 0 AND NOT (status = 1 AND lease_version = $2) RETURNING key, id)
+     UPDATE outbox_waiting w SET suspect = false FROM cleared c WHERE w.partition = $1 AND w.key = c.key AND w.id = c.id";
+
+const RELEASE: &str = "UPDATE outbox_lease SET owner = NULL, expires_at = NULL WHERE partition = $1";
+
+/// The arguments of an acquisition.
+pub(crate) struct AcquireRequest {
+    pub(crate) partition: PartitionNo,
+    pub(crate) owner: InstanceId,
+    pub(crate) reason: AcquireReason,
+    pub(crate) watermark: Option<Token>,
+    pub(crate) ttl: Duration,
+}
+
+/// Acquires a partition, unless another instance holds it.
+pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementResult<Acquisition> {
+    let AcquireRequest { partition, owner, reason, watermark, ttl } = request;
+    let (transaction, lease) = lease_row::lock(core.relay_session().await?, *partition).await?;
+    let Some(lease) = lease else {
+        transaction.rollback().await?;
+        return Err(StatementError::Port(Error::Rejected(format!("there is no partition {partition}"))));
+    };
+    let liveness = match &lease.owner {
+        Some(owner) => lease_row::liveness(&transaction, owner).await?,
+        None => Liveness::Unknown,
+    };
+    let (epoch, counter, claimer_died, clears_deaths) = match lease.acquire(owner, *reason, liveness, *watermark) {
+        AcquireDecision::Held { by, remaining } => {
+            transaction.rollback().await?;
+            return Ok(Acquisition::Held { by, remaining });
+        }
+        AcquireDecision::Taken { epoch, counter, claimer_died, clears_deaths } => {
+            (epoch, counter, claimer_died, clears_deaths)
+        }
+    };
+    let number = partition.0 as i32;
+    if clears_deaths {
+        let token = lease.in_flight.as_ref().map_or(-1, |open| open.token as i64);
+        transaction.query(CLEAR_DEATHS, &[(&number, Type::INT4), (&token, Type::INT8)]).await?;
+    }
+    let values: [SqlValue<'_>; 6] = [
+        (&number, Type::INT4),
+        (&&*owner.0, Type::TEXT),
+        (&(epoch as i64), Type::INT8),
+        (&(counter as i64), Type::INT8),
+        (&claimer_died, Type::BOOL),
+        (&seconds(*ttl), Type::FLOAT8),
+    ];
+    transaction.query(TAKE, &values).await?;
+    transaction.commit().await?;
+    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
+    let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
+    Ok(Acquisition::Taken(Acquired { fence, in_flight }))
+}
+
+/// Gives a partition back, unless a batch is in flight.
+pub(crate) async fn release(
+    core: &Core,
+    partition: PartitionNo,
+    owner: &InstanceId,
+    epoch: Epoch,
+) -> StatementResult<Release> {
+    let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
+    let release = lease.map_or(Release::NotOurs, |lease| lease.release(owner, epoch));
+    if release == Release::Done {
+        transaction.query(RELEASE, &[(&(partition.0 as i32), Type::INT4)]).await?;
+        transaction.commit().await?;
+    } else {
+        transaction.rollback().await?;
+    }
+    Ok(release)
+}

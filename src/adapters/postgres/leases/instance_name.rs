@@ -1,0 +1,97 @@
+//! The lease of the instance's name: one live process holds it. With sessions of its own the process holds an advisory lock
+//! (`name_lock`), behind a pooler a row with a heartbeat (`name_row`).
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::connection::background_tasks::BackgroundTasks;
+use crate::connection::connector::Connector;
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::sql_value::get;
+use crate::connection::statement_error::{StatementResult, broken};
+use crate::leases::name_claimant::NameClaimant;
+use crate::store::core::Core;
+
+/// Longest wait for the release of the name when the store closes.
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Another process took the instance's name while this one ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameLost {
+    /// The instance id that was taken.
+    pub instance: String,
+    /// The process that has it now, as far as known.
+    pub by: String,
+}
+
+/// The held name and the task that keeps it.
+pub(crate) struct InstanceNameLease {
+    lost: watch::Receiver<Option<NameLost>>,
+    stop: watch::Sender<bool>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl InstanceNameLease {
+    /// Takes the name, or returns the error that names its holder.
+    pub(crate) async fn acquire(
+        connector: &Connector,
+        core: &Arc<Core>,
+        tasks: &BackgroundTasks,
+    ) -> Result<Self, PostgresOpenError> {
+        let session = draw_session(core)
+            .await
+            .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
+        let claimant = NameClaimant { connector: connector.clone(), options: Arc::clone(&core.options), session };
+        let (lost_sender, lost) = watch::channel(None);
+        let (stop, mut stopping) = watch::channel(false);
+        let (stopped_sender, stopped) = watch::channel(false);
+        let lock = if claimant.options.pooler {
+            claimant.take_row(core).await?;
+            None
+        } else {
+            Some(claimant.take_lock(None).await?)
+        };
+        let core = Arc::clone(core);
+        tasks.add(tokio::spawn(async move {
+            let kept = match lock {
+                Some(lock) => claimant.keep_lock(lock, &mut stopping).await,
+                None => claimant.keep_row(&core, &mut stopping).await,
+            };
+            if let Err(by) = kept {
+                lost_sender.send_replace(Some(NameLost { instance: claimant.name().into(), by }));
+            }
+            // Fails if the store was dropped meanwhile.
+            let _ = stopped_sender.send(true);
+        }));
+        Ok(Self { lost, stop, stopped })
+    }
+
+    /// Waits until another process has the name. Cancel-safe.
+    pub(crate) async fn lost(&self) -> NameLost {
+        let mut receiver = self.lost.clone();
+        let lost = receiver.wait_for(Option::is_some).await.ok().and_then(|lost| lost.clone());
+        match lost {
+            Some(lost) => lost,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Releases the name, and waits for that at most [`RELEASE_WAIT_MAX`]: it is released with the connection anyway.
+    pub(crate) async fn release(&self, handle: &Handle) {
+        self.stop.send_replace(true);
+        let mut stopped = self.stopped.clone();
+        let waited = handle.spawn(async move {
+            tokio::time::timeout(RELEASE_WAIT_MAX, stopped.wait_for(|stopped| *stopped)).await.is_ok()
+        });
+        // Closing goes on whether or not the name was released in time.
+        let _ = waited.await;
+    }
+}
+
+async fn draw_session(core: &Core) -> StatementResult<Uuid> {
+    let rows = core.service_session().await?.query("SELECT gen_random_uuid()", &[]).await?;
+    rows.first().map_or_else(|| Err(broken("gen_random_uuid() returned no row")), |row| get(row, 0))
+}

@@ -1,0 +1,91 @@
+//! Loading, locking and updating a partition's row in `outbox_lease`. The rules about it are [`outbox::Lease`]'s.
+use std::time::Duration;
+
+use outbox::{Counter, InstanceId, Lease, Liveness, OpenClaim, PartitionNo, ProducerSessionId};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::connection::session::{PooledSession, Transaction};
+use crate::connection::sql_value::get;
+use crate::connection::statement_error::{StatementResult, broken};
+
+macro_rules! select {
+    () => {
+        "SELECT owner, epoch, greatest(coalesce(extract(epoch FROM expires_at - clock_timestamp()), 0), 0)::float8, counter, in_flight,
+           lane, claim_epoch, died, trial, closed FROM outbox_lease WHERE partition = $1"
+    };
+}
+
+const READ: &str = select!();
+const LOCK: &str = concat!(select!(), " FOR UPDATE");
+
+/// Reads a partition's lease without locking it.
+pub(crate) async fn read(session: &PooledSession, partition: PartitionNo) -> StatementResult<Option<Lease>> {
+    let rows = session.query(READ, &[(&(partition.0 as i32), Type::INT4)]).await?;
+    rows.first().map(lease).transpose()
+}
+
+/// Begins a transaction that has locked a partition's lease: its further statements see everything that was committed before.
+pub(crate) async fn lock(
+    session: PooledSession,
+    partition: PartitionNo,
+) -> StatementResult<(Transaction, Option<Lease>)> {
+    let (transaction, rows) = session.begin_with(LOCK, &[(&(partition.0 as i32), Type::INT4)]).await?;
+    let lease = rows.first().map(lease).transpose()?;
+    Ok((transaction, lease))
+}
+
+/// Locks a partition's lease within a transaction.
+pub(crate) async fn lock_in(transaction: &Transaction, partition: PartitionNo) -> StatementResult<()> {
+    transaction.query(LOCK, &[(&(partition.0 as i32), Type::INT4)]).await.map(|_| ())
+}
+
+/// Adds one to the counter and returns it.
+pub(crate) async fn raise_counter(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
+    let text = "UPDATE outbox_lease SET counter = counter + 1 WHERE partition = $1 RETURNING counter";
+    counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
+}
+
+/// Closes the open batch, adds one to the counter and returns it.
+pub(crate) async fn close_batch(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
+    let text = "UPDATE outbox_lease SET counter = counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = false, trial = false,
+           first_id = NULL, last_id = NULL, closed = in_flight WHERE partition = $1 RETURNING counter";
+    counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
+}
+
+/// The state of an instance by its heartbeat row.
+pub(crate) async fn liveness(transaction: &Transaction, instance: &InstanceId) -> StatementResult<Liveness> {
+    let text = "SELECT seen_at + dead_after > clock_timestamp() FROM member WHERE instance = $1";
+    let rows = transaction.query(text, &[(&&*instance.0, Type::TEXT)]).await?;
+    Ok(match rows.first().map(|row| get(row, 0)).transpose()? {
+        Some(true) => Liveness::Alive,
+        Some(false) => Liveness::Dead,
+        None => Liveness::Unknown,
+    })
+}
+
+fn counter(rows: &[Row]) -> StatementResult<Counter> {
+    let row = rows.first().ok_or_else(|| broken("the locked lease row is missing"))?;
+    Ok(get::<i64>(row, 0)? as u64)
+}
+
+fn lease(row: &Row) -> StatementResult<Lease> {
+    let in_flight = match get::<Option<i64>>(row, 4)? {
+        None => None,
+        Some(token) => Some(OpenClaim {
+            token: token as u64,
+            session: ProducerSessionId(get::<Option<&str>>(row, 5)?.unwrap_or_default().into()),
+            epoch: get::<Option<i64>>(row, 6)?.unwrap_or_default() as u64,
+            claimer_died: get(row, 7)?,
+            trial: get(row, 8)?,
+        }),
+    };
+    Ok(Lease {
+        owner: get::<Option<&str>>(row, 0)?.map(|owner| InstanceId(owner.into())),
+        epoch: get::<i64>(row, 1)? as u64,
+        remaining: Duration::try_from_secs_f64(get(row, 2)?).unwrap_or_default(),
+        counter: get::<i64>(row, 3)? as u64,
+        in_flight,
+        closed: get::<Option<i64>>(row, 9)?.map(|token| token as u64),
+    })
+}

@@ -1,0 +1,200 @@
+//! The instance's name as an advisory lock of a session: the server releases it when the process or its connection dies.
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::connector::DedicatedConnection;
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::sql_value::SqlValue;
+use crate::leases::name_claimant::{DELETE_ROW, NameClaimant, stop_requested};
+
+/// The lock's key. It contains the schema: two installations in one database may have instances of the same name.
+macro_rules! key {
+    () => {
+        "hashtextextended('posthaste:' || current_schema() || ':' || $1, 0)"
+    };
+}
+
+const TRY: &str = concat!("SELECT pg_try_advisory_lock(", key!(), "), pg_backend_pid()");
+
+const WAIT: &str = concat!("SELECT pg_advisory_lock(", key!(), ")");
+
+/// The backend that holds the lock, and the row of its process. A row of another backend belongs to the previous holder and is left out:
+/// a process that has just taken the name must not be ended for the old heartbeat of its predecessor.
+const HOLDER: &str = concat!(
+    "SELECT l.pid, i.pid, i.address, i.session, coalesce(i.seen_at + make_interval(secs => $2) <= clock_timestamp(), false)
+     FROM (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             AND ((classid::bigint << 32) | objid::bigint) = ",
+    key!(),
+    ") l LEFT JOIN instance i ON i.name = $1 AND i.backend = l.pid"
+);
+
+const WRITE_ROW: &str = "INSERT INTO instance (name, session, pid, address, backend, taken_at, seen_at)
+     VALUES ($1, $2, $3, $4, $5, clock_timestamp(), clock_timestamp())
+     ON CONFLICT (name) DO UPDATE SET session = excluded.session, pid = excluded.pid, backend = excluded.backend,
+       address = CASE WHEN instance.session = excluded.session THEN instance.address ELSE excluded.address END,
+       taken_at = excluded.taken_at, seen_at = excluded.seen_at";
+
+/// Longest wait for a holder that was ended, or that has not written its row yet.
+const HOLDER_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Time between two attempts to take the lock.
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
+/// First and longest pause between two attempts to reconnect after the lock's connection broke.
+const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// The connection whose session holds the lock.
+pub(crate) struct NameLock {
+    connection: DedicatedConnection,
+    backend: i32,
+}
+
+/// The result of one attempt to take the lock.
+enum LockAttempt {
+    Acquired {
+        backend: i32,
+    },
+    Held {
+        backend: i32,
+        /// `None` while the holder has not written its row.
+        pid: Option<i32>,
+        address: Option<String>,
+        session: Option<Uuid>,
+        heartbeat_expired: bool,
+    },
+    /// The holder released it between the two statements.
+    Released,
+}
+
+impl NameClaimant {
+    /// Takes the lock. A holder whose heartbeat expired is ended, and so is the session `former_backend` of this process, which the
+    /// server has not missed yet.
+    pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<NameLock, PostgresOpenError> {
+        let connection = self.connector.connect("lock").await?;
+        let client = &connection.client;
+        let failed = |error: tokio_postgres::Error| PostgresOpenError::of(self.connector.location(), &error);
+        let started = tokio::time::Instant::now();
+        loop {
+            match self.try_lock(client).await.map_err(failed)? {
+                LockAttempt::Acquired { backend } => {
+                    self.write_row(client, backend).await.map_err(failed)?;
+                    return Ok(NameLock { connection, backend });
+                }
+                LockAttempt::Held { backend, session, heartbeat_expired, .. }
+                    if heartbeat_expired || (Some(backend) == former_backend && session == Some(self.session)) =>
+                {
+                    if started.elapsed() > HOLDER_WAIT_MAX {
+                        return Err(self.held(None, None));
+                    }
+                    self.end_holder(client, backend).await.map_err(failed)?;
+                    continue;
+                }
+                LockAttempt::Held { pid: Some(pid), address, .. } => return Err(self.held(Some(pid), address)),
+                LockAttempt::Held { .. } if started.elapsed() > HOLDER_WAIT_MAX => return Err(self.held(None, None)),
+                LockAttempt::Held { .. } | LockAttempt::Released => {}
+            }
+            tokio::time::sleep(ATTEMPT_INTERVAL).await;
+        }
+    }
+
+    async fn try_lock(&self, client: &Client) -> Result<LockAttempt, tokio_postgres::Error> {
+        let name = self.name();
+        let rows = client.query_typed(TRY, &[(&name, Type::TEXT)]).await?;
+        let Some(row) = rows.first() else { return Ok(LockAttempt::Released) };
+        if row.try_get(0)? {
+            return Ok(LockAttempt::Acquired { backend: row.try_get(1)? });
+        }
+        let values: [SqlValue<'_>; 2] = [(&name, Type::TEXT), (&self.dead_after_seconds(), Type::FLOAT8)];
+        let rows = client.query_typed(HOLDER, &values).await?;
+        let Some(row) = rows.first() else { return Ok(LockAttempt::Released) };
+        Ok(LockAttempt::Held {
+            backend: row.try_get(0)?,
+            pid: row.try_get(1)?,
+            address: row.try_get(2)?,
+            session: row.try_get(3)?,
+            heartbeat_expired: row.try_get(4)?,
+        })
+    }
+
+    async fn write_row(&self, client: &Client, backend: i32) -> Result<(), tokio_postgres::Error> {
+        let pid = std::process::id() as i32;
+        let values: [SqlValue<'_>; 5] = [
+            (&self.name(), Type::TEXT),
+            (&self.session, Type::UUID),
+            (&pid, Type::INT4),
+            (&self.options.address, Type::TEXT),
+            (&backend, Type::INT4),
+        ];
+        client.query_typed(WRITE_ROW, &values).await.map(|_| ())
+    }
+
+    /// Ends the holder's session and waits in the lock's queue, so that a holder that was only slow reconnects behind this process.
+    async fn end_holder(&self, client: &Client, backend: i32) -> Result<(), tokio_postgres::Error> {
+        client.query_typed("SELECT pg_terminate_backend($1)", &[(&backend, Type::INT4)]).await?;
+        match client.query_typed(WAIT, &[(&self.name(), Type::TEXT)]).await {
+            Err(error) if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends heartbeats and re-takes the lock when its connection breaks, until the store closes (`Ok`) or another process has the name
+    /// (its description).
+    pub(crate) async fn keep_lock(
+        &self,
+        mut lock: NameLock,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> Result<(), String> {
+        loop {
+            // Whichever branch is dropped starts anew in the next iteration; a cancelled heartbeat is repeated by the next one.
+            tokio::select! {
+                () = stop_requested(stopping) => {
+                    let row: [SqlValue<'_>; 2] = [(&self.name(), Type::TEXT), (&self.session, Type::UUID)];
+                    // The row only informs operators; the server releases the lock with the connection.
+                    let _ = lock.connection.client.query_typed(DELETE_ROW, &row).await;
+                    return Ok(());
+                }
+                _ = &mut lock.connection.driver => {}
+                () = tokio::time::sleep(self.options.heartbeat_interval) => {
+                    if self.heartbeat(&lock.connection.client).await {
+                        continue;
+                    }
+                }
+            }
+            tracing::warn!(
+                event = "instance_lock_interrupted",
+                instance = self.name(),
+                "The connection that holds the instance's name broke"
+            );
+            lock = self.retake_lock(lock.backend).await?;
+            tracing::info!(
+                event = "instance_lock_regained",
+                instance = self.name(),
+                "The instance's name is held again"
+            );
+        }
+    }
+
+    /// Takes the lock again, however long the server is away. The error describes the process that has it instead.
+    async fn retake_lock(&self, former_backend: i32) -> Result<NameLock, String> {
+        let mut pause = RECONNECT_PAUSES.0;
+        loop {
+            match self.take_lock(Some(former_backend)).await {
+                Ok(lock) => return Ok(lock),
+                Err(PostgresOpenError::Held { pid, address, .. }) => {
+                    return Err(format!("pid {pid}, listening on {address}"));
+                }
+                Err(error) => tracing::debug!(
+                    event = "instance_lock_away",
+                    error = %error,
+                    "The instance's name cannot be taken again yet"
+                ),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RECONNECT_PAUSES.1);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The port `OutboxOperators`: listing, diagnosing and changing rows.
+use async_trait::async_trait;
+use ports::Error;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::outbox::RowId;
+
+use crate::connection::statement_error::retry_conflicts;
+use crate::operators::row_query::{self, RowQuery};
+use crate::operators::{diagnosis, row_actions};
+use crate::store::postgres::Postgres;
+
+#[async_trait]
+impl OutboxOperators for Postgres {
+    async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        let (core, query) = (self.core(), RowQuery::of(filter));
+        self.run("outbox_rows", async move { query.rows(&core.service_session().await?, limit).await }).await
+    }
+
+    async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        let core = self.core();
+        self.run("outbox_row", async move { row_query::find(&core.service_session().await?, id).await }).await
+    }
+
+    async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
+        let core = self.core();
+        let diagnose = async move { diagnosis::diagnose(&core.service_session().await?, selector).await };
+        self.run("outbox_standing", diagnose).await
+    }
+
+    async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let (core, audit) = (self.core(), audit.clone());
+        self.run("outbox_retry", async move { retry_conflicts!(row_actions::retry(&core, id, &audit)) }).await
+    }
+
+    async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let (core, audit) = (self.core(), audit.clone());
+        self.run("outbox_park", async move { retry_conflicts!(row_actions::park(&core, id, &audit)) }).await
+    }
+
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
+        let (core, filter, audit) = (self.core(), filter.clone(), audit.clone());
+        self.run("outbox_redrive", async move {
+            if !commit {
+                return row_actions::count_parked(&core, &filter).await;
+            }
+            retry_conflicts!(row_actions::redrive(&core, &filter, limit, &audit))
+        })
+        .await
+    }
+}

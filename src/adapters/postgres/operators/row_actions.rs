@@ -1,0 +1,148 @@
+//! The statements of operators on rows: retry, park, redrive. They change only rows that no worker holds, raise the partition's counter,
+//! and leave an audit row.
+use std::collections::BTreeSet;
+
+use outbox::{OperatorAction, OutboxRow, PartitionNo, RowChange, RowId, RowStatus, operator, status};
+use ports::operators::{Audit, OperatorOutcome, RowFilter};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::session::{PooledSession, Transaction};
+use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::statement_error::StatementResult;
+use crate::leases::lease_row;
+use crate::operators::row_query::{RowQuery, status_of};
+use crate::outbox::row_changes;
+use crate::store::core::Core;
+
+/// A row in the table `outbox`, which contains only unsent rows.
+struct UnsentRow {
+    row: OutboxRow<Uuid>,
+    status: RowStatus,
+    has_reason: bool,
+}
+
+/// Makes one row due at once.
+pub(crate) async fn retry(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
+    change_one(core, OperatorAction::Retry, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status)).await
+}
+
+/// Parks one row; later rows of its key wait behind it.
+pub(crate) async fn park(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
+    let parked = |unsent: &UnsentRow| operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason);
+    change_one(core, OperatorAction::Park, id, audit, parked).await
+}
+
+async fn change_one(
+    core: &Core,
+    action: OperatorAction,
+    id: RowId,
+    audit: &Audit,
+    change: impl Fn(&UnsentRow) -> RowChange<Uuid>,
+) -> StatementResult<OperatorOutcome> {
+    let session = core.service_session().await?;
+    let Some(partition) = partition_of(&session, id).await? else { return sent_or_missing(&session, id).await };
+    // The lease is locked first, so that the row does not change after it is read.
+    let (transaction, _) = lease_row::lock(session, partition).await?;
+    let Some(unsent) = read_unsent(&transaction, partition, id).await? else {
+        transaction.rollback().await?;
+        return sent_or_missing(&core.service_session().await?, id).await;
+    };
+    if !action.applies_to(unsent.status) {
+        transaction.rollback().await?;
+        return Ok(OperatorOutcome::WrongStatus(unsent.status));
+    }
+    row_changes::apply(&transaction, partition, &[change(&unsent)]).await?;
+    lease_row::raise_counter(&transaction, partition).await?;
+    write_audit(&transaction, action, &[id], audit).await?;
+    transaction.commit().await?;
+    Ok(OperatorOutcome::Done(1))
+}
+
+/// Makes the first `limit` parked rows that match a filter due at once.
+pub(crate) async fn redrive(
+    core: &Core,
+    filter: &RowFilter,
+    limit: u32,
+    audit: &Audit,
+) -> StatementResult<OperatorOutcome> {
+    let session = core.service_session().await?;
+    let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
+    let found = RowQuery::of(&filter).rows(&session, limit).await?;
+    let partitions: BTreeSet<PartitionNo> = found.iter().map(|view| view.partition).collect();
+    let transaction = session.begin().await?;
+    let mut changed = Vec::new();
+    // Leases are locked in the order of their numbers, so that two redrives never deadlock.
+    for partition in partitions {
+        lease_row::lock_in(&transaction, partition).await?;
+        let mut changes = Vec::new();
+        for view in found.iter().filter(|view| view.partition == partition) {
+            let unsent = read_unsent(&transaction, partition, view.id).await?;
+            let parked = unsent.filter(|unsent| OperatorAction::Redrive.applies_to(unsent.status));
+            changes.extend(parked.map(|unsent| operator::due_now(&unsent.row, unsent.status)));
+        }
+        if !changes.is_empty() {
+            row_changes::apply(&transaction, partition, &changes).await?;
+            lease_row::raise_counter(&transaction, partition).await?;
+            changed.extend(changes.into_iter().map(|change| change.id));
+        }
+    }
+    write_audit(&transaction, OperatorAction::Redrive, &changed, audit).await?;
+    transaction.commit().await?;
+    Ok(OperatorOutcome::Done(changed.len() as u64))
+}
+
+/// Counts the parked rows that match a filter.
+pub(crate) async fn count_parked(core: &Core, filter: &RowFilter) -> StatementResult<OperatorOutcome> {
+    let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
+    Ok(OperatorOutcome::Done(RowQuery::of(&filter).count(&core.service_session().await?).await?))
+}
+
+/// The partition of an unsent row: by its event, or by `outbox_waiting` if the event was deleted.
+async fn partition_of(session: &PooledSession, id: RowId) -> StatementResult<Option<PartitionNo>> {
+    let text = "SELECT coalesce((SELECT partition FROM outbox_event WHERE id = $1), (SELECT partition FROM outbox_waiting WHERE id = $1))";
+    let rows = session.query(text, &[(&id, Type::INT8)]).await?;
+    let partition = rows.first().map(|row| get::<Option<i32>>(row, 0)).transpose()?.flatten();
+    Ok(partition.map(|partition| PartitionNo(partition.unsigned_abs())))
+}
+
+async fn read_unsent(
+    transaction: &Transaction,
+    partition: PartitionNo,
+    id: RowId,
+) -> StatementResult<Option<UnsentRow>> {
+    let text = "SELECT key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox WHERE partition = $1 AND id = $2";
+    let rows = transaction.query(text, &[(&(partition.0 as i32), Type::INT4), (&id, Type::INT8)]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let code: i16 = get(row, 1)?;
+    let outbox_row = OutboxRow {
+        id,
+        key: get(row, 0)?,
+        attempts: get::<i32>(row, 2)?.unsigned_abs(),
+        deaths: get::<i16>(row, 3)?.unsigned_abs().into(),
+        trial_deaths: get::<i16>(row, 4)?.unsigned_abs().into(),
+        blocks_key: matches!(code, status::code::FAILED | status::code::PARKED),
+    };
+    Ok(Some(UnsentRow { row: outbox_row, status: status_of(code)?, has_reason: get(row, 5)? }))
+}
+
+async fn sent_or_missing(session: &PooledSession, id: RowId) -> StatementResult<OperatorOutcome> {
+    let text =
+        "SELECT EXISTS (SELECT FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) WHERE e.id = $1)";
+    let rows = session.query(text, &[(&id, Type::INT8)]).await?;
+    let sent = rows.first().map(|row| get::<bool>(row, 0)).transpose()?;
+    Ok(if sent == Some(true) { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })
+}
+
+async fn write_audit(
+    transaction: &Transaction,
+    action: OperatorAction,
+    rows: &[RowId],
+    audit: &Audit,
+) -> StatementResult<()> {
+    let (action, rows) = (action.as_str(), rows.to_vec());
+    let values: [SqlValue<'_>; 4] =
+        [(&action, Type::TEXT), (&rows, Type::INT8_ARRAY), (&audit.operator, Type::TEXT), (&audit.reason, Type::TEXT)];
+    let text = "INSERT INTO audit (action, row_id, who, why) SELECT $1, r, $3, $4 FROM unnest($2) AS r";
+    transaction.query(text, &values).await.map(|_| ())
+}

@@ -1,0 +1,169 @@
+//! Rows as operators see them. The table that drives a query decides what the query costs.
+use outbox::{FailureType, InstanceId, PartitionNo, RowId, RowStatus};
+use ports::operators::{RowFilter, RowView};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::connection::conditions::Conditions;
+use crate::connection::session::PooledSession;
+use crate::connection::sql_value::{event_id, get, get_time_opt, order_id, order_uuid, seconds};
+use crate::connection::statement_error::{StatementResult, broken};
+
+const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
+  coalesce(q.status, 5::int2), coalesce(q.lease_owner, a.owner), coalesce(q.lease_version, a.token, 0), coalesce(q.attempts, a.attempts),
+  q.next_attempt_at, coalesce(q.failure_type, a.failure_type), coalesce(q.reason, a.reason), e.created_at, a.sent_at";
+
+/// The table whose index a query follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DrivingTable {
+    /// All events in id order, or those of one key.
+    Events,
+    /// FAILED and PARKED rows, which are few.
+    Waiting,
+    /// Events that were sent, in id order.
+    Archived,
+}
+
+impl DrivingTable {
+    fn of(status: Option<RowStatus>) -> Self {
+        match status {
+            Some(RowStatus::Failed | RowStatus::Parked) => DrivingTable::Waiting,
+            Some(RowStatus::Sent) => DrivingTable::Archived,
+            Some(RowStatus::Pending | RowStatus::InFlight) | None => DrivingTable::Events,
+        }
+    }
+
+    fn tables(self) -> &'static str {
+        match self {
+            DrivingTable::Events => {
+                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                 LEFT JOIN LATERAL outbox_sent(e.partition, e.id) a ON q.id IS NULL"
+            }
+            DrivingTable::Waiting => {
+                "outbox_waiting w JOIN outbox q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
+                 LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
+                   NULL::text AS reason, NULL::timestamptz AS sent_at) a ON true"
+            }
+            DrivingTable::Archived => {
+                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                 CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a"
+            }
+        }
+    }
+
+    fn id(self) -> &'static str {
+        match self {
+            DrivingTable::Events | DrivingTable::Archived => "e.id",
+            DrivingTable::Waiting => "w.id",
+        }
+    }
+}
+
+/// A filter as tables and conditions.
+pub(crate) struct RowQuery {
+    driving: DrivingTable,
+    conditions: Conditions,
+}
+
+impl RowQuery {
+    /// The rows that match a filter.
+    pub(crate) fn of(filter: &RowFilter) -> Self {
+        let driving = DrivingTable::of(filter.status);
+        let mut conditions = Conditions::default();
+        match filter.status {
+            Some(RowStatus::Pending) => conditions.plain(
+                "q.status = 0 AND e.id >= (SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
+              (SELECT o.id FROM outbox o WHERE o.partition = l.partition ORDER BY o.id LIMIT 1) f)",
+            ),
+            Some(RowStatus::InFlight) => {
+                conditions.plain("q.status = 1 AND e.id >= (SELECT min(first_id) FROM outbox_lease)")
+            }
+            Some(RowStatus::Failed) => conditions.plain("q.status = 2"),
+            Some(RowStatus::Parked) => conditions.plain("q.status > 2"),
+            Some(RowStatus::Sent) => conditions.plain("q.id IS NULL"),
+            None => conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)"),
+        }
+        if let Some(key) = filter.key {
+            conditions.and(
+                if driving == DrivingTable::Waiting { "q.key =" } else { "e.key =" },
+                order_uuid(key),
+                Type::UUID,
+            );
+        }
+        if let Some(kind) = &filter.kind {
+            conditions.and("e.type =", kind.clone(), Type::TEXT);
+        }
+        if let Some(failure) = filter.failure_type {
+            conditions.and("coalesce(q.failure_type, a.failure_type) =", failure.as_str(), Type::TEXT);
+        }
+        if let Some(age) = filter.older_than {
+            let age = conditions.add(seconds(age), Type::FLOAT8);
+            conditions.plain(&format!("e.created_at <= clock_timestamp() - make_interval(secs => {age})"));
+        }
+        if let Some(after) = filter.after {
+            conditions.and(&format!("{} >", driving.id()), after, Type::INT8);
+        }
+        Self { driving, conditions }
+    }
+
+    fn one(id: RowId, driving: DrivingTable) -> Self {
+        let mut conditions = Conditions::default();
+        if driving == DrivingTable::Events {
+            conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)");
+        }
+        conditions.and(&format!("{} =", driving.id()), id, Type::INT8);
+        Self { driving, conditions }
+    }
+
+    /// Reads at most `limit` rows in id order.
+    pub(crate) async fn rows(mut self, session: &PooledSession, limit: u32) -> StatementResult<Vec<RowView>> {
+        let limit = self.conditions.add(i64::from(limit), Type::INT8);
+        let (tables, id, conditions) = (self.driving.tables(), self.driving.id(), self.conditions.text());
+        let text = format!("SELECT {COLUMNS} FROM {tables}{conditions} ORDER BY {id} LIMIT {limit}");
+        let rows = session.query(&text, &self.conditions.values()).await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// Counts the matching rows without reading them.
+    pub(crate) async fn count(self, session: &PooledSession) -> StatementResult<u64> {
+        let text = format!("SELECT count(*) FROM {}{}", self.driving.tables(), self.conditions.text());
+        let rows = session.query(&text, &self.conditions.values()).await?;
+        Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
+    }
+}
+
+/// Reads one row, also one whose event was deleted.
+pub(crate) async fn find(session: &PooledSession, id: RowId) -> StatementResult<Option<RowView>> {
+    if let Some(view) = RowQuery::one(id, DrivingTable::Events).rows(session, 1).await?.pop() {
+        return Ok(Some(view));
+    }
+    Ok(RowQuery::one(id, DrivingTable::Waiting).rows(session, 1).await?.pop())
+}
+
+/// The status of a code in the table.
+pub(crate) fn status_of(code: i16) -> StatementResult<RowStatus> {
+    RowStatus::of_code(code).ok_or_else(|| broken(format!("unknown status code {code}")))
+}
+
+fn read(row: &Row) -> StatementResult<RowView> {
+    let failure_type = match get::<Option<&str>>(row, 10)? {
+        Some(text) => Some(FailureType::parse(text).ok_or_else(|| broken(format!("unknown failure type {text}")))?),
+        None => None,
+    };
+    Ok(RowView {
+        id: get(row, 0)?,
+        event_id: event_id(get::<Option<_>>(row, 1)?.unwrap_or_default()),
+        key: order_id(get(row, 2)?),
+        kind: get::<Option<String>>(row, 3)?.unwrap_or_default(),
+        partition: PartitionNo(get::<i32>(row, 4)?.unsigned_abs()),
+        status: status_of(get(row, 5)?)?,
+        lease_owner: get::<Option<String>>(row, 6)?.map(|name| InstanceId(name.into())),
+        lease_version: get::<i64>(row, 7)? as u64,
+        retry_count: get::<i32>(row, 8)?.unsigned_abs(),
+        next_attempt_at: get_time_opt(row, 9)?,
+        failure_type,
+        last_failure_reason: get(row, 11)?,
+        created_at: get_time_opt(row, 12)?.unwrap_or_default(),
+        sent_at: get_time_opt(row, 13)?,
+    })
+}

@@ -1,0 +1,172 @@
+//! The queue of commits that wait for a committer, and the choice of the next group.
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use domain::{OrderId, Subject};
+use parking_lot::Mutex;
+use ports::Error;
+use ports::orders::{Commit, Committed};
+use tokio::sync::{Notify, oneshot};
+
+use crate::options::Options;
+
+/// A commit and the caller that waits for its result.
+pub(crate) struct QueuedCommit {
+    pub(crate) commit: Commit,
+    reply: oneshot::Sender<Result<Committed, Error>>,
+    /// Groups that this commit was returned from because its key was contended.
+    pub(crate) returns: u32,
+}
+
+impl QueuedCommit {
+    /// Sends the result to the caller.
+    pub(crate) fn reply(self, result: Result<Committed, Error>) {
+        // Fails if the caller has gone.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// Commits that wait for a committer. Bounded by [`Options::queue_max`].
+pub(crate) struct CommitQueue {
+    state: Mutex<QueueState>,
+    added: Notify,
+    drained: Notify,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct QueueState {
+    commits: VecDeque<QueuedCommit>,
+    /// Commits of groups that are being committed.
+    in_progress: usize,
+    shut: bool,
+}
+
+impl CommitQueue {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { state: Mutex::default(), added: Notify::new(), drained: Notify::new(), limit: options.queue_max.max(1) }
+    }
+
+    /// Adds a commit. The receiver gets its result; dropping the receiver does not stop the commit.
+    pub(crate) fn push(&self, commit: Commit) -> Result<oneshot::Receiver<Result<Committed, Error>>, Error> {
+        let (reply, result) = oneshot::channel();
+        let mut state = self.state.lock();
+        if state.shut {
+            return Err(Error::Unreachable("the store is closed".into()));
+        }
+        if state.commits.len() >= self.limit {
+            return Err(Error::Overloaded(format!("{} commits are waiting already", self.limit)));
+        }
+        state.commits.push_back(QueuedCommit { commit, reply, returns: 0 });
+        drop(state);
+        self.added.notify_one();
+        Ok(result)
+    }
+
+    /// The queue's length as a share of its limit.
+    pub(crate) fn fill(&self) -> f64 {
+        self.state.lock().commits.len() as f64 / self.limit as f64
+    }
+
+    /// Refuses commits from now on; queued ones are still committed.
+    pub(crate) fn shut(&self) {
+        self.state.lock().shut = true;
+    }
+
+    /// Waits until the queue is empty and no group is being committed.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let mut drained = std::pin::pin!(self.drained.notified());
+            // Registers before the check: a notification between the check and the wait would be lost.
+            drained.as_mut().enable();
+            if self.state.lock().is_drained() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Waits for the next group, and counts it as in progress until [`CommitQueue::finish`].
+    pub(crate) async fn next_group(&self, options: &Options) -> Vec<QueuedCommit> {
+        loop {
+            let group = self.state.lock().take_group(options);
+            if !group.is_empty() {
+                return group;
+            }
+            self.added.notified().await;
+        }
+    }
+
+    /// Puts commits back at the front, in their order.
+    pub(crate) fn put_back(&self, commits: Vec<QueuedCommit>) {
+        let mut state = self.state.lock();
+        commits.into_iter().rev().for_each(|commit| state.commits.push_front(commit));
+        drop(state);
+        self.added.notify_one();
+    }
+
+    /// Ends a group of `size` commits.
+    pub(crate) fn finish(&self, size: usize) {
+        let mut state = self.state.lock();
+        state.in_progress -= size;
+        if state.is_drained() {
+            self.drained.notify_waiters();
+        }
+    }
+}
+
+impl QueueState {
+    fn is_drained(&self) -> bool {
+        self.commits.is_empty() && self.in_progress == 0
+    }
+
+    /// The next group. No order and no idempotency mark occurs in it twice, because one statement cannot tell which of two came first.
+    fn take_group(&mut self, options: &Options) -> Vec<QueuedCommit> {
+        let (mut group, mut postponed, mut bytes) = (Vec::new(), VecDeque::new(), 0);
+        let mut keys = GroupKeys::default();
+        while let Some(queued) = self.commits.pop_front() {
+            let size = event_bytes(&queued.commit);
+            let fits =
+                group.len() < options.group_max.max(1) && (group.is_empty() || bytes + size <= options.group_bytes_max);
+            if !fits {
+                self.commits.push_front(queued);
+                break;
+            }
+            if keys.insert(&queued.commit) {
+                bytes += size;
+                group.push(queued);
+            } else {
+                postponed.push_back(queued);
+            }
+        }
+        while let Some(queued) = postponed.pop_back() {
+            self.commits.push_front(queued);
+        }
+        self.in_progress += group.len();
+        group
+    }
+}
+
+fn event_bytes(commit: &Commit) -> usize {
+    commit.events.iter().map(|event| event.payload.len()).sum()
+}
+
+/// The orders and idempotency marks of a group.
+#[derive(Default)]
+struct GroupKeys {
+    orders: HashSet<OrderId>,
+    marks: HashSet<(Subject, Arc<str>)>,
+}
+
+impl GroupKeys {
+    /// Adds a commit's keys; returns false and adds nothing if one of them is there already.
+    fn insert(&mut self, commit: &Commit) -> bool {
+        let mark = commit.mark.as_ref().map(|mark| (mark.subject.clone(), mark.key.clone()));
+        if self.orders.contains(&commit.order.id) || mark.as_ref().is_some_and(|mark| self.marks.contains(mark)) {
+            return false;
+        }
+        self.orders.insert(commit.order.id);
+        self.marks.extend(mark);
+        true
+    }
+}

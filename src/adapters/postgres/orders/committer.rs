@@ -1,0 +1,78 @@
+//! Group commit: a free committer takes the commits that queued up meanwhile and commits them in one transaction. A lone commit does not
+//! wait for others.
+use std::sync::Arc;
+
+use ports::Error;
+use ports::orders::Commit;
+
+use crate::connection::statement_error::StatementError;
+use crate::orders::commit_queue::{CommitQueue, QueuedCommit};
+use crate::orders::group_commit::{self, CommitResult, GroupOutcome};
+use crate::orders::resolve_commit;
+use crate::store::core::Core;
+
+/// Repetitions of a group that lost a conflict, and returns of a commit to the queue: 5 each.
+const RETRIES_MAX: u32 = 5;
+
+/// Commits groups until the task is aborted.
+pub(crate) async fn run(core: Arc<Core>, queue: Arc<CommitQueue>) {
+    loop {
+        let group = queue.next_group(&core.options).await;
+        let size = group.len();
+        commit(&core, &queue, group).await;
+        queue.finish(size);
+    }
+}
+
+/// Commits one group and replies to all its callers.
+async fn commit(core: &Core, queue: &CommitQueue, mut group: Vec<QueuedCommit>) {
+    // Every group locks its orders in this order, so that two groups never deadlock.
+    group.sort_by_key(|queued| queued.commit.order.id);
+    let mut retries = 0;
+    let outcome = loop {
+        let commits: Vec<&Commit> = group.iter().map(|queued| &queued.commit).collect();
+        match group_commit::commit(core, &commits).await {
+            GroupOutcome::Failed(StatementError::Conflict(_)) if retries < RETRIES_MAX => retries += 1,
+            outcome => break outcome,
+        }
+    };
+    match outcome {
+        GroupOutcome::Committed(results) => reply(queue, group, results),
+        GroupOutcome::Failed(StatementError::Port(Error::Rejected(_) | Error::Broken(_))) if group.len() > 1 => {
+            // One of them cannot be written: committed one by one, only that one fails.
+            for queued in group {
+                Box::pin(commit(core, queue, vec![queued])).await;
+            }
+        }
+        GroupOutcome::Failed(error) => {
+            let error = error.into_port();
+            group.into_iter().for_each(|queued| queued.reply(Err(error.clone())));
+        }
+        GroupOutcome::Unknown { xid, error } => {
+            let commits: Vec<&Commit> = group.iter().map(|queued| &queued.commit).collect();
+            let results = resolve_commit::resolve(core, xid, &commits, &error).await;
+            group.into_iter().zip(results).for_each(|(queued, result)| queued.reply(result));
+        }
+    }
+}
+
+fn reply(queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitResult>) {
+    let mut returned = Vec::new();
+    for (mut queued, result) in group.into_iter().zip(results) {
+        match result {
+            CommitResult::Final(committed) => queued.reply(Ok(committed)),
+            CommitResult::Retry if queued.returns < RETRIES_MAX => {
+                queued.returns += 1;
+                returned.push(queued);
+            }
+            CommitResult::Retry => {
+                queued.reply(Err(Error::Unreachable(
+                    "other commits keep taking and releasing its idempotency key".into(),
+                )));
+            }
+        }
+    }
+    if !returned.is_empty() {
+        queue.put_back(returned);
+    }
+}

@@ -1,0 +1,294 @@
+//! One transaction for a group of commits: idempotency marks first, then orders, then events, each in one statement over arrays. A refused
+//! commit does not fail the others. The statement that writes orders inserts their events from its own result, so an event's id is drawn
+//! only after its order is locked, and the ids of one key are in commit order.
+use std::collections::{HashMap, HashSet};
+
+use domain::{OrderId, Version};
+use ports::Error;
+use ports::orders::{Commit, Committed, IdempotencyMark};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::session::Transaction;
+use crate::connection::sql_value::{SqlValue, get, order_id, order_uuid};
+use crate::connection::statement_error::{StatementError, StatementResult, broken};
+use crate::orders::columns::{EventColumns, MarkColumns, OrderColumns};
+use crate::store::core::Core;
+
+/// Inserts marks in the order of the arrays, and returns those that were free.
+const MARKS: &str = "WITH m AS (INSERT INTO mark (subject, key, fingerprint, order_id)
+       SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) ON CONFLICT DO NOTHING RETURNING subject, key)
+     SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM m";
+
+/// Reads the marks that were taken. A second statement, because the first does not see rows that were committed while it waited.
+const TAKEN: &str =
+    "SELECT m.subject, m.key, m.fingerprint, m.order_id FROM unnest($1::text[], $2::text[]) AS u (subject, key)
+     JOIN mark m ON m.subject = u.subject AND m.key = u.key";
+
+const DELETE_MARKS: &str = "DELETE FROM mark m USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) AS u (subject, key, fingerprint, order_id)
+     WHERE m.subject = u.subject AND m.key = u.key AND m.order_id = u.order_id";
+
+/// The rest of a statement that begins with `WITH o AS (…)`, the written orders: inserts their events in the order of the array.
+macro_rules! events {
+    () => {
+        ", e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
+             traceparent, tracestate, payload)
+           SELECT v.event_id, v.key, v.partition, v.sequence, v.occurred_at, v.hlc_millis, v.hlc_counter, v.type, v.topic, v.region,
+             v.traceparent, v.tracestate, v.payload
+           FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int4[], $5::int8[], $6::timestamptz[], $7::int8[], $8::int8[], $9::text[],
+             $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[]) WITH ORDINALITY AS v (order_id, event_id, key, partition,
+             sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, traceparent, tracestate, payload, place)
+           JOIN o ON o.id = v.order_id ORDER BY v.place RETURNING id, key, partition, octet_length(payload) AS bytes),
+         q AS (INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, coalesce(bytes, 0) FROM e)
+         SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}') FROM o"
+    };
+}
+
+const CREATE: &str = concat!(
+    "WITH o AS (INSERT INTO orders (id, owner, status, version, created_at, updated_at, items, total, region, hlc_millis, hlc_counter)
+       SELECT u.id, u.owner, u.status, u.version, u.created_at, u.updated_at, u.items::json, u.total::numeric, u.region, u.hlc_millis,
+         u.hlc_counter
+       FROM unnest($15::uuid[], $16::text[], $17::text[], $18::int8[], $19::timestamptz[], $20::timestamptz[], $21::text[], $22::text[],
+         $23::text[], $24::int8[], $25::int8[]) AS u (id, owner, status, version, created_at, updated_at, items, total, region,
+         hlc_millis, hlc_counter) ON CONFLICT (id) DO NOTHING RETURNING id)",
+    events!()
+);
+
+/// Locks orders in the order of their ids, and returns their versions.
+const LOCK: &str =
+    "SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}'), coalesce(array_agg(version), '{}')
+     FROM (SELECT id, version FROM orders WHERE id = ANY($1) ORDER BY id FOR UPDATE) o";
+
+/// Updates the columns that a change can affect.
+const CHANGE: &str = concat!(
+    "WITH o AS (UPDATE orders t SET status = u.status, version = u.version, updated_at = u.updated_at, region = u.region,
+         hlc_millis = u.hlc_millis, hlc_counter = u.hlc_counter
+       FROM unnest($15::uuid[], $16::text[], $17::int8[], $18::timestamptz[], $19::text[], $20::int8[], $21::int8[])
+         AS u (id, status, version, updated_at, region, hlc_millis, hlc_counter) WHERE t.id = u.id RETURNING t.id)",
+    events!()
+);
+
+const VERSIONS: &str = "SELECT id, version FROM orders WHERE id = ANY($1)";
+
+/// The result of one commit of a group that was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CommitResult {
+    /// The result that the caller gets.
+    Final(Committed),
+    /// Its mark was taken, and deleted before it could be read: the commit has to be tried again.
+    Retry,
+}
+
+/// The outcome of a group's transaction.
+pub(crate) enum GroupOutcome {
+    /// It is durable; one result per commit, in their order.
+    Committed(Vec<CommitResult>),
+    /// The transaction was rolled back and changed nothing.
+    Failed(StatementError),
+    /// COMMIT was sent and no reply arrived.
+    Unknown {
+        /// The id of the transaction, by which its end can be observed.
+        xid: i64,
+        /// The error of the COMMIT.
+        error: Error,
+    },
+}
+
+/// Commits a group that is sorted by order id and contains no order and no mark twice.
+pub(crate) async fn commit(core: &Core, commits: &[&Commit]) -> GroupOutcome {
+    let (transaction, xid, results) = match write(core, commits).await {
+        Ok(written) => written,
+        Err(error) => return GroupOutcome::Failed(error),
+    };
+    match transaction.commit().await {
+        Ok(()) => GroupOutcome::Committed(results),
+        Err(StatementError::Port(error @ Error::Unknown(_))) => GroupOutcome::Unknown { xid, error },
+        Err(error) => GroupOutcome::Failed(error),
+    }
+}
+
+async fn write(core: &Core, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitResult>)> {
+    let mut work = GroupTransaction::new(core, commits);
+    work.insert_marks().await?;
+    work.create_orders().await?;
+    work.change_orders().await?;
+    work.delete_marks_of_refused().await?;
+    let (Some(transaction), Some(xid)) = (work.transaction, work.xid) else {
+        return Err(broken("a group without a statement"));
+    };
+    let results = work.results.into_iter().map(|result| result.unwrap_or(CommitResult::Retry)).collect();
+    Ok((transaction, xid, results))
+}
+
+/// A group and its open transaction.
+struct GroupTransaction<'a> {
+    core: &'a Core,
+    commits: &'a [&'a Commit],
+    /// The result of each commit, as far as known.
+    results: Vec<Option<CommitResult>>,
+    transaction: Option<Transaction>,
+    xid: Option<i64>,
+}
+
+impl<'a> GroupTransaction<'a> {
+    fn new(core: &'a Core, commits: &'a [&'a Commit]) -> Self {
+        Self { core, commits, results: vec![None; commits.len()], transaction: None, xid: None }
+    }
+
+    /// Runs a statement of the transaction. The first one begins it, and returns its id in column 0.
+    async fn query(&mut self, text: &str, values: &[SqlValue<'_>]) -> StatementResult<Vec<Row>> {
+        if let Some(transaction) = &self.transaction {
+            return transaction.query(text, values).await;
+        }
+        let (transaction, rows) = self.core.commit_session().await?.begin_with(text, values).await?;
+        self.transaction = Some(transaction);
+        self.xid = rows.first().map(|row| get(row, 0)).transpose()?;
+        Ok(rows)
+    }
+
+    /// Indexes of the commits without a result that match a condition.
+    fn undecided(&self, matches: impl Fn(&Commit) -> bool) -> Vec<usize> {
+        (0..self.commits.len())
+            .filter(|index| self.results[*index].is_none() && matches(self.commits[*index]))
+            .collect()
+    }
+
+    async fn insert_marks(&mut self) -> StatementResult<()> {
+        let mut marked: Vec<(usize, &IdempotencyMark)> = self
+            .commits
+            .iter()
+            .enumerate()
+            .filter_map(|(index, commit)| Some((index, commit.mark.as_ref()?)))
+            .collect();
+        if marked.is_empty() {
+            return Ok(());
+        }
+        marked.sort_by(|(_, a), (_, b)| (&a.subject, &a.key).cmp(&(&b.subject, &b.key)));
+        let columns = MarkColumns::of(marked.iter().map(|(_, mark)| *mark));
+        let rows = self.query(MARKS, &columns.values()).await?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        let (subjects, keys): (Vec<String>, Vec<String>) = (get(row, 1)?, get(row, 2)?);
+        let free: HashSet<(&str, &str)> =
+            subjects.iter().map(String::as_str).zip(keys.iter().map(String::as_str)).collect();
+        marked.retain(|(_, mark)| !free.contains(&(mark.subject.as_str(), &*mark.key)));
+        if marked.is_empty() { Ok(()) } else { self.read_taken_marks(&marked).await }
+    }
+
+    async fn read_taken_marks(&mut self, taken: &[(usize, &IdempotencyMark)]) -> StatementResult<()> {
+        let columns = MarkColumns::of(taken.iter().map(|(_, mark)| *mark));
+        let rows = self.query(TAKEN, &columns.values()[..2]).await?;
+        let mut stored = HashMap::new();
+        for row in &rows {
+            let (subject, key): (String, String) = (get(row, 0)?, get(row, 1)?);
+            stored.insert((subject, key), (get::<Vec<u8>>(row, 2)?, order_id(get(row, 3)?)));
+        }
+        for (index, mark) in taken {
+            let result = match stored.get(&(mark.subject.as_str().to_string(), mark.key.to_string())) {
+                Some((fingerprint, order_id)) => {
+                    let fingerprint = fingerprint
+                        .as_slice()
+                        .try_into()
+                        .map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
+                    CommitResult::Final(Committed::KeyUsed(IdempotencyMark {
+                        fingerprint,
+                        order_id: *order_id,
+                        ..(*mark).clone()
+                    }))
+                }
+                None => CommitResult::Retry,
+            };
+            self.results[*index] = Some(result);
+        }
+        Ok(())
+    }
+
+    async fn create_orders(&mut self) -> StatementResult<()> {
+        let new = self.undecided(|commit| commit.expected.is_none());
+        if new.is_empty() {
+            return Ok(());
+        }
+        let commits: Vec<&Commit> = new.iter().map(|index| self.commits[*index]).collect();
+        let (events, orders) = (EventColumns::of(&commits), OrderColumns::of(&commits)?);
+        let values: Vec<_> = events.values().into_iter().chain(orders.creation()).collect();
+        let rows = self.query(CREATE, &values).await?;
+        let written = written(&rows)?;
+        self.record_results(&new, &written).await
+    }
+
+    async fn change_orders(&mut self) -> StatementResult<()> {
+        let changed = self.undecided(|commit| commit.expected.is_some());
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Uuid> = changed.iter().map(|index| order_uuid(self.commits[*index].order.id)).collect();
+        let rows = self.query(LOCK, &[(&ids, Type::UUID_ARRAY)]).await?;
+        let versions = match rows.first() {
+            Some(row) => get::<Vec<Uuid>>(row, 1)?.into_iter().map(order_id).zip(get::<Vec<i64>>(row, 2)?).collect(),
+            None => HashMap::new(),
+        };
+        let mut current_ones = Vec::new();
+        for index in changed {
+            let commit = self.commits[index];
+            match versions.get(&commit.order.id).map(|version| *version as Version) {
+                None => self.results[index] = Some(CommitResult::Final(Committed::Missing)),
+                Some(current) if commit.expected != Some(current) => {
+                    self.results[index] = Some(CommitResult::Final(Committed::Stale { current }));
+                }
+                Some(_) => current_ones.push(index),
+            }
+        }
+        if current_ones.is_empty() {
+            return Ok(());
+        }
+        let commits: Vec<&Commit> = current_ones.iter().map(|index| self.commits[*index]).collect();
+        let (events, orders) = (EventColumns::of(&commits), OrderColumns::of(&commits)?);
+        let values: Vec<_> = events.values().into_iter().chain(orders.change()).collect();
+        let rows = self.query(CHANGE, &values).await?;
+        let written = written(&rows)?;
+        self.record_results(&current_ones, &written).await
+    }
+
+    /// Records the results of attempted commits: done if the order was written, otherwise by the order's version in the table.
+    async fn record_results(&mut self, attempted: &[usize], written: &HashSet<OrderId>) -> StatementResult<()> {
+        let refused: Vec<usize> =
+            attempted.iter().copied().filter(|index| !written.contains(&self.commits[*index].order.id)).collect();
+        for index in attempted {
+            self.results[*index] = Some(CommitResult::Final(Committed::Done));
+        }
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Uuid> = refused.iter().map(|index| order_uuid(self.commits[*index].order.id)).collect();
+        let rows = self.query(VERSIONS, &[(&ids, Type::UUID_ARRAY)]).await?;
+        let mut versions = HashMap::new();
+        for row in &rows {
+            versions.insert(order_id(get(row, 0)?), get::<i64>(row, 1)? as Version);
+        }
+        for index in refused {
+            let current = versions.get(&self.commits[index].order.id).copied();
+            let committed = current.map_or(Committed::Missing, |current| Committed::Stale { current });
+            self.results[index] = Some(CommitResult::Final(committed));
+        }
+        Ok(())
+    }
+
+    /// Deletes the marks of refused commits.
+    async fn delete_marks_of_refused(&mut self) -> StatementResult<()> {
+        let refused = |index: &usize| {
+            matches!(self.results[*index], Some(CommitResult::Final(Committed::Stale { .. } | Committed::Missing)))
+        };
+        let marks: Vec<&IdempotencyMark> =
+            (0..self.commits.len()).filter(refused).filter_map(|index| self.commits[index].mark.as_ref()).collect();
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let columns = MarkColumns::of(marks.into_iter());
+        self.query(DELETE_MARKS, &columns.values()).await.map(|_| ())
+    }
+}
+
+fn written(rows: &[Row]) -> StatementResult<HashSet<OrderId>> {
+    let Some(row) = rows.first() else { return Ok(HashSet::new()) };
+    Ok(get::<Vec<Uuid>>(row, 1)?.into_iter().map(order_id).collect())
+}

@@ -1,0 +1,59 @@
+//! Counting the rows of the outbox. Writes maintain no counter, because creators would wait for each other on its row. The table contains
+//! only unsent rows, so counting it is cheap while it is short; when it is long an estimate suffices.
+use std::collections::HashMap;
+use std::time::Duration;
+
+use outbox::PartitionNo;
+use ports::outbox::Depth;
+
+use crate::connection::sql_value::get;
+use crate::connection::statement_error::StatementResult;
+use crate::store::core::Core;
+
+/// Most rows that are counted exactly: twice the backlog at which writes are rejected by default. Above it the server's statistics give
+/// the number.
+const COUNTED_MAX: &str = "500000";
+
+/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked.
+fn depth_text() -> String {
+    format!(
+        "WITH s AS MATERIALIZED (SELECT status, count(*) AS n FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY status),
+         t AS (SELECT coalesce(sum(n), 0)::int8 AS n, coalesce(sum(n) FILTER (WHERE status = 1), 0)::int8 AS in_flight,
+             coalesce(sum(n) FILTER (WHERE status = 2), 0)::int8 AS failed, coalesce(sum(n) FILTER (WHERE status > 2), 0)::int8 AS parked FROM s),
+         m AS (SELECT t.*, CASE WHEN n < {COUNTED_MAX} THEN n ELSE greatest(n, pg_stat_get_live_tuples('outbox'::regclass)) END AS alive FROM t)
+         SELECT m.alive - m.in_flight - m.failed - m.parked, m.in_flight, m.failed, m.parked,
+           greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0),
+           (SELECT extract(epoch FROM clock_timestamp() - e.created_at)::float8 FROM outbox_event e WHERE e.id = (SELECT min(f.id)
+             FROM outbox_lease l CROSS JOIN LATERAL (SELECT q.id FROM outbox q WHERE q.partition = l.partition AND q.status <= 2
+               ORDER BY q.id LIMIT 1) f))
+         FROM m"
+    )
+}
+
+/// The number of rows by status, and the age of the oldest unsent one.
+pub(crate) async fn depth(core: &Core) -> StatementResult<Depth> {
+    let rows = core.relay_session().await?.query(&depth_text(), &[]).await?;
+    let row = rows
+        .first()
+        .ok_or_else(|| crate::connection::statement_error::broken("the depth statement returned no row"))?;
+    let count = |column| get::<i64>(row, column).map(i64::unsigned_abs);
+    let age: Option<f64> = get(row, 5)?;
+    Ok(Depth {
+        pending: count(0)?,
+        in_flight: count(1)?,
+        failed: count(2)?,
+        parked: count(3)?,
+        sent: count(4)?,
+        oldest_unsent: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
+    })
+}
+
+/// Unsent rows by partition; of a table longer than [`COUNTED_MAX`] only the first rows are counted.
+pub(crate) async fn by_partition(core: &Core) -> StatementResult<HashMap<PartitionNo, u64>> {
+    let text = format!(
+        "SELECT partition, count(*) FROM (SELECT partition FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY partition"
+    );
+    let rows = core.relay_session().await?.query(&text, &[]).await?;
+    let read = |row| Ok((PartitionNo(get::<i32>(row, 0)?.unsigned_abs()), get::<i64>(row, 1)?.unsigned_abs()));
+    rows.iter().map(read).collect::<StatementResult<_>>()
+}

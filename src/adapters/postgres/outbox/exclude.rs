@@ -1,0 +1,33 @@
+//! Excluding rows from an open batch before it is published.
+use outbox::{Exclusion, Fence, FencedOutcome, Token, exclusion};
+
+use crate::connection::statement_error::StatementResult;
+use crate::leases::lease_row;
+use crate::outbox::{open_batch, row_changes};
+use crate::store::core::Core;
+
+/// Excludes rows under the fence. The batch stays open for the rest.
+pub(crate) async fn exclude(
+    core: &Core,
+    fence: &Fence,
+    token: Token,
+    exclusions: &[Exclusion],
+) -> StatementResult<FencedOutcome> {
+    let partition = fence.partition;
+    core.take_scan_start(partition.0);
+    let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
+    let open = lease.as_ref().is_some_and(|lease| lease.open_batch_at_counter(fence, token).is_some());
+    let changes = if open {
+        exclusion::changes(&open_batch::read(&transaction, partition, token).await?, exclusions)
+    } else {
+        None
+    };
+    let Some(changes) = changes else {
+        transaction.rollback().await?;
+        return Ok(FencedOutcome::Stale);
+    };
+    row_changes::apply(&transaction, partition, &changes).await?;
+    let counter = lease_row::raise_counter(&transaction, partition).await?;
+    transaction.commit().await?;
+    Ok(FencedOutcome::Done { counter, rows: changes.len() as u64 })
+}

@@ -1,0 +1,44 @@
+//! The port `OutboxStore`: each call is one transaction, fenced by the lease row.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{Fence, Token};
+
+use crate::connection::statement_error::retry_conflicts;
+use crate::outbox::{claim, depth, exclude, resolve, settle, sweep};
+use crate::store::postgres::Postgres;
+
+#[async_trait]
+impl OutboxStore for Postgres {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        let core = self.core();
+        self.run("claim", async move { claim::claim(&core, claim).await }).await
+    }
+
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+        let (core, fence, rows) = (self.core(), fence.clone(), rows.to_vec());
+        self.run("exclude", async move { retry_conflicts!(exclude::exclude(&core, &fence, token, &rows)) }).await
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
+        let core = self.core();
+        self.run("settle", async move { settle::settle(&core, &settlement).await }).await
+    }
+
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        let (core, fence) = (self.core(), fence.clone());
+        self.run("resolve", async move { retry_conflicts!(resolve::resolve(&core, &fence, token, outcome)) }).await
+    }
+
+    async fn depth(&self) -> Result<Depth, Error> {
+        let core = self.core();
+        self.run("depth", async move { depth::depth(&core).await }).await
+    }
+
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        let core = self.core();
+        self.run("outbox_sweep", async move { sweep::sweep(&core, keep, limit).await }).await
+    }
+}

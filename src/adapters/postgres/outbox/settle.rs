@@ -1,0 +1,146 @@
+//! Settling: one statement archives the rows of an open batch as SENT and unblocks the keys whose heads were among them. A repetition
+//! of it changes nothing.
+use std::collections::HashSet;
+
+use outbox::{Fence, FencedOutcome, RowId, Token};
+use ports::broker::Position;
+use ports::outbox::Settlement;
+use tokio_postgres::types::Type;
+
+use crate::connection::session::PooledSession;
+use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::statement_error::{StatementResult, retry_conflicts};
+use crate::leases::lease_row;
+use crate::store::core::Core;
+
+/// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows
+/// only if some rows have none. Columns that hardly any batch needs (a second attempt, a failure) are read only if there is a value.
+const SETTLE: &str = "WITH l AS MATERIALIZED (SELECT first_id, last_id FROM outbox_lease
+       WHERE partition = $1 AND owner = $2 AND epoch = $3 AND in_flight = $4 AND ($5::int8 IS NULL OR counter = $5) FOR UPDATE),
+     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE o.partition = $1 AND o.id BETWEEN l.first_id AND l.last_id AND o.status = 1
+         AND o.lease_version = $4 RETURNING o.id, o.key, o.attempts, o.deaths, o.lease_owner, o.failure_type, o.reason),
+     w AS (DELETE FROM outbox_waiting w USING d WHERE w.partition = $1 AND w.key = d.key AND w.id = d.id RETURNING 1),
+     n AS MATERIALIZED (SELECT count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last, max(lease_owner) AS owner,
+         max(attempts) AS attempts, max(deaths) AS deaths, count(failure_type) + count(reason) AS failures
+       FROM (SELECT * FROM d ORDER BY id) d),
+     p AS MATERIALIZED (SELECT array_agg(p.topic) AS topics, array_agg(p.partition) AS partitions, array_agg(p.place) AS places,
+         array_agg(p.by_fallback) AS by_fallback
+       FROM (SELECT p.* FROM d LEFT JOIN unnest($6::int8[], $7::text[], $8::int4[], $9::int8[], $10::bool[])
+         AS p (id, topic, partition, place, by_fallback) ON p.id = d.id ORDER BY d.id) p),
+     a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
+           topics, by_fallback, attempts, deaths, failure_types, reasons)
+         SELECT $1, $4, n.owner, clock_timestamp(), n.sent, n.first, n.last, n.ids,
+           CASE WHEN n.ids = $6 THEN $8 ELSE (SELECT partitions FROM p) END, CASE WHEN n.ids = $6 THEN $9 ELSE (SELECT places FROM p) END,
+           CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $7 ELSE (SELECT topics FROM p) END,
+           CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $10 ELSE (SELECT by_fallback FROM p) END,
+           CASE WHEN n.attempts > 1 THEN ARRAY(SELECT attempts FROM d ORDER BY id) END,
+           CASE WHEN n.deaths > 0 THEN ARRAY(SELECT deaths FROM d ORDER BY id) END,
+           CASE WHEN n.failures > 0 THEN ARRAY(SELECT failure_type FROM d ORDER BY id) END,
+           CASE WHEN n.failures > 0 THEN ARRAY(SELECT reason FROM d ORDER BY id) END
+         FROM n WHERE n.sent > 0)
+     UPDATE outbox_lease t SET counter = counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = false, trial = false,
+       first_id = NULL, last_id = NULL, closed = in_flight, archived = archived + n.sent
+     FROM l, n WHERE t.partition = $1 RETURNING t.counter, n.sent, (SELECT count(*) FROM w)";
+
+/// The positions of sent rows, one array per column, ascending by id.
+#[derive(Default)]
+struct SentColumns<'a> {
+    ids: Vec<RowId>,
+    partitions: Vec<Option<i32>>,
+    offsets: Vec<Option<i64>>,
+    /// Empty if no row went to a fallback: then the topic is the event's own.
+    topics: Vec<Option<&'a str>>,
+    by_fallback: Vec<bool>,
+}
+
+impl<'a> SentColumns<'a> {
+    fn of(settlement: &'a Settlement) -> Self {
+        let by_fallback: HashSet<RowId> = settlement.by_fallback.iter().copied().collect();
+        let known = settlement.positions.iter().map(|(row, position)| (*row, Some(position)));
+        let mut positions: Vec<(RowId, Option<&Position>)> =
+            known.chain(settlement.by_fallback.iter().map(|row| (*row, None))).collect();
+        // The sort is stable: of a row that is named twice the first position counts, and a position before none.
+        positions.sort_by_key(|(row, _)| *row);
+        positions.dedup_by_key(|(row, _)| *row);
+        let mut sent = Self::default();
+        for (row, position) in positions {
+            sent.ids.push(row);
+            sent.partitions.push(position.map(|position| position.partition as i32));
+            sent.offsets.push(position.map(|position| position.offset as i64));
+            if !by_fallback.is_empty() {
+                let fallback = by_fallback.contains(&row);
+                sent.topics.push(position.filter(|_| fallback).map(|position| &*position.topic));
+                sent.by_fallback.push(fallback);
+            }
+        }
+        sent
+    }
+}
+
+/// Settles under the fence. The token names the batch, so the counter is not compared.
+pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementResult<FencedOutcome> {
+    let (fence, token) = (&settlement.fence, settlement.token);
+    let session = core.relay_session().await?;
+    let sent = SentColumns::of(settlement);
+    // Only statements from outside this program can deadlock with it, and a repetition is harmless.
+    let outcome = retry_conflicts!(close_as_sent(&session, core, fence, token, None, &sent))?;
+    match outcome {
+        Some(outcome) => Ok(outcome),
+        None => repeated_close(&session, fence, token).await,
+    }
+}
+
+/// Settles a batch that the watermark proves published, without positions. Compares the counter.
+pub(crate) async fn settle_published(core: &Core, fence: &Fence, token: Token) -> StatementResult<FencedOutcome> {
+    let session = core.relay_session().await?;
+    let counter = Some(fence.counter as i64);
+    match close_as_sent(&session, core, fence, token, counter, &SentColumns::default()).await? {
+        Some(outcome) => Ok(outcome),
+        None => repeated_close(&session, fence, token).await,
+    }
+}
+
+async fn repeated_close(session: &PooledSession, fence: &Fence, token: Token) -> StatementResult<FencedOutcome> {
+    let lease = lease_row::read(session, fence.partition).await?;
+    Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)))
+}
+
+/// Closes the batch, if it is open under the fence and at this counter (`None`: any).
+async fn close_as_sent(
+    session: &PooledSession,
+    core: &Core,
+    fence: &Fence,
+    token: Token,
+    counter: Option<i64>,
+    sent: &SentColumns<'_>,
+) -> StatementResult<Option<FencedOutcome>> {
+    let any_fallback = !sent.by_fallback.is_empty();
+    let values: [SqlValue<'_>; 11] = [
+        (&(fence.partition.0 as i32), Type::INT4),
+        (&&*fence.owner.0, Type::TEXT),
+        (&(fence.epoch as i64), Type::INT8),
+        (&(token as i64), Type::INT8),
+        (&counter, Type::INT8),
+        (&sent.ids, Type::INT8_ARRAY),
+        (&sent.topics, Type::TEXT_ARRAY),
+        (&sent.partitions, Type::INT4_ARRAY),
+        (&sent.offsets, Type::INT8_ARRAY),
+        (&sent.by_fallback, Type::BOOL_ARRAY),
+        (&any_fallback, Type::BOOL),
+    ];
+    let known = core.take_scan_start(fence.partition.0);
+    let rows = session.execute(SETTLE, &values).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (counter, rows, unblocked): (i64, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+    let counter = counter as u64;
+    // Rows behind a head that was sent may be ready now, also below the scan's start. Otherwise the start stays valid if it was valid at
+    // the counter before this statement.
+    if let Some(mut start) = known
+        && unblocked == 0
+        && start.is_valid_for(&Fence { counter: counter - 1, ..fence.clone() })
+    {
+        start.set_counter(counter);
+        core.put_scan_start(fence.partition.0, start);
+    }
+    Ok(Some(FencedOutcome::Done { counter, rows: rows as u64 }))
+}

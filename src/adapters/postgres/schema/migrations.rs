@@ -1,0 +1,173 @@
+//! The schema's migrations, forward only. Each runs in one transaction together with the row that records it.
+use domain::Timestamp;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
+
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::sql_value;
+
+/// A migration as this program contains it.
+struct MigrationFile {
+    version: u32,
+    name: &'static str,
+    text: &'static str,
+}
+
+/// Every migration, oldest first.
+const FILES: &[MigrationFile] = &[
+    MigrationFile {
+        version: 1,
+        name: "orders_outbox_and_inbox",
+        text: include_str!("../../../../migrations/postgres/V1__orders_outbox_and_inbox.sql"),
+    },
+    MigrationFile {
+        version: 2,
+        name: "redriven_dead_letters",
+        text: include_str!("../../../../migrations/postgres/V2__redriven_dead_letters.sql"),
+    },
+];
+
+/// The key of the advisory lock under which one process at a time migrates: "phst" and a number.
+const LOCK: i64 = 0x7068_7374_0001;
+
+/// A migration and whether it was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// The number of the migration, from 1 on.
+    pub version: u32,
+    /// The name in its file's name.
+    pub name: String,
+    /// SHA-256 of its text, in hexadecimal.
+    pub checksum: String,
+    /// When it was applied; `None` while it is pending.
+    pub applied_at: Option<Timestamp>,
+}
+
+/// The migrations that the database has applied or this program contains, oldest first.
+///
+/// # Errors
+/// [`PostgresOpenError::NewerSchema`] and [`PostgresOpenError::ChangedMigration`], and the errors of a connection.
+pub(crate) async fn status(client: &Client, location: &str) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
+    let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
+    let known =
+        client.query_typed("SELECT to_regclass('posthaste_migration') IS NOT NULL", &[]).await.map_err(failed)?;
+    let mut applied: Vec<MigrationStatus> = Vec::new();
+    if known.first().is_some_and(|row| row.get(0)) {
+        let text = "SELECT version, name, checksum, applied_at FROM posthaste_migration ORDER BY version";
+        let rows = client.query_typed(text, &[]).await.map_err(failed)?;
+        applied = rows.iter().map(read).collect();
+    }
+    let latest = FILES.last().map_or(0, |file| file.version);
+    if let Some(newer) = applied.last().filter(|last| last.version > latest) {
+        return Err(PostgresOpenError::NewerSchema { location: location.into(), found: newer.version, known: latest });
+    }
+    for file in FILES {
+        let checksum = checksum(client, file.text).await.map_err(failed)?;
+        match applied.iter().find(|row| row.version == file.version) {
+            Some(row) if row.checksum == checksum => {}
+            Some(_) => {
+                return Err(PostgresOpenError::ChangedMigration { location: location.into(), version: file.version });
+            }
+            None => applied.push(MigrationStatus {
+                version: file.version,
+                name: file.name.into(),
+                checksum,
+                applied_at: None,
+            }),
+        }
+    }
+    Ok(applied)
+}
+
+/// Applies the pending migrations under a lock, one transaction each, and returns them. If two processes migrate at once, the second
+/// finds nothing pending.
+pub(crate) async fn apply(
+    client: &Client,
+    location: &str,
+    partitions: u32,
+) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
+    let mut done = Vec::new();
+    loop {
+        let pending = status(client, location).await?.into_iter().find(|migration| migration.applied_at.is_none());
+        let Some(pending) = pending else { return Ok(done) };
+        match apply_one(client, &pending, partitions).await {
+            Ok(true) => done.push(pending),
+            Ok(false) => {}
+            Err(error) => {
+                // The connection closes after this, so an error of the rollback does not matter.
+                let _ = client.batch_execute("ROLLBACK").await;
+                return Err(PostgresOpenError::of(location, &error));
+            }
+        }
+    }
+}
+
+/// Applies one migration; returns false if another process applied it first.
+async fn apply_one(client: &Client, pending: &MigrationStatus, partitions: u32) -> Result<bool, tokio_postgres::Error> {
+    // The lock belongs to the transaction, so it works behind a pooler too. It may wait for another process's long migration.
+    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
+    client.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
+    client
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS posthaste_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+               applied_at timestamptz NOT NULL DEFAULT clock_timestamp())",
+        )
+        .await?;
+    let version = pending.version as i32;
+    let recorded = client
+        .query_typed(
+            "INSERT INTO posthaste_migration (version, name, checksum) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING 1",
+            &[(&version, Type::INT4), (&pending.name, Type::TEXT), (&pending.checksum, Type::TEXT)],
+        )
+        .await?;
+    if recorded.is_empty() {
+        client.batch_execute("ROLLBACK").await?;
+        return Ok(false);
+    }
+    if let Some(file) = FILES.iter().find(|file| file.version == pending.version) {
+        client.batch_execute(file.text).await?;
+    }
+    if pending.version == 1 {
+        install(client, partitions).await?;
+    }
+    client.batch_execute("COMMIT").await?;
+    Ok(true)
+}
+
+/// Writes the number of partitions and their lease rows, which never change.
+async fn install(client: &Client, partitions: u32) -> Result<(), tokio_postgres::Error> {
+    let partitions = partitions.max(1) as i32;
+    client.query_typed("INSERT INTO installation (partitions) VALUES ($1)", &[(&partitions, Type::INT4)]).await?;
+    client
+        .query_typed(
+            "INSERT INTO outbox_lease (partition) SELECT * FROM generate_series(0, $1 - 1)",
+            &[(&partitions, Type::INT4)],
+        )
+        .await?;
+    Ok(())
+}
+
+/// SHA-256 in hexadecimal, computed by the server.
+async fn checksum(client: &Client, text: &str) -> Result<String, tokio_postgres::Error> {
+    let rows = client.query_typed("SELECT encode(sha256($1), 'hex')", &[(&text.as_bytes(), Type::BYTEA)]).await?;
+    rows.first().map_or_else(|| Ok(String::new()), |row| row.try_get(0))
+}
+
+fn read(row: &Row) -> MigrationStatus {
+    MigrationStatus {
+        version: row.get::<_, i32>(0).unsigned_abs(),
+        name: row.get(1),
+        checksum: row.get(2),
+        applied_at: Some(sql_value::timestamp(row.get(3))),
+    }
+}
+
+/// The names of the pending migrations; `None` if there are none.
+pub(crate) fn missing(migrations: &[MigrationStatus]) -> Option<String> {
+    let names: Vec<String> = migrations
+        .iter()
+        .filter(|migration| migration.applied_at.is_none())
+        .map(|migration| format!("V{}__{}", migration.version, migration.name))
+        .collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}

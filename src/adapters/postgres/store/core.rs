@@ -1,0 +1,98 @@
+//! What every statement of one store needs: options, connection pools, and what this process remembers about the database.
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+use deadpool_postgres::Pool;
+use parking_lot::Mutex;
+use ports::Error;
+
+use crate::connection::connector::Connector;
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::session::{PooledSession, SessionSettings};
+use crate::options::Options;
+use crate::outbox::scan_start::ScanStart;
+
+/// Shared by the store and its background tasks. The tasks hold this and not the store, so that they do not keep the store open.
+pub(crate) struct Core {
+    pub(crate) options: Arc<Options>,
+    pub(crate) installation: Arc<str>,
+    pub(crate) partitions: u32,
+    commit_pool: Pool,
+    relay_pool: Pool,
+    service_pool: Pool,
+    settings: SessionSettings,
+    /// Per partition, the id above which a scan for ready rows begins.
+    scan_starts: Mutex<HashMap<u32, ScanStart>>,
+    /// The highest event id that this process has deleted the payloads up to.
+    pub(crate) swept_event_id: AtomicI64,
+    /// Whether a write found the disk full and no probe has found free space since.
+    pub(crate) disk_full: AtomicBool,
+}
+
+impl Core {
+    /// Builds the pools. No connection is opened yet.
+    pub(crate) fn new(
+        options: Arc<Options>,
+        connector: &Connector,
+        installation: Arc<str>,
+        partitions: u32,
+    ) -> Result<Self, PostgresOpenError> {
+        let settings = SessionSettings {
+            pooler: options.pooler,
+            statement_timeout: options.statement_timeout,
+            lock_timeout: options.lock_timeout,
+        };
+        Ok(Self {
+            commit_pool: connector.pool("commits", options.committers)?,
+            relay_pool: connector.pool("relay", options.relay_connections)?,
+            service_pool: connector.pool("service", options.service_connections())?,
+            options,
+            installation,
+            partitions,
+            settings,
+            scan_starts: Mutex::default(),
+            swept_event_id: AtomicI64::new(0),
+            disk_full: AtomicBool::new(false),
+        })
+    }
+
+    /// A connection for committing orders.
+    pub(crate) async fn commit_session(&self) -> Result<PooledSession, Error> {
+        PooledSession::checkout(&self.commit_pool, self.settings).await
+    }
+
+    /// A connection for leases and the relay.
+    pub(crate) async fn relay_session(&self) -> Result<PooledSession, Error> {
+        PooledSession::checkout(&self.relay_pool, self.settings).await
+    }
+
+    /// A connection for everything else.
+    pub(crate) async fn service_session(&self) -> Result<PooledSession, Error> {
+        PooledSession::checkout(&self.service_pool, self.settings).await
+    }
+
+    /// The share of service connections in use, from 0 to 1; waiting callers count as connections in use.
+    pub(crate) fn saturation(&self) -> f64 {
+        let status = self.service_pool.status();
+        let busy = status.size.saturating_sub(status.available) + status.waiting;
+        (busy as f64 / status.max_size.max(1) as f64).min(1.0)
+    }
+
+    /// Removes what is known about where a partition's ready rows begin.
+    pub(crate) fn take_scan_start(&self, partition: u32) -> Option<ScanStart> {
+        self.scan_starts.lock().remove(&partition)
+    }
+
+    /// Remembers where a partition's ready rows begin.
+    pub(crate) fn put_scan_start(&self, partition: u32, start: ScanStart) {
+        self.scan_starts.lock().insert(partition, start);
+    }
+
+    /// Closes the pools: connections in use are closed when they return.
+    pub(crate) fn close(&self) {
+        self.commit_pool.close();
+        self.relay_pool.close();
+        self.service_pool.close();
+    }
+}

@@ -1,0 +1,92 @@
+//! Opening the store: checking the schema, taking the instance's name, starting the background tasks.
+use std::sync::Arc;
+
+use crate::connection::background_tasks::BackgroundTasks;
+use crate::connection::connector::Connector;
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::sql_value::get;
+use crate::idempotency::keys;
+use crate::leases::instance_name::InstanceNameLease;
+use crate::options::Options;
+use crate::orders::commit_queue::CommitQueue;
+use crate::orders::committer;
+use crate::schema::{archive_days, migrations};
+use crate::store::core::Core;
+use crate::wake::wake_tasks::WakeTasks;
+
+/// An opened store without the runtime that it runs on.
+pub(crate) struct OpenedStore {
+    pub(crate) core: Arc<Core>,
+    pub(crate) commits: Arc<CommitQueue>,
+    pub(crate) wake: WakeTasks,
+    /// `None` for an operator, who needs no name.
+    pub(crate) name: Option<InstanceNameLease>,
+    pub(crate) tasks: BackgroundTasks,
+}
+
+/// Opens the store for a service: under the instance's name, with wake-ups.
+pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> Result<OpenedStore, PostgresOpenError> {
+    let core = open_core(&options, &connector).await?;
+    if core.partitions != options.partitions {
+        return Err(PostgresOpenError::PartitionsChanged {
+            location: connector.location().into(),
+            installed: core.partitions,
+            configured: options.partitions,
+        });
+    }
+    let tasks = BackgroundTasks::default();
+    let name = InstanceNameLease::acquire(&connector, &core, &tasks).await?;
+    keys::release_held_keys(&core)
+        .await
+        .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
+    let wake = if options.notify && !options.pooler {
+        WakeTasks::start(&connector, &core, &tasks)
+    } else {
+        WakeTasks::disabled()
+    };
+    Ok(OpenedStore { commits: start_committers(&core, &tasks), core, wake, name: Some(name), tasks })
+}
+
+/// Opens the store for an operator's command: without a name and without wake-ups.
+pub(crate) async fn for_operator(
+    options: Arc<Options>,
+    connector: Connector,
+) -> Result<OpenedStore, PostgresOpenError> {
+    let core = open_core(&options, &connector).await?;
+    let tasks = BackgroundTasks::default();
+    let commits = start_committers(&core, &tasks);
+    Ok(OpenedStore { core, commits, wake: WakeTasks::disabled(), name: None, tasks })
+}
+
+fn start_committers(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<CommitQueue> {
+    let queue = Arc::new(CommitQueue::new(&core.options));
+    for _ in 0..core.options.committers.max(1) {
+        tasks.add(tokio::spawn(committer::run(Arc::clone(core), Arc::clone(&queue))));
+    }
+    queue
+}
+
+async fn open_core(options: &Arc<Options>, connector: &Connector) -> Result<Arc<Core>, PostgresOpenError> {
+    let (installation, partitions) = read_installation(options, connector).await?;
+    Ok(Arc::new(Core::new(Arc::clone(options), connector, installation.into(), partitions)?))
+}
+
+/// Checks or migrates the schema, and reads what was fixed at installation.
+async fn read_installation(options: &Options, connector: &Connector) -> Result<(String, u32), PostgresOpenError> {
+    let (connection, location) = (connector.connect("open").await?, connector.location());
+    let client = &connection.client;
+    let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
+    if options.migrate {
+        migrations::apply(client, location, options.partitions).await?;
+        archive_days::create(client, options.days_ahead).await.map_err(failed)?;
+    } else if let Some(missing) = migrations::missing(&migrations::status(client, location).await?) {
+        return Err(PostgresOpenError::MissingMigrations { location: location.into(), missing });
+    }
+    let rows = client.query_typed("SELECT id, partitions FROM installation", &[]).await.map_err(failed)?;
+    let refused =
+        || PostgresOpenError::Refused { location: location.into(), reason: "the table installation has no row".into() };
+    let row = rows.first().ok_or_else(refused)?;
+    let installation: uuid::Uuid = get(row, 0).map_err(|_| refused())?;
+    let installed = get::<i32>(row, 1).map_err(|_| refused())?.unsigned_abs();
+    Ok((installation.to_string(), installed))
+}

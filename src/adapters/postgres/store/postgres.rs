@@ -1,0 +1,206 @@
+//! The store's handle: opening, running statements on the store's own threads, closing.
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use ports::Error;
+use tokio::runtime::{Handle, Runtime};
+use tokio::time::Instant;
+use tokio_postgres::types::Type;
+
+use crate::connection::connector::Connector;
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::statement_error::StatementResult;
+use crate::leases::instance_name::NameLost;
+use crate::options::Options;
+use crate::store::core::Core;
+use crate::store::open::{self, OpenedStore};
+
+/// The store of one service: orders, outbox, leases, inbox, keys, wake-ups. Cheap to clone; all clones are one store.
+///
+/// Its connections run on threads of their own, so it may be used from any runtime, and a dropped call does not stop the statement that
+/// it started.
+#[derive(Clone)]
+pub struct Postgres {
+    pub(crate) inner: Arc<PostgresInner>,
+}
+
+pub(crate) struct PostgresInner {
+    pub(crate) opened: OpenedStore,
+    closed: AtomicBool,
+    handle: Handle,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Postgres {
+    /// Opens the database for a service: checks (or with `migrate` applies) the schema, takes the instance's name, starts committing.
+    ///
+    /// # Errors
+    /// [`PostgresOpenError`] names the setting or system to correct, and says whether a later attempt may succeed.
+    pub async fn open(options: Options) -> Result<Self, PostgresOpenError> {
+        Self::open_on_own_threads(options, open::for_service).await
+    }
+
+    /// Opens the database for an operator's command while services use it. Takes no instance's name, applies no migration, sends and
+    /// receives no wake-ups.
+    ///
+    /// # Errors
+    /// The same as of [`Postgres::open`].
+    pub async fn open_for_operator(options: Options) -> Result<Self, PostgresOpenError> {
+        Self::open_on_own_threads(Options { migrate: false, ..options }, open::for_operator).await
+    }
+
+    async fn open_on_own_threads<F>(
+        options: Options,
+        open: impl FnOnce(Arc<Options>, Connector) -> F,
+    ) -> Result<Self, PostgresOpenError>
+    where
+        F: Future<Output = Result<OpenedStore, PostgresOpenError>> + Send + 'static,
+    {
+        let options = Arc::new(options);
+        let connector = Connector::new(Arc::clone(&options))?;
+        let location = connector.location().to_owned();
+        let runtime = start_runtime(options.threads).map_err(|error| PostgresOpenError::Unreachable {
+            location: location.clone(),
+            reason: format!("its threads cannot be started: {error}"),
+        })?;
+        let result = match runtime.handle().spawn(open(options, connector)).await {
+            Ok(result) => result,
+            Err(panic) => Err(PostgresOpenError::Refused { location, reason: panic.to_string() }),
+        };
+        match result {
+            Ok(opened) => Ok(Self { inner: Arc::new(PostgresInner::new(opened, runtime)) }),
+            Err(error) => {
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
+    }
+
+    /// The installation's id, a UUID drawn when the schema was installed.
+    pub fn installation(&self) -> &str {
+        &self.inner.opened.core.installation
+    }
+
+    /// The number of partitions of the installation.
+    pub fn partitions(&self) -> u32 {
+        self.inner.opened.core.partitions
+    }
+
+    /// Stores the address that this service listens on, for a process that finds the name held. Does nothing for an operator.
+    ///
+    /// # Errors
+    /// As any write; the name stays held after an error.
+    pub async fn announce(&self, address: &str) -> Result<(), Error> {
+        let (core, address) = (self.core(), address.to_string());
+        if self.inner.opened.name.is_none() {
+            return Ok(());
+        }
+        self.run("announce", async move {
+            let text = "UPDATE instance SET address = $2 WHERE name = $1";
+            let values = [(&&*core.options.instance.0 as _, Type::TEXT), (&address as _, Type::TEXT)];
+            core.service_session().await?.execute(text, &values).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until another process has taken this instance's name, and returns its description. This process may then no longer act
+    /// under the name: drain and exit. Never returns otherwise. Cancel-safe.
+    pub async fn lost(&self) -> NameLost {
+        match &self.inner.opened.name {
+            Some(name) => name.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Finishes the pending commits, releases the instance's name and closes all connections. May be called twice.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when commits are still pending after `close_timeout`; they are given up then.
+    pub async fn close(&self) -> Result<(), Error> {
+        let opened = &self.inner.opened;
+        opened.commits.shut();
+        let drained = tokio::time::timeout(opened.core.options.close_timeout, opened.commits.drained()).await.is_ok();
+        if !self.inner.closed.swap(true, Relaxed) {
+            if let Some(name) = &opened.name {
+                name.release(&self.inner.handle).await;
+            }
+            opened.tasks.abort();
+            opened.core.close();
+        }
+        if drained { Ok(()) } else { Err(Error::Unreachable("close: commits are still pending".into())) }
+    }
+
+    pub(crate) fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.inner.opened.core)
+    }
+
+    /// Runs statements on the store's own threads. Dropping the call does not stop them.
+    pub(crate) async fn run<T, F>(&self, operation: &'static str, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = StatementResult<T>> + Send + 'static,
+    {
+        if self.inner.closed.load(Relaxed) {
+            return Err(Error::Unreachable(format!("{operation}: the store is closed")));
+        }
+        let started = Instant::now();
+        let result = match self.inner.handle.spawn(work).await {
+            Ok(result) => result.map_err(|error| with_operation(operation, error.into_port())),
+            Err(_) => Err(Error::Unknown(format!("{operation}: it was aborted before it finished"))),
+        };
+        self.record(operation, started, &result);
+        result
+    }
+
+    /// Records the duration of an operation, and whether it found the disk full.
+    pub(crate) fn record<T>(&self, operation: &'static str, started: Instant, result: &Result<T, Error>) {
+        let core = &self.inner.opened.core;
+        if matches!(result, Err(Error::Full(_))) {
+            core.disk_full.store(true, Relaxed);
+        }
+        if let Some(metrics) = &core.options.metrics {
+            metrics.db_query_duration.with([operation]).record(started.elapsed());
+        }
+    }
+}
+
+/// The same error with the operation's name in front of its detail.
+fn with_operation(operation: &str, error: Error) -> Error {
+    match error {
+        Error::Unreachable(detail) => Error::Unreachable(format!("{operation}: {detail}")),
+        Error::Overloaded(detail) => Error::Overloaded(format!("{operation}: {detail}")),
+        Error::Full(detail) => Error::Full(format!("{operation}: {detail}")),
+        Error::Unknown(detail) => Error::Unknown(format!("{operation}: {detail}")),
+        Error::Rejected(detail) => Error::Rejected(format!("{operation}: {detail}")),
+        Error::Broken(detail) => Error::Broken(format!("{operation}: {detail}")),
+    }
+}
+
+fn start_runtime(threads: usize) -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .thread_name("postgres")
+        .enable_all()
+        .build()
+}
+
+impl PostgresInner {
+    fn new(opened: OpenedStore, runtime: Runtime) -> Self {
+        let handle = runtime.handle().clone();
+        Self { opened, closed: AtomicBool::new(false), handle, runtime: Mutex::new(Some(runtime)) }
+    }
+}
+
+impl Drop for PostgresInner {
+    fn drop(&mut self) {
+        self.opened.tasks.abort();
+        self.opened.core.close();
+        if let Some(runtime) = self.runtime.lock().take() {
+            // The last handle may be dropped inside another runtime, where blocking is not allowed.
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The port `Probe`: a commit that reaches the server's disk.
+use std::sync::atomic::Ordering::Relaxed;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::probe::{Probe, ProbeReport};
+use tokio::time::Instant;
+use tokio_postgres::types::Type;
+
+use crate::connection::statement_error::StatementResult;
+use crate::store::core::Core;
+use crate::store::postgres::Postgres;
+
+/// Probes the store by rewriting and committing a row. Its saturation is the larger of two shares: service connections in use, and the
+/// fill of the commit queue.
+pub struct PostgresProbe(pub Postgres);
+
+const HEARTBEAT: &str = "INSERT INTO heartbeat (instance, beaten_at) VALUES ($1, clock_timestamp())
+     ON CONFLICT (instance) DO UPDATE SET beaten_at = excluded.beaten_at";
+
+/// Allocates 256 KiB, which must succeed before a disk that was full counts as repaired: the heartbeat fits into allocated pages, and
+/// would succeed on a disk where no order can be written.
+const ALLOCATE: &str = "INSERT INTO room SELECT repeat('x', 262144)";
+
+#[async_trait]
+impl Probe for PostgresProbe {
+    fn name(&self) -> &'static str {
+        "db"
+    }
+
+    async fn check(&self) -> Result<ProbeReport, Error> {
+        let started = Instant::now();
+        let core = self.0.core();
+        self.0.run("probe", async move { probe(&core).await }).await?;
+        Ok(ProbeReport { latency: started.elapsed() })
+    }
+
+    fn saturation(&self) -> Option<f64> {
+        Some(self.0.core().saturation().max(self.0.inner.opened.commits.fill()))
+    }
+}
+
+async fn probe(core: &Core) -> StatementResult<()> {
+    if core.disk_full.load(Relaxed) {
+        let (transaction, _) = core.relay_session().await?.begin_with(ALLOCATE, &[]).await?;
+        transaction.rollback().await?;
+        core.disk_full.store(false, Relaxed);
+    }
+    core.relay_session().await?.execute(HEARTBEAT, &[(&&*core.options.instance.0, Type::TEXT)]).await.map(|_| ())
+}

@@ -1,0 +1,64 @@
+//! The server's report for `posthaste doctor`: version, clock, durability, connections, and the oldest transaction.
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::Error;
+use tokio::time::Instant;
+
+use crate::connection::sql_value::{get, get_time};
+use crate::connection::statement_error::{StatementResult, broken};
+use crate::store::core::Core;
+use crate::store::postgres::Postgres;
+
+/// The state of the server that `posthaste doctor` checks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerReport {
+    /// The server's version, as `server_version` shows it.
+    pub version: String,
+    /// The server's clock while it ran the statement.
+    pub now: Timestamp,
+    /// Time from sending the statement to its reply.
+    pub latency: Duration,
+    /// Whether an acknowledged commit survives a power cut: `fsync` and `synchronous_commit` are on.
+    pub durable: bool,
+    /// Age of the oldest transaction of a client in any database of the server that still sees old rows, so that VACUUM cannot remove
+    /// dead outbox rows. Replication slots, prepared transactions and standbys are not examined.
+    pub oldest_transaction: Option<Duration>,
+    /// Connections in use, and `max_connections`.
+    pub connections: (u64, u64),
+}
+
+const REPORT: &str = "SELECT current_setting('server_version'), clock_timestamp(),
+     current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off',
+     extract(epoch FROM clock_timestamp() - (SELECT min(xact_start) FROM pg_stat_activity
+       WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'))::float8,
+     (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int8";
+
+impl Postgres {
+    /// Reads the server's state. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] or [`Error::Overloaded`] if the server does not reply.
+    pub async fn server_report(&self) -> Result<ServerReport, Error> {
+        let core = self.core();
+        self.run("checkup", async move { report(&core).await }).await
+    }
+}
+
+async fn report(core: &Core) -> StatementResult<ServerReport> {
+    let session = core.service_session().await?;
+    // Opens the connection, so that the latency below is the statement's alone.
+    session.query("SELECT 1", &[]).await?;
+    let started = Instant::now();
+    let rows = session.query(REPORT, &[]).await?;
+    let row = rows.first().ok_or_else(|| broken("the report returned no row"))?;
+    let age: Option<f64> = get(row, 3)?;
+    Ok(ServerReport {
+        version: get(row, 0)?,
+        now: get_time(row, 1)?,
+        latency: started.elapsed(),
+        durable: get(row, 2)?,
+        oldest_transaction: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
+        connections: (get::<i64>(row, 4)?.unsigned_abs(), get::<i64>(row, 5)?.unsigned_abs()),
+    })
+}

@@ -1,0 +1,108 @@
+//! The daily partitions of the archive: created ahead, dropped as a whole, without blocking settlements.
+use std::time::Duration;
+
+use kit::Factory;
+use ports::orders::OrderStore;
+use ports::outbox::{Claim, ClaimKind, Claimed, OutboxStore};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
+use postgres::Postgres;
+
+use crate::support::{Database, advance};
+
+const P0: PartitionNo = PartitionNo(0);
+const DAY: Duration = Duration::from_secs(86_400);
+
+async fn fence(store: &Postgres) -> Fence {
+    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Uncertain, None, DAY * 90).await.unwrap() {
+        Acquisition::Taken(acquired) => acquired.fence,
+        held => panic!("{held:?}"),
+    }
+}
+
+async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
+    store.commit(make.creation("ann", P0)).await.unwrap();
+    let claim =
+        Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
+    let Claimed::Batch(batch) = store.claim(claim).await.unwrap() else { panic!("a row is due") };
+    fence.counter = crate::claims::settle(store, fence, &batch).await;
+}
+
+async fn days(client: &tokio_postgres::Client) -> Vec<String> {
+    let text = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                WHERE i.inhparent = 'outbox_archive'::regclass AND c.relname ~ '[0-9]{8}$' ORDER BY 1";
+    client.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn days_are_created_ahead_and_a_missing_one_fails_no_settlement() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    let ahead = days(&client).await;
+    assert!(ahead.len() >= 7, "{ahead:?}");
+    for day in &ahead {
+        client.batch_execute(&format!("DROP TABLE {day}")).await.unwrap();
+    }
+
+    send_one(&store, &make, &mut fence).await;
+    assert_eq!(store.depth().await.unwrap().sent, 1);
+    OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap();
+
+    let again = days(&client).await;
+    assert!(again.len() + 1 >= ahead.len(), "all but today, whose row is in the default partition: {again:?}");
+    send_one(&store, &make, &mut fence).await;
+}
+
+#[tokio::test]
+async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &make, &mut fence).await;
+    // A day long past.
+    client
+        .batch_execute(
+            "CREATE TABLE outbox_archive_20200101 PARTITION OF outbox_archive FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z');
+             UPDATE outbox_archive SET sent_at = '2020-01-01 12:00Z'",
+        )
+        .await
+        .unwrap();
+    let reader = database.client().await;
+    reader.batch_execute("BEGIN; SELECT count(*) FROM outbox_archive").await.unwrap();
+
+    assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 0, "the reader holds the day");
+    let started = std::time::Instant::now();
+    let sweeping = OutboxStore::sweep(&store, DAY * 7, 10);
+    let (swept, ()) = futures::join!(sweeping, send_one(&store, &make, &mut fence));
+    assert!(swept.is_ok() && started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    reader.batch_execute("COMMIT").await.unwrap();
+
+    assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 2);
+    assert_eq!(store.depth().await.unwrap().sent, 1);
+    assert!(!days(&client).await.contains(&"outbox_archive_20200101".to_string()));
+}
+
+#[tokio::test]
+async fn payloads_are_deleted_only_below_the_first_unsent_row() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    for _ in 0..3 {
+        send_one(&store, &make, &mut fence).await;
+    }
+    store.commit(make.creation("ann", P0)).await.unwrap();
+    advance(&client, DAY * 10).await;
+
+    for _ in 0..3 {
+        OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap();
+    }
+
+    let left: i64 = client.query_one("SELECT count(*) FROM outbox_event", &[]).await.unwrap().get(0);
+    assert_eq!((left, store.depth().await.unwrap().pending), (1, 1));
+}

@@ -1,0 +1,297 @@
+//! The relay's statements against a second session that interferes: a claim with an old snapshot takes nothing wrong.
+use std::time::Duration;
+
+use domain::Status;
+use kit::Factory;
+use ports::operators::{OutboxOperators, RowFilter};
+use ports::orders::{Commit, Committed, OrderStore};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
+use postgres::Postgres;
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use crate::support::{Database, until};
+
+const P0: PartitionNo = PartitionNo(0);
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// A store with two rows of one key (head and follower) and a row of another key, and a session outside the store.
+struct ClaimFixture {
+    store: Postgres,
+    client: Client,
+    make: Factory,
+    fence: Fence,
+    database: Database,
+}
+
+impl ClaimFixture {
+    async fn new() -> Self {
+        let database = Database::migrated().await;
+        let (store, client) = (database.store("a").await, database.client().await);
+        let make = Factory::seeded(3, "orders".into());
+        let head = make.creation("ann", P0);
+        let follower = make.change(&head.order, Status::Processing, P0);
+        for commit in [head, follower, make.creation("bob", P0)] {
+            assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+        }
+        let fence = acquire(&store, LEASE).await;
+        Self { store, client, make, fence, database }
+    }
+
+    async fn ids(&self) -> Vec<i64> {
+        self.store.rows(&RowFilter::default(), 100).await.unwrap().iter().map(|row| row.id).collect()
+    }
+
+    async fn statuses(&self) -> Vec<RowStatus> {
+        self.store.rows(&RowFilter::default(), 100).await.unwrap().iter().map(|row| row.status).collect()
+    }
+
+    /// Starts a claim in a task, and returns it once it waits for a lock.
+    async fn claim_that_waits(&self) -> JoinHandle<Claimed> {
+        let (store, fence) = (self.store.clone(), self.fence.clone());
+        let claim = tokio::spawn(async move { claim(&store, fence, 10).await });
+        until("the claim to wait for a lock", async || {
+            let text = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            self.client.query_opt(text, &[]).await.unwrap()
+        })
+        .await;
+        claim
+    }
+
+    async fn sql(&self, text: &str) {
+        self.client.batch_execute(text).await.unwrap();
+    }
+}
+
+async fn acquire(store: &Postgres, ttl: Duration) -> Fence {
+    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Vacant, None, ttl).await.unwrap() {
+        Acquisition::Taken(acquired) => acquired.fence,
+        held => panic!("{held:?}"),
+    }
+}
+
+async fn claim(store: &Postgres, fence: Fence, limit: u32) -> Claimed {
+    store
+        .claim(Claim { fence, session: ProducerSessionId("session".into()), limit, kind: ClaimKind::Ordinary })
+        .await
+        .unwrap()
+}
+
+fn batch(claimed: Claimed) -> ClaimedBatch {
+    match claimed {
+        Claimed::Batch(batch) => batch,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ids(batch: &ClaimedBatch) -> Vec<i64> {
+    batch.rows.iter().map(|row| row.id).collect()
+}
+
+#[tokio::test]
+async fn follower_is_not_claimed_while_its_head_is_in_flight() {
+    let fixture = ClaimFixture::new().await;
+    let first = batch(claim(&fixture.store, fixture.fence.clone(), 1).await);
+
+    for counter in [fixture.fence.counter, first.token] {
+        let again = claim(&fixture.store, Fence { counter, ..fixture.fence.clone() }, 10).await;
+        assert!(matches!(again, Claimed::Fenced), "{again:?}");
+    }
+
+    use RowStatus::{InFlight, Pending};
+    assert_eq!(fixture.statuses().await, [InFlight, Pending, Pending]);
+}
+
+#[tokio::test]
+async fn claim_waits_for_a_locked_head_instead_of_passing_it() {
+    let fixture = ClaimFixture::new().await;
+    let rows = fixture.ids().await;
+    fixture.sql(&format!("BEGIN; SELECT 1 FROM outbox WHERE id = {} FOR UPDATE", rows[0])).await;
+
+    let claimed = fixture.claim_that_waits().await;
+    fixture.sql("ROLLBACK").await;
+
+    assert_eq!(ids(&batch(claimed.await.unwrap())), rows);
+}
+
+#[tokio::test]
+async fn claim_that_waited_while_a_key_was_blocked_takes_nothing() {
+    let fixture = ClaimFixture::new().await;
+    let rows = fixture.ids().await;
+    fixture
+        .sql(&format!(
+            "BEGIN; UPDATE outbox_lease SET counter = counter + 1 WHERE partition = 0;
+             UPDATE outbox SET status = 2, next_attempt_at = now() + interval '1 hour' WHERE id = {0};
+             INSERT INTO outbox_waiting SELECT partition, key, id, next_attempt_at, true, false FROM outbox WHERE id = {0}",
+            rows[0]
+        ))
+        .await;
+
+    let claimed = fixture.claim_that_waits().await;
+    fixture.sql("COMMIT").await;
+
+    assert!(matches!(claimed.await.unwrap(), Claimed::Fenced), "its snapshot is older than the block");
+    let again = batch(claim(&fixture.store, acquire(&fixture.store, LEASE).await, 10).await);
+    assert_eq!(ids(&again), rows[2..], "the other key alone");
+}
+
+#[tokio::test]
+async fn due_head_is_claimed_without_its_follower() {
+    let fixture = ClaimFixture::new().await;
+    let rows = fixture.ids().await;
+    fixture
+        .sql(&format!(
+            "UPDATE outbox SET status = 2 WHERE id = {0};
+             INSERT INTO outbox_waiting SELECT partition, key, id, now() - interval '1 s', true, false FROM outbox WHERE id = {0}",
+            rows[0]
+        ))
+        .await;
+
+    let claimed = batch(claim(&fixture.store, fixture.fence.clone(), 10).await);
+
+    assert_eq!(ids(&claimed), [rows[0], rows[2]]);
+}
+
+#[tokio::test]
+async fn claim_that_waited_for_a_renewal_takes_its_rows() {
+    let fixture = ClaimFixture::new().await;
+    fixture.sql("BEGIN; UPDATE outbox_lease SET expires_at = expires_at + interval '1 s' WHERE partition = 0").await;
+
+    let claimed = fixture.claim_that_waits().await;
+    fixture.sql("COMMIT").await;
+
+    assert_eq!(batch(claimed.await.unwrap()).rows.len(), 3);
+}
+
+#[tokio::test]
+async fn claim_that_waited_while_the_partition_was_taken_over_takes_nothing() {
+    let fixture = ClaimFixture::new().await;
+    fixture
+        .sql("BEGIN; UPDATE outbox_lease SET owner = 'b', epoch = epoch + 1, counter = counter + 1 WHERE partition = 0")
+        .await;
+
+    let claimed = fixture.claim_that_waits().await;
+    fixture.sql("COMMIT").await;
+
+    assert!(matches!(claimed.await.unwrap(), Claimed::Fenced));
+    assert_eq!(fixture.statuses().await, [RowStatus::Pending; 3]);
+}
+
+#[tokio::test]
+async fn claim_whose_lease_expired_while_it_waited_takes_nothing() {
+    let mut fixture = ClaimFixture::new().await;
+    fixture.fence = acquire(&fixture.store, Duration::from_millis(700)).await;
+    fixture.sql("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 0 FOR UPDATE").await;
+
+    let claimed = fixture.claim_that_waits().await;
+    until("the lease to expire", async || {
+        let text = "SELECT 1 FROM outbox_lease WHERE partition = 0 AND expires_at < clock_timestamp()";
+        fixture.client.query_opt(text, &[]).await.unwrap()
+    })
+    .await;
+    fixture.sql("ROLLBACK").await;
+
+    assert!(matches!(claimed.await.unwrap(), Claimed::Fenced));
+}
+
+#[tokio::test]
+async fn row_that_was_committed_late_is_found_below_claimed_ids() {
+    let fixture = ClaimFixture::new().await;
+    let late = fixture.make.creation("eve", P0);
+    let key = late.order.id;
+    // Draws its id now, and commits after rows with larger ids were claimed and settled.
+    fixture.sql(&format!("BEGIN; {}", event_of(&late))).await;
+    let mut fence = fixture.fence.clone();
+    for _ in 0..5 {
+        fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+        let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
+        assert!(sent.rows.iter().all(|row| row.key != key));
+        fence.counter = settle(&fixture.store, &fence, &sent).await;
+        let nothing = claim(&fixture.store, fence.clone(), 10).await;
+        assert!(matches!(nothing, Claimed::Nothing { .. }), "{nothing:?}");
+    }
+
+    fixture.sql("COMMIT").await;
+
+    let found = batch(claim(&fixture.store, fence, 10).await);
+    assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [key]);
+}
+
+/// A snapshot does not show a transaction that began after the last one that had ended, although it may have drawn an id already.
+#[tokio::test]
+async fn row_of_a_younger_transaction_is_found_below_an_older_ones_row() {
+    let fixture = ClaimFixture::new().await;
+    let older = fixture.database.client().await;
+    let (early, late) = (fixture.make.creation("ann", P0), fixture.make.creation("eve", P0));
+    older.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+    fixture.sql(&format!("BEGIN; SELECT pg_current_xact_id(); {}", event_of(&late))).await;
+    older.batch_execute(&format!("{}; COMMIT", event_of(&early))).await.unwrap();
+    let mut fence = fixture.fence.clone();
+
+    let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
+    assert_eq!(sent.rows.last().map(|row| row.key), Some(early.order.id));
+    fence.counter = settle(&fixture.store, &fence, &sent).await;
+    assert!(matches!(claim(&fixture.store, fence.clone(), 10).await, Claimed::Nothing { .. }));
+    fixture.sql("COMMIT").await;
+
+    let found = batch(claim(&fixture.store, fence, 10).await);
+    assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [late.order.id]);
+}
+
+/// The statement that inserts a creation's event and row, without its order.
+fn event_of(creation: &Commit) -> String {
+    format!(
+        "WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
+             payload) VALUES ('{}', '{}', 0, 1, now(), 0, 0, 'ORDER_CREATED', 'orders', 'eu', 'x') RETURNING id, key)
+         INSERT INTO outbox (partition, id, key, bytes) SELECT 0, id, key, 1 FROM e",
+        creation.events[0].event_id, creation.order.id
+    )
+}
+
+#[tokio::test]
+async fn ids_of_a_key_are_drawn_after_its_order_is_locked() {
+    let fixture = ClaimFixture::new().await;
+    let placed = fixture.make.creation("eve", P0);
+    let order = placed.order.clone();
+    fixture.store.commit(placed).await.unwrap();
+    fixture.sql(&format!("BEGIN; SELECT 1 FROM orders WHERE id = '{}' FOR UPDATE", order.id)).await;
+
+    let (store, commit) = (fixture.store.clone(), fixture.make.change(&order, Status::Shipped, P0));
+    let change = tokio::spawn(async move { store.commit(commit).await });
+    until("the change to wait for its order", async || {
+        let text = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        fixture.client.query_opt(text, &[]).await.unwrap()
+    })
+    .await;
+    fixture.store.commit(fixture.make.creation("bob", P0)).await.unwrap();
+    fixture.sql("COMMIT").await;
+    assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
+
+    let rows = fixture.store.rows(&RowFilter::default(), 100).await.unwrap();
+    assert_eq!(rows.last().map(|row| row.key), Some(order.id), "the change drew its id last");
+}
+
+#[tokio::test]
+async fn settlement_after_a_takeover_changes_nothing() {
+    let fixture = ClaimFixture::new().await;
+    let open = batch(claim(&fixture.store, fixture.fence.clone(), 10).await);
+    acquire(&fixture.store, LEASE).await;
+
+    let late =
+        Settlement { fence: fixture.fence.clone(), token: open.token, positions: Vec::new(), by_fallback: Vec::new() };
+
+    assert_eq!(fixture.store.settle(late).await.unwrap(), FencedOutcome::Stale);
+    assert_eq!(fixture.statuses().await, [RowStatus::InFlight; 3]);
+}
+
+pub async fn settle(store: &Postgres, fence: &Fence, batch: &ClaimedBatch) -> u64 {
+    let settlement =
+        Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() };
+    match store.settle(settlement).await.unwrap() {
+        FencedOutcome::Done { counter, .. } => counter,
+        FencedOutcome::Stale => panic!("the batch is open"),
+    }
+}

@@ -1,0 +1,117 @@
+//! One live process per instance id.
+use std::time::Duration;
+
+use ports::orders::OrderStore;
+use postgres::{Options, Postgres, PostgresOpenError};
+
+use crate::proxy::Proxy;
+use crate::support::{Database, until};
+
+fn held(opened: Result<Postgres, PostgresOpenError>) -> String {
+    match opened {
+        Err(error @ PostgresOpenError::Held { .. }) => error.to_string(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("two processes hold one name"),
+    }
+}
+
+#[tokio::test]
+async fn second_live_process_is_refused_with_the_holder_in_the_error() {
+    for pooler in [false, true] {
+        let database = Database::migrated().await;
+        let options = || Options { pooler, ..database.options("here") };
+        let first = Postgres::open(options()).await.unwrap();
+        first.announce("127.0.0.1:8080").await.unwrap();
+
+        let error = held(Postgres::open(options()).await);
+
+        let pid = std::process::id().to_string();
+        for part in ["here", &pid, "127.0.0.1:8080"] {
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+        let other = Postgres::open(Options { pooler, ..database.options("there") }).await.unwrap();
+        first.close().await.unwrap();
+        first.close().await.unwrap();
+        other.close().await.unwrap();
+        Postgres::open(options()).await.expect("the name was given back");
+    }
+}
+
+#[tokio::test]
+async fn operator_needs_no_name() {
+    let database = Database::migrated().await;
+    let _service = database.store("here").await;
+
+    let operator = Postgres::open_for_operator(database.options("here")).await.unwrap();
+
+    assert_eq!(operator.count(&ports::orders::OrderFilter::default()).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn name_of_a_dead_process_is_free_at_once() {
+    let database = Database::migrated().await;
+    let first = database.store("here").await;
+    // As after kill -9: the sockets close, and nothing is released.
+    drop(first);
+
+    until("the server to notice", async || Postgres::open(database.options("here")).await.ok()).await;
+}
+
+#[tokio::test]
+async fn holder_with_an_expired_heartbeat_is_ended_by_a_process_that_needs_the_name() {
+    for pooler in [false, true] {
+        let database = Database::migrated().await;
+        // Its next heartbeat is an hour away.
+        let silent = Options { pooler, heartbeat_interval: Duration::from_secs(3_600), ..database.options("here") };
+        let first = Postgres::open(silent).await.unwrap();
+        let client = database.client().await;
+        client.batch_execute("UPDATE instance SET seen_at = seen_at - interval '1 minute'").await.unwrap();
+
+        // The first attempt may find the holder ended but not gone; a service repeats the attempt.
+        let attempt = async || Postgres::open(Options { pooler, ..database.options("here") }).await.ok();
+        let second = until("the holder to be ended", attempt).await;
+
+        assert!(Postgres::open(Options { pooler, ..database.options("here") }).await.is_err());
+        if !pooler {
+            let lost = tokio::time::timeout(Duration::from_secs(20), first.lost()).await.expect("the loss is reported");
+            assert_eq!(lost.instance, "here");
+        }
+        second.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn late_heartbeat_behind_a_pooler_reports_the_lost_name() {
+    let database = Database::migrated().await;
+    let options = Options { pooler: true, heartbeat_interval: Duration::from_millis(200), ..database.options("here") };
+    let first = Postgres::open(options).await.unwrap();
+    let client = database.client().await;
+
+    client.batch_execute("UPDATE instance SET session = gen_random_uuid(), seen_at = clock_timestamp()").await.unwrap();
+
+    let lost = tokio::time::timeout(Duration::from_secs(20), first.lost()).await.expect("the loss is reported");
+    assert_eq!(lost.instance, "here");
+}
+
+#[tokio::test]
+async fn holder_retakes_its_name_after_its_connection_broke() {
+    let database = Database::migrated().await;
+    let proxy = Proxy::to(&database.url).await;
+    let options = Options {
+        url: proxy.url(&database.url).into(),
+        heartbeat_interval: Duration::from_millis(100),
+        ..database.options("here")
+    };
+    let first = Postgres::open(options).await.unwrap();
+    let client = database.client().await;
+    let backend = async || client.query_one("SELECT backend FROM instance", &[]).await.unwrap().get::<_, i32>(0);
+    let before = backend().await;
+
+    proxy.down();
+    proxy.up();
+
+    until("another session to hold the name", async || (backend().await != before).then_some(())).await;
+    held(Postgres::open(database.options("here")).await);
+    let lost = tokio::time::timeout(Duration::from_millis(50), first.lost()).await;
+    assert!(lost.is_err(), "no other process had it: {lost:?}");
+}

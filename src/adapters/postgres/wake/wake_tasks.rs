@@ -1,0 +1,82 @@
+//! The tasks behind the wake-ups: one sends NOTIFY, one LISTENs. A notifying commit takes a lock of the whole server, so wake-ups are
+//! coalesced: the first is sent at once, those of the next few milliseconds as one.
+use std::sync::Arc;
+use std::time::Duration;
+
+use ports::wake::{CoalescedSet, format_hint, parse_hint};
+use tokio_postgres::Notification;
+use tokio_postgres::types::Type;
+
+use crate::connection::background_tasks::BackgroundTasks;
+use crate::connection::connector::Connector;
+use crate::connection::sql_value::SqlValue;
+use crate::store::core::Core;
+
+/// Most partitions in one notification: 1,000, because the server takes less than 8,000 bytes.
+const PARTITIONS_MAX: usize = 1_000;
+
+/// First and longest pause between two attempts to listen again.
+const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// The wake-ups to send and those received.
+#[derive(Clone)]
+pub(crate) struct WakeTasks {
+    /// `None` if wake-ups are disabled.
+    pub(crate) outgoing: Option<Arc<CoalescedSet>>,
+    pub(crate) incoming: Arc<CoalescedSet>,
+}
+
+impl WakeTasks {
+    /// Sends and receives nothing.
+    pub(crate) fn disabled() -> Self {
+        Self { outgoing: None, incoming: Arc::default() }
+    }
+
+    /// Starts the sending and the listening task.
+    pub(crate) fn start(connector: &Connector, core: &Arc<Core>, tasks: &BackgroundTasks) -> Self {
+        let (outgoing, incoming) = (Arc::<CoalescedSet>::default(), Arc::<CoalescedSet>::default());
+        tasks.add(tokio::spawn(send(Arc::clone(core), Arc::clone(&outgoing))));
+        tasks.add(tokio::spawn(listen(connector.clone(), Arc::clone(core), Arc::clone(&incoming))));
+        Self { outgoing: Some(outgoing), incoming }
+    }
+}
+
+/// The channel's name contains the installation's id, because two installations may share a database.
+fn channel(core: &Core) -> String {
+    format!("posthaste_{}", core.installation.replace('-', "_"))
+}
+
+async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
+    let channel = channel(&core);
+    loop {
+        let partitions: Vec<u32> = outgoing.take().await.into_iter().collect();
+        for chunk in partitions.chunks(PARTITIONS_MAX) {
+            let text = format_hint(&core.options.instance, chunk);
+            let values: [SqlValue<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
+            let sent = async { core.relay_session().await?.execute("SELECT pg_notify($1, $2)", &values).await };
+            // A lost wake-up only delays: the other instances poll.
+            let _ = sent.await;
+        }
+        tokio::time::sleep(core.options.notify_interval).await;
+    }
+}
+
+async fn listen(connector: Connector, core: Arc<Core>, incoming: Arc<CoalescedSet>) {
+    let command = format!("LISTEN {}", channel(&core));
+    let mut pause = RECONNECT_PAUSES.0;
+    loop {
+        let (set, instance, partitions) = (Arc::clone(&incoming), core.options.instance.clone(), core.partitions);
+        let receive = move |notification: Notification| {
+            set.add(parse_hint(notification.payload(), &instance, partitions));
+        };
+        if let Ok(mut connection) = connector.connect_listening("wakes", receive).await
+            && connection.client.batch_execute(&command).await.is_ok()
+        {
+            pause = RECONNECT_PAUSES.0;
+            // Returns when the connection breaks. Wake-ups until the next LISTEN are lost, and found by polls.
+            let _ = (&mut connection.driver).await;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RECONNECT_PAUSES.1);
+    }
+}

@@ -1,0 +1,123 @@
+//! What every command needs: the ports, the write gate and the command options.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use domain::{EventId, Order, OrderEvent, OrderId, RegionId};
+use ports::cache::OrderCache;
+use ports::clock::{Clock, Rng};
+use ports::idempotency::Idempotency;
+use ports::orders::{NewRow, OrderStore, TraceContext};
+
+use crate::admission::gate::Gate;
+use crate::contract;
+
+/// How commands are carried out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Region that stamps every change.
+    pub region: RegionId,
+    /// Number of outbox partitions, fixed at installation.
+    pub partitions: u32,
+    /// Full name of the event topic.
+    pub topic: Arc<str>,
+    /// Version of the event schema that is written.
+    pub schema_version: u32,
+    /// How long a running create locks its idempotency key.
+    pub key_lock: Duration,
+    /// How long a used idempotency key is kept.
+    pub key_keep: Duration,
+    /// Whether events go through the outbox; `false` publishes them directly, without a guarantee.
+    pub outbox: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            region: RegionId::new("local"),
+            partitions: 64,
+            topic: "order.events".into(),
+            schema_version: contract::LATEST,
+            key_lock: Duration::from_secs(60),
+            key_keep: Duration::from_secs(24 * 60 * 60),
+            outbox: true,
+        }
+    }
+}
+
+impl Options {
+    /// Builds the outbox row of an event.
+    pub fn row(&self, event: &OrderEvent, trace: Option<TraceContext>) -> NewRow {
+        NewRow {
+            event_id: event.id,
+            key: event.order_id,
+            kind: event.kind,
+            topic: Arc::clone(&self.topic),
+            partition: outbox::partition::of_key(&event.order_id.to_string(), self.partitions),
+            payload: contract::encode(event, self.schema_version).into(),
+            sequence: event.sequence,
+            occurred_at: event.occurred_at,
+            region: event.region.clone(),
+            hlc: event.hlc,
+            trace,
+        }
+    }
+}
+
+/// Ports and options shared by all commands. It has no state of its own.
+pub struct CommandContext {
+    /// Orders, their events and idempotency marks.
+    pub orders: Arc<dyn OrderStore>,
+    /// Fast store of idempotency keys.
+    pub idempotency: Arc<dyn Idempotency>,
+    /// Cache that receives every changed order.
+    pub cache: Arc<dyn OrderCache>,
+    /// Source of the times in orders and ids.
+    pub clock: Arc<dyn Clock>,
+    /// Source of the random bits in ids.
+    pub dice: Arc<dyn Rng>,
+    /// Gate that every command checks first.
+    pub gate: Arc<Gate>,
+    /// How commands are carried out.
+    pub options: Options,
+}
+
+/// Whether a command has called the store. The caller of an actor keeps a clone: when the actor dies, the outcome is unknown only if the
+/// store was called.
+#[derive(Clone, Debug, Default)]
+pub struct CommitProgress(Arc<AtomicBool>);
+
+impl CommitProgress {
+    /// Records that the store is about to be called.
+    pub(super) fn begin_commit(&self) {
+        self.0.store(true, SeqCst);
+    }
+
+    /// Records that the store reported that nothing was changed.
+    pub(super) fn nothing_changed(&self) {
+        self.0.store(false, SeqCst);
+    }
+
+    /// Whether the store may have changed something.
+    pub fn may_have_committed(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+}
+
+impl CommandContext {
+    pub(super) fn order_id(&self, now: domain::Timestamp) -> OrderId {
+        OrderId::at(now, self.dice.entropy())
+    }
+
+    pub(super) fn event_id(&self, now: domain::Timestamp) -> EventId {
+        EventId::at(now, self.dice.entropy())
+    }
+
+    /// Updates the cache before the command returns, so that every later read of this instance sees the change.
+    pub(super) async fn update_cache(&self, order: &Arc<Order>) {
+        if self.cache.put(Arc::clone(order)).await.is_err() {
+            // The cache may still hold the old version. If the eviction fails as well, the entry's time to live ends it.
+            let _ = self.cache.evict(order.id).await;
+        }
+    }
+}

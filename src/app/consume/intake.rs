@@ -1,0 +1,162 @@
+//! One consumed message as data: decode, apply the region rule, call the handler, decide between processing, retry and dead letter.
+use std::sync::Arc;
+
+use domain::{Hlc, RegionId, Timestamp};
+use outbox::topics::RETRY_DELAYS;
+use ports::FailureType;
+use ports::broker::{Header, Record};
+use ports::inbox::{Effect, ProcessedEvent};
+use ports::source::Delivery;
+
+use crate::consume::handlers::Handlers;
+use crate::contract::{self, DecodedEvent};
+use crate::policy::conflict::{self, ConflictDecision, VersionStamp};
+
+/// A message with its decoded event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodedMessage {
+    /// The event in the value.
+    pub event: DecodedEvent,
+    /// Region and stamp of the event.
+    pub stamp: VersionStamp,
+    /// Number of attempts before this one.
+    pub attempts_made: u32,
+}
+
+/// Decision on a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IntakeStep {
+    /// Record the event in the inbox, with its effects.
+    Process {
+        /// The event and the effects that commit with it.
+        event: ProcessedEvent,
+        /// Whether the region rule rejected it; it is then recorded without effects.
+        stale: bool,
+    },
+    /// Send the message to a retry topic.
+    Retry {
+        /// Number of the retry topic, from 0.
+        stage: u32,
+        /// Failure that is written into the headers.
+        failure: IntakeFailure,
+    },
+    /// Send the message to the dead-letter topic.
+    DeadLetter(IntakeFailure),
+}
+
+/// Why a message was not processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntakeFailure {
+    /// Class of the failure.
+    pub failure_type: FailureType,
+    /// Class name of the error, in the form of the Java consumers of this topic.
+    pub class: &'static str,
+    /// Message for operators, stored in a header.
+    pub reason: String,
+}
+
+/// Decodes a message.
+///
+/// # Errors
+/// The message cannot be decoded, now or later: it goes to the dead-letter topic without a retry.
+pub fn decode(delivery: &Delivery) -> Result<DecodedMessage, IntakeFailure> {
+    let record = &delivery.record;
+    let event = contract::decode(&record.value).map_err(|error| undecodable(error.to_string()))?;
+    let other_id = record.text("ce_id").filter(|id| *id != event.event_id.to_string());
+    if let Some(other) = other_id {
+        return Err(undecodable(format!("ce_id is {other}, the value has {}", event.event_id)));
+    }
+    let version = event.after.as_ref().map_or(0, |after| after.version);
+    let fallback = Hlc { millis: event.occurred_at.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) };
+    let stamp = VersionStamp {
+        hlc: record.text("x-hlc").and_then(Hlc::parse).unwrap_or(fallback),
+        region: RegionId::new(record.text("x-region").unwrap_or("")),
+    };
+    let attempts_made = record.text("retry_topic-attempts").and_then(|text| text.parse().ok()).unwrap_or(0);
+    Ok(DecodedMessage { event, stamp, attempts_made })
+}
+
+fn undecodable(reason: String) -> IntakeFailure {
+    IntakeFailure {
+        failure_type: FailureType::Validation,
+        class: "org.springframework.kafka.support.serializer.DeserializationException",
+        reason,
+    }
+}
+
+/// Whether the region rule applies: the event comes from another region.
+pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
+    message.stamp.region != *local && !message.stamp.region.as_str().is_empty()
+}
+
+/// Decides what to do with a message. `remote` is `Some` for events of another region, with the stamp that last won for the order.
+pub fn decide(
+    handlers: &Handlers,
+    delivery: &Delivery,
+    message: &DecodedMessage,
+    remote: Option<Option<VersionStamp>>,
+    now: Timestamp,
+) -> IntakeStep {
+    let event = &message.event;
+    let processed = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
+    let decision = remote.as_ref().map(|last| conflict::decide(last.as_ref(), &message.stamp, now));
+    if matches!(decision, Some(ConflictDecision::Stale | ConflictDecision::TooFarAhead)) {
+        return IntakeStep::Process { event: processed(Vec::new()), stale: true };
+    }
+    match handlers.of(event.kind).handle(event) {
+        Ok(mut effects) => {
+            if remote.is_some() {
+                let VersionStamp { hlc, region } = message.stamp.clone();
+                effects.push(Effect::RememberRemote { order_id: event.order_id, region, hlc });
+            }
+            IntakeStep::Process { event: processed(effects), stale: false }
+        }
+        Err(fault) => {
+            let failure = IntakeFailure {
+                failure_type: FailureType::System,
+                class: "posthaste.HandlerFault",
+                reason: fault.reason,
+            };
+            let stage = message.attempts_made;
+            if fault.retryable && (stage as usize) < RETRY_DELAYS.len() {
+                IntakeStep::Retry { stage, failure }
+            } else {
+                IntakeStep::DeadLetter(failure)
+            }
+        }
+    }
+}
+
+/// The record that carries a message to a retry topic or the dead-letter topic, with Spring Kafka's headers: the original position stays,
+/// the number of attempts and the last failure are rewritten.
+pub fn forward_record(
+    delivery: &Delivery,
+    target: String,
+    failure: &IntakeFailure,
+    attempts: u32,
+    now: Timestamp,
+) -> Record {
+    let Delivery { position, record } = delivery;
+    let original = record.headers.iter().any(|(name, _)| &**name == "kafka_original-topic");
+    let rewritten = ["retry_topic-attempts", "kafka_exception-fqcn", "kafka_exception-message", "x-failure-type"];
+    let mut headers: Vec<Header> =
+        record.headers.iter().filter(|(name, _)| !rewritten.contains(&&**name)).cloned().collect();
+    let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
+    if !original {
+        put("kafka_original-topic", position.topic.as_bytes());
+        put("kafka_original-partition", &i32::try_from(position.partition).unwrap_or(i32::MAX).to_be_bytes());
+        put("kafka_original-offset", &i64::try_from(position.offset).unwrap_or(i64::MAX).to_be_bytes());
+        put("kafka_original-timestamp", &record.timestamp.millis().to_be_bytes());
+    }
+    put("kafka_exception-fqcn", failure.class.as_bytes());
+    put("kafka_exception-message", outbox::truncate_reason(&failure.reason).as_bytes());
+    put("retry_topic-attempts", attempts.to_string().as_bytes());
+    put("x-failure-type", failure.failure_type.as_str().as_bytes());
+    Record {
+        topic: Arc::from(target),
+        key: Arc::clone(&record.key),
+        headers,
+        value: Arc::clone(&record.value),
+        timestamp: now,
+    }
+}

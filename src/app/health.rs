@@ -1,0 +1,70 @@
+//! The service's own health: the managers update it each round, and health checks read it without waiting.
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::outbox::Depth;
+
+use crate::policy::backpressure::{PressureInputs, PressureStage};
+
+/// Health of one dependency, from its last probes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Component {
+    /// `db`, `broker` or `redis`.
+    pub name: &'static str,
+    /// Whether its consecutive failures are below the threshold.
+    pub up: bool,
+    /// Whether its failure makes the region passive.
+    pub gates: bool,
+    /// Time that its last successful probe took.
+    pub latency: Duration,
+    /// Error of the last probe, if it failed.
+    pub detail: Option<String>,
+}
+
+/// The health of the service at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HealthSnapshot {
+    /// Whether start-up is complete: the actor tree runs and partitions are acquired.
+    pub started: bool,
+    /// Whether a shutdown has begun.
+    pub draining: bool,
+    /// Whether the region is PASSIVE and rejects writes.
+    pub passive: bool,
+    /// Configured dependencies and their health.
+    pub components: Vec<Component>,
+    /// Error of a store that responds but has no free space (a full disk, a quota). The first write that fails sets it, the next successful
+    /// probe clears it.
+    pub no_room: Option<String>,
+    /// Present stage of the measures against pressure.
+    pub stage: PressureStage,
+    /// Measurements of which the stage was derived.
+    pub inputs: PressureInputs,
+    /// Outbox depth at the last measurement.
+    pub depth: Depth,
+    /// Time of that measurement.
+    pub measured_at: Option<Timestamp>,
+    /// Number of partitions whose lease this instance holds.
+    pub partitions_owned: usize,
+    /// State of the broker's circuit breaker: `closed`, `half-open` or `open`.
+    pub breaker: &'static str,
+    /// Whether a broker is configured.
+    pub broker_configured: bool,
+}
+
+/// The shared health snapshot. Writers replace fields under a short lock; readers get an `Arc` of the whole.
+#[derive(Clone, Default)]
+pub struct HealthBoard(Arc<RwLock<Arc<HealthSnapshot>>>);
+
+impl HealthBoard {
+    /// The latest snapshot, without waiting for writers.
+    pub fn read(&self) -> Arc<HealthSnapshot> {
+        Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Changes fields of the snapshot.
+    pub fn update(&self, change: impl FnOnce(&mut HealthSnapshot)) {
+        let mut slot = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(Arc::make_mut(&mut slot));
+    }
+}

@@ -1,0 +1,221 @@
+//! Operator actions on dead letters, shared by HTTP, console and command line: list, find, redrive (replay to the event topic).
+//!
+//! A replayed dead letter stays in its topic; the ledger in the store records the replay, so that it happens once, however often it is
+//! requested. Ledger and broker share no transaction: an instance that dies between them leaves a reservation, which expires after
+//! [`RESERVATION_TIMEOUT`]. The record may then be appended twice, with the same event id.
+mod dead_letter;
+mod position;
+mod scan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ports::Error;
+use ports::broker::{Broker, Record};
+use ports::clock::Clock;
+use ports::operators::Audit;
+use ports::redrives::{DeadLetterId, RedriveLedger};
+use ports::source::Delivery;
+use ports::topics::TopicReader;
+
+pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
+pub use position::{DeadLetterCursor, DeadLetterPosition};
+
+use crate::error::QueryError;
+use scan::Scan;
+
+/// Limit of dead letters on a page.
+pub const DEAD_LETTERS_MAX: u32 = 500;
+/// Limit of value bytes on a page; a page has at least one dead letter whatever its size.
+const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Time after which an unconfirmed reservation expires; longer than any append that may still succeed.
+pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Lists and replays the dead letters of one topic.
+pub struct DeadLetters {
+    topic: Arc<str>,
+    dead_letter_topic: Arc<str>,
+    topics: Arc<dyn TopicReader>,
+    broker: Arc<dyn Broker>,
+    redrives: Arc<dyn RedriveLedger>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A page of dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetterPage {
+    /// Dead letters by partition and offset.
+    pub dead_letters: Vec<DeadLetter>,
+    /// Cursor of the next page, if there may be more.
+    pub next: Option<DeadLetterCursor>,
+}
+
+/// Result of a redrive, or of its dry run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayReport {
+    /// Number of dead letters that match the filter and were not replayed before.
+    pub matched: u64,
+    /// Number of dead letters that were replayed now.
+    pub redriven: u64,
+    /// Cursor from which to continue, if there may be more.
+    pub next: Option<DeadLetterCursor>,
+}
+
+impl DeadLetters {
+    /// Operator actions on the dead letters of `topic`.
+    pub fn new(
+        topic: &str,
+        topics: Arc<dyn TopicReader>,
+        broker: Arc<dyn Broker>,
+        redrives: Arc<dyn RedriveLedger>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            topic: topic.into(),
+            dead_letter_topic: outbox::topics::dead_letter_topic(topic).into(),
+            topics,
+            broker,
+            redrives,
+            clock,
+        }
+    }
+
+    /// Lists dead letters after `filter.after`; `limit` is clamped to 1…[`DEAD_LETTERS_MAX`]. A short or empty page may have a next one.
+    pub async fn list(&self, filter: &DeadLetterFilter, limit: u32) -> Result<DeadLetterPage, QueryError> {
+        let mut scan = self.scan(filter.after).await?;
+        let dead_letters = self.search(filter, limit.clamp(1, DEAD_LETTERS_MAX), &mut scan).await?;
+        Ok(DeadLetterPage { dead_letters, next: scan.next() })
+    }
+
+    /// Reads the dead letter at a position.
+    pub async fn find(&self, position: DeadLetterPosition) -> Result<DeadLetter, QueryError> {
+        let found = match self.topics.read(&self.dead_letter_topic, position.partition, position.offset, 1).await {
+            // The topic or its partition does not exist.
+            Err(Error::Rejected(_)) => Vec::new(),
+            found => found?,
+        };
+        let at_offset = found.into_iter().filter(|delivery| delivery.position.offset == position.offset);
+        self.with_redrives(at_offset.collect()).await?.pop().ok_or(QueryError::NotFound)
+    }
+
+    /// Replays one dead letter; without `commit` only checks that it can be.
+    ///
+    /// # Errors
+    /// [`QueryError::Conflict`] when it was replayed before, or is reserved by another replay.
+    pub async fn redrive_one(
+        &self,
+        position: DeadLetterPosition,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<DeadLetter, QueryError> {
+        let dead_letter = self.find(position).await?;
+        if dead_letter.is_redriven() {
+            return Err(QueryError::Conflict("this dead letter was replayed before".into()));
+        }
+        if !commit {
+            return Ok(dead_letter);
+        }
+        if self.replay(std::slice::from_ref(&dead_letter), audit).await? == 0 {
+            return Err(QueryError::Conflict(format!(
+                "another replay of this dead letter is running or was interrupted; try again after {} s",
+                RESERVATION_TIMEOUT.as_secs()
+            )));
+        }
+        // The record is unchanged; only its entry in the ledger is new.
+        self.with_redrives(vec![dead_letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
+    }
+
+    /// Counts the dead letters that match; with `commit`, replays the first `limit` of them, each key's in order. A repeated call replays
+    /// only those that were not replayed yet.
+    pub async fn redrive(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<ReplayReport, QueryError> {
+        let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
+        let (mut report, mut scan) = (ReplayReport::default(), self.scan(filter.after).await?);
+        loop {
+            let left = u64::from(limit).saturating_sub(report.matched);
+            if left == 0 || scan.is_over(self.clock.now()) {
+                return Ok(ReplayReport { next: scan.next(), ..report });
+            }
+            let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
+            let dead_letters = self.search(&filter, page, &mut scan).await?;
+            report.matched += dead_letters.len() as u64;
+            if commit && !dead_letters.is_empty() {
+                report.redriven += self.replay(&dead_letters, audit).await?;
+            }
+        }
+    }
+
+    /// Replays the dead letters that can be reserved, all of them or none; returns their number.
+    async fn replay(&self, dead_letters: &[DeadLetter], audit: &Audit) -> Result<u64, QueryError> {
+        let ids: Vec<DeadLetterId> = dead_letters.iter().map(DeadLetter::id).collect();
+        let reserved = self.redrives.reserve(&ids, RESERVATION_TIMEOUT, audit).await?;
+        let (ids, records) = self.replay_records(dead_letters, &reserved, &audit.operator);
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        match self.broker.append(records).await {
+            Ok(_) => {
+                self.redrives.confirm(&ids).await?;
+                Ok(ids.len() as u64)
+            }
+            // The records may have been appended, so the reservations stay until they expire.
+            Err(Error::Unknown(detail)) => Err(QueryError::Unknown(detail)),
+            Err(error) => {
+                self.redrives.release(&ids).await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    fn replay_records(
+        &self,
+        dead_letters: &[DeadLetter],
+        reserved: &[bool],
+        operator: &str,
+    ) -> (Vec<DeadLetterId>, Vec<Record>) {
+        let now = self.clock.now();
+        let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
+        reserved.map(|(letter, _)| (letter.id(), letter.replay_record(&self.topic, operator, now))).unzip()
+    }
+
+    /// Collects matching dead letters until `limit`, the byte limit of a page, the time limit of a call, or the end.
+    async fn search(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        scan: &mut Scan,
+    ) -> Result<Vec<DeadLetter>, QueryError> {
+        let (now, mut found, mut bytes) = (self.clock.now(), Vec::new(), 0);
+        while let Some((partition, from)) = scan.position(self.clock.now()) {
+            let page = self.topics.read(&self.dead_letter_topic, partition, from, DEAD_LETTERS_MAX).await?;
+            for dead_letter in self.with_redrives(page).await? {
+                if scan.advance(&dead_letter.delivery) && filter.matches(&dead_letter, now) {
+                    bytes += dead_letter.delivery.record.value.len();
+                    found.push(dead_letter);
+                }
+                if found.len() >= limit as usize || bytes >= PAGE_BYTES_MAX {
+                    return Ok(found);
+                }
+            }
+            scan.skip_partition_if_still_at(partition, from);
+        }
+        Ok(found)
+    }
+
+    async fn scan(&self, after: Option<DeadLetterCursor>) -> Result<Scan, QueryError> {
+        let topics = self.topics.list().await?;
+        let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
+        Ok(Scan::after(after, topic.map(|topic| topic.partitions).unwrap_or_default(), self.clock.now()))
+    }
+
+    async fn with_redrives(&self, page: Vec<Delivery>) -> Result<Vec<DeadLetter>, QueryError> {
+        let ids: Vec<DeadLetterId> = page.iter().map(dead_letter::id).collect();
+        let redrives = self.redrives.find(&ids).await?;
+        Ok(page.into_iter().zip(redrives).map(|(delivery, redrive)| DeadLetter { delivery, redrive }).collect())
+    }
+}

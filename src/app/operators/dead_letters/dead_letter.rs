@@ -1,0 +1,151 @@
+//! One dead letter: its headers as values, its filter, and the record that replays it.
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::FailureType;
+use ports::broker::{Header, Record};
+use ports::redrives::{DeadLetterId, RedriveRecord};
+use ports::source::Delivery;
+
+use super::position::DeadLetterCursor;
+
+/// Headers that retries and dead-lettering add. A replayed record has none of them, so that its attempts count from zero.
+const FAILURE_HEADERS: [&str; 9] = [
+    "kafka_original-topic",
+    "kafka_original-partition",
+    "kafka_original-offset",
+    "kafka_original-timestamp",
+    "kafka_exception-fqcn",
+    "kafka_exception-message",
+    "retry_topic-attempts",
+    "x-failure-type",
+    "x-detour-round",
+];
+
+/// A dead letter with the record of its replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The record and its position in the dead-letter topic.
+    pub delivery: Delivery,
+    /// Its entry in the redrive ledger, if it was reserved.
+    pub redrive: Option<RedriveRecord>,
+}
+
+/// Position of a record before it failed, as far as its headers have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetterOrigin {
+    /// Full name of the topic.
+    pub topic: String,
+    /// Partition of the topic.
+    pub partition: Option<i32>,
+    /// Offset in the partition.
+    pub offset: Option<i64>,
+    /// Timestamp of the record there.
+    pub timestamp: Option<Timestamp>,
+}
+
+impl DeadLetter {
+    /// Event type, from its headers.
+    pub fn kind(&self) -> Option<&str> {
+        self.text("ce_type")
+    }
+
+    /// Event id, from its headers.
+    pub fn event_id(&self) -> Option<&str> {
+        self.text("ce_id")
+    }
+
+    /// Class of its last failure.
+    pub fn failure_type(&self) -> Option<FailureType> {
+        self.text("x-failure-type").and_then(FailureType::parse)
+    }
+
+    /// Class name of the error, in the form of the Java consumers of this topic.
+    pub fn exception(&self) -> Option<&str> {
+        self.text("kafka_exception-fqcn")
+    }
+
+    /// Message of its last failure.
+    pub fn reason(&self) -> Option<&str> {
+        self.text("kafka_exception-message")
+    }
+
+    /// Number of attempts before it was dead-lettered.
+    pub fn attempts(&self) -> Option<u32> {
+        self.text("retry_topic-attempts")?.parse().ok()
+    }
+
+    /// Position of the record before its first failure.
+    pub fn origin(&self) -> Option<DeadLetterOrigin> {
+        let topic = self.text("kafka_original-topic")?.to_owned();
+        let record = &self.delivery.record;
+        let number = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
+        let partition = || record.header("kafka_original-partition")?.try_into().ok().map(i32::from_be_bytes);
+        Some(DeadLetterOrigin {
+            topic,
+            partition: partition(),
+            offset: number("kafka_original-offset"),
+            timestamp: number("kafka_original-timestamp").map(Timestamp::from_millis),
+        })
+    }
+
+    /// Whether it was replayed to its topic.
+    pub fn is_redriven(&self) -> bool {
+        self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
+    }
+
+    /// Its id in the redrive ledger.
+    pub(super) fn id(&self) -> DeadLetterId {
+        id(&self.delivery)
+    }
+
+    /// The record that replays it: the original event without failure headers, and the operator.
+    pub(super) fn replay_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
+        let Record { key, headers, value, .. } = &self.delivery.record;
+        let kept = |(name, _): &&Header| !FAILURE_HEADERS.contains(&&**name) && &**name != REDRIVEN_BY;
+        let mut headers: Vec<Header> = headers.iter().filter(kept).cloned().collect();
+        headers.push((REDRIVEN_BY.into(), operator.as_bytes().into()));
+        Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.delivery.record.text(name)
+    }
+}
+
+/// Header with the operator that replayed a record.
+const REDRIVEN_BY: &str = "x-redriven-by";
+
+pub(super) fn id(delivery: &Delivery) -> DeadLetterId {
+    DeadLetterId { position: delivery.position.clone(), timestamp: delivery.record.timestamp }
+}
+
+/// Conditions that listed dead letters meet; `None` matches every one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetterFilter {
+    /// Record key of the dead letter.
+    pub key: Option<String>,
+    /// Event type by its name.
+    pub kind: Option<String>,
+    /// Class of the last failure.
+    pub failure_type: Option<FailureType>,
+    /// Dead-lettered at least this long ago.
+    pub older_than: Option<Duration>,
+    /// Whether it was replayed.
+    pub redriven: Option<bool>,
+    /// Position after which the page begins.
+    pub after: Option<DeadLetterCursor>,
+}
+
+impl DeadLetterFilter {
+    pub(super) fn matches(&self, dead_letter: &DeadLetter, now: Timestamp) -> bool {
+        let Self { key, kind, failure_type, older_than, redriven, after: _ } = self;
+        let record = &dead_letter.delivery.record;
+        key.as_ref().is_none_or(|key| **key == *record.key)
+            && kind.as_ref().is_none_or(|kind| Some(&**kind) == dead_letter.kind())
+            && failure_type.is_none_or(|failure| Some(failure) == dead_letter.failure_type())
+            && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
+            && redriven.is_none_or(|redriven| redriven == dead_letter.is_redriven())
+    }
+}

@@ -1,0 +1,163 @@
+//! A scan of the dead-letter topic, partition by partition, within the time limit of one call.
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::source::Delivery;
+
+use super::position::{DeadLetterCursor, DeadLetterPosition};
+
+/// Time limit of one call, well within the request timeout. A broker returns some ten thousand dead letters a second.
+const CALL_TIME_MAX: Duration = Duration::from_secs(4);
+
+/// The remaining part of a scan.
+pub(super) struct Scan {
+    spans: VecDeque<Span>,
+    last: Option<DeadLetterPosition>,
+    /// Time at which the scan began, when this call continues one.
+    begun: Option<Timestamp>,
+    /// Time at which this call began.
+    now: Timestamp,
+}
+
+struct Span {
+    partition: u32,
+    from: u64,
+    end: u64,
+}
+
+impl Scan {
+    /// A scan from a cursor to the present end of each partition. `ends` has each partition's first offset and its end.
+    pub(super) fn after(cursor: Option<DeadLetterCursor>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
+        let after = cursor.map(|cursor| cursor.after);
+        let span = |(partition, (first, end)): (u32, (u64, u64))| {
+            let from = match after {
+                Some(after) if partition < after.partition => end,
+                Some(after) if partition == after.partition => first.max(after.offset.saturating_add(1)),
+                _ => first,
+            };
+            Span { partition, from, end }
+        };
+        let spans = (0..).zip(ends).map(span).filter(|span| span.from < span.end).collect();
+        Self { spans, last: after, begun: cursor.and_then(|cursor| cursor.begun), now }
+    }
+
+    /// Partition and offset to read next; `None` at the end of the topic or after the time limit.
+    pub(super) fn position(&self, now: Timestamp) -> Option<(u32, u64)> {
+        let span = self.spans.front().filter(|_| now.since(self.now) < CALL_TIME_MAX)?;
+        Some((span.partition, span.from))
+    }
+
+    /// Moves past a dead letter. Returns whether it is part of the scan: it is not when it was added after the scan began.
+    pub(super) fn advance(&mut self, dead_letter: &Delivery) -> bool {
+        let at = &dead_letter.position;
+        let Some(span) = self.spans.front_mut() else { return false };
+        // A page may reach beyond the end at the start of this call.
+        if span.partition != at.partition || at.offset >= span.end {
+            return false;
+        }
+        self.last = Some(DeadLetterPosition { partition: at.partition, offset: at.offset });
+        span.from = at.offset + 1;
+        if span.from >= span.end {
+            self.spans.pop_front();
+        }
+        self.begun.is_none_or(|begun| dead_letter.record.timestamp < begun)
+    }
+
+    /// Skips the rest of a partition after a page that did not advance the scan: its records have expired, or are markers.
+    pub(super) fn skip_partition_if_still_at(&mut self, partition: u32, from: u64) {
+        if self.spans.front().is_some_and(|span| (span.partition, span.from) == (partition, from)) {
+            self.spans.pop_front();
+        }
+    }
+
+    /// Whether this call has reached the end or its time limit.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.position(now).is_none()
+    }
+
+    /// Cursor from which another call continues, if anything is left.
+    pub(super) fn next(&self) -> Option<DeadLetterCursor> {
+        let after = self.last.filter(|_| !self.spans.is_empty())?;
+        Some(DeadLetterCursor { after, begun: self.begun.or(Some(self.now)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ports::broker::{Position, Record};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(7);
+
+    fn dead_letter(partition: u32, offset: u64) -> Delivery {
+        let (topic, nothing) = (Arc::<str>::from("t"), Arc::<[u8]>::from([]));
+        let timestamp = Timestamp::from_millis(0);
+        let record = Record { topic: topic.clone(), key: "k".into(), headers: Vec::new(), value: nothing, timestamp };
+        Delivery { position: Position { topic, partition, offset }, record }
+    }
+
+    fn cursor(text: &str) -> Option<DeadLetterCursor> {
+        DeadLetterCursor::parse(text)
+    }
+
+    #[test]
+    fn scan_reads_from_its_cursor_through_the_kept_records_to_the_end() {
+        let mut scan = Scan::after(cursor("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)], NOW);
+        let mut seen = Vec::new();
+        while let Some((partition, offset)) = scan.position(NOW) {
+            seen.push((partition, offset));
+            assert!(scan.advance(&dead_letter(partition, offset)));
+        }
+        assert_eq!((seen, scan.next()), (vec![(1, 4), (1, 5), (3, 7)], None));
+    }
+
+    #[test]
+    fn scan_skips_expired_records_and_gaps() {
+        let mut scan = Scan::after(None, vec![(0, 5), (0, 2)], NOW);
+        // Transaction markers and expired records leave gaps in the offsets.
+        assert!(scan.advance(&dead_letter(0, 3)));
+        assert_eq!((scan.position(NOW), scan.next()), (Some((0, 4)), cursor("0/3@7")));
+        scan.skip_partition_if_still_at(0, 3);
+        assert_eq!(scan.position(NOW), Some((0, 4)));
+        assert!(!scan.advance(&dead_letter(0, 9)));
+        scan.skip_partition_if_still_at(0, 4);
+        assert_eq!((scan.position(NOW), scan.next()), (Some((1, 0)), cursor("0/3@7")));
+    }
+
+    #[test]
+    fn call_ends_at_its_time_limit_with_a_cursor() {
+        let mut scan = Scan::after(None, vec![(0, 50_000)], NOW);
+        let (last, late) = (NOW.after(CALL_TIME_MAX - Duration::from_millis(1)), NOW.after(CALL_TIME_MAX));
+        assert!(scan.advance(&dead_letter(0, 0)));
+        assert_eq!((scan.position(last), scan.position(late)), (Some((0, 1)), None));
+        assert_eq!((scan.is_over(late), scan.next()), (true, cursor("0/0@7")));
+    }
+
+    #[test]
+    fn page_beyond_the_end_does_not_advance_another_partition() {
+        let mut scan = Scan::after(None, vec![(0, 2), (0, 2)], NOW);
+        let page: Vec<bool> = (0..4).map(|offset| scan.advance(&dead_letter(0, offset))).collect();
+        assert_eq!((page, scan.position(NOW)), (vec![true, true, false, false], Some((1, 0))));
+    }
+
+    #[test]
+    fn dead_letters_added_after_the_scan_began_are_not_part_of_it() {
+        let added_at = |millis| {
+            let mut dead_letter = dead_letter(0, 9);
+            dead_letter.record.timestamp = Timestamp::from_millis(millis);
+            dead_letter
+        };
+        let mut later = Scan::after(cursor("0/3@7"), vec![(0, 20)], NOW);
+        assert!(later.advance(&added_at(6)) && !later.advance(&added_at(7)));
+        assert_eq!(later.next(), cursor("0/9@7"), "the cursor keeps the time of the scan");
+    }
+
+    #[test]
+    fn scan_after_the_largest_position_is_over() {
+        assert!(Scan::after(cursor("0/18446744073709551615"), vec![(0, 5)], NOW).is_over(NOW));
+    }
+}

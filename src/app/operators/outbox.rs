@@ -1,0 +1,172 @@
+//! Operator actions on the outbox, shared by HTTP, console and command line: rows, diagnosis, retry, park, redrive, partitions, health.
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Timestamp;
+use ports::clock::Clock;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::outbox::{Depth, OutboxStore, RowId, RowStatus};
+use ports::partitions::{PartitionLeases, PartitionView};
+
+use crate::error::QueryError;
+use crate::health::{HealthBoard, HealthSnapshot};
+
+/// Limit of rows on a page.
+pub const ROWS_MAX: u32 = 500;
+
+/// Outbox actions and views for operators.
+pub struct Operations {
+    outbox: Arc<dyn OutboxStore>,
+    operators: Arc<dyn OutboxOperators>,
+    leases: Arc<dyn PartitionLeases>,
+    clock: Arc<dyn Clock>,
+    health: HealthBoard,
+}
+
+/// A page of outbox rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPage {
+    /// Rows in id order.
+    pub rows: Vec<RowView>,
+    /// Id after which the next page begins, if there is one.
+    pub next: Option<RowId>,
+}
+
+impl Operations {
+    /// Creates the operator actions of one store.
+    pub fn new(
+        outbox: Arc<dyn OutboxStore>,
+        operators: Arc<dyn OutboxOperators>,
+        leases: Arc<dyn PartitionLeases>,
+        clock: Arc<dyn Clock>,
+        health: HealthBoard,
+    ) -> Self {
+        Self { outbox, operators, leases, clock, health }
+    }
+
+    /// The present time, for crates that may not depend on `ports`.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The health snapshot, without waiting.
+    pub fn health(&self) -> Arc<HealthSnapshot> {
+        self.health.read()
+    }
+
+    /// Lists a page of rows; `limit` is clamped to 1…[`ROWS_MAX`].
+    pub async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<RowPage, QueryError> {
+        let limit = limit.clamp(1, ROWS_MAX);
+        let mut rows = self.operators.rows(filter, limit + 1).await?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let next = if more { rows.last().map(|row| row.id) } else { None };
+        Ok(RowPage { rows, next })
+    }
+
+    /// Reads one row by its id.
+    pub async fn row(&self, id: RowId) -> Result<RowView, QueryError> {
+        self.operators.row(id).await?.ok_or(QueryError::NotFound)
+    }
+
+    /// Explains why a row is in its present state.
+    pub async fn diagnose(&self, selector: RowSelector) -> Result<RowDiagnosis, QueryError> {
+        self.operators.diagnose(selector).await?.ok_or(QueryError::NotFound)
+    }
+
+    /// Makes a FAILED or PARKED row due now.
+    pub async fn retry(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.retry(id, &audit).await?).map(|_| ())
+    }
+
+    /// Parks a PENDING or FAILED row.
+    pub async fn park(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.park(id, &audit).await?).map(|_| ())
+    }
+
+    /// Counts the parked rows that match; with `commit`, makes the first `limit` of them due and returns their number.
+    pub async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        operator: &str,
+        reason: &str,
+    ) -> Result<u64, QueryError> {
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.redrive(filter, limit, commit, &audit).await?)
+    }
+
+    /// Lists every partition with its lease and depth.
+    pub async fn partitions(&self) -> Result<Vec<PartitionView>, QueryError> {
+        Ok(self.leases.overview().await?)
+    }
+
+    /// Counts rows by status, from the store.
+    pub async fn depth(&self) -> Result<Depth, QueryError> {
+        Ok(self.outbox.depth().await?)
+    }
+}
+
+fn audit(operator: &str, reason: &str) -> Audit {
+    Audit { operator: operator.to_owned(), reason: reason.to_owned() }
+}
+
+fn changed_rows(outcome: OperatorOutcome) -> Result<u64, QueryError> {
+    match outcome {
+        OperatorOutcome::Done(rows) => Ok(rows),
+        OperatorOutcome::Missing => Err(QueryError::NotFound),
+        OperatorOutcome::WrongStatus(status) => {
+            Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), why_not(status))))
+        }
+    }
+}
+
+/// Why an action does not apply to a row with this status.
+fn why_not(status: RowStatus) -> &'static str {
+    match status {
+        RowStatus::Pending => "it is already due, and is published after the earlier events of its order",
+        RowStatus::Parked => "it is already parked",
+        RowStatus::InFlight => "it is being published: try again in a moment",
+        RowStatus::Failed | RowStatus::Sent => "only unsent rows can be changed",
+    }
+}
+
+/// Parses an age such as `250ms`, `5s`, `2m`, `1h`, `7d` or `0`. Ages over a century become a century.
+pub fn parse_age(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let unit_start = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(unit_start);
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    // A century fits into the interval types of every store.
+    let limit = 36_525 * 86_400_000;
+    number.parse::<u64>().ok()?.checked_mul(millis).map(|millis| Duration::from_millis(millis.min(limit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_the_form_of_durations_in_the_configuration() {
+        let ms = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(parse_age("0"), ms(0));
+        assert_eq!(parse_age("250ms"), ms(250));
+        assert_eq!(parse_age("5s"), ms(5_000));
+        assert_eq!(parse_age("1h"), ms(3_600_000));
+        for bad in ["", "5", "s", "-5s", "1.5s", "5 s", "1y", "99999999999999999999s"] {
+            assert_eq!(parse_age(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Load shedding: an adaptive limit of concurrent requests that keeps the standing queue before the store short.
+//!
+//! A queue that empties now and then is a burst and needs no measure; a standing queue only adds latency (Nichols and Jacobson, CoDel,
+//! 2012). CoDel uses the minimum wait of an interval. Here there is no single queue, and some requests are fast by chance while most wait:
+//! the queue stands when fewer than one request in four is fast. The limit follows from Little's law: the throughput of the interval times
+//! the target latency.
+//!
+//! The target depends on overload. While few requests are rejected, a longer wait increases throughput, because commits share their cost.
+//! When many are rejected all the same, a longer wait helps no request: admitted ones then take hardly longer than usual.
+use std::time::Duration;
+
+/// The service is overloaded when more than one request is rejected for this many completed ones.
+const OVERLOAD_RATIO: u32 = 16;
+/// Lower limit of the usual latency: a store in memory would leave no time to wait at all.
+const USUAL_MIN: Duration = Duration::from_millis(1);
+/// Shortest interval after which the limit is adapted.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Fewest completed requests in an interval that allow a decision.
+const COMPLETED_MIN: u32 = 16;
+/// The queue stands when fewer than one completed request in this many was fast.
+const FAST_RATIO: u32 = 4;
+
+/// Bounds and start values of an [`AdaptiveLimit`].
+#[derive(Clone, Copy, Debug)]
+pub struct ConcurrencyLimits {
+    /// Limit before any measurement, and while no queue stands.
+    burst: u32,
+    /// Lowest limit: enough requests to use the store fully. A slow store is not faster with fewer.
+    floor: u32,
+    /// Lowest limit under overload.
+    overload_floor: u32,
+    /// Latency above which a request has waited in a standing queue.
+    wait_max: Duration,
+    /// Usual latency before any measurement.
+    usual: Duration,
+}
+
+impl ConcurrencyLimits {
+    /// Creates and changes. Commits share their cost: 128 fill a commit on a slow disk, 32 are worth one. At ten thousand requests a second
+    /// a burst waits 25 ms; the wait for a few commits of a usual disk is not a queue.
+    pub const CHANGES: Self = Self { burst: 256, floor: 128, overload_floor: 32, wait_max: ms(15), usual: ms(5) };
+    /// Reads of one order: no more at once than a pool has connections, or a machine has cores.
+    pub const READS: Self = Self { burst: 256, floor: 32, overload_floor: 16, wait_max: ms(15), usual: ms(5) };
+    /// Lists: a thousand orders are a third of a megabyte and some milliseconds of a core, so a few at once use it fully.
+    pub const LISTS: Self = Self { burst: 128, floor: 16, overload_floor: 8, wait_max: ms(100), usual: ms(20) };
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A limit of concurrent requests that adapts to measured latency. Times are since the service's start.
+#[derive(Clone, Debug)]
+pub struct AdaptiveLimit {
+    limits: ConcurrencyLimits,
+    limit: u32,
+    in_flight: u32,
+    /// Latency of a request while none is rejected.
+    usual: Duration,
+    overloaded: bool,
+    since: Duration,
+    interval: IntervalStats,
+}
+
+/// Counts of one interval.
+#[derive(Clone, Debug, Default)]
+struct IntervalStats {
+    completed: u32,
+    fast: u32,
+    total_latency: Duration,
+    rejected: u32,
+}
+
+impl AdaptiveLimit {
+    /// Starts with the burst limit, without measurements.
+    pub fn new(limits: ConcurrencyLimits) -> Self {
+        let (since, interval) = (Duration::ZERO, IntervalStats::default());
+        Self { limits, limit: limits.burst, in_flight: 0, usual: limits.usual, overloaded: false, since, interval }
+    }
+
+    /// Admits a request or rejects it. The caller must [`release`](Self::release) each admitted one.
+    pub fn try_acquire(&mut self) -> bool {
+        let admitted = self.in_flight < self.limit;
+        self.in_flight += u32::from(admitted);
+        self.interval.rejected += u32::from(!admitted);
+        admitted
+    }
+
+    /// Ends an admitted request. `latency` is `None` for a request that did not reach the store: it shows nothing about the queue.
+    pub fn release(&mut self, now: Duration, latency: Option<Duration>) {
+        self.in_flight -= 1;
+        let Some(latency) = latency else { return };
+        self.interval.completed += 1;
+        self.interval.fast += u32::from(latency <= self.target());
+        self.interval.total_latency += latency;
+        let elapsed = now.saturating_sub(self.since);
+        if self.interval.completed >= COMPLETED_MIN && elapsed >= INTERVAL {
+            self.adapt(elapsed);
+            (self.since, self.interval) = (now, IntervalStats::default());
+        }
+    }
+
+    /// The target latency of a request.
+    fn target(&self) -> Duration {
+        if self.overloaded { self.usual * 3 / 2 } else { self.limits.wait_max.max(self.usual * 2) }
+    }
+
+    fn adapt(&mut self, elapsed: Duration) {
+        let IntervalStats { completed, fast, total_latency, rejected } = self.interval;
+        if rejected == 0 {
+            self.update_usual(total_latency / completed);
+        }
+        let queue_stands =
+            if self.overloaded { total_latency / completed > self.target() } else { fast < completed / FAST_RATIO };
+        let overload_began = !self.overloaded && rejected > completed / OVERLOAD_RATIO;
+        self.overloaded = rejected > completed / OVERLOAD_RATIO;
+        self.limit = if queue_stands || overload_began {
+            self.lowered(f64::from(completed) / elapsed.as_secs_f64())
+        } else {
+            self.raised()
+        };
+    }
+
+    /// A moving average, so that one slow interval changes the usual latency little.
+    fn update_usual(&mut self, latency: Duration) {
+        self.usual = (self.usual * 15 + latency.clamp(USUAL_MIN, self.usual * 2)) / 16;
+    }
+
+    fn lowered(&self, completed_per_s: f64) -> u32 {
+        let floor = if self.overloaded { self.limits.overload_floor } else { self.limits.floor };
+        let fit = (completed_per_s * self.target().as_secs_f64()) as u32;
+        fit.min(self.limit).max(floor)
+    }
+
+    /// Grows in steps while requests are rejected, because the rejected ones would return all at once.
+    fn raised(&self) -> u32 {
+        if self.interval.rejected > 0 {
+            self.limit.saturating_add(self.limit / 4)
+        } else {
+            self.limit.max(self.limits.burst)
+        }
+    }
+
+    /// The present limit of concurrent requests.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ConcurrencyLimits = ConcurrencyLimits::CHANGES;
+
+    /// Simulates a store that completes `per_ms` requests each millisecond in arrival order, and clients that repeat a completed request at
+    /// once, and a rejected one after 0.5 to 1.5 s. Returns the limit and the longest latency of the last half second.
+    fn serve(limiter: &mut AdaptiveLimit, clients: u32, per_ms: u32, time: Duration) -> (u32, Duration) {
+        let (mut queue, mut longest) = (std::collections::VecDeque::new(), Duration::ZERO);
+        let (begun, mut rejected) = (limiter.since, 0);
+        let millis = time.as_millis() as usize;
+        let mut arriving = vec![0; millis + 1_502];
+        arriving[0] = clients;
+        for at in 0..millis {
+            let now = begun + ms(at as u64);
+            for _ in 0..arriving[at] {
+                if limiter.try_acquire() {
+                    queue.push_back(now);
+                } else {
+                    rejected += 1;
+                    arriving[at + 500 + rejected * 618 % 1_000] += 1;
+                }
+            }
+            let now = now + ms(1);
+            for arrival in queue.drain(..queue.len().min(per_ms as usize)) {
+                longest = if at + 500 > millis { longest.max(now - arrival) } else { Duration::ZERO };
+                limiter.release(now, Some(now - arrival));
+                arriving[at + 1] += 1;
+            }
+        }
+        queue.iter().for_each(|_| limiter.release(begun + time, None));
+        (limiter.limit(), longest)
+    }
+
+    #[test]
+    fn above_capacity_admitted_requests_stay_within_the_target_latency() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+
+        let (limit, longest) = serve(&mut limiter, 900, 40, ms(5_000));
+
+        assert!((480..=800).contains(&limit), "{limit}");
+        assert!(longest <= LIMITS.wait_max * 3 / 2, "{longest:?}");
+        assert!(!limiter.overloaded);
+    }
+
+    #[test]
+    fn under_overload_admitted_requests_take_hardly_longer_than_usual() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        let (_, usual) = serve(&mut limiter, 320, 40, ms(10_000));
+        assert_eq!(usual, ms(8));
+
+        let (limit, longest) = serve(&mut limiter, 10_000, 40, ms(10_000));
+
+        assert!(longest <= usual * 2, "{longest:?}");
+        assert!((320..=640).contains(&limit), "{limit}");
+        assert!(
+            limiter.usual.abs_diff(usual) < ms(1),
+            "latency under overload does not count as usual: {:?}",
+            limiter.usual
+        );
+    }
+
+    #[test]
+    fn no_request_is_rejected_below_capacity_or_in_a_burst() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+
+        assert_eq!(serve(&mut limiter, 140, 10, ms(5_000)).0, LIMITS.burst);
+        let burst = (0..5_000).filter(|_| limiter.try_acquire()).count();
+        assert_eq!(burst, LIMITS.burst as usize);
+    }
+
+    #[test]
+    fn limit_grows_to_what_the_store_can_use() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+
+        let (limit, _) = serve(&mut limiter, 2_000, 400, ms(5_000));
+
+        assert!(limit >= 2_000, "{limit}");
+    }
+
+    #[test]
+    fn limit_recovers_by_itself_and_never_falls_below_its_floor() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        let (limit, _) = serve(&mut limiter, 5_000, 1, ms(3_000));
+        assert_eq!(limit, LIMITS.overload_floor, "a very slow store under overload");
+        let (limit, _) = serve(&mut limiter, 140, 1, ms(3_000));
+        assert_eq!(limit, LIMITS.floor, "a very slow store");
+
+        serve(&mut limiter, 5_000, 40, ms(5_000));
+
+        assert!(limiter.limit() >= 200, "{}", limiter.limit());
+    }
+
+    #[test]
+    fn store_that_is_always_slow_keeps_its_limit() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        for n in 1..2_000 {
+            assert!(limiter.try_acquire());
+            limiter.release(ms(100) * n, Some(ms(100)));
+        }
+        assert!(limiter.target() >= ms(190), "{:?}", limiter.target());
+        assert_eq!(limiter.limit(), LIMITS.burst);
+    }
+
+    #[test]
+    fn requests_that_did_not_reach_the_store_are_not_measured() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        for n in 0..1_000 {
+            assert!(limiter.try_acquire());
+            limiter.release(ms(n), None);
+        }
+        assert_eq!((limiter.in_flight, limiter.interval.completed), (0, 0));
+    }
+}

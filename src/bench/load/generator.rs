@@ -1,0 +1,161 @@
+//! Load generator: clients that each send a request, wait for its response and send the next, as fast as they can or at a set rate.
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::client::HttpConnection;
+use super::figures;
+use crate::error::Error;
+use crate::program::ThrowawayData;
+
+/// A load is new to the service for this long; its latency is reported with and without this time.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The request that every client repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestKind {
+    /// Places an order.
+    Create,
+    /// Lists the newest orders of all subjects: the largest response of the service.
+    List,
+}
+
+/// A load to apply.
+pub(crate) struct Load {
+    pub address: SocketAddr,
+    pub request: RequestKind,
+    pub clients: usize,
+    pub time: Duration,
+    /// Requests per second of all clients together; `None` as fast as they are answered.
+    pub rate: Option<f64>,
+}
+
+/// Counts and latencies of an applied load.
+pub(crate) struct LoadResult {
+    pub answered: u64,
+    pub refused: u64,
+    pub elapsed: Duration,
+    /// Microseconds until each response, sorted.
+    pub micros: Vec<u32>,
+    /// The same for requests that were sent after [`WARM_UP`].
+    pub micros_after_warm_up: Vec<u32>,
+}
+
+impl LoadResult {
+    /// Responses per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.answered as f64 / self.elapsed.as_secs_f64()
+    }
+
+    pub(crate) fn percentiles(&self) -> Value {
+        percentiles(&self.micros)
+    }
+
+    pub(crate) fn percentiles_after_warm_up(&self) -> Value {
+        percentiles(&self.micros_after_warm_up)
+    }
+}
+
+fn percentiles(sorted_micros: &[u32]) -> Value {
+    let ms: Vec<f64> = sorted_micros.iter().map(|micros| f64::from(*micros) / 1_000.0).collect();
+    figures::percentiles(&ms)
+}
+
+/// The latency of one request that succeeded.
+struct Sample {
+    micros: u32,
+    after_warm_up: bool,
+}
+
+/// State that all clients of a load share; they run on one thread.
+struct SharedLoad {
+    request: RequestKind,
+    refused: Cell<u64>,
+    begin: Instant,
+    end: Instant,
+    next_slot: Cell<u64>,
+    rate: Option<f64>,
+}
+
+impl Load {
+    /// Applies the load and returns once every client has its last response.
+    pub(crate) async fn run(&self, data: &impl ThrowawayData) -> Result<LoadResult, Error> {
+        let begin = Instant::now();
+        let shared = Rc::new(SharedLoad {
+            request: self.request,
+            refused: Cell::new(0),
+            begin,
+            end: begin + self.time,
+            next_slot: Cell::new(0),
+            rate: self.rate,
+        });
+        let role = if self.request == RequestKind::Create { "USER" } else { "ADMIN" };
+        let clients: Vec<_> = (0..self.clients)
+            .map(|number| {
+                let token = data.token(&format!("bench-{number}"), role)?;
+                Ok(actix_rt::spawn(client(self.address, token, number, Rc::clone(&shared))))
+            })
+            .collect::<Result<_, Error>>()?;
+        let mut samples = Vec::new();
+        for client in clients {
+            samples.extend(client.await.map_err(Error::new)??);
+        }
+        let elapsed = begin.elapsed();
+        samples.sort_unstable_by_key(|sample: &Sample| sample.micros);
+        let after = samples.iter().filter(|sample| sample.after_warm_up).map(|sample| sample.micros).collect();
+        let micros: Vec<u32> = samples.into_iter().map(|sample| sample.micros).collect();
+        Ok(LoadResult {
+            answered: micros.len() as u64,
+            refused: shared.refused.get(),
+            elapsed,
+            micros,
+            micros_after_warm_up: after,
+        })
+    }
+}
+
+async fn client(
+    address: SocketAddr,
+    token: String,
+    number: usize,
+    shared: Rc<SharedLoad>,
+) -> Result<Vec<Sample>, Error> {
+    let mut connection = HttpConnection::connect(address).await?;
+    let mut samples = Vec::new();
+    let body = format!(
+        r#"{{"items":[{{"productName":"Tea of client {number}","quantity":2,"price":"2.50"}},{{"productName":"A cup, blue, with a saucer","quantity":1,"price":"11.90"}}]}}"#
+    );
+    while Instant::now() < shared.end {
+        if !await_slot(&shared).await {
+            break;
+        }
+        let sent = Instant::now();
+        let response = match shared.request {
+            RequestKind::Create => connection.send("POST", "/orders", &token, Some(&body)).await?,
+            RequestKind::List => connection.send("GET", "/orders", &token, None).await?,
+        };
+        if matches!(response.status, 200 | 201) {
+            let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
+            samples.push(Sample { micros, after_warm_up: sent >= shared.begin + WARM_UP });
+        } else {
+            shared.refused.set(shared.refused.get() + 1);
+        }
+    }
+    Ok(samples)
+}
+
+/// Waits for the next slot of the rate's schedule; false when the slot is after the end.
+async fn await_slot(shared: &SharedLoad) -> bool {
+    let Some(rate) = shared.rate else { return true };
+    let slot = shared.next_slot.get();
+    shared.next_slot.set(slot + 1);
+    let at = shared.begin + Duration::from_secs_f64(slot as f64 / rate);
+    if at >= shared.end {
+        return false;
+    }
+    tokio::time::sleep_until(at.into()).await;
+    true
+}

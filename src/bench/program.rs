@@ -1,0 +1,135 @@
+//! What the bench needs of the program that it measures; the composition root implements it.
+#![allow(async_fn_in_trait, reason = "every implementation runs on the one thread of the bench's actix system")]
+use std::path::Path;
+use std::sync::Arc;
+
+use app::commands;
+use app::operators::outbox::Operations;
+use ports::broker::Broker;
+use ports::clock::{Clock, Rng};
+use ports::inbox::Inbox;
+use ports::orders::OrderStore;
+use ports::outbox::OutboxStore;
+use ports::partitions::PartitionLeases;
+use ports::source::ConsumerGroups;
+use ports::topics::TopicReader;
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::error::Error;
+
+/// Whether the throwaway data include the configured broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerUse {
+    /// Topics on the configured broker.
+    Configured,
+    /// No topics outside the store: the embedded store's own log, or none.
+    StoreOnly,
+}
+
+/// The configured program.
+pub trait Program {
+    /// Data that only one measurement uses.
+    type Data: ThrowawayData;
+
+    /// Settings of the program that figures depend on.
+    fn settings(&self) -> Value;
+
+    /// Settings of the store's server that figures depend on; an object.
+    async fn server_settings(&self) -> Result<Value, Error>;
+
+    /// Whether the store is PostgreSQL, so that pgbench can be compared with it.
+    fn has_pgbench(&self) -> bool;
+
+    /// Whether broker and consumers write to the store's own file, so that they belong to what is measured.
+    fn store_is_broker(&self) -> bool;
+
+    /// Creates data on the configured backends.
+    async fn create_data(&self, broker: BrokerUse) -> Result<Self::Data, Error>;
+
+    /// Resolves when the operator interrupts the bench.
+    async fn interrupted(&self) -> Result<(), Error>;
+}
+
+/// A folder, a database and topics that exist for one measurement.
+pub trait ThrowawayData {
+    /// The opened store, closed by [`OpenStore::close`].
+    type Store: OpenStore;
+
+    /// The command that starts the service on these data, on a free port, without rate limit and request log.
+    fn service(&self) -> Result<Command, Error>;
+
+    /// A token for the service that [`ThrowawayData::service`] starts.
+    fn token(&self, subject: &str, role: &str) -> Result<String, Error>;
+
+    /// The folder, for files of the measurement's own.
+    fn folder(&self) -> &Path;
+
+    /// The full name of the event topic.
+    fn topic(&self) -> String;
+
+    /// Number of outbox partitions.
+    fn partitions(&self) -> u32;
+
+    /// Largest number of rows of a claim.
+    fn batch(&self) -> u32;
+
+    /// Largest number of batches that the relay has in flight.
+    fn batches_in_flight(&self) -> usize;
+
+    /// Variables under which PostgreSQL's own programs find the database; `None` where the store is another one.
+    fn pgbench_environment(&self) -> Result<Option<Vec<(&'static str, String)>>, Error>;
+
+    /// Opens the store as the only instance.
+    async fn open_store(&self, instance: &str) -> Result<Self::Store, Error>;
+
+    /// Opens the store that is its own broker, without relay and consumers; `None` where the store is no broker.
+    async fn open_store_and_broker(&self) -> Result<Option<StoreAndBroker>, Error>;
+
+    /// How outbox rows of orders are made.
+    fn row_options(&self) -> commands::Options;
+
+    /// Time and randomness for the bench's own orders.
+    fn clock(&self) -> Arc<dyn Clock>;
+
+    /// Randomness for ids; not for secrets.
+    fn rng(&self) -> Arc<dyn Rng>;
+
+    /// The topics, while the service is stopped.
+    async fn topics(&self) -> Result<Arc<dyn TopicReader>, Error>;
+
+    /// The operators' queries, beside the running service.
+    async fn operations(&self) -> Result<Operations, Error>;
+
+    /// Removes the data. The error names what could not be removed.
+    async fn remove(self) -> Result<(), Error>;
+}
+
+/// The ports of an opened store.
+pub trait OpenStore {
+    /// The orders.
+    fn orders(&self) -> Arc<dyn OrderStore>;
+
+    /// The outbox.
+    fn outbox(&self) -> Arc<dyn OutboxStore>;
+
+    /// The partitions' leases.
+    fn leases(&self) -> Arc<dyn PartitionLeases>;
+
+    /// Closes the store in order.
+    async fn close(&self);
+}
+
+/// A store that is a broker too, as one value for each port.
+pub struct StoreAndBroker {
+    /// The outbox.
+    pub outbox: Arc<dyn OutboxStore>,
+    /// The partitions' leases.
+    pub leases: Arc<dyn PartitionLeases>,
+    /// The consumer's memory.
+    pub inbox: Arc<dyn Inbox>,
+    /// Where batches are published.
+    pub broker: Arc<dyn Broker>,
+    /// Where records are consumed.
+    pub groups: Arc<dyn ConsumerGroups>,
+}

@@ -1,0 +1,87 @@
+//! The scenarios of one run, in turn, and the settings that they share.
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::Error;
+use crate::program::Program;
+use crate::report::{Reporter, Style};
+use crate::scenarios::{create, end_to_end, overload, relay};
+
+/// What one run measures, and how long.
+pub struct Plan {
+    /// `None` measures every scenario.
+    pub scenario: Option<Scenario>,
+    /// Clients that each send a request after the response to their last one.
+    pub clients: usize,
+    /// Duration of the load in each round.
+    pub time: Duration,
+    /// Rounds of each comparison; the median counts.
+    pub rounds: u32,
+    /// Events that the relay drains in each round.
+    pub events: u64,
+    /// Orders that these events belong to.
+    pub keys: u64,
+    /// One JSON object a line instead of text.
+    pub json: bool,
+}
+
+/// A measurement by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Orders over HTTP as fast as they are answered.
+    Create,
+    /// Waiting events drained by the relay.
+    Relay,
+    /// Latency from commit to acknowledgement and consumption.
+    EndToEnd,
+    /// Far more clients than the service can serve.
+    Overload,
+}
+
+/// The program, the plan and where figures go: what every scenario needs.
+pub(crate) struct Bench<'a, P> {
+    pub program: &'a P,
+    pub plan: &'a Plan,
+    pub reporter: Reporter,
+}
+
+/// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
+///
+/// # Errors
+/// Data cannot be created or removed, the service does not start, or a response is not understood.
+pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
+    let reporter = Reporter::new(if plan.json { Style::JsonLines } else { Style::Text });
+    let bench = Bench { program, plan, reporter };
+    bench.settings().await?;
+    let wanted = |scenario| plan.scenario.is_none_or(|only| only == scenario);
+    let ceiling = if wanted(Scenario::Create) { Some(Box::pin(create::create(&bench)).await?) } else { None };
+    if wanted(Scenario::EndToEnd) {
+        Box::pin(end_to_end::end_to_end(&bench, ceiling)).await?;
+    }
+    if wanted(Scenario::Relay) {
+        Box::pin(relay::relay(&bench)).await?;
+    }
+    if wanted(Scenario::Overload) {
+        Box::pin(overload::overload(&bench)).await?;
+    }
+    Ok(())
+}
+
+impl<P: Program> Bench<'_, P> {
+    async fn settings(&self) -> Result<(), Error> {
+        let plan = self.plan;
+        let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+        let build = if cfg!(debug_assertions) { "debug build: figures mean nothing" } else { "release build" };
+        let mut settings = json!({
+            "build": build, "cores": cores, "store_says": self.program.server_settings().await?,
+            "clients": plan.clients, "seconds": plan.time.as_secs_f64(), "rounds": plan.rounds, "events": plan.events,
+            "keys": plan.keys, "rate_limit": "off", "log": "start and stop, no request lines",
+            "load": "beside the service on the same cores",
+        });
+        if let (Some(all), serde_json::Value::Object(own)) = (settings.as_object_mut(), self.program.settings()) {
+            all.extend(own);
+        }
+        self.reporter.report("settings", &settings)
+    }
+}

@@ -1,0 +1,93 @@
+//! `create`: orders over HTTP as fast as they are answered, while relay and consumer must keep pace. With PostgreSQL, pgbench runs the
+//! same statement in turns with it.
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::Error;
+use crate::load::figures::{median, percentiles, ratio, rounded};
+use crate::load::generator::{Load, RequestKind};
+use crate::program::{BrokerUse, Program};
+use crate::run::Bench;
+use crate::service::process::ServiceProcess;
+use crate::store::pgbench;
+use crate::store::throwaway::with_data;
+
+/// Measures, reports and returns the median rate.
+pub(crate) async fn create<P: Program>(bench: &Bench<'_, P>) -> Result<f64, Error> {
+    Box::pin(with_data(bench.program, BrokerUse::Configured, async |data| {
+        if !bench.program.has_pgbench() {
+            return Box::pin(rounds(bench, data, None)).await;
+        }
+        // pgbench has a database of its own and needs no topics.
+        let measure = async |pgbench: &P::Data| Box::pin(rounds(bench, data, Some(pgbench))).await;
+        Box::pin(with_data(bench.program, BrokerUse::StoreOnly, measure)).await
+    }))
+    .await
+}
+
+/// Sums over the rounds.
+#[derive(Default)]
+struct CreateTotals {
+    rates: Vec<f64>,
+    pgbench_rates: Vec<f64>,
+    micros: Vec<u32>,
+    answered: u64,
+    refused: u64,
+    pending_rows_max: u64,
+    drained_max: Duration,
+}
+
+async fn rounds<P: Program>(
+    bench: &Bench<'_, P>,
+    data: &P::Data,
+    pgbench_data: Option<&P::Data>,
+) -> Result<f64, Error> {
+    let plan = bench.plan;
+    let service = ServiceProcess::start(data, &[]).await?;
+    let idle_mb = service.resident_mb();
+    let load = Load {
+        address: service.address,
+        request: RequestKind::Create,
+        clients: plan.clients,
+        time: plan.time,
+        rate: None,
+    };
+    let mut totals = CreateTotals::default();
+    for round in 1..=plan.rounds {
+        bench.reporter.progress(&format!("create, round {round} of {}", plan.rounds));
+        let result = load.run(data).await?;
+        totals.rates.push(result.rate());
+        totals.answered += result.answered;
+        totals.refused += result.refused;
+        totals.micros.extend(result.micros);
+        totals.pending_rows_max = totals.pending_rows_max.max(service.pending_rows().await?);
+        totals.drained_max = totals.drained_max.max(service.await_consumed(totals.answered).await?);
+        if let Some(data) = pgbench_data
+            && let Some(rate) = pgbench::orders_per_second(data, plan.clients, plan.time).await?
+        {
+            totals.pgbench_rates.push(rate);
+        }
+    }
+    let loaded_mb = service.resident_mb();
+    let checked = service.stop_and_check(totals.answered).await?;
+    totals.micros.sort_unstable();
+    let latency: Vec<f64> = totals.micros.iter().map(|micros| f64::from(*micros) / 1_000.0).collect();
+    let rate = median(&totals.rates);
+    let mut figures = json!({
+        "answered_per_s": rate.round(), "rounds_per_s": rounded(&totals.rates), "answered": totals.answered, "refused": totals.refused,
+        "latency_ms": percentiles(&latency), "waiting_at_most": totals.pending_rows_max,
+        "drained_after_ms_at_most": totals.drained_max.as_millis() as u64, "resident_idle_mb": idle_mb, "resident_loaded_mb": loaded_mb,
+        "checked": checked.json(),
+    });
+    if pgbench_data.is_some() {
+        figures["pgbench"] = match totals.pgbench_rates.as_slice() {
+            [] => json!("not on the PATH: nothing to compare with"),
+            theirs => json!({
+                "orders_per_s": median(theirs).round(), "rounds_per_s": rounded(theirs), "ours_to_theirs": ratio(&totals.rates, theirs),
+            }),
+        };
+    }
+    bench.reporter.report("create", &figures)?;
+    Ok(rate)
+}

@@ -1,0 +1,124 @@
+//! `end-to-end`: latency of an event from its commit to the broker and to the consumer, while the service is idle and at half of its
+//! highest rate.
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::load::figures::percentiles;
+use crate::load::generator::{Load, LoadResult, RequestKind};
+use crate::program::{BrokerUse, Program, ThrowawayData};
+use crate::run::Bench;
+use crate::service::metrics_page;
+use crate::service::process::ServiceProcess;
+use crate::store::throwaway::with_data;
+
+/// Orders per second between any two of which the service is idle.
+const IDLE_RATE: f64 = 10.0;
+/// Few enough that no connection is idle for as long as the service keeps one open.
+const IDLE_CLIENTS: usize = 4;
+/// The idle part lasts this many rounds: few orders per second need longer for as many samples.
+const IDLE_ROUNDS: u32 = 3;
+/// Rows of one page.
+const PAGE_ROWS_MAX: u32 = 1_000;
+
+/// Measures and reports; `ceiling` is the highest create rate where it was measured before.
+pub(crate) async fn end_to_end<P: Program>(bench: &Bench<'_, P>, ceiling: Option<f64>) -> Result<(), Error> {
+    with_data(bench.program, BrokerUse::Configured, async |data| measure(bench, data, ceiling).await).await
+}
+
+async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Option<f64>) -> Result<(), Error> {
+    let (plan, reporter) = (bench.plan, &bench.reporter);
+    let service = ServiceProcess::start(data, &[]).await?;
+    let mut load = Load {
+        address: service.address,
+        request: RequestKind::Create,
+        clients: plan.clients,
+        time: plan.time,
+        rate: None,
+    };
+    let mut answered = 0;
+    // The full load also warms the service up.
+    reporter.progress("end-to-end, at full load");
+    let full = load.run(data).await?;
+    answered += full.answered;
+    service.await_consumed(answered).await?;
+    let ceiling = ceiling.unwrap_or(full.rate());
+
+    reporter.progress("end-to-end, idle");
+    load.time = plan.time * IDLE_ROUNDS;
+    (load.clients, load.rate) = (IDLE_CLIENTS, Some(IDLE_RATE));
+    let idle = measure_part(&service, &load, data, &mut answered).await?;
+    let settled = newest_rows_ms(data, idle.result.answered).await?;
+    reporter.report(
+        "idle",
+        &json!({
+            "rate_per_s": IDLE_RATE, "refused": idle.result.refused, "latency_ms": idle.result.percentiles(),
+            "commit_to_settled_ms": percentiles(&settled), "commit_to_ack_ms": idle.acknowledged, "commit_to_consumed_ms": idle.consumed,
+        }),
+    )?;
+
+    reporter.progress("end-to-end, at half load");
+    load.time = plan.time * 2;
+    (load.clients, load.rate) = (plan.clients, Some(ceiling / 2.0));
+    let half = measure_part(&service, &load, data, &mut answered).await?;
+    let checked = service.stop_and_check(answered).await?;
+    reporter.report(
+        "end-to-end",
+        &json!({
+            "rate_per_s": half.result.rate().round(), "refused": half.result.refused, "latency_ms": half.result.percentiles(),
+            "commit_to_ack_ms": half.acknowledged, "commit_to_consumed_ms": half.consumed, "checked": checked.json(),
+        }),
+    )
+}
+
+/// A load's result and what the service's histograms observed meanwhile.
+struct LoadPart {
+    result: LoadResult,
+    acknowledged: Value,
+    consumed: Value,
+}
+
+async fn measure_part<D: ThrowawayData>(
+    service: &ServiceProcess<'_, D>,
+    load: &Load,
+    data: &D,
+    answered: &mut u64,
+) -> Result<LoadPart, Error> {
+    const ACKNOWLEDGED: &str = "outbox_commit_to_ack_seconds";
+    const CONSUMED: &str = "kafka_consumer_lag_ms";
+    let acknowledged_before = service.histogram(ACKNOWLEDGED).await?;
+    let consumed_before = service.histogram(CONSUMED).await?;
+    let result = load.run(data).await?;
+    *answered += result.answered;
+    service.await_consumed(*answered).await?;
+    let acknowledged = metrics_page::since(&service.histogram(ACKNOWLEDGED).await?, &acknowledged_before);
+    let consumed = metrics_page::since(&service.histogram(CONSUMED).await?, &consumed_before);
+    Ok(LoadPart {
+        result,
+        acknowledged: metrics_page::percentiles(&acknowledged, 1_000.0),
+        consumed: metrics_page::percentiles(&consumed, 1.0),
+    })
+}
+
+/// Milliseconds from the commit to the settlement of the newest rows, sorted; both times are the store's own.
+async fn newest_rows_ms(data: &impl ThrowawayData, rows: u64) -> Result<Vec<f64>, Error> {
+    let operations = data.operations().await?;
+    let mut after = None;
+    let mut ages = VecDeque::new();
+    loop {
+        let filter = app::port_types::RowFilter { after, ..Default::default() };
+        let page = operations.rows(&filter, PAGE_ROWS_MAX).await.map_err(Error::new)?;
+        let sent = page.rows.iter().filter_map(|row| Some(row.sent_at?.since(row.created_at).as_millis() as f64));
+        ages.extend(sent);
+        let surplus = ages.len().saturating_sub(rows as usize);
+        ages.drain(..surplus);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut ages: Vec<f64> = ages.into();
+    ages.sort_by(f64::total_cmp);
+    Ok(ages)
+}

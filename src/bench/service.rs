@@ -1,0 +1,4 @@
+//! The service under measurement: its process, its metrics page, and the check of what it published.
+pub(crate) mod metrics_page;
+pub(crate) mod process;
+pub(crate) mod topic_checker;

@@ -1,0 +1,118 @@
+//! The service under load: the measured program as a process of its own.
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::metrics_page::{self, HistogramBuckets};
+use super::topic_checker::{TopicReport, check_topic};
+use crate::error::Error;
+use crate::load::client::HttpConnection;
+use crate::program::ThrowawayData;
+
+/// Longest wait until events are drained.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Between two reads of the metrics page: each costs the service a little of what is measured.
+const SCRAPE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A running service.
+pub(crate) struct ServiceProcess<'a, D> {
+    pub address: SocketAddr,
+    data: &'a D,
+    child: Child,
+}
+
+impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
+    /// Starts the service and waits until it listens. Dropping it kills the process.
+    pub(crate) async fn start(data: &'a D, environment: &[(&str, &str)]) -> Result<Self, Error> {
+        let mut command = data.service()?;
+        command.envs(environment.iter().copied()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| Error::new("the service has no output"))?;
+        let mut lines = BufReader::new(stdout).lines();
+        while let Some(text) = lines.next_line().await? {
+            let event: Value = serde_json::from_str(&text).unwrap_or_default();
+            if event["event"] == "listening" {
+                let address = event["address"].as_str().and_then(|address| address.parse().ok());
+                let address = address.ok_or_else(|| Error::new("the service's log names no address"))?;
+                // The log is read to its end: a full pipe makes the service drop lines, a closed one makes its writes fail.
+                actix_rt::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return Ok(Self { address, data, child });
+            }
+        }
+        Err(Error::new("the service ended before it listened"))
+    }
+
+    /// Resident memory in MB.
+    pub(crate) fn resident_mb(&self) -> u64 {
+        let pid = self.child.id().unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+    }
+
+    /// The metrics page; an empty one while the service starts.
+    async fn metrics(&self) -> Result<String, Error> {
+        let mut connection = HttpConnection::connect(self.address).await?;
+        let response = connection.send("GET", "/metrics", &self.data.token("bench", "ADMIN")?, None).await?;
+        Ok(if response.status == 200 { String::from_utf8_lossy(&response.body).into_owned() } else { String::new() })
+    }
+
+    /// Rows that wait for their first attempt.
+    pub(crate) async fn pending_rows(&self) -> Result<u64, Error> {
+        Ok(metrics_page::value(&self.metrics().await?, "outbox_rows{status=\"PENDING\"}") as u64)
+    }
+
+    /// Waits until this many events were consumed; returns the time it waited.
+    pub(crate) async fn await_consumed(&self, events: u64) -> Result<Duration, Error> {
+        let begin = Instant::now();
+        self.await_value("kafka_consumer_processed_count_total", events).await?;
+        Ok(begin.elapsed())
+    }
+
+    /// Waits until this many events were acknowledged by the broker and settled; returns the first moment at which they were.
+    pub(crate) async fn await_settled(&self, events: u64) -> Result<Instant, Error> {
+        self.await_value("outbox_entries_delivered_total", events).await.map(|(_, after)| after)
+    }
+
+    /// Waits until the relay has claimed a batch; returns the last moment at which it had not.
+    pub(crate) async fn await_first_claim(&self) -> Result<Instant, Error> {
+        self.await_value("outbox_batch_size_count", 1).await.map(|(before, _)| before)
+    }
+
+    /// The last moment at which a series was below a value, and the first at which it was not.
+    async fn await_value(&self, series: &str, least: u64) -> Result<(Instant, Instant), Error> {
+        let begin = Instant::now();
+        let mut before = begin;
+        loop {
+            let requested = Instant::now();
+            if metrics_page::value(&self.metrics().await?, series) as u64 >= least {
+                return Ok((before, Instant::now()));
+            }
+            before = requested;
+            if begin.elapsed() > DRAIN_TIMEOUT {
+                return Err(Error::new(format!("{series} did not reach {least} within {DRAIN_TIMEOUT:?}")));
+            }
+            tokio::time::sleep(SCRAPE_INTERVAL).await;
+        }
+    }
+
+    /// The buckets of one of the service's histograms.
+    pub(crate) async fn histogram(&self, name: &str) -> Result<HistogramBuckets, Error> {
+        Ok(metrics_page::buckets(&self.metrics().await?, name))
+    }
+
+    /// Stops the service in order and checks its topic.
+    pub(crate) async fn stop_and_check(mut self, events: u64) -> Result<TopicReport, Error> {
+        let pid = self.child.id().ok_or_else(|| Error::new("the service has already ended"))?;
+        let signalled = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
+        let status = self.child.wait().await?;
+        if !signalled.success() || !status.success() {
+            return Err(Error::new(format!("the service ended with {status}")));
+        }
+        check_topic(self.data, events).await
+    }
+}

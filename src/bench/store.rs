@@ -1,0 +1,5 @@
+//! Data for a measurement, and the store's statements by themselves.
+pub(crate) mod fill;
+pub(crate) mod pgbench;
+pub(crate) mod statements;
+pub(crate) mod throwaway;

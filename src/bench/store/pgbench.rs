@@ -1,0 +1,58 @@
+//! PostgreSQL's own benchmark with the same statement, one transaction an order: the rate that the service is compared with.
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::error::Error;
+use crate::program::ThrowawayData;
+
+const SCRIPT: &str = include_str!("../../../benches/create_order.sql");
+
+/// Orders per second, or `None` where pgbench is not installed or the store is another one.
+pub(crate) async fn orders_per_second(
+    data: &impl ThrowawayData,
+    clients: usize,
+    time: Duration,
+) -> Result<Option<f64>, Error> {
+    let Some(variables) = data.pgbench_environment()? else { return Ok(None) };
+    let script = data.folder().join("create_order.sql");
+    std::fs::write(&script, SCRIPT)?;
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(clients);
+    let run = Command::new("pgbench")
+        .args(["--no-vacuum", "--protocol=prepared"])
+        .arg(format!("--client={clients}"))
+        .arg(format!("--jobs={threads}"))
+        .arg(format!("--time={}", time.as_secs().max(1)))
+        .arg(format!("--file={}", script.display()))
+        .envs(variables)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await;
+    let output = match run {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        run => run?,
+    };
+    let rate = parse_rate(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success());
+    rate.map(Some).ok_or_else(|| {
+        Error::new(format!("pgbench ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
+    })
+}
+
+fn parse_rate(output: &str) -> Option<f64> {
+    let figure = output.lines().find_map(|line| line.strip_prefix("tps = "))?;
+    figure.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_parsed_from_the_output_of_pgbench() {
+        let output = "latency average = 9 ms\ntps = 7012.345678 (without initial connection time)\n";
+        assert_eq!(parse_rate(output), Some(7012.345678));
+        assert_eq!(parse_rate("pgbench: error"), None);
+    }
+}

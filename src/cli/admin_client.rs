@@ -1,0 +1,121 @@
+//! A JSON client for the admin port of a running service.
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::Request;
+
+use super::failure::Failure;
+
+/// Largest response body that is read, in bytes: a tree of some thousand actors fits many times.
+const RESPONSE_MAX: u64 = 64 << 20;
+/// Longest time for a whole exchange: an operator waits at a terminal, and the address may belong to a machine that is gone.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Requests to one service with one bearer token; connections are kept alive.
+#[derive(Clone)]
+pub(crate) struct AdminClient {
+    agent: Agent,
+    base: String,
+    timeout: Duration,
+}
+
+/// A response of any status.
+pub(crate) struct Response {
+    status: u16,
+    pub body: Value,
+}
+
+impl Response {
+    /// The body of a 2xx response.
+    ///
+    /// # Errors
+    /// Any other status, with the service's own message.
+    pub(crate) fn success(self) -> Result<Value, Failure> {
+        if (200..300).contains(&self.status) {
+            return Ok(self.body);
+        }
+        let message = self.body["message"].as_str().or(self.body["detail"].as_str()).unwrap_or("no reason given");
+        Err(Failure::new(format!("the service answered {}: {message}", self.status)))
+    }
+}
+
+impl AdminClient {
+    /// A client for a base URL such as `http://127.0.0.1:8080`. Connects with the first request.
+    pub(crate) fn new(base: impl Into<String>) -> Self {
+        Self::with_timeout(base, TIMEOUT)
+    }
+
+    fn with_timeout(base: impl Into<String>, timeout: Duration) -> Self {
+        // The admin port is asked directly: a proxy of the environment is for the outside.
+        let config = Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
+        let agent = config.timeout_global(Some(timeout)).build().new_agent();
+        Self { agent, base: base.into().trim_end_matches('/').to_owned(), timeout }
+    }
+
+    /// Sends a request off this thread, which may run the service that is asked. A body that is not JSON reads as null.
+    ///
+    /// # Errors
+    /// No connection, no complete response in time, or a body larger than 64 MiB.
+    pub(crate) async fn send(
+        &self,
+        method: &'static str,
+        path: &str,
+        token: &str,
+        body: Option<String>,
+    ) -> Result<Response, Failure> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header("Authorization", format!("Bearer {token}"));
+        let agent = self.agent.clone();
+        let exchange = move || -> Result<Response, ureq::Error> {
+            let mut response = match body {
+                Some(body) => agent.run(request.header("Content-Type", "application/json").body(body)?)?,
+                None => agent.run(request.body(())?)?,
+            };
+            let bytes = response.body_mut().with_config().limit(RESPONSE_MAX).read_to_vec()?;
+            let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+            Ok(Response { status: response.status().as_u16(), body })
+        };
+        let result = tokio::task::spawn_blocking(exchange).await.map_err(Failure::new)?;
+        result.map_err(|error| self.failed(method, path, &error))
+    }
+
+    fn failed(&self, method: &str, path: &str, error: &ureq::Error) -> Failure {
+        let (base, timeout) = (&self.base, self.timeout);
+        Failure::new(match error {
+            ureq::Error::Timeout(_) => format!(
+                "{base} did not answer {method} {path} within {timeout:?}: is it the admin port of a running service?"
+            ),
+            error => format!("no service answers at {base}: {error}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_service_that_never_answers_is_given_up_after_the_timeout() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let base = format!("http://{}", silent.local_addr().expect("bound"));
+        let client = AdminClient::with_timeout(&base, Duration::from_millis(50));
+
+        let result = client.send("GET", "/admin/actors", "token", None).await;
+
+        let message = result.err().expect("a timeout").message;
+        assert!(message.contains("did not answer GET /admin/actors within 50ms"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_names_the_address() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound");
+
+        let result = AdminClient::new(format!("http://{free}/")).send("GET", "/", "token", None).await;
+
+        let message = result.err().expect("no listener").message;
+        assert!(message.contains(&format!("no service answers at http://{free}: ")), "{message}");
+    }
+}

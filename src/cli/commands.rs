@@ -1,0 +1,11 @@
+//! The commands, one file each.
+pub(super) mod actors;
+pub(super) mod demo;
+pub(super) mod dlt;
+pub(super) mod doctor;
+pub(super) mod documents;
+pub(super) mod migrate;
+pub(super) mod outbox;
+pub(super) mod serve;
+pub(super) mod token;
+pub(super) mod topic;

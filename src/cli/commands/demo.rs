@@ -1,0 +1,257 @@
+//! `demo`: a newcomer's first minute. Starts embedded, places orders, shows each step of their events with its time, then keeps running.
+use std::time::{Duration, Instant};
+
+use app::dispatch::{InjectError, InjectedFault};
+use posthaste::config::{BrokerKind, CacheKind, StoreKind};
+use posthaste::{Config, Schema, Service};
+use serde_json::Value;
+use telemetry::logging::{self, Format};
+
+use super::super::admin_client::AdminClient;
+use super::super::failure::Failure;
+use super::super::output::print_line;
+use super::super::runtime::block_on;
+use super::serve::{Signals, run};
+use super::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+
+/// Longest wait for one step of an event before the demo fails.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shortest pause between two polls.
+const POLL_MIN: Duration = Duration::from_millis(2);
+const TOKEN_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Number of orders to place.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    orders: u32,
+    /// Stop when the events have arrived, instead of running on.
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) fn demo(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
+    let begun = Instant::now();
+    logging::init_on_stderr(Format::Pretty, "warn").map_err(Failure::new)?;
+    refuse_foreign_store(&config)?;
+    for unused in make_embedded(&mut config) {
+        eprintln!("posthaste: the demo is embedded: {unused} is not used");
+    }
+    config.auth.set_secret(DEVELOPMENT_SECRET);
+    config.fault_injection.enabled = true;
+    block_on(async move {
+        let signals = Signals::listen()?;
+        let service = posthaste::start(config.clone()).await?;
+        let demo = Demo::new(&config, &service, begun)?;
+        demo.show(&service, arguments.orders).await?;
+        if arguments.once {
+            service.stop().await;
+            return Ok(0);
+        }
+        print_line("\nThe service keeps running. Ctrl-C drains and stops it.")?;
+        run(service, signals).await
+    })
+}
+
+/// The demo would publish the waiting events of such a store to its own topics, and the configured broker would never get them.
+fn refuse_foreign_store(config: &Config) -> Result<(), Failure> {
+    if config.store.kind != StoreKind::Embedded || config.broker.kind == BrokerKind::Embedded {
+        return Ok(());
+    }
+    match block_on(posthaste::migrations(config))? {
+        Schema::File { found: Some(_), folder, .. } => Err(Failure::new(format!(
+            "the store in {} is set up with another broker (broker.kind), which would not get the events that the demo publishes; \
+             give the demo a folder of its own: POSTHASTE__STORE__PATH=FOLDER posthaste demo",
+            folder.display()
+        ))),
+        Schema::File { .. } | Schema::Steps(_) | Schema::Keys { .. } => Ok(()),
+    }
+}
+
+/// Keeps the demo, which kills an actor and prints an administrator's token, away from shared services. Returns the settings that it
+/// overrides.
+fn make_embedded(config: &mut Config) -> Vec<&'static str> {
+    let mut unused = Vec::new();
+    unused.extend(match config.store.kind {
+        StoreKind::Embedded => None,
+        StoreKind::Postgres => Some("store.kind = postgres"),
+        StoreKind::Redis => Some("store.kind = redis"),
+    });
+    unused.extend(match config.broker.kind {
+        BrokerKind::Embedded => None,
+        BrokerKind::Kafka => Some("broker.kind = kafka"),
+        BrokerKind::None => Some("broker.kind = none"),
+    });
+    unused.extend((config.cache.kind == CacheKind::Redis).then_some("cache.kind = redis"));
+    // The demo sends orders and admin requests to one address.
+    unused.extend(config.http.admin_listen.take().map(|_| "http.admin_listen"));
+    (config.store.kind, config.broker.kind, config.cache.kind) =
+        (StoreKind::Embedded, BrokerKind::Embedded, CacheKind::Memory);
+    unused
+}
+
+/// A running demo: its client, its tokens, and when the process started.
+struct Demo<'a> {
+    config: &'a Config,
+    client: AdminClient,
+    base: String,
+    user: String,
+    admin: String,
+    begun: Instant,
+}
+
+/// The state that the demo waits for, and where to look when it does not come.
+struct Expected {
+    state: String,
+    hint: String,
+}
+
+impl<'a> Demo<'a> {
+    fn new(config: &'a Config, service: &Service, begun: Instant) -> Result<Self, Failure> {
+        let base = format!("http://{}", service.addr());
+        let token = |sub: &str, role: &str| {
+            let claims = TokenClaims { sub: sub.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
+            mint(config, DEVELOPMENT_SECRET, &claims)
+        };
+        let (user, admin) = (token("demo", "USER")?, token("operator", "ADMIN")?);
+        Ok(Self { config, client: AdminClient::new(&base), base, user, admin, begun })
+    }
+
+    async fn show(&self, service: &Service, orders: u32) -> Result<(), Failure> {
+        let path = &self.config.store.path;
+        let folder = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let (base, elapsed) = (&self.base, self.begun.elapsed().as_millis());
+        print_line(&format!("posthaste runs at {base} after {elapsed} ms, embedded in {}", folder.display()))?;
+        for number in 1..=orders {
+            self.place_order(number).await?;
+        }
+        self.kill_actor(service).await?;
+        self.print_next_steps()
+    }
+
+    /// Places one order and follows its event from the outbox to the consumer.
+    async fn place_order(&self, number: u32) -> Result<(), Failure> {
+        let body = format!(r#"{{"items":[{{"productName":"Tea no. {number}","quantity":{number},"price":"2.50"}}]}}"#);
+        let sent = Instant::now();
+        let order = self.client.send("POST", "/orders", &self.user, Some(body)).await?.success()?;
+        let answered = sent.elapsed();
+        let id = order["id"].as_str().unwrap_or_default();
+        print_line(&format!("\norder {number}: {id}"))?;
+        print_step(answered, "HTTP → OrderAggregate → order, event and idempotency mark in one transaction → 201")?;
+        let settled = Expected {
+            state: format!("the event of order {id} was sent"),
+            hint: format!("posthaste outbox why --key {id}, and whether outbox.enabled is false"),
+        };
+        let path = format!("/admin/outbox/why?key={id}");
+        let why = self.poll(&path, &settled, |why| why["verdict"] == "SENT").await?;
+        let position = format!("{} {}/{}", why["topic"].as_str().unwrap_or("?"), why["partition"], why["offset"]);
+        let text = format!("OutboxPublisher → PartitionWorker: claimed, published to {position}, settled");
+        print_step(sent.elapsed(), &text)?;
+        let consumed = Expected {
+            state: format!("the event of order {id} was consumed"),
+            hint: "posthaste dlt list, and whether consumer.count is 0".to_owned(),
+        };
+        let all = |metric: &Value| metric["measurements"][0]["value"].as_f64().unwrap_or(0.0) >= f64::from(number);
+        self.poll("/actuator/metrics/kafka.consumer.processed.count", &consumed, all).await?;
+        print_step(sent.elapsed(), "ConsumerActor → processed_events")?;
+        if number == 1 {
+            let elapsed = ms(self.begun.elapsed());
+            print_line(&format!("  (the first event was delivered {elapsed} after the process started)"))?;
+        }
+        Ok(())
+    }
+
+    /// Repeats an admin request until its response satisfies the condition.
+    async fn poll(
+        &self,
+        path: &str,
+        expected: &Expected,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Result<Value, Failure> {
+        let begun = Instant::now();
+        loop {
+            let response = self.client.send("GET", path, &self.admin, None).await?;
+            if condition(&response.body) {
+                return Ok(response.body);
+            }
+            if begun.elapsed() > STEP_TIMEOUT {
+                let Expected { state, hint } = expected;
+                let refused = response.success().err().map(|failure| format!(" ({})", failure.message));
+                return Err(Failure::new(format!(
+                    "the demo gave up after {} s: it waited until {state}{}; look at: {hint}",
+                    STEP_TIMEOUT.as_secs(),
+                    refused.unwrap_or_default()
+                )));
+            }
+            // Exact while a step is fast, and within the rate limit while it is slow.
+            tokio::time::sleep((begun.elapsed() / 4).max(POLL_MIN)).await;
+        }
+    }
+
+    /// Makes a PartitionWorker panic and waits until its supervisor has restarted it.
+    async fn kill_actor(&self, service: &Service) -> Result<(), Failure> {
+        let path = victim(self.config);
+        let begun = Instant::now();
+        let injected: Result<(), InjectError> = service.cast().dispatch().inject(&path, InjectedFault::Panic, "demo");
+        injected.map_err(Failure::new)?;
+        let restarted = |tree: &Value| {
+            let mut actors = tree["actors"].as_array().into_iter().flatten();
+            actors
+                .any(|actor| actor["path"] == path.as_str() && actor["generation"] == 2 && actor["state"] == "running")
+        };
+        let expected = Expected { state: format!("{path} runs again"), hint: "posthaste actors tree".to_owned() };
+        self.poll("/admin/actors", &expected, restarted).await?;
+        let elapsed = ms(begun.elapsed());
+        print_line(&format!("\na PartitionWorker was made to panic; its supervisor had it back after {elapsed}"))
+    }
+
+    fn print_next_steps(&self) -> Result<(), Failure> {
+        let Self { config, base, user, admin, .. } = self;
+        print_line(&format!(
+            "\nTry it yourself:\n  curl -s {base}/orders -H 'Authorization: Bearer {user}' -H 'Content-Type: application/json' \
+             -d '{{\"items\":[{{\"productName\":\"Tea\",\"quantity\":2,\"price\":\"2.50\"}}]}}'"
+        ))?;
+        print_line(&format!(
+            "\n  console        {base}/console   (log in with the token below)\n  API documents  {base}/docs\n  metrics        {base}/metrics\n  events         posthaste topic tail {} --from-beginning --json",
+            config.topic()
+        ))?;
+        print_line(&format!("\nAn administrator's token, for the console:\n  {admin}"))?;
+        print_line(&format!(
+            "\nBreak it:\n  curl -s -X POST {base}/admin/actors{}/panic -H 'Authorization: Bearer {admin}'\n  \
+             curl -s {base}/admin/actors -H 'Authorization: Bearer {admin}'\n  kill -9 {}   # then start it again: no event is lost, none is sent twice",
+            victim(config),
+            std::process::id()
+        ))
+    }
+}
+
+/// The PartitionWorker that the demo kills; a configuration may have fewer than eight.
+fn victim(config: &Config) -> String {
+    format!("/relay/partition-worker-{}", config.outbox.partitions.saturating_sub(1).min(7))
+}
+
+fn print_step(elapsed: Duration, text: &str) -> Result<(), Failure> {
+    print_line(&format!("  {:>9}  {text}", ms(elapsed)))
+}
+
+fn ms(elapsed: Duration) -> String {
+    format!("{:.1} ms", elapsed.as_secs_f64() * 1_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demo_uses_no_shared_service() {
+        let mut config = Config::defaults();
+        (config.store.kind, config.broker.kind, config.cache.kind) =
+            (StoreKind::Redis, BrokerKind::Kafka, CacheKind::Redis);
+
+        assert_eq!(make_embedded(&mut config), ["store.kind = redis", "broker.kind = kafka", "cache.kind = redis"]);
+
+        let kinds = (config.store.kind, config.broker.kind, config.cache.kind);
+        assert_eq!(kinds, (StoreKind::Embedded, BrokerKind::Embedded, CacheKind::Memory));
+        assert_eq!(make_embedded(&mut config), Vec::<&str>::new());
+    }
+}

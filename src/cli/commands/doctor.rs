@@ -1,0 +1,177 @@
+//! `doctor`: checks configuration, dependencies, outbox and partitions, and names the remedy. Exit 1 if a check fails.
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use api::auth::Source;
+use app::contract::rfc3339;
+use posthaste::config::{self, BrokerKind};
+use posthaste::{Beside, Config, Environment};
+use secrecy::ExposeSecret;
+
+use super::super::failure::Failure;
+use super::super::output::print_line;
+use super::super::runtime::block_on;
+use super::token::DEVELOPMENT_SECRET;
+
+/// Shortest secret that cannot be guessed: HS256 asks for as many bytes as its hash has.
+const SECRET_BYTES_MIN: usize = 32;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The result of one check.
+struct Finding {
+    check: &'static str,
+    ok: bool,
+    detail: String,
+    latency: Option<Duration>,
+}
+
+impl Finding {
+    fn new(check: &'static str, ok: bool, detail: impl Into<String>) -> Self {
+        Self { check, ok, detail: detail.into(), latency: None }
+    }
+
+    fn with_latency(self, latency: Duration) -> Self {
+        Self { latency: Some(latency), ..self }
+    }
+}
+
+pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
+    let config = Config::load(file, environment)?;
+    let mut findings = vec![sources(file, environment)?, key(&config)];
+    findings.extend(block_on(check_all(&config)));
+    for Finding { check, ok, detail, latency } in &findings {
+        if arguments.json {
+            let latency = latency.map(|latency| latency.as_secs_f64() * 1e3);
+            print_line(
+                &serde_json::json!({"check": check, "ok": ok, "detail": detail, "latencyMs": latency}).to_string(),
+            )?;
+        } else {
+            print_line(&format!("{} {check}: {detail}", if *ok { "ok  " } else { "BAD " }))?;
+        }
+    }
+    Ok(u8::from(findings.iter().any(|finding| !finding.ok)))
+}
+
+/// The keys that each layer sets.
+fn sources(file: Option<&Path>, environment: &Environment) -> Result<Finding, Failure> {
+    let mut counts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (key, _, origin) in config::masked(file, environment)? {
+        counts.entry(origin).or_default().push(key);
+    }
+    let defaults = counts.remove("default").unwrap_or_default().len();
+    let set = counts.iter().map(|(origin, keys)| format!("; {} from {origin}", keys.join(", ")));
+    Ok(Finding::new("config", true, format!("{defaults} keys at their defaults{}", set.collect::<String>())))
+}
+
+async fn check_all(config: &Config) -> Vec<Finding> {
+    let begun = Instant::now();
+    let beside = match posthaste::beside(config).await {
+        Ok(beside) => beside,
+        Err(error) => {
+            let mut findings = vec![failed("store", error)];
+            findings.extend(check_dependencies(config).await);
+            return findings;
+        }
+    };
+    let (latency, path) = (begun.elapsed(), config.store.path.display());
+    let ms = latency.as_millis();
+    let detail = match config.store.kind {
+        config::StoreKind::Embedded => {
+            format!("{path} opened in {ms} ms, schema up to date, same machine and same clock")
+        }
+        config::StoreKind::Postgres | config::StoreKind::Redis => format!("opened in {ms} ms, schema up to date"),
+    };
+    let mut findings = vec![Finding::new("store", true, detail).with_latency(latency)];
+    findings.extend(check_dependencies(config).await);
+    findings.extend([topics(config, &beside).await, outbox(&beside).await, partitions(config, &beside).await]);
+    findings
+}
+
+async fn check_dependencies(config: &Config) -> Vec<Finding> {
+    let found = posthaste::checkup(config).await.into_iter();
+    let finding =
+        |posthaste::Checked { what, fine, detail, latency }| Finding { check: what, ok: fine, detail, latency };
+    found.map(finding).collect()
+}
+
+fn failed(check: &'static str, error: impl std::fmt::Display) -> Finding {
+    Finding::new(check, false, error.to_string())
+}
+
+async fn topics(config: &Config, beside: &Beside) -> Finding {
+    let begun = Instant::now();
+    let Some(topics) = &beside.topics else {
+        return Finding::new("topics", true, "no broker is configured: events stay PENDING");
+    };
+    let views = match topics.list().await {
+        Ok(views) => views,
+        Err(error) => return failed("topics", error),
+    };
+    let latency = begun.elapsed();
+    let missing = outbox::topics::all_topics(&config.topic());
+    let missing: Vec<&str> =
+        missing.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
+    let required = config.broker.create_topics;
+    let shown = if missing.is_empty() { "none missing".to_owned() } else { format!("missing: {}", missing.join(", ")) };
+    let detail = format!("{} listed in {} ms, {shown}", views.len(), latency.as_millis());
+    Finding::new("topics", missing.is_empty() || !required, detail).with_latency(latency)
+}
+
+async fn outbox(beside: &Beside) -> Finding {
+    let depth = match beside.operations.depth().await {
+        Ok(depth) => depth,
+        Err(error) => return failed("outbox", error),
+    };
+    let waiting = depth.pending + depth.failed;
+    let age = depth.oldest_unsent.unwrap_or_default().as_secs();
+    let detail = format!(
+        "{waiting} waiting (oldest {age} s), {} in flight, {} parked: see `posthaste outbox list --status PARKED`",
+        depth.in_flight, depth.parked
+    );
+    Finding::new("outbox", depth.parked == 0, detail)
+}
+
+async fn partitions(config: &Config, beside: &Beside) -> Finding {
+    let views = match beside.operations.partitions().await {
+        Ok(views) => views,
+        Err(error) => return failed("partitions", error),
+    };
+    let (installed, configured) = (views.len(), config.outbox.partitions);
+    if installed != configured as usize {
+        let detail = format!(
+            "outbox.partitions is {configured}, and the store was created with {installed}: set it to {installed}"
+        );
+        return Finding::new("partitions", false, detail);
+    }
+    let unowned = views.iter().filter(|view| view.owner.is_none()).count();
+    let soonest = views.iter().filter_map(|view| view.expires_at).min().map(rfc3339).unwrap_or_default();
+    let detail = match (config.broker.kind, unowned == installed) {
+        (BrokerKind::None, true) => "none is owned: no broker is configured, so no event is sent".to_owned(),
+        (_, true) => "none is owned: no instance runs on this store".to_owned(),
+        (_, false) => format!("{} of {installed} owned, first lease until {soonest}", installed - unowned),
+    };
+    Finding::new("partitions", unowned == 0 || unowned == installed, detail)
+}
+
+fn key(config: &Config) -> Finding {
+    let (ok, detail) = match config.auth.source() {
+        None => (false, "no key is set: serve refuses to start without --dev; set auth.hs256_secret".to_owned()),
+        Some(Source::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {
+            (false, "the development secret is public; set your own".to_owned())
+        }
+        Some(Source::Secret(secret)) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
+            (false, format!("auth.hs256_secret is shorter than {SECRET_BYTES_MIN} bytes and can be guessed"))
+        }
+        Some(Source::Secret(_)) => (true, "a shared secret".to_owned()),
+        Some(Source::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),
+        Some(Source::JwksUrl(url)) => (true, format!("keys from {url}")),
+    };
+    Finding::new("auth", ok, detail)
+}

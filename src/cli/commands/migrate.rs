@@ -1,0 +1,145 @@
+//! `migrate`: brings the store's schema up to date and creates missing topics, or shows their state.
+use std::path::Path;
+
+use app::contract::rfc3339;
+use clap::Args;
+use posthaste::config::BrokerKind;
+use posthaste::{Config, Migration, Schema};
+use serde_json::json;
+
+use super::super::failure::Failure;
+use super::super::output::print_line;
+use super::super::runtime::block_on;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// up (default) applies missing migrations and creates missing topics; status only shows the state. Exit 1 if a newer program wrote the store.
+    #[arg(value_parser = ["up", "status"], default_value = "up")]
+    verb: String,
+    /// Show what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    fn is_read_only(&self) -> bool {
+        self.dry_run || self.verb == "status"
+    }
+}
+
+pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Failure> {
+    block_on(async {
+        if arguments.is_read_only() {
+            let code = report(posthaste::migrations(config).await?, arguments)?;
+            if creates_topics(config) {
+                eprintln!("`migrate up` also creates missing topics");
+            }
+            return Ok(code);
+        }
+        let code = report(posthaste::migrate(config).await?, arguments)?;
+        // The schema is reported before the broker is asked: when the broker fails, the operator still sees what was done.
+        for name in posthaste::provide_topics(config).await? {
+            eprintln!("topic {name} was created");
+        }
+        if creates_topics(config) {
+            eprintln!("every topic exists");
+        }
+        Ok(code)
+    })
+}
+
+fn creates_topics(config: &Config) -> bool {
+    config.broker.kind == BrokerKind::Kafka && config.broker.create_topics
+}
+
+/// Reports the state of the schema, or what was done, and returns the exit code.
+fn report(schema: Schema, arguments: &Arguments) -> Result<u8, Failure> {
+    match schema {
+        Schema::Steps(steps) => report_steps(steps, arguments),
+        Schema::File { folder, found, known } => report_file(&folder, found, known, arguments),
+        Schema::Keys { installed, made } => report_keys(installed, made, arguments),
+    }
+}
+
+fn report_steps(mut steps: Vec<Migration>, arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.dry_run {
+        steps.retain(|step| step.applied_at.is_none());
+    }
+    for step in &steps {
+        print_line(&step_line(step, arguments))?;
+    }
+    if steps.is_empty() {
+        eprintln!("nothing to do: the schema is up to date");
+    } else if !arguments.is_read_only() {
+        eprintln!("the schema is up to date now: {} steps were applied", steps.len());
+    }
+    Ok(0)
+}
+
+fn step_line(step: &Migration, arguments: &Arguments) -> String {
+    let Migration { version, name, applied_at } = step;
+    let applied_at = applied_at.map(rfc3339);
+    if arguments.json {
+        return json!({"version": version, "name": name, "applied_at": applied_at}).to_string();
+    }
+    match applied_at {
+        Some(at) => format!("V{version} {name}  applied {at}"),
+        None if !arguments.is_read_only() => format!("V{version} {name}  applied"),
+        None if arguments.dry_run => format!("V{version} {name}  would be applied"),
+        None => format!("V{version} {name}  pending: posthaste migrate up"),
+    }
+}
+
+fn report_file(folder: &Path, found: Option<u32>, known: u32, arguments: &Arguments) -> Result<u8, Failure> {
+    let shown = folder.display();
+    if arguments.json {
+        let document = json!({"store": "embedded", "path": shown.to_string(), "version": found, "known": known});
+        print_line(&document.to_string())?;
+    }
+    let sentence = match found {
+        None => {
+            format!(
+                "there is no store in {shown} yet: the service creates it at its first start, with schema version {known}"
+            )
+        }
+        Some(newer) if newer > known => {
+            return Err(Failure::new(format!(
+                "the store in {shown} has schema version {newer}, this program supports at most {known}: run the newer program"
+            )));
+        }
+        Some(version) if version == known => format!("the store in {shown} has schema version {version}: up to date"),
+        Some(older) => format!(
+            "the store in {shown} has schema version {older}: the service migrates it to {known} at its next start"
+        ),
+    };
+    report_sentence(&sentence, arguments)
+}
+
+fn report_keys(installed: bool, made: bool, arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.json {
+        print_line(&json!({"store": "redis", "installed": installed, "made": made}).to_string())?;
+    }
+    report_sentence(
+        match (installed, made) {
+            (true, _) => "a Redis store has no migrations, and its installation exists: nothing to do",
+            (false, true) => "a Redis store has no migrations; its installation was created",
+            (false, false) => {
+                "a Redis store has no migrations; its installation does not exist yet: `migrate up` or the service's first start creates it"
+            }
+        },
+        arguments,
+    )
+}
+
+/// The sentence is data when it is all there is, and a message beside JSON or after a change.
+fn report_sentence(sentence: &str, arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.is_read_only() && !arguments.json {
+        print_line(sentence)?;
+    } else {
+        eprintln!("{sentence}");
+    }
+    Ok(0)
+}

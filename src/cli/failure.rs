@@ -1,0 +1,54 @@
+//! Why a command failed, and the exit code that says so.
+use std::fmt::Display;
+
+use app::error::QueryError;
+
+/// A start or a command failed.
+const FAILED: u8 = 1;
+/// The configuration has mistakes (sysexits' EX_CONFIG).
+const CONFIGURATION: u8 = 78;
+
+/// The message for stderr and the exit code.
+pub(crate) struct Failure {
+    pub code: u8,
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Display) -> Self {
+        Self { code: FAILED, message: message.to_string() }
+    }
+
+    /// Names what was queried where the query did not find it.
+    pub(crate) fn querying(error: QueryError, queried: impl Display) -> Self {
+        match error {
+            QueryError::NotFound => Self::new(format!("{queried} was not found")),
+            other => Self::new(other),
+        }
+    }
+}
+
+impl From<posthaste::Mistakes> for Failure {
+    fn from(mistakes: posthaste::Mistakes) -> Self {
+        let message = format!("the configuration has {} mistake(s):\n{mistakes}", mistakes.0.len());
+        Self { code: CONFIGURATION, message }
+    }
+}
+
+impl From<posthaste::StartError> for Failure {
+    fn from(error: posthaste::StartError) -> Self {
+        Self { code: error.exit_code(), message: error.to_string() }
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        Self::new(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(error)
+    }
+}

@@ -1,0 +1,110 @@
+//! What values must be together: a mistake here is of no single key.
+use api::auth::Verifier;
+use secrecy::ExposeSecret;
+
+use super::sections::{AuthSettings, BrokerKind, CacheKind, Config, SaslSettings, StoreKind};
+
+/// All mistakes between values, each with the keys that it concerns.
+pub(super) fn mistakes(config: &Config) -> Vec<String> {
+    let mut mistakes: Vec<String> = [store(config), broker(config), cache(config), pairs(config)].concat();
+    mistakes.extend(auth(&config.auth));
+    mistakes.extend(sasl(&config.broker.sasl));
+    mistakes
+}
+
+/// Keeps the messages of the requirements that do not hold.
+fn violated<const N: usize>(requirements: [(bool, &str); N]) -> Vec<String> {
+    requirements.into_iter().filter(|(holds, _)| !holds).map(|(_, message)| message.to_owned()).collect()
+}
+
+fn is_postgres(url: &str) -> bool {
+    ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) || url.contains("host=")
+}
+
+fn is_redis(url: &str) -> bool {
+    ["redis://", "rediss://", "unix://"].iter().any(|scheme| url.starts_with(scheme))
+}
+
+fn store(config: &Config) -> Vec<String> {
+    let (kind, url) = (config.store.kind, config.store.url.expose_secret());
+    let given = !url.is_empty();
+    violated([
+        (kind != StoreKind::Embedded || !config.store.path.as_os_str().is_empty(), "store.path: must name a folder"),
+        (kind == StoreKind::Embedded || given, "store.url: must be set for this store.kind"),
+        (
+            kind != StoreKind::Postgres || !given || is_postgres(url),
+            "store.url: must be such as postgres://user:password@host:5432/database",
+        ),
+        (kind != StoreKind::Redis || !given || is_redis(url), "store.url: must be such as redis://host:6379"),
+    ])
+}
+
+fn broker(config: &Config) -> Vec<String> {
+    let broker = &config.broker;
+    let secured = broker.tls || broker.sasl.mechanism.is_some();
+    violated([
+        (
+            broker.kind != BrokerKind::Embedded || config.store.kind == StoreKind::Embedded,
+            "broker.kind = \"embedded\": only with store.kind = \"embedded\"; set broker.kind to kafka or none",
+        ),
+        (
+            broker.kind != BrokerKind::Kafka || !broker.bootstrap_servers.is_empty(),
+            "broker.bootstrap_servers: must be set for broker.kind = \"kafka\"",
+        ),
+        (
+            cfg!(feature = "kafka-tls") || !secured,
+            "broker.tls and broker.sasl: this program was built without them; build it with --features kafka-tls",
+        ),
+        (
+            config.outbox.enabled || broker.kind != BrokerKind::None,
+            "outbox.enabled = false: needs a broker to publish to; set broker.kind",
+        ),
+    ])
+}
+
+fn cache(config: &Config) -> Vec<String> {
+    let (used, url) = (config.cache.kind == CacheKind::Redis, config.redis.url.expose_secret());
+    violated([
+        (!used || !url.is_empty(), "redis.url: must be set for cache.kind = \"redis\""),
+        (!used || url.is_empty() || is_redis(url), "redis.url: must be such as redis://host:6379"),
+    ])
+}
+
+fn pairs(config: &Config) -> Vec<String> {
+    let (http, retry) = (&config.http, &config.outbox.retry);
+    violated([
+        (
+            http.admin_listen.is_none_or(|admin| admin.port() == 0 || admin != http.listen),
+            "http.admin_listen: must differ from http.listen, or be empty",
+        ),
+        (
+            config.partitions.dead_after > config.partitions.heartbeat,
+            "partitions.dead_after: must be longer than partitions.heartbeat",
+        ),
+        (retry.max >= retry.base, "outbox.retry.max: must not be shorter than outbox.retry.base"),
+    ])
+}
+
+/// At most one key, and one that can be used; nothing is fetched to find out.
+fn auth(auth: &AuthSettings) -> Option<String> {
+    let keys = [
+        ("auth.hs256_secret", auth.hs256_secret.is_some()),
+        ("auth.public_key_file", auth.public_key_file.is_some()),
+        ("auth.jwks_url", auth.jwks_url.is_some()),
+    ];
+    let given: Vec<&str> = keys.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
+    match given[..] {
+        [] => None,
+        [key] => {
+            let verifier = Verifier::new(api::auth::Options::new(auth.source()?));
+            verifier.err().map(|error| format!("{key}: {error}"))
+        }
+        [..] => Some(format!("{}: set exactly one of them", given.join(" and "))),
+    }
+}
+
+fn sasl(sasl: &SaslSettings) -> Option<String> {
+    let complete = !sasl.username.is_empty() && !sasl.password.expose_secret().is_empty();
+    let missing = sasl.mechanism.is_some() && !complete;
+    missing.then(|| "broker.sasl: the mechanism needs username and password".to_owned())
+}

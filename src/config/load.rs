@@ -1,0 +1,53 @@
+//! Reads the configuration: layers, then rules for single values, then types, then agreement between values.
+use std::path::Path;
+
+use super::layers::{self, Environment, Mistakes, Settings};
+use super::sections::Config;
+use super::{agreement, rules};
+
+impl Config {
+    /// Reads all layers and checks every value.
+    ///
+    /// # Errors
+    /// Every mistake found, each with its key, its value unless that is secret, where it was set, and what is accepted.
+    pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, Mistakes> {
+        parse(layers::load(file, environment))
+    }
+
+    /// The defaults alone.
+    pub fn defaults() -> Config {
+        Config::load(None, &Environment::default()).expect("config/default.toml is tested")
+    }
+
+    /// The name of this instance: `instance.id`, or host name and listening port.
+    pub fn instance_name(&self, port: u16) -> String {
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.instance.id.clone().unwrap_or_else(|| format!("{}:{port}", host()))
+    }
+
+    /// The topic of order events, prefix included.
+    pub fn topic(&self) -> String {
+        format!("{}order.events", self.broker.topic_prefix)
+    }
+}
+
+/// Deserialising stops at the first value that does not fit. Each such value is reported and replaced by its default until everything
+/// fits, so that one run finds all mistakes.
+pub(super) fn parse(mut settings: Settings) -> Result<Config, Mistakes> {
+    rules::check(&mut settings);
+    let config: Config = loop {
+        match serde_path_to_error::deserialize(settings.tree()) {
+            Ok(config) => break config,
+            Err(mismatch) => {
+                settings.refuse(&mismatch.path().to_string(), &accepted(&mismatch.inner().to_string()));
+            }
+        }
+    };
+    settings.mistakes.extend(agreement::mistakes(&config));
+    if settings.mistakes.is_empty() { Ok(config) } else { Err(Mistakes(settings.mistakes)) }
+}
+
+/// The accepted values, from serde's "unknown variant `x`, expected one of `a`, `b`" or from a message that is nothing else.
+fn accepted(message: &str) -> String {
+    message.rsplit_once("expected ").map_or(message, |(_, accepted)| accepted).replace('`', "")
+}

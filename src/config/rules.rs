@@ -1,0 +1,133 @@
+//! What each single value must be beyond its type: ranges, lists of words, forms.
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use app::contract::{LATEST, READABLE_MIN};
+use app::units;
+
+use super::layers::Settings;
+
+/// Accepts a text, or says what is accepted, worded to follow "must be".
+type Rule = fn(&str) -> Result<(), String>;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const TOPIC_PREFIX_MAX: usize = 200;
+
+pub(super) const RULES: [(&str, Rule); 45] = [
+    ("store.pool", |text| whole(text, 9, 1_000)),
+    ("broker.topic_prefix", topic_prefix),
+    ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
+    ("broker.transaction_timeout", |text| at_least(text, SECOND)),
+    ("broker.lanes", |text| whole(text, 1, 64)),
+    ("broker.retention", |text| at_least(text, SECOND)),
+    ("broker.sasl.mechanism", |text| one_of(text, &["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])),
+    ("broker.breaker.failures", |text| whole(text, 1, 1_000_000)),
+    ("broker.breaker.open", |text| at_least(text, MILLISECOND)),
+    ("events.schema_version", |text| whole(text, READABLE_MIN, LATEST)),
+    ("http.listen", address),
+    ("http.admin_listen", |text| if text.is_empty() { Ok(()) } else { address(text) }),
+    ("http.request_timeout", |text| at_least(text, MILLISECOND)),
+    ("http.header_timeout", |text| at_least(text, MILLISECOND)),
+    ("http.body_timeout", |text| at_least(text, MILLISECOND)),
+    ("http.max_connections", |text| whole(text, 1, 1_000_000)),
+    ("instance.id", identifier),
+    ("region.id", |text| if text.is_empty() { Err("a name".to_owned()) } else { identifier(text) }),
+    ("outbox.partitions", |text| whole(text, 1, 4_096)),
+    ("outbox.lease", |text| at_least(text, SECOND)),
+    ("outbox.poll_interval", |text| at_least(text, MILLISECOND)),
+    ("outbox.publisher.batch", |text| whole(text, 1, 100_000)),
+    ("outbox.publisher.max_in_flight", |text| whole(text, 1, 4_096)),
+    ("outbox.retry.attempts_max", |text| whole(text, 1, 1_000_000)),
+    ("outbox.retry.base", |text| at_least(text, MILLISECOND)),
+    ("outbox.retry.max", |text| at_least(text, MILLISECOND)),
+    ("outbox.retry.jitter", |text| share(text).map(drop)),
+    ("inbox.retention", |text| at_least(text, SECOND)),
+    ("partitions.heartbeat", |text| at_least(text, MILLISECOND)),
+    ("partitions.dead_after", |text| at_least(text, MILLISECOND)),
+    ("failover.probe_interval", |text| at_least(text, MILLISECOND)),
+    ("failover.probe_timeout", |text| at_least(text, MILLISECOND)),
+    ("failover.gates", gates),
+    ("backpressure.lag", |text| rising(text, units::duration)),
+    ("backpressure.backlog", |text| {
+        rising(text, |value| parsed::<u64>(value, "two whole numbers separated by a comma"))
+    }),
+    ("backpressure.saturation", |text| rising(text, share)),
+    ("promotion.batch", |text| whole(text, 1, 100_000)),
+    ("orders.list_max_rows", |text| whole(text, 1, 100_000)),
+    ("orders.shards", |text| whole(text, 1, 1_024)),
+    ("orders.mailbox", |text| whole(text, 1, 1_000_000)),
+    ("consumer.count", |text| whole(text, 0, 256)),
+    ("rate_limit.capacity", |text| whole(text, 1, 1_000_000_000)),
+    ("rate_limit.window", |text| at_least(text, MILLISECOND)),
+    ("shutdown.deadline", |text| at_least(text, SECOND)),
+    ("log.level", log_level),
+];
+
+/// Refuses every value that breaks its rule.
+pub(super) fn check(settings: &mut Settings) {
+    for (key, rule) in RULES {
+        if let Err(expected) = rule(settings.text(key)) {
+            settings.refuse(key, &expected);
+        }
+    }
+}
+
+fn accept(accepted: bool, expected: impl Display) -> Result<(), String> {
+    if accepted { Ok(()) } else { Err(expected.to_string()) }
+}
+
+fn parsed<T: FromStr>(text: &str, expected: &str) -> Result<T, String> {
+    text.parse().map_err(|_| expected.to_owned())
+}
+
+fn whole(text: &str, least: u32, most: u32) -> Result<(), String> {
+    let fits = text.parse().is_ok_and(|number: u32| (least..=most).contains(&number));
+    accept(fits, format_args!("a whole number from {least} to {most}"))
+}
+
+fn at_least(text: &str, least: Duration) -> Result<(), String> {
+    accept(units::duration(text)? >= least, format_args!("at least {} ms", least.as_millis()))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "a number from 0 to 1".to_owned())
+}
+
+fn rising<T: PartialOrd + Default>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<(), String> {
+    let expected = "two values above 0, separated by a comma, ELEVATED then CRITICAL, rising";
+    let (low, high) = text.split_once(',').ok_or(expected)?;
+    let (low, high) = (parse(low.trim())?, parse(high.trim())?);
+    accept(T::default() < low && low <= high, expected)
+}
+
+fn one_of(text: &str, words: &[&str]) -> Result<(), String> {
+    let listed: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+    accept(words.contains(&text), format_args!("one of {}", listed.join(", ")))
+}
+
+fn gates(text: &str) -> Result<(), String> {
+    let known = |gate: &str| ["", "db", "redis", "broker"].contains(&gate.trim());
+    accept(text.split(',').all(known), "a list of db, redis, broker")
+}
+
+fn address(text: &str) -> Result<(), String> {
+    parsed::<SocketAddr>(text, "an address and port such as 127.0.0.1:8080").map(drop)
+}
+
+fn identifier(text: &str) -> Result<(), String> {
+    accept(text.bytes().all(|byte| byte.is_ascii_graphic()), "printable ASCII without spaces")
+}
+
+fn topic_prefix(text: &str) -> Result<(), String> {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let expected = format!("at most {TOPIC_PREFIX_MAX} letters, digits, dots, underscores and hyphens");
+    accept(text.len() <= TOPIC_PREFIX_MAX && text.bytes().all(legal), expected)
+}
+
+fn log_level(text: &str) -> Result<(), String> {
+    telemetry::logging::check_level(text).map_err(|error| format!("a level or a filter: {error}"))
+}

@@ -1,0 +1,306 @@
+//! Every setting as a typed value, section by section. `config/default.toml` says what each key means.
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use api::Proxies;
+use api::auth::Source;
+use app::contract::framing::SchemaIds;
+use app::policy::backpressure::PressureThresholds;
+use app::relay::chain::{Fallback, Poison};
+use secrecy::SecretString;
+use serde::{Deserialize, Deserializer, de};
+
+/// Every setting; a field is named as its key, so that `outbox.publisher.batch` is `config.outbox.publisher.batch`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub store: StoreSettings,
+    pub broker: BrokerSettings,
+    pub events: EventSettings,
+    pub cache: CacheSettings,
+    pub redis: RedisSettings,
+    pub http: HttpSettings,
+    pub auth: AuthSettings,
+    pub instance: InstanceSettings,
+    pub region: RegionSettings,
+    pub outbox: OutboxSettings,
+    pub inbox: InboxSettings,
+    pub partitions: PartitionSettings,
+    pub failover: FailoverSettings,
+    pub backpressure: PressureThresholds,
+    pub health: HealthSettings,
+    pub promotion: PromotionSettings,
+    pub orders: OrderSettings,
+    pub consumer: ConsumerSettings,
+    pub rate_limit: app::admission::rate_limit::Options,
+    pub startup: StartupSettings,
+    pub shutdown: ShutdownSettings,
+    pub fault_injection: FaultInjectionSettings,
+    pub log: LogSettings,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreKind {
+    Embedded,
+    Postgres,
+    Redis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BrokerKind {
+    Embedded,
+    Kafka,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheKind {
+    Memory,
+    Redis,
+}
+
+/// What happens at the start on a Redis store that may lose orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeakDurability {
+    Refuse,
+    Warn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryKind {
+    ExactlyOnce,
+    AtLeastOnce,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchCompression {
+    None,
+    Lz4,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreSettings {
+    pub kind: StoreKind,
+    pub path: PathBuf,
+    pub url: SecretString,
+    pub migrate: bool,
+    pub pool: usize,
+    pub pooler: bool,
+    pub notify: bool,
+    pub ca_file: Option<PathBuf>,
+    pub durability: WeakDurability,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerSettings {
+    pub kind: BrokerKind,
+    pub bootstrap_servers: String,
+    pub delivery: DeliveryKind,
+    pub topic_prefix: String,
+    pub topic_partitions: u32,
+    pub create_topics: bool,
+    pub transaction_timeout: Duration,
+    pub lanes: u32,
+    pub retention: Duration,
+    pub compression: BatchCompression,
+    pub tls: bool,
+    pub ca_file: Option<PathBuf>,
+    pub sasl: SaslSettings,
+    pub breaker: app::policy::breaker::Options,
+}
+
+/// Credentials for Kafka; without a mechanism none are sent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaslSettings {
+    pub mechanism: Option<String>,
+    pub username: String,
+    pub password: SecretString,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventSettings {
+    pub schema_version: u32,
+    pub schema_ids: Option<SchemaIds>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSettings {
+    pub kind: CacheKind,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisSettings {
+    pub url: SecretString,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSettings {
+    pub listen: SocketAddr,
+    pub admin_listen: Option<SocketAddr>,
+    pub request_timeout: Duration,
+    pub header_timeout: Duration,
+    pub body_timeout: Duration,
+    #[serde(deserialize_with = "size")]
+    pub body_max: usize,
+    pub max_connections: usize,
+    #[serde(deserialize_with = "proxies")]
+    pub trusted_proxies: Proxies,
+}
+
+/// How tokens are verified; at most one of the first three keys is set.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthSettings {
+    pub hs256_secret: Option<SecretString>,
+    pub public_key_file: Option<PathBuf>,
+    pub jwks_url: Option<String>,
+    pub issuer: Option<String>,
+    pub audience: Option<String>,
+    pub leeway: Duration,
+}
+
+impl AuthSettings {
+    /// Where the verifying key comes from; `None` while no key is configured.
+    pub fn source(&self) -> Option<Source> {
+        let secret = self.hs256_secret.clone().map(Source::Secret);
+        let public_key = || self.public_key_file.clone().map(Source::PublicKeyFile);
+        secret.or_else(public_key).or_else(|| self.jwks_url.clone().map(Source::JwksUrl))
+    }
+
+    /// Replaces whichever key is configured by this secret.
+    pub fn set_secret(&mut self, secret: &str) {
+        (self.hs256_secret, self.public_key_file, self.jwks_url) = (Some(secret.into()), None, None);
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceSettings {
+    pub id: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionSettings {
+    pub id: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutboxSettings {
+    pub enabled: bool,
+    pub partitions: u32,
+    pub lease: Duration,
+    pub poll_interval: Duration,
+    pub retention: Duration,
+    pub publisher: PublisherSettings,
+    pub retry: outbox::RetryPolicy,
+    pub poison: HashMap<String, Poison>,
+    pub fallback: HashMap<String, Fallback>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublisherSettings {
+    pub batch: u32,
+    pub max_in_flight: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InboxSettings {
+    pub retention: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionSettings {
+    pub heartbeat: Duration,
+    pub dead_after: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailoverSettings {
+    pub probe_interval: Duration,
+    pub probe_timeout: Duration,
+    pub gates: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HealthSettings {
+    /// Zero turns the check off.
+    pub unsent_age_max: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromotionSettings {
+    /// Zero turns promotion off.
+    pub interval: Duration,
+    pub batch: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderSettings {
+    pub list_max_rows: u32,
+    pub shards: u32,
+    pub mailbox: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsumerSettings {
+    pub count: u32,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartupSettings {
+    pub deadline: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShutdownSettings {
+    pub deadline: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultInjectionSettings {
+    pub enabled: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogSettings {
+    pub format: Option<telemetry::logging::Format>,
+    pub level: String,
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    app::units::size(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+}
+
+fn proxies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Proxies, D::Error> {
+    let expected = "a list of addresses or networks such as 10.0.0.1,10.1.0.0/16";
+    Proxies::parse(&Vec::<String>::deserialize(deserializer)?).map_err(|_| de::Error::custom(expected))
+}
