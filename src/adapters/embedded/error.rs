@@ -28,7 +28,7 @@ impl From<Error> for WriteError {
 
 impl WriteError {
     /// The error for the caller of the port; `operation` names the command.
-    pub(crate) fn into_port_error(&self, operation: &str) -> Error {
+    pub(crate) fn to_port_error(&self, operation: &str) -> Error {
         match self {
             WriteError::Sql(error) => of_statement(error, operation),
             WriteError::Port(error) => error.clone(),

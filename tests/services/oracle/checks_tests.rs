@@ -82,7 +82,7 @@ fn a_duplicate_is_a_violation_only_in_exactly_once_mode() {
 #[test]
 fn a_missing_event_is_lost_at_the_end_and_a_gap_in_the_middle() {
     assert!(violations_after(|evidence| drop(evidence.log.remove(4))).contains("lost: key a: its event at 3"));
-    assert!(violations_after(|evidence| drop(evidence.log.remove(2))).contains("gap: key a: nothing at 2 of 3"));
+    assert!(violations_after(|evidence| drop(evidence.log.remove(2))).contains("gap: key a: no event at 2 of 3"));
     assert!(
         violations_after(|evidence| drop(evidence.log.remove(3))).contains("the changes of b are"),
         "also when no client was acknowledged"

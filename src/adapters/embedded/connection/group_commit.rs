@@ -100,7 +100,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
     fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect {
         let Some(command) = self.command.take() else { return CommandEffect::Failed(never(self.operation)) };
         let value = match catch_unwind(AssertUnwindSafe(|| command(context))) {
-            Ok(result) => result.map_err(|error| error.into_port_error(self.operation)),
+            Ok(result) => result.map_err(|error| error.to_port_error(self.operation)),
             Err(_) => {
                 Err(Error::Broken(format!("{}: a defect stopped the command; nothing was changed", self.operation)))
             }
@@ -266,7 +266,7 @@ impl Engine {
     fn end(&self, group: &CommitGroup) -> Result<(), Error> {
         let written = match &group.lost {
             Some(error) => Err(error.clone()),
-            None => group.counts.write(&self.sql).map_err(|error: WriteError| error.into_port_error("count")),
+            None => group.counts.write(&self.sql).map_err(|error: WriteError| error.to_port_error("count")),
         };
         let ended = match written {
             Ok(()) => self.statement("COMMIT").map_err(|error| of_commit(&error)),

@@ -44,7 +44,7 @@ impl Readers {
     {
         let (reply, answer) = oneshot::channel();
         let job: Read = Box::new(move |sql| {
-            let result = snapshot(sql, read).map_err(|error| error.into_port_error(operation));
+            let result = snapshot(sql, read).map_err(|error| error.to_port_error(operation));
             // A caller that has gone away no longer wants to know.
             let _ = reply.send(result);
         });

@@ -74,7 +74,7 @@ impl Writer {
     ) -> Result<T, Error> {
         match self {
             Writer::Inline(engine) => match engine.lock().as_ref() {
-                Some(engine) => snapshot(&engine.sql, read).map_err(|error| error.into_port_error(operation)),
+                Some(engine) => snapshot(&engine.sql, read).map_err(|error| error.to_port_error(operation)),
                 None => Err(closed(operation)),
             },
             Writer::Thread { .. } => Err(Error::Broken(format!("{operation}: no reader"))),
