@@ -93,7 +93,7 @@ async fn actors_are_grouped_by_supervisor_and_faults_shown_only_when_enabled() {
         "PartitionWorker",
         "●</span> running",
         "0 of 16",
-        "InjectedFault injection is enabled",
+        "Fault injection is enabled",
         "Kill (panic)",
     ] {
         assert!(text.contains(expected), "{expected} is not in {text}");
@@ -118,10 +118,7 @@ async fn actors_are_grouped_by_supervisor_and_faults_shown_only_when_enabled() {
 
     let browser = Browser::log_in(&safe).await;
     let text = browser.get("/console/actors").await.text();
-    assert!(
-        text.contains("PartitionWorker") && !text.contains("Kill") && !text.contains("InjectedFault injection"),
-        "{text}"
-    );
+    assert!(text.contains("PartitionWorker") && !text.contains("Kill") && !text.contains("Fault injection"), "{text}");
     page(&browser.send("/console/actors/fault", &[("path", "/consumer-0"), ("action", "panic")]).await, 404);
 }
 
