@@ -42,7 +42,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let operations = &context.state.operations;
     let (rows, now) = (operations.rows(&filter, PAGE_SIZE).await?, operations.now());
     let main = html! {
-        h2 { "RowPage" }
+        h2 { "Rows" }
         (filter_form(&raw))
         (list(&rows, &raw, now))
         h2 { "Parked rows" }
@@ -76,7 +76,7 @@ fn filter_form(raw: &RawRowFilter<'_>) -> Markup {
 fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Markup {
     html! {
         div class="wide" { table {
-            caption { @if rows.rows.is_empty() { "No rows match" } @else { "RowPage in insertion order" } }
+            caption { @if rows.rows.is_empty() { "No rows match" } @else { "Rows in insertion order" } }
             thead { tr { @for name in ["Row", "Status", "Type", "Key", "Partition", "Attempts", "Next attempt", "Last failure", "Created"] {
                 th scope="col" { (name) }
             } } }
