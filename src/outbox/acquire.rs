@@ -15,18 +15,6 @@ pub enum AcquireReason {
     Uncertain,
 }
 
-impl AcquireReason {
-    /// Whether the owner in the lease row is dead, by the taker's reason and the owner's heartbeat.
-    pub fn owner_died(self, owner: Option<&str>, taker: &InstanceId, liveness: Liveness) -> bool {
-        match owner {
-            None => false,
-            // A vacant lease under the taker's own name belonged to the process before this one.
-            Some(owner) if owner == &*taker.0 => self != AcquireReason::Uncertain,
-            Some(_) => liveness != Liveness::Alive,
-        }
-    }
-}
-
 /// The state of an instance by its heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
@@ -91,7 +79,12 @@ impl Lease {
 
     /// Whether the owner in the lease row is dead, by the taker's reason and the owner's heartbeat.
     pub fn owner_died(&self, reason: AcquireReason, taker: &InstanceId, liveness: Liveness) -> bool {
-        reason.owner_died(self.owner.as_ref().map(|owner| &*owner.0), taker, liveness)
+        match &self.owner {
+            None => false,
+            // A vacant lease under the taker's own name belonged to the process before this one.
+            Some(owner) if owner == taker => reason != AcquireReason::Uncertain,
+            Some(_) => liveness != Liveness::Alive,
+        }
     }
 
     /// Whether the claimer of the open batch died while it was in flight. The first acquisition after the claim judges it by

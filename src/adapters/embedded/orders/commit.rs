@@ -30,7 +30,7 @@ pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> Command
     Ok(Committed::Done)
 }
 
-/// An event's name is unique; whoever brings one twice is mistaken.
+/// Refuses an event whose id is already stored or stands twice in the commit.
 fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewRow]) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached("SELECT 1 FROM outbox_event WHERE event_id = ?1")?;
     let twice = before.iter().any(|other| other.event_id == event.event_id);
