@@ -17,6 +17,8 @@ pub struct Plan {
     pub events: u64,
     /// Orders that these events belong to.
     pub keys: u64,
+    /// Orders per second of each latency measurement.
+    pub rates: Vec<u32>,
     /// One JSON object a line instead of text.
     pub json: bool,
 }
@@ -30,6 +32,8 @@ pub enum Scenario {
     Relay,
     /// Latency from commit to acknowledgement and consumption.
     EndToEnd,
+    /// Latency from commit to settlement at set rates.
+    Latency,
     /// Far more clients than the service can serve.
     Overload,
 }

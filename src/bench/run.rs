@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::plan::{Bench, Plan, Scenario};
 use crate::program::Program;
 use crate::report::{Reporter, Style};
-use crate::scenarios::{create, end_to_end, overload, relay};
+use crate::scenarios::{create, end_to_end, latency, overload, relay};
 
 /// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
 ///
@@ -19,6 +19,9 @@ pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
     let ceiling = if wanted(Scenario::Create) { Some(Box::pin(create::create(&bench)).await?) } else { None };
     if wanted(Scenario::EndToEnd) {
         Box::pin(end_to_end::end_to_end(&bench, ceiling)).await?;
+    }
+    if wanted(Scenario::Latency) {
+        Box::pin(latency::latency(&bench)).await?;
     }
     if wanted(Scenario::Relay) {
         Box::pin(relay::relay(&bench)).await?;

@@ -33,6 +33,8 @@ enum BenchScenario {
     Relay,
     /// Latency from commit to broker and consumer, idle and at half of the highest rate.
     EndToEnd,
+    /// Latency from commit to settlement at the rates of --rate, as exact percentiles.
+    Latency,
     /// Before, during and after 32 times as many clients, which create and then list.
     Overload,
     /// Each in turn.
@@ -59,6 +61,10 @@ pub(crate) struct Arguments {
     /// Orders that these events belong to.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     keys: u64,
+    /// Orders per second of `latency`; several are measured in turns.
+    #[arg(long = "rate", value_name = "RATE", default_values_t = [500, 2_000, 3_000], value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rates: Vec<u32>,
     /// Print one JSON object a line.
     #[arg(long)]
     json: bool,
@@ -70,11 +76,12 @@ impl Arguments {
             BenchScenario::Create => Some(Scenario::Create),
             BenchScenario::Relay => Some(Scenario::Relay),
             BenchScenario::EndToEnd => Some(Scenario::EndToEnd),
+            BenchScenario::Latency => Some(Scenario::Latency),
             BenchScenario::Overload => Some(Scenario::Overload),
             BenchScenario::All => None,
         };
         let &Self { clients, time, rounds, events, keys, json, .. } = self;
-        Plan { scenario, clients, time, rounds, events, keys, json }
+        Plan { scenario, clients, time, rounds, events, keys, rates: self.rates.clone(), json }
     }
 }
 

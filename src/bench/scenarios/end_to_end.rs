@@ -1,7 +1,5 @@
 //! `end-to-end`: latency of an event from its commit to the broker and to the consumer, while the service is idle and at half of its
 //! highest rate.
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -11,6 +9,7 @@ use crate::plan::Bench;
 use crate::program::{BrokerUse, Program, ThrowawayData};
 use crate::service::metrics_page;
 use crate::service::process::ServiceProcess;
+use crate::store::row_ages::newest_rows_ms;
 use crate::store::throwaway::with_data;
 
 /// Orders per second between any two of which the service is idle.
@@ -19,8 +18,6 @@ const IDLE_RATE: f64 = 10.0;
 const IDLE_CLIENTS: usize = 4;
 /// The idle part lasts this many rounds: few orders per second need longer for as many samples.
 const IDLE_ROUNDS: u32 = 3;
-/// Rows of one page.
-const PAGE_ROWS_MAX: u32 = 1_000;
 
 /// Measures and reports; `ceiling` is the highest create rate where it was measured before.
 pub(crate) async fn end_to_end<P: Program>(bench: &Bench<'_, P>, ceiling: Option<f64>) -> Result<(), Error> {
@@ -62,12 +59,14 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Opti
     load.time = plan.time * 2;
     (load.clients, load.rate) = (plan.clients, Some(ceiling / 2.0));
     let half = measure_part(&service, &load, data, &mut answered).await?;
+    let half_settled = newest_rows_ms(data, half.result.answered).await?;
     let checked = service.stop_and_check(answered).await?;
     reporter.report(
         "end-to-end",
         &json!({
             "rate_per_s": half.result.rate().round(), "refused": half.result.refused, "latency_ms": half.result.percentiles(),
-            "commit_to_ack_ms": half.acknowledged, "commit_to_consumed_ms": half.consumed, "checked": checked.json(),
+            "commit_to_settled_ms": percentiles(&half_settled), "commit_to_ack_ms": half.acknowledged,
+            "commit_to_consumed_ms": half.consumed, "checked": checked.json(),
         }),
     )
 }
@@ -99,26 +98,4 @@ async fn measure_part<D: ThrowawayData>(
         acknowledged: metrics_page::percentiles(&acknowledged, 1_000.0),
         consumed: metrics_page::percentiles(&consumed, 1.0),
     })
-}
-
-/// Milliseconds from the commit to the settlement of the newest rows, sorted; both times are the store's own.
-async fn newest_rows_ms(data: &impl ThrowawayData, rows: u64) -> Result<Vec<f64>, Error> {
-    let operations = data.operations().await?;
-    let mut after = None;
-    let mut ages = VecDeque::new();
-    loop {
-        let filter = app::port_types::RowFilter { after, ..Default::default() };
-        let page = operations.rows(&filter, PAGE_ROWS_MAX).await.map_err(Error::new)?;
-        let sent = page.rows.iter().filter_map(|row| Some(row.sent_at?.since(row.created_at).as_millis() as f64));
-        ages.extend(sent);
-        let surplus = ages.len().saturating_sub(rows as usize);
-        ages.drain(..surplus);
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    let mut ages: Vec<f64> = ages.into();
-    ages.sort_by(f64::total_cmp);
-    Ok(ages)
 }

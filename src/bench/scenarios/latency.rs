@@ -1,0 +1,66 @@
+//! `latency`: from commit to settlement at set rates of orders, as exact percentiles of the store's own times.
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::load::figures::{median, percentiles};
+use crate::load::generator::{Load, RequestKind};
+use crate::plan::Bench;
+use crate::program::{BrokerUse, Program};
+use crate::service::process::ServiceProcess;
+use crate::store::row_ages::newest_rows_ms;
+use crate::store::throwaway::with_data;
+
+/// Measures each rate on data of its own, in turns, and reports the median of the rounds.
+pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> {
+    let plan = bench.plan;
+    let mut rounds: Vec<Vec<Round>> = plan.rates.iter().map(|_| Vec::new()).collect();
+    for round in 1..=plan.rounds {
+        for (rate, rounds) in plan.rates.iter().zip(&mut rounds) {
+            bench.reporter.progress(&format!("latency at {rate}/s, round {round} of {}", plan.rounds));
+            let measure = async |data: &P::Data| measure(bench, data, f64::from(*rate)).await;
+            rounds.push(with_data(bench.program, BrokerUse::Configured, measure).await?);
+        }
+    }
+    plan.rates.iter().zip(&rounds).try_for_each(|(rate, rounds)| {
+        let median_of = |name: &str| {
+            let values: Vec<f64> = rounds.iter().filter_map(|round| round.settled_ms[name].as_f64()).collect();
+            median(&values)
+        };
+        let duplicates_and_losses: Vec<&Value> = rounds.iter().map(|round| &round.checked).collect();
+        bench.reporter.report(
+            "latency",
+            &json!({
+                "rate_per_s": rate, "answered_per_s": median(&rounds.iter().map(|round| round.rate).collect::<Vec<_>>()).round(),
+                "commit_to_settled_ms": {"p50": median_of("p50"), "p95": median_of("p95"), "p99": median_of("p99"), "max": median_of("max")},
+                "rounds": rounds.iter().map(|round| &round.settled_ms).collect::<Vec<_>>(), "checked": duplicates_and_losses,
+            }),
+        )
+    })
+}
+
+/// One load at a set rate.
+struct Round {
+    rate: f64,
+    settled_ms: Value,
+    checked: Value,
+}
+
+async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) -> Result<Round, Error> {
+    let plan = bench.plan;
+    let service = ServiceProcess::start(data, &[]).await?;
+    let load = |time| Load {
+        address: service.address,
+        request: RequestKind::Create,
+        clients: plan.clients,
+        time,
+        rate: Some(rate),
+    };
+    // Topics, connections and plans are new to the first orders.
+    let warm_up = load(plan.time).run(data).await?;
+    let measured = load(plan.time * 2).run(data).await?;
+    let answered = warm_up.answered + measured.answered;
+    service.await_consumed(answered).await?;
+    let settled = newest_rows_ms(data, measured.answered).await?;
+    let checked = service.stop_and_check(answered).await?;
+    Ok(Round { rate: measured.rate(), settled_ms: percentiles(&settled), checked: checked.json() })
+}
