@@ -11,7 +11,7 @@ use ports::Error;
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
-use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::source::{ConsumerGroups, Delivery, GroupMember};
 use telemetry::Metrics;
 
 /// Shared by all consumers of an instance.
@@ -275,14 +275,6 @@ impl ConsumerPipeline {
                 }
                 InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
             }
-        }
-    }
-
-    /// Shows the lag of each partition as a metric.
-    pub fn publish_lag(&self, lag: &[Lag]) {
-        for Lag { topic, partition, messages, .. } in lag {
-            let partition = partition.to_string();
-            self.metrics.kafka_consumer_lag.with([topic, &partition]).set(i64::try_from(*messages).unwrap_or(i64::MAX));
         }
     }
 }
