@@ -12,29 +12,29 @@ use actors::ActorSystem;
 use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    Beside, Checked, Migration, Schema, StartError, Throwaway, ThrowawayStore, beside, checkup, migrate, migrations,
-    provide_topics, server_environment, server_settings,
+    DependencyCheck, Migration, OperatorAccess, SchemaState, StartError, Throwaway, ThrowawayStore, check_dependencies,
+    create_missing_topics, migrate, open_for_operator, schema_state, server_environment, server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.
 pub struct Service {
     addresses: Vec<SocketAddr>,
-    cast: ActorSystem,
+    actors: ActorSystem,
     http: api::RunningServer,
-    held: wiring::Held,
-    vitals: HealthBoard,
-    deadline: Duration,
+    handles: wiring::BackendHandles,
+    health: HealthBoard,
+    stop_deadline: Duration,
 }
 
-/// The result of a stop: what it could not finish is settled by the next start.
+/// The result of a stop. Unfinished work is settled by the next start.
 #[derive(Debug)]
 pub struct Report {
-    /// Time from the call to the last lease given back.
+    /// Time from the call until the store was closed.
     pub elapsed: Duration,
     /// Actors that were killed with unfinished messages, as (path, number of messages).
-    pub left: Vec<(String, usize)>,
+    pub unfinished_actors: Vec<(String, usize)>,
     /// Partitions whose lease could not be released.
-    pub partitions_left: usize,
+    pub unreleased_partitions: usize,
 }
 
 /// Starts the service on this thread, which must run an actix `System`.
@@ -43,12 +43,13 @@ pub struct Report {
 /// A dependency, the configuration or an address is unusable; nothing keeps running.
 pub async fn start(config: Config) -> Result<Service, StartError> {
     let wired = wiring::wire(&config).await?;
-    let cast = ActorSystem::start(wired.world, wired.actors, supervision::Options::default()).await;
-    let parts = wired.http.with(cast.dispatch());
+    let actors = ActorSystem::start(wired.dependencies, wired.actor_options, supervision::Options::default()).await;
+    let parts = wired.http.with_dispatch(actors.dispatch());
     let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
-    wired.held.announce(&addresses).await;
-    Ok(Service { addresses, cast, http, held: wired.held, vitals: wired.vitals, deadline: config.shutdown.deadline })
+    wired.handles.announce(&addresses).await;
+    let stop_deadline = config.shutdown.deadline;
+    Ok(Service { addresses, actors, http, handles: wired.handles, health: wired.health, stop_deadline })
 }
 
 impl Service {
@@ -63,22 +64,22 @@ impl Service {
     }
 
     /// The health of the service, updated by its actors.
-    pub fn vitals(&self) -> &HealthBoard {
-        &self.vitals
+    pub fn health(&self) -> &HealthBoard {
+        &self.health
     }
 
     /// The actor system, for tests that inject faults and read its events.
-    pub fn cast(&self) -> &ActorSystem {
-        &self.cast
+    pub fn actors(&self) -> &ActorSystem {
+        &self.actors
     }
 
-    /// Resolves with the reason when the root supervisor has given up or another process holds this instance's lease. The caller stops the
-    /// service and exits with 70.
+    /// Resolves with the reason when the root supervisor has given up or another process has taken over the instance name.
+    /// The caller stops the service and exits with 70.
     pub async fn gave_up(&self) -> String {
         tokio::select! {
             // Both only wait; dropping either loses nothing.
-            reason = self.cast.gave_up() => format!("{reason:?}"),
-            lost = self.held.lost() => lost,
+            reason = self.actors.gave_up() => format!("{reason:?}"),
+            lost = self.handles.name_lost() => lost,
         }
     }
 
@@ -86,23 +87,24 @@ impl Service {
     /// closed. Takes at most `shutdown.deadline`.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
-        self.vitals.update(|picture| picture.draining = true);
+        self.health.update(|snapshot| snapshot.draining = true);
         tracing::info!(event = "stopping", "stopping: finishing requests and batches in flight");
-        self.http.stop(self.deadline / 2).await;
-        let left_for_actors = self.deadline.saturating_sub(begun.elapsed());
-        let stopped = self.cast.stop(left_for_actors).await;
-        self.held.close().await;
-        let left: Vec<(String, usize)> =
+        self.http.stop(self.stop_deadline / 2).await;
+        let remaining = self.stop_deadline.saturating_sub(begun.elapsed());
+        let stopped = self.actors.stop(remaining).await;
+        self.handles.close().await;
+        let unfinished_actors: Vec<(String, usize)> =
             stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();
-        let report = Report { elapsed: begun.elapsed(), left, partitions_left: stopped.partitions_left };
-        let (elapsed_ms, partitions_left) = (report.elapsed.as_millis() as u64, report.partitions_left);
+        let report =
+            Report { elapsed: begun.elapsed(), unfinished_actors, unreleased_partitions: stopped.partitions_left };
+        let (elapsed_ms, partitions_left) = (report.elapsed.as_millis() as u64, report.unreleased_partitions);
         tracing::info!(
             event = "stopped",
             elapsed_ms,
-            actors_left = report.left.len(),
+            actors_left = report.unfinished_actors.len(),
             partitions_left,
             "{}",
-            if report.left.is_empty() && partitions_left == 0 {
+            if report.unfinished_actors.is_empty() && partitions_left == 0 {
                 "stopped"
             } else {
                 "stopped with unfinished work; the next start settles it"

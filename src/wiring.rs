@@ -1,20 +1,20 @@
-//! COMPOSITION ROOT: the only file that names an adapter. One match arm per backend.
+//! The composition root: opens the configured backends and builds a service from them. Only this module and its files name an adapter.
 mod backends;
-mod beside;
 mod broker;
 mod cache;
 #[cfg_attr(
     not(all(feature = "postgres", feature = "kafka", feature = "redis")),
-    allow(dead_code, unused_imports, reason = "each dependency brings its own questions")
+    allow(dead_code, unused_imports, reason = "each backend feature adds its own checks")
 )]
-mod checkup;
-mod opening;
+mod dependency_checks;
+mod operator_access;
 mod options;
 mod schema;
 mod start_error;
 mod store;
 mod thread_rng;
 mod throwaway;
+mod wait_for_store;
 
 use std::sync::Arc;
 
@@ -32,30 +32,30 @@ use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
-pub(crate) use backends::Held;
+pub(crate) use backends::BackendHandles;
 use backends::{Backends, BrokerPorts};
-pub use beside::{Beside, beside};
-pub use checkup::{Checked, checkup};
-use opening::Door;
-pub use schema::{Migration, Schema, migrate, migrations, provide_topics};
+pub use dependency_checks::{DependencyCheck, check_dependencies};
+pub use operator_access::{OperatorAccess, open_for_operator};
+pub use schema::{Migration, SchemaState, create_missing_topics, migrate, schema_state};
 pub use start_error::StartError;
-use store::{Opened, Opening};
+use store::{StoreOpener, WiredStore};
 use thread_rng::ThreadRng;
 pub use throwaway::{Throwaway, ThrowawayStore, server_environment, server_settings};
+use wait_for_store::StartupListeners;
 
 use crate::config::Config;
 
-/// A service's parts, wired and not yet running.
+/// The parts of a service that is ready to start.
 pub(crate) struct Wired {
-    pub world: actors::Dependencies,
-    pub actors: actors::Options,
+    pub dependencies: actors::Dependencies,
+    pub actor_options: actors::Options,
     pub http: HttpParts,
     pub listeners: api::Listeners,
-    pub held: Held,
-    pub vitals: HealthBoard,
+    pub handles: BackendHandles,
+    pub health: HealthBoard,
 }
 
-/// What HTTP needs, but for the actors' door.
+/// The state of the HTTP server except the dispatch to actors, which exists only after they have started.
 pub(crate) struct HttpParts {
     queries: Arc<Queries>,
     operations: Arc<Operations>,
@@ -67,99 +67,103 @@ pub(crate) struct HttpParts {
 }
 
 impl HttpParts {
-    pub(crate) fn with(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
+    pub(crate) fn with_dispatch(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
         let Self { queries, operations, dead_letters, admission, metrics, auth, options } = self;
         api::StateParts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
     }
 }
 
+/// Opens the backends and builds the parts of a service. Waits for a store that is unavailable.
+///
+/// # Errors
+/// The configuration, an address or the store is unusable; nothing stays open.
 pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let auth = verifier(config)?;
-    // A port of our own choice names the instance, so it must be known before the store is locked under that name.
-    let mut listeners = None;
+    // The default instance name contains the port. With port 0 the system chooses it, so the address is bound before the store is opened.
+    let mut bound = None;
     if config.http.listen.port() == 0 {
-        listeners = Some(opening::listen(config)?);
+        bound = Some(wait_for_store::bind(config)?);
     }
-    let port = listeners.as_ref().map_or(Ok(config.http.listen.port()), |bound| {
-        bound.public.local_addr().map(|address| address.port()).map_err(StartError::Listen)
+    let port = bound.as_ref().map_or(Ok(config.http.listen.port()), |listeners| {
+        listeners.public.local_addr().map(|address| address.port()).map_err(StartError::Listen)
     })?;
     let instance = InstanceId(config.instance_name(port).into());
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let door = Door { listeners, told: false };
-    let dice: Arc<dyn Rng> = Arc::new(ThreadRng);
-    let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
-    let (opened, door) = opening::open(&opening, door).await?;
-    let listeners = door.listening(config)?;
-    let Opened { ports, probe, wakes, mut held } = opened;
-    let broker = broker::open(config, &instance, &clock, &held).await?;
-    let cache = cache::open(config, &instance, &clock, &dice, &metrics, &mut held)?;
-    let backends = Backends { store: ports, store_probe: probe, broker, cache, wakes, held };
-    Ok(assemble(config, backends, Common { instance, metrics, clock, dice }, auth, listeners))
+    let rng: Arc<dyn Rng> = Arc::new(ThreadRng);
+    let opener = StoreOpener { config, instance: &instance, clock: &clock, metrics: &metrics };
+    let (store, listeners) = wait_for_store::open(&opener, StartupListeners { bound, logged: false }).await?;
+    let listeners = listeners.into_bound(config)?;
+    let WiredStore { ports, probe, wake_channel, mut handles } = store;
+    let broker = broker::open(config, &instance, &clock, &handles).await?;
+    let cache = cache::open(config, &instance, &clock, &rng, &metrics, &mut handles)?;
+    let backends = Backends { store: ports, store_probe: probe, broker, cache, wake_channel, handles };
+    Ok(assemble(config, backends, SharedParts { instance, metrics, clock, rng }, auth, listeners))
 }
 
-/// What many parts share.
-struct Common {
+/// The parts that several components use.
+struct SharedParts {
     instance: InstanceId,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
-    dice: Arc<dyn Rng>,
+    rng: Arc<dyn Rng>,
 }
 
 fn assemble(
     config: &Config,
     backends: Backends,
-    common: Common,
+    shared: SharedParts,
     auth: api::auth::Verifier,
     listeners: api::Listeners,
 ) -> Wired {
-    let Common { instance, metrics, clock, dice } = common;
-    let (gate, vitals) = (Arc::new(Gate::default()), HealthBoard::default());
+    let SharedParts { instance, metrics, clock, rng } = shared;
+    let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
-    let Backends { store, broker, cache, wakes, held, .. } = backends;
-    let desk = Arc::new(CommandContext {
+    let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
+    let commands = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
         cache: Arc::clone(&cache.cache),
         clock: Arc::clone(&clock),
-        dice: Arc::clone(&dice),
+        dice: Arc::clone(&rng),
         gate: Arc::clone(&gate),
-        options: options::desk(config),
+        options: options::commands(config),
     });
     let dead_letters = broker.as_ref().map(|BrokerPorts { topics, broker, .. }| {
         let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
         Arc::new(DeadLetters::new(&config.topic(), topics, broker, store.redrives, Arc::clone(&clock)))
     });
-    let lanes = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.lanes);
-    let world = actors::Dependencies {
-        commands: desk,
+    let producer_slots = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.producer_slots);
+    let dependencies = actors::Dependencies {
+        commands,
         outbox: Arc::clone(&store.outbox),
         leases: Arc::clone(&store.leases),
         broker: broker.as_ref().map(|broker| Arc::clone(&broker.broker)),
-        consumer_groups: broker.map(|broker| broker.sources),
-        wake_channel: wakes,
+        consumer_groups: broker.map(|broker| broker.consumer_groups),
+        wake_channel,
         inbox: store.inbox,
         handlers: Handlers::default(),
         probes,
         clock: Arc::clone(&clock),
-        rng: dice,
+        rng,
         gate: Arc::clone(&gate),
-        health: vitals.clone(),
+        health: health.clone(),
         metrics: Arc::clone(&metrics),
     };
     let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders.list_max_rows);
-    let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), vitals.clone());
+    let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), health.clone());
     let http = HttpParts {
         queries: Arc::new(queries),
         operations: Arc::new(operations),
         dead_letters,
-        admission: Arc::new(Admission::new(cache.limits, gate, clock, config.rate_limit.clone())),
+        admission: Arc::new(Admission::new(cache.rate_limiter, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,
         options: options::http(config, &instance),
     };
-    Wired { world, actors: options::actors(config, instance, lanes), http, listeners, held, vitals }
+    let actor_options = options::actors(config, instance, producer_slots);
+    Wired { dependencies, actor_options, http, listeners, handles, health }
 }
 
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {

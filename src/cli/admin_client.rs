@@ -7,9 +7,9 @@ use ureq::http::Request;
 
 use super::failure::Failure;
 
-/// Largest response body that is read, in bytes: a tree of some thousand actors fits many times.
+/// Largest response body that is read, in bytes: many times the size of a tree of some thousand actors.
 const RESPONSE_MAX: u64 = 64 << 20;
-/// Longest time for a whole exchange: an operator waits at a terminal, and the address may belong to a machine that is gone.
+/// Longest time for a request and its response: an operator waits at a terminal, and the address may not answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests to one service with one bearer token; connections are kept alive.
@@ -47,13 +47,13 @@ impl AdminClient {
     }
 
     fn with_timeout(base: impl Into<String>, timeout: Duration) -> Self {
-        // The admin port is asked directly: a proxy of the environment is for the outside.
+        // No proxy: the environment's proxy is for external addresses, and the admin port is internal.
         let config = Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
         let agent = config.timeout_global(Some(timeout)).build().new_agent();
         Self { agent, base: base.into().trim_end_matches('/').to_owned(), timeout }
     }
 
-    /// Sends a request off this thread, which may run the service that is asked. A body that is not JSON reads as null.
+    /// Sends a request from another thread, because this one may run the service that answers it. A body that is not JSON reads as null.
     ///
     /// # Errors
     /// No connection, no complete response in time, or a body larger than 64 MiB.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_service_that_never_answers_is_given_up_after_the_timeout() {
+    async fn a_request_without_an_answer_fails_after_the_timeout() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let base = format!("http://{}", silent.local_addr().expect("bound"));
         let client = AdminClient::with_timeout(&base, Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! `bench`: arguments of the command, and the program as the bench crate sees it.
+//! `bench`: the arguments of the command, and the implementation of the bench crate's traits for this program.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use super::commands::serve::Signals;
-use super::commands::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+use super::commands::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
 use super::failure::Failure;
 use super::runtime::block_on;
 use super::value_parsers::a_second_or_more;
 
-/// Longer than any measurement.
+/// Lifetime of the tokens; longer than any measurement.
 const TOKEN_TTL: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BenchScenario {
-    /// Orders over HTTP as fast as they are answered.
+    /// Creates orders over HTTP; each client sends the next request after a response.
     Create,
-    /// Waiting events drained by the relay, compared with the store's statements alone.
+    /// Drains waiting events through the relay, and compares that with the store's statements alone.
     Relay,
     /// Latency from commit to broker and consumer, idle and at half of the highest rate.
     EndToEnd,
     /// Latency from commit to settlement at the rates of --rate, as exact percentiles.
     Latency,
-    /// Before, during and after 32 times as many clients, which create and then list.
+    /// Compares latency before, during and after a load of 32 times as many clients, which create and list orders.
     Overload,
-    /// Each in turn.
+    /// All of them, one after the other.
     All,
 }
 
@@ -85,7 +85,7 @@ impl Arguments {
     }
 }
 
-/// Measures this program on data of its own beside the configured ones.
+/// Measures this program on throwaway data; the configured data are not touched.
 pub(crate) fn bench(file: Option<&Path>, config: Config, arguments: &Arguments) -> Result<u8, Failure> {
     if config.broker.kind == BrokerKind::None {
         return Err(Failure::new("there is nothing to measure without a broker: set broker.kind"));
@@ -95,7 +95,7 @@ pub(crate) fn bench(file: Option<&Path>, config: Config, arguments: &Arguments) 
     Ok(0)
 }
 
-/// This program with its configuration.
+/// This program under the given configuration.
 struct ConfiguredProgram<'a> {
     /// The configuration's file, which the service's own process reads too.
     file: Option<&'a Path>,
@@ -183,7 +183,7 @@ impl ThrowawayData for BenchData<'_> {
     }
 
     fn token(&self, subject: &str, role: &str) -> Result<String, bench::Error> {
-        let claims = TokenClaims { sub: subject.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
+        let claims = CallerClaims { sub: subject.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
         mint(&self.throwaway.config, DEVELOPMENT_SECRET, &claims).map_err(|failure| bench::Error::new(failure.message))
     }
 

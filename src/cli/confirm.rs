@@ -1,4 +1,4 @@
-//! Asks an operator at a terminal before a command changes something; `--yes` answers beforehand.
+//! Asks an operator at a terminal for confirmation before a command changes something; `--yes` skips the question.
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use super::failure::Failure;

@@ -1,4 +1,4 @@
-//! Why a command failed, and the exit code that says so.
+//! The failure of a command, with its exit code.
 use std::fmt::Display;
 
 use app::error::QueryError;
@@ -19,7 +19,7 @@ impl Failure {
         Self { code: FAILED, message: message.to_string() }
     }
 
-    /// Names what was queried where the query did not find it.
+    /// The failure of a query; `queried` names the object in the message that it was not found.
     pub(crate) fn querying(error: QueryError, queried: impl Display) -> Self {
         match error {
             QueryError::NotFound => Self::new(format!("{queried} was not found")),

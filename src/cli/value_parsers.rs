@@ -31,7 +31,7 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
     EventId::parse(text).ok_or_else(|| "an event id is a hyphenated UUID".to_owned())
 }
 
-/// A duration that is long enough to measure or to use a token in.
+/// A duration of at least one second: the shortest useful measurement or token lifetime.
 pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
     let duration = units::duration(text)?;
     if duration < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(duration) }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_values_are_answered_with_the_accepted_ones() {
+    fn the_error_of_a_refused_value_names_the_accepted_ones() {
         assert_eq!(event_type("ORDER_CREATED").as_deref(), Ok("ORDER_CREATED"));
         let refused = event_type("ORDER_CREATE").expect_err("there is no such type");
         assert!(EventType::ALL.iter().all(|kind| refused.contains(kind.as_str())), "{refused}");

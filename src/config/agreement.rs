@@ -1,4 +1,4 @@
-//! What values must be together: a mistake here is of no single key.
+//! Checks that values agree with each other. A mistake found here belongs to more than one key.
 use api::auth::Verifier;
 use secrecy::ExposeSecret;
 
@@ -85,7 +85,7 @@ fn pairs(config: &Config) -> Vec<String> {
     ])
 }
 
-/// At most one key, and one that can be used; nothing is fetched to find out.
+/// Accepts at most one key, which must be usable. Fetches nothing: a JWKS URL is only parsed.
 fn auth(auth: &AuthSettings) -> Option<String> {
     let keys = [
         ("auth.hs256_secret", auth.hs256_secret.is_some()),

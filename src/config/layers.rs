@@ -7,9 +7,9 @@ use domain::EventType;
 
 use super::text::Node;
 
-/// The defaults, compiled in; they also list every key there is.
+/// The compiled-in defaults. They name every key that exists.
 pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
-/// Our environment variables begin with this.
+/// Prefix of the environment variables that set a key.
 const PREFIX: &str = "POSTHASTE__";
 /// Keys that may also be read from a file (`KEY_file`), and that are masked when printed.
 pub(super) const SECRETS: [&str; 4] = ["auth.hs256_secret", "store.url", "redis.url", "broker.sasl.password"];
@@ -28,11 +28,11 @@ pub struct Environment(pub BTreeMap<String, String>);
 impl Environment {
     /// The variables of this process that begin with `POSTHASTE__`.
     pub fn of_process() -> Self {
-        let ours = std::env::vars_os().filter_map(|(name, value)| {
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
             name.starts_with(PREFIX).then(|| (name, value.to_string_lossy().into_owned()))
         });
-        Self(ours.collect())
+        Self(variables.collect())
     }
 }
 
@@ -42,7 +42,7 @@ impl Debug for Environment {
     }
 }
 
-/// Where a setting was set.
+/// The layer that set a value.
 #[derive(Clone)]
 pub(super) enum SettingOrigin {
     Default,
@@ -173,7 +173,7 @@ impl Settings {
         Err(format!("{key}: unknown key (from {}){suggestion}", origin(key)))
     }
 
-    /// The known key that differs least, if at most a third of the letters differ.
+    /// The known key with the smallest edit distance, if that is at most a third of the key's length.
     fn nearest(&self, key: &str) -> Option<&str> {
         let ranked = self.defaults.keys().map(|known| (strsim::levenshtein(key, known), known));
         let (distance, known) = ranked.min()?;

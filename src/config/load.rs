@@ -14,7 +14,7 @@ impl Config {
         parse(layers::load(file, environment))
     }
 
-    /// The defaults alone.
+    /// The configuration without a file and without environment variables.
     pub fn defaults() -> Config {
         Config::load(None, &Environment::default()).expect("config/default.toml is tested")
     }

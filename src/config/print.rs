@@ -39,7 +39,7 @@ pub fn schema() -> Value {
             let (section, description) = (properties(&mut root, &path), comments.join(" "));
             section.insert(name.to_owned(), property(default, &description));
             if SECRETS.contains(&format!("{}.{name}", path.join(".")).as_str()) {
-                section.insert(format!("{name}_file"), property("\"\"", "The file that holds it."));
+                section.insert(format!("{name}_file"), property("\"\"", "The file that contains the secret."));
             }
             comments.clear();
         } else {

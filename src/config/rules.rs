@@ -1,4 +1,4 @@
-//! What each single value must be beyond its type: ranges, lists of words, forms.
+//! Rules for single values beyond their type: ranges, enumerations and formats.
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use app::units;
 
 use super::layers::Settings;
 
-/// Accepts a text, or says what is accepted, worded to follow "must be".
+/// Accepts a value's text, or returns the accepted values, worded to follow "must be".
 type Rule = fn(&str) -> Result<(), String>;
 
 const SECOND: Duration = Duration::from_secs(1);

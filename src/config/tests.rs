@@ -8,8 +8,10 @@ use app::policy::backpressure::PressureThresholds;
 use app::relay::chain::{Fallback, Poison};
 use secrecy::ExposeSecret;
 
+use super::layers::{self, Environment};
+use super::print;
 use super::rules::RULES;
-use super::{Config, Environment, layers};
+use super::sections::Config;
 
 fn environment(pairs: &[(&str, &str)]) -> Environment {
     Environment(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -84,7 +86,7 @@ fn the_file_overrides_defaults_and_the_environment_overrides_both() {
 }
 
 #[test]
-fn values_are_read_from_text_and_from_toml_types_alike() {
+fn a_value_may_be_text_or_a_toml_type() {
     let file = file(
         "[failover]\ngates = [\"db\", \"redis\"]\n[http]\nbody_max = 2048\nlisten = \"[::1]:0\"\n[outbox.retry]\njitter = 0.5\n\
          [backpressure]\nsaturation = [0.5, 0.6]\n[events]\nschema_ids = \"2:18,1:17\"\n",
@@ -157,7 +159,7 @@ fn all_mistakes_are_reported_together_each_with_its_remedy() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_hides_no_mistake_of_the_environment() {
+fn an_unreadable_file_hides_no_mistake_of_the_environment() {
     let broken = file("[auth\n");
     let found = Config::load(Some(broken.path()), &environment(&[("POSTHASTE__NOPE", "1")])).expect_err("two").0;
     assert_eq!(found.len(), 2, "{found:?}");
@@ -256,7 +258,7 @@ fn every_rule_belongs_to_a_key() {
 
 #[test]
 fn the_schema_accepts_what_the_loader_accepts() {
-    let schema = super::schema();
+    let schema = print::schema();
     let kinds = |section: &str, key: &str| schema["properties"][section]["properties"][key]["type"].clone();
     assert_eq!(kinds("http", "body_max"), serde_json::json!(["string", "number", "array"]), "a bare number of bytes");
     assert_ne!(kinds("auth", "hs256_secret_file"), serde_json::Value::Null, "a secret from a file");

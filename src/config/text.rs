@@ -1,4 +1,4 @@
-//! A serde format in which every value is text, as in environment variables; the type that is asked for decides how the text is read.
+//! A serde format in which every value is text, as in environment variables; the requested type decides how the text is parsed.
 //! `5s` is a `Duration`, `a,b` is a list or a tuple, and an empty text is an absent `Option`.
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -83,7 +83,7 @@ impl<'a> Deserializer<'a> for Node<'a> {
         self.deserialize_seq(visitor)
     }
 
-    /// A `Duration` asks for a struct of seconds and nanoseconds, and also takes them as a sequence.
+    /// serde's `Duration` requests a struct of seconds and nanoseconds, and also accepts a sequence of both.
     fn deserialize_struct<V: Visitor<'a>>(
         self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! The ports, opened, whichever backends stand behind them.
+//! The opened ports of the configured store, broker and cache, and the handles that announce, monitor and close them.
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use ports::source::ConsumerGroups;
 use ports::topics::TopicReader;
 use ports::wake::WakeChannel;
 
-/// What a store offers, whichever it is.
+/// The ports that every store implements.
 #[derive(Clone)]
 pub(super) struct StorePorts {
     pub orders: Arc<dyn OrderStore>,
@@ -49,39 +49,39 @@ impl StorePorts {
     }
 }
 
-/// What a broker offers, whichever it is.
+/// The ports that every broker implements.
 #[derive(Clone)]
 pub(super) struct BrokerPorts {
     pub broker: Arc<dyn Broker>,
-    pub sources: Arc<dyn ConsumerGroups>,
+    pub consumer_groups: Arc<dyn ConsumerGroups>,
     pub topics: Arc<dyn TopicReader>,
     pub probe: Arc<dyn Probe>,
-    /// Lanes that the relay may use.
-    pub lanes: ProducerSlots,
+    /// Number of transactional producers, and how partitions are assigned to them.
+    pub producer_slots: ProducerSlots,
 }
 
-/// What keeps answers and counts requests.
+/// The ports that every cache implements.
 #[derive(Clone)]
 pub(super) struct CachePorts {
     pub cache: Arc<dyn OrderCache>,
-    pub limits: Arc<dyn RateLimiter>,
-    /// The first line of idempotency, where it is not the store's.
+    pub rate_limiter: Arc<dyn RateLimiter>,
+    /// The fast check before the store's durable mark; `None` where the store has it.
     pub idempotency: Option<Arc<dyn Idempotency>>,
     pub probe: Option<Arc<dyn Probe>>,
 }
 
-/// Everything a service stands on.
+/// The opened backends of one service.
 pub(super) struct Backends {
     pub store: StorePorts,
     pub store_probe: Arc<dyn Probe>,
     pub broker: Option<BrokerPorts>,
     pub cache: CachePorts,
-    pub wakes: Option<Arc<dyn WakeChannel>>,
-    pub held: Held,
+    pub wake_channel: Option<Arc<dyn WakeChannel>>,
+    pub handles: BackendHandles,
 }
 
 impl Backends {
-    /// Every dependency's probe.
+    /// The probes of store, broker and cache, as far as each has one.
     pub(super) fn probes(&self) -> Vec<Arc<dyn Probe>> {
         let mut probes = vec![Arc::clone(&self.store_probe)];
         probes.extend(self.broker.as_ref().map(|broker| Arc::clone(&broker.probe)));
@@ -90,18 +90,18 @@ impl Backends {
     }
 }
 
-/// What is held while the service runs: told where it listens, watched, and closed at the end.
-pub(crate) struct Held {
-    pub(super) store: StoreHeld,
-    /// Names the installation, for whatever it shares with others.
+/// The backends of a running service: announces its addresses, reports the loss of its instance name, and closes them.
+pub(crate) struct BackendHandles {
+    pub(super) store: StoreHandle,
+    /// Names the installation in Kafka and Redis, which several installations may share.
     #[cfg_attr(not(any(feature = "kafka", feature = "redis")), expect(dead_code, reason = "nothing is shared"))]
     pub(super) installation: Arc<str>,
     #[cfg(feature = "redis")]
     pub(super) redis: Option<redis::Redis>,
 }
 
-/// The store behind the ports.
-pub(super) enum StoreHeld {
+/// The configured store by its own type, for calls that are on no port.
+pub(super) enum StoreHandle {
     Embedded(Embedded),
     #[cfg(feature = "postgres")]
     Postgres(postgres::Postgres),
@@ -109,8 +109,8 @@ pub(super) enum StoreHeld {
     Redis(redis::RedisStore),
 }
 
-impl Held {
-    pub(super) fn new(store: StoreHeld, installation: &str) -> Self {
+impl BackendHandles {
+    pub(super) fn new(store: StoreHandle, installation: &str) -> Self {
         Self {
             store,
             installation: installation.into(),
@@ -119,54 +119,59 @@ impl Held {
         }
     }
 
-    /// Tells whoever finds our name taken where we listen.
+    /// Stores the service's addresses beside its instance name. A second process that finds the name in use reports them.
     pub(crate) async fn announce(&self, addresses: &[SocketAddr]) {
         let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         let addresses = addresses.join(" ");
-        let told = match &self.store {
-            StoreHeld::Embedded(store) => store.announce(&addresses),
+        let result = match &self.store {
+            StoreHandle::Embedded(store) => store.announce(&addresses),
             #[cfg(feature = "postgres")]
-            StoreHeld::Postgres(store) => store.announce(&addresses).await,
+            StoreHandle::Postgres(store) => store.announce(&addresses).await,
             #[cfg(feature = "redis")]
-            StoreHeld::Redis(store) => store.announce(&addresses).await,
+            StoreHandle::Redis(store) => store.announce(&addresses).await,
         };
-        if let Err(error) = told {
-            tracing::warn!(event = "announce_failed", error = %error, "whoever finds our name taken is not told where we listen");
+        if let Err(error) = result {
+            tracing::warn!(
+                event = "announce_failed",
+                error = %error,
+                "the listening addresses could not be stored; a second process with this instance name cannot report them"
+            );
         }
     }
 
-    /// Resolves when another process has taken our name: nothing that we do counts any more. Never, where a lock forbids it.
-    pub(crate) async fn lost(&self) -> String {
+    /// Resolves when another process has taken over the instance name: from then on the store rejects this process's writes. Never resolves
+    /// for the embedded store, whose file lock prevents it. Cancel-safe.
+    pub(crate) async fn name_lost(&self) -> String {
         match &self.store {
-            StoreHeld::Embedded(_) => std::future::pending().await,
+            StoreHandle::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
-            StoreHeld::Postgres(store) => {
+            StoreHandle::Postgres(store) => {
                 let postgres::NameLost { instance, by } = store.lost().await;
-                format!("the name {instance} has been taken by {by}")
+                format!("the instance name {instance} was taken over by {by}")
             }
             #[cfg(feature = "redis")]
-            StoreHeld::Redis(store) => {
+            StoreHandle::Redis(store) => {
                 let redis::NameTakenOver { instance } = store.lost().await;
-                format!("the name {instance} has been taken by another process")
+                format!("the instance name {instance} was taken over by another process")
             }
         }
     }
 
-    /// Closes in order.
+    /// Closes the cache, then the store. A failure is logged: the next start repairs an unclean store.
     pub(crate) async fn close(&self) {
         #[cfg(feature = "redis")]
         if let Some(redis) = &self.redis {
             redis.close().await;
         }
-        let closed = match &self.store {
-            StoreHeld::Embedded(store) => store.close().await,
+        let result = match &self.store {
+            StoreHandle::Embedded(store) => store.close().await,
             #[cfg(feature = "postgres")]
-            StoreHeld::Postgres(store) => store.close().await,
+            StoreHandle::Postgres(store) => store.close().await,
             #[cfg(feature = "redis")]
-            StoreHeld::Redis(store) => store.close().await,
+            StoreHandle::Redis(store) => store.close().await,
         };
-        if let Err(error) = closed {
-            tracing::warn!(event = "close_failed", error = %error, "the store was not closed in order; the next start repairs it");
+        if let Err(error) = result {
+            tracing::warn!(event = "close_failed", error = %error, "the store was not closed cleanly; the next start repairs it");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One match arm per broker.
+//! Opens the configured broker, with one match arm per broker.
 use std::sync::Arc;
 
 use actors::ProducerSlots;
@@ -6,29 +6,32 @@ use embedded::BrokerProbe;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 
-use super::backends::{BrokerPorts, Held, StoreHeld};
+use super::backends::{BackendHandles, BrokerPorts, StoreHandle};
 use super::start_error::StartError;
 use crate::config::{BrokerKind, Config};
 
-/// Opens the configured broker. One that is not there yet is no reason not to start: events wait.
+/// Opens the configured broker without connecting to it: while it is unavailable the service runs, and events wait in the outbox.
+///
+/// # Errors
+/// The broker's settings cannot be used, or this program was built without it.
 pub(super) async fn open(
     config: &Config,
     instance: &InstanceId,
     clock: &Arc<dyn Clock>,
-    held: &Held,
+    handles: &BackendHandles,
 ) -> Result<Option<BrokerPorts>, StartError> {
-    match (config.broker.kind, &held.store) {
+    match (config.broker.kind, &handles.store) {
         (BrokerKind::None, _) => Ok(None),
-        (BrokerKind::Embedded, StoreHeld::Embedded(store)) => {
+        (BrokerKind::Embedded, StoreHandle::Embedded(store)) => {
             create_topics(config, store).await;
             let log = Arc::new(store.clone());
             Ok(Some(BrokerPorts {
                 broker: log.clone(),
-                sources: log.clone(),
+                consumer_groups: log.clone(),
                 topics: log,
                 probe: Arc::new(BrokerProbe(store.clone())),
-                // Lanes cost nothing here: one a partition, so that fencing one disturbs no other.
-                lanes: ProducerSlots::Spread(config.outbox.partitions),
+                // A producer costs nothing here. With one for each partition, fencing a producer affects no other partition.
+                producer_slots: ProducerSlots::Spread(config.outbox.partitions),
             }))
         }
         #[cfg(any(feature = "postgres", feature = "redis"))]
@@ -37,11 +40,16 @@ pub(super) async fn open(
         }
         #[cfg(feature = "kafka")]
         (BrokerKind::Kafka, _) => {
-            let options = super::options::kafka(config, instance, &held.installation, clock);
+            let options = super::options::kafka(config, instance, &handles.installation, clock);
             let kafka = Arc::new(open_kafka(options)?);
             let probe = Arc::new(kafka::KafkaProbe((*kafka).clone()));
-            let lanes = ProducerSlots::Shared(config.broker.lanes);
-            Ok(Some(BrokerPorts { broker: kafka.clone(), sources: kafka.clone(), topics: kafka, probe, lanes }))
+            Ok(Some(BrokerPorts {
+                broker: kafka.clone(),
+                consumer_groups: kafka.clone(),
+                topics: kafka,
+                probe,
+                producer_slots: ProducerSlots::Shared(config.broker.lanes),
+            }))
         }
         #[cfg(not(feature = "kafka"))]
         (BrokerKind::Kafka, _) => {
@@ -54,23 +62,23 @@ pub(super) async fn open(
 #[cfg(feature = "kafka")]
 pub(super) fn open_kafka(options: kafka::Options) -> Result<kafka::Kafka, StartError> {
     #[cfg(not(feature = "kafka-tls"))]
-    without_openssl(&options.security)?;
+    refuse_openssl_settings(&options.security)?;
     kafka::Kafka::open(options).map_err(|error| StartError::Config(error.to_string()))
 }
 
-/// The client would only say that it does not know the protocol.
+/// Refuses settings that need OpenSSL. Without this check, the client's own error names neither the setting nor the remedy.
 #[cfg(all(feature = "kafka", not(feature = "kafka-tls")))]
-fn without_openssl(security: &kafka::Security) -> Result<(), StartError> {
+fn refuse_openssl_settings(security: &kafka::Security) -> Result<(), StartError> {
     let scram = security.sasl.as_ref().filter(|sasl| sasl.mechanism.starts_with("SCRAM"));
-    let asked = match scram {
+    let setting = match scram {
         _ if security.tls => "broker.tls = true".to_owned(),
         Some(sasl) => format!("broker.sasl.mechanism = \"{}\"", sasl.mechanism),
         None => return Ok(()),
     };
-    Err(StartError::Config(format!("{asked}: this program was built without it; build it with --features kafka-tls")))
+    Err(StartError::Config(format!("{setting}: this program was built without it; build it with --features kafka-tls")))
 }
 
-/// Topics that are missing, so that whoever looks finds them all, also those that nothing was written to yet.
+/// Creates missing topics, so that `topic list` shows all of them before the first record is written.
 async fn create_topics(config: &Config, store: &embedded::Embedded) {
     if !config.broker.create_topics {
         return;
@@ -78,7 +86,7 @@ async fn create_topics(config: &Config, store: &embedded::Embedded) {
     let names = outbox::topics::all_topics(&config.topic());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if let Err(error) = store.create_topics(&names).await {
-        tracing::warn!(event = "topics_not_created", error = %error, "topics are made when they are first used");
+        tracing::warn!(event = "topics_not_created", error = %error, "the topics could not be created; each is created with its first record");
     }
 }
 
@@ -86,20 +94,20 @@ async fn create_topics(config: &Config, store: &embedded::Embedded) {
 mod tests {
     use kafka::{Sasl, Security};
 
-    use super::without_openssl;
+    use super::refuse_openssl_settings;
 
     #[test]
-    fn what_needs_openssl_is_refused_with_the_way_to_get_it() {
+    fn a_setting_that_needs_openssl_is_refused_with_the_feature_to_build() {
         let sasl = |mechanism: &str| {
             let sasl = Sasl { mechanism: mechanism.into(), username: "a".into(), password: "b".into() };
             Security { sasl: Some(sasl), ..Security::default() }
         };
         for security in [Security { tls: true, ..Security::default() }, sasl("SCRAM-SHA-512")] {
-            let refused = without_openssl(&security).expect_err("it cannot work").to_string();
+            let refused = refuse_openssl_settings(&security).expect_err("it needs OpenSSL").to_string();
             assert!(refused.contains("--features kafka-tls") && refused.starts_with("broker."), "{refused}");
         }
         for security in [Security::default(), sasl("PLAIN")] {
-            without_openssl(&security).expect("it needs no OpenSSL");
+            refuse_openssl_settings(&security).expect("it needs no OpenSSL");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One match arm per cache.
+//! Opens the configured cache and rate limiter, with one match arm per cache.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,56 +7,64 @@ use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
-use super::backends::{CachePorts, Held, StoreHeld};
+use super::backends::{BackendHandles, CachePorts, StoreHandle};
 use super::start_error::StartError;
 use crate::config::{CacheKind, Config};
 
-/// How long an order read a moment ago is believed over a store that others write too.
+/// Longest time that an order stays in a memory cache when other instances write to the same store.
 const SHARED_TTL: Duration = Duration::from_secs(5);
 
-/// Opens what keeps answers and counts requests. A Redis that is not there yet is no reason not to start: everything has a way around it.
+/// Opens the cache and the rate limiter without connecting: while Redis is unavailable the service runs without them.
+///
+/// # Errors
+/// `redis.url` cannot be used, or this program was built without Redis.
 pub(super) fn open(
     config: &Config,
     instance: &InstanceId,
     clock: &Arc<dyn Clock>,
-    dice: &Arc<dyn Rng>,
+    rng: &Arc<dyn Rng>,
     metrics: &Arc<Metrics>,
-    held: &mut Held,
+    handles: &mut BackendHandles,
 ) -> Result<CachePorts, StartError> {
     if config.cache.kind == CacheKind::Redis {
-        return redis(config, instance, dice, metrics, held);
+        return open_redis(config, instance, rng, metrics, handles);
     }
-    let alone = matches!(held.store, StoreHeld::Embedded(_));
+    let is_shared = !matches!(handles.store, StoreHandle::Embedded(_));
     let mut options = memory::Options::default();
-    if !alone {
+    if is_shared {
         options.order_ttl = options.order_ttl.min(SHARED_TTL);
     }
     let memory = Arc::new(Memory::new(&options, Arc::clone(clock)));
-    Ok(CachePorts { cache: memory.clone(), limits: memory, idempotency: None, probe: None })
+    Ok(CachePorts { cache: memory.clone(), rate_limiter: memory, idempotency: None, probe: None })
 }
 
 #[cfg(feature = "redis")]
-fn redis(
+fn open_redis(
     config: &Config,
     instance: &InstanceId,
-    dice: &Arc<dyn Rng>,
+    rng: &Arc<dyn Rng>,
     metrics: &Arc<Metrics>,
-    held: &mut Held,
+    handles: &mut BackendHandles,
 ) -> Result<CachePorts, StartError> {
-    let options = super::options::redis(config, instance, &held.installation, dice, metrics);
+    let options = super::options::redis_cache(config, instance, &handles.installation, rng, metrics);
     let redis = redis::Redis::open(options).map_err(|error| StartError::Config(format!("redis.url: {error}")))?;
-    held.redis = Some(redis.clone());
+    handles.redis = Some(redis.clone());
     let redis = Arc::new(redis);
-    Ok(CachePorts { cache: redis.clone(), limits: redis.clone(), idempotency: Some(redis.clone()), probe: Some(redis) })
+    Ok(CachePorts {
+        cache: redis.clone(),
+        rate_limiter: redis.clone(),
+        idempotency: Some(redis.clone()),
+        probe: Some(redis),
+    })
 }
 
 #[cfg(not(feature = "redis"))]
-fn redis(
+fn open_redis(
     _config: &Config,
     _instance: &InstanceId,
-    _dice: &Arc<dyn Rng>,
+    _rng: &Arc<dyn Rng>,
     _metrics: &Arc<Metrics>,
-    _held: &mut Held,
+    _handles: &mut BackendHandles,
 ) -> Result<CachePorts, StartError> {
     Err(super::store::not_built("cache.kind", "redis"))
 }

@@ -1,4 +1,4 @@
-//! From the configuration to each room's own options.
+//! Translates the configuration into the options of each crate.
 use std::time::Duration;
 
 use actors::ProducerSlots;
@@ -8,7 +8,7 @@ use ports::partitions::InstanceId;
 
 use crate::config::Config;
 
-pub(super) fn desk(config: &Config) -> commands::Options {
+pub(super) fn commands(config: &Config) -> commands::Options {
     commands::Options {
         region: RegionId::new(&config.region.id),
         partitions: config.outbox.partitions,
@@ -34,26 +34,26 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
     }
 }
 
-/// The greatest (Euclid).
-fn common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { common_divisor(b, a % b) }
+/// The greatest common divisor, by Euclid's algorithm.
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-pub(super) fn actors(config: &Config, instance: InstanceId, lanes: ProducerSlots) -> actors::Options {
+pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: ProducerSlots) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region.id),
         schemas: config.events.schema_ids,
         batch: config.outbox.publisher.batch,
         lease: config.outbox.lease,
-        // A batch is not handed over with less left than a broker may need to take it, nor with less than a tenth of the lease.
+        // No batch is sent to the broker when less of the lease than this remains: the broker needs time to accept it.
         margin: (config.outbox.lease / 10).min(Duration::from_secs(1)),
     };
-    // Kafka asks a price of each transaction and of each partition that it touches; the embedded log of neither.
-    let usual = actors::Options::default();
-    let (pacing_concurrency, batch_pause_max, affinity_groups) = match lanes {
-        ProducerSlots::Spread(_) => (usual.pacing_concurrency, usual.batch_pause_max, usual.affinity_groups),
+    // On Kafka each transaction has a cost, and each topic partition in it; on the embedded log neither has.
+    let defaults = actors::Options::default();
+    let (pacing_concurrency, batch_pause_max, affinity_groups) = match producer_slots {
+        ProducerSlots::Spread(_) => (defaults.pacing_concurrency, defaults.batch_pause_max, defaults.affinity_groups),
         ProducerSlots::Shared(_) => {
-            let divisor = common_divisor(config.outbox.partitions, config.broker.topic_partitions);
+            let divisor = greatest_common_divisor(config.outbox.partitions, config.broker.topic_partitions);
             (4, Duration::from_secs(1), divisor)
         }
     };
@@ -68,13 +68,13 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: ProducerSlots
         breaker: config.broker.breaker.clone(),
         pressure: config.backpressure.clone(),
         partitions: config.outbox.partitions,
-        producers: lanes,
+        producers: producer_slots,
         pacing_concurrency,
         batch_pause_max,
         affinity_groups,
         max_in_flight: config.outbox.publisher.max_in_flight,
         poll_interval: config.outbox.poll_interval,
-        // A lease must be renewed well before it runs out, whatever the heartbeat says.
+        // Leases are renewed at each heartbeat, so it is limited to a third of the lease.
         heartbeat: config.partitions.heartbeat.min(config.outbox.lease / 3),
         dead_after: config.partitions.dead_after,
         retention: config.outbox.retention,
@@ -89,7 +89,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, lanes: ProducerSlots
         mailbox: config.orders.mailbox,
         request_timeout: config.http.request_timeout,
         faults: config.fault_injection.enabled,
-        ..usual
+        ..defaults
     }
 }
 
@@ -113,15 +113,15 @@ pub(super) fn postgres(
     options
 }
 
-/// For whoever works beside the services: it takes no name and no lease, and counts nothing.
+/// Options for an operator's command. Its metrics are discarded.
 #[cfg(feature = "postgres")]
-pub(super) fn postgres_beside(config: &Config) -> postgres::Options {
-    postgres(config, &operator(), &telemetry::Metrics::new())
+pub(super) fn postgres_for_operator(config: &Config) -> postgres::Options {
+    postgres(config, &operator_instance(), &telemetry::Metrics::new())
 }
 
-/// The name under which an operator's command comes: each its own, because two producers of one name fence each other.
+/// The instance id of an operator's command. It is random, because two producers with the same transactional id fence each other.
 #[cfg(any(feature = "postgres", feature = "kafka", feature = "redis"))]
-pub(super) fn operator() -> InstanceId {
+pub(super) fn operator_instance() -> InstanceId {
     InstanceId(format!("operator-{:08x}", rand::random::<u32>()).into())
 }
 
@@ -144,7 +144,7 @@ pub(super) fn kafka(
         DeliveryKind::AtLeastOnce => Guarantee::AtLeastOnce,
     };
     options.create_topics = config.broker.create_topics;
-    // A dead instance's open transaction holds every reader back: not longer than its lease.
+    // An open transaction of a dead instance blocks read_committed consumers, so it is limited to the lease.
     options.transaction_timeout = config.broker.transaction_timeout.min(config.outbox.lease);
     options.compression = match config.broker.compression {
         BatchCompression::Lz4 => Compression::Lz4,
@@ -168,8 +168,8 @@ pub(super) fn redis_store(
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::StoreOptions {
     use crate::config::WeakDurability;
-    let dice = std::sync::Arc::new(super::thread_rng::ThreadRng);
-    let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), dice);
+    let rng = std::sync::Arc::new(super::thread_rng::ThreadRng);
+    let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), rng);
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;
     options.notify = config.store.notify;
@@ -183,22 +183,22 @@ pub(super) fn redis_store(
     options
 }
 
-/// For whoever works beside the services: it takes no name, and counts nothing.
+/// Options for an operator's command. Its metrics are discarded.
 #[cfg(feature = "redis")]
-pub(super) fn redis_beside(config: &Config) -> redis::StoreOptions {
-    redis_store(config, &operator(), &telemetry::Metrics::new())
+pub(super) fn redis_store_for_operator(config: &Config) -> redis::StoreOptions {
+    redis_store(config, &operator_instance(), &telemetry::Metrics::new())
 }
 
 #[cfg(feature = "redis")]
-pub(super) fn redis(
+pub(super) fn redis_cache(
     config: &Config,
     instance: &InstanceId,
     installation: &str,
-    dice: &std::sync::Arc<dyn ports::clock::Rng>,
+    rng: &std::sync::Arc<dyn ports::clock::Rng>,
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::Options {
-    let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(dice));
-    // Orders, keys and buckets of two installations that share a server do not meet.
+    let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(rng));
+    // Two installations may share a server; the prefix separates their keys.
     options.prefix = format!("posthaste:{installation}:");
     options.default_capacity = config.rate_limit.capacity;
     options.default_window = config.rate_limit.window;

@@ -1,4 +1,4 @@
-//! The store's schema and the broker's topics, brought up to date by hand.
+//! The state of the store's schema, and what `migrate` does: applies migrations and creates missing topics.
 use std::path::PathBuf;
 
 use domain::Timestamp;
@@ -7,121 +7,121 @@ use embedded::Embedded;
 use super::start_error::StartError;
 use crate::config::{BrokerKind, Config, StoreKind};
 
-/// One step of the schema.
+/// One migration of a PostgreSQL store's schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// Its number.
+    /// Number of the migration; they are applied in this order.
     pub version: u32,
-    /// Its name.
+    /// Short description, from the name of its file.
     pub name: String,
     /// When it was applied; `None` while it is pending.
     pub applied_at: Option<Timestamp>,
 }
 
-/// How the configured store's schema stands.
+/// The state of the configured store's schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Schema {
-    /// Brought up to date by hand, or by a service that may: its steps, oldest first.
-    Steps(Vec<Migration>),
-    /// Brought up to date by the service whenever it opens the file.
-    File {
-        /// The folder.
+pub enum SchemaState {
+    /// PostgreSQL: the migrations, oldest first. `migrate` applies them, or a service with `store.migrate`.
+    Migrations(Vec<Migration>),
+    /// The embedded store: each start of the service migrates its file.
+    EmbeddedFile {
+        /// The data folder, `store.path`.
         folder: PathBuf,
-        /// Its version; `None` where there is no store yet.
-        found: Option<u32>,
-        /// The latest that this program knows.
-        known: u32,
+        /// The file's schema version; `None` while there is no store.
+        version: Option<u32>,
+        /// The newest version that this program supports.
+        newest: u32,
     },
-    /// There is none: the store is in Redis. An installation has a name and a number of partitions, and that is all.
-    Keys {
-        /// Whether there was an installation.
-        installed: bool,
-        /// Whether it was made now.
-        made: bool,
+    /// Redis: it has no schema, only an installation with a name and a number of partitions.
+    RedisInstallation {
+        /// Whether the installation existed before the call.
+        existed: bool,
+        /// Whether the call created the installation.
+        created: bool,
     },
 }
 
-/// Looks how it stands: every step, where it has steps. Changes nothing.
+/// Reads the state of the schema. Changes nothing.
 ///
 /// # Errors
-/// The store cannot be reached, or is not one of ours.
-pub async fn migrations(config: &Config) -> Result<Schema, StartError> {
+/// The store cannot be reached, or belongs to another program.
+pub async fn schema_state(config: &Config) -> Result<SchemaState, StartError> {
     match config.store.kind {
-        StoreKind::Embedded => file(config),
-        StoreKind::Postgres => steps(config, false).await,
-        StoreKind::Redis => Ok(Schema::Keys { installed: installed(config).await?, made: false }),
+        StoreKind::Embedded => embedded_file(config),
+        StoreKind::Postgres => migrations(config, false).await,
+        StoreKind::Redis => Ok(SchemaState::RedisInstallation { existed: is_installed(config).await?, created: false }),
     }
 }
 
-/// Applies the steps that are missing and answers those; makes the installation where it is in Redis and not there yet, as a service's
-/// first start does. An embedded store is left to its service.
+/// Applies the pending migrations of PostgreSQL and returns them. Creates the installation of a Redis store if there is none, as a service's
+/// first start does. Leaves an embedded store to its service.
 ///
 /// # Errors
-/// As [`migrations`]. A step that fails leaves nothing of itself behind.
-pub async fn migrate(config: &Config) -> Result<Schema, StartError> {
+/// As [`schema_state`]. A migration that fails is rolled back.
+pub async fn migrate(config: &Config) -> Result<SchemaState, StartError> {
     match config.store.kind {
-        StoreKind::Embedded => file(config),
-        StoreKind::Postgres => steps(config, true).await,
+        StoreKind::Embedded => embedded_file(config),
+        StoreKind::Postgres => migrations(config, true).await,
         StoreKind::Redis => {
-            let installed = installed(config).await?;
-            if !installed {
+            let existed = is_installed(config).await?;
+            if !existed {
                 install(config).await?;
             }
-            Ok(Schema::Keys { installed, made: !installed })
+            Ok(SchemaState::RedisInstallation { existed, created: !existed })
         }
     }
 }
 
-/// Makes the broker's topics that are missing, and answers their names; none where the configuration makes no topics, or where the broker
-/// is the embedded one, whose service makes them.
+/// Creates Kafka's missing topics and returns their names. Does nothing without `broker.create_topics`, and for the embedded broker, whose
+/// service creates them.
 ///
 /// # Errors
-/// The broker cannot be reached, or may not be given topics; the store cannot be asked for the installation's name.
-pub async fn provide_topics(config: &Config) -> Result<Vec<String>, StartError> {
+/// The broker cannot be reached or refuses to create topics, or the store with the installation's name cannot be opened.
+pub async fn create_missing_topics(config: &Config) -> Result<Vec<String>, StartError> {
     match config.broker.kind {
-        BrokerKind::Kafka if config.broker.create_topics => topics(config).await,
+        BrokerKind::Kafka if config.broker.create_topics => create_kafka_topics(config).await,
         BrokerKind::Kafka | BrokerKind::Embedded | BrokerKind::None => Ok(Vec::new()),
     }
 }
 
-fn file(config: &Config) -> Result<Schema, StartError> {
+fn embedded_file(config: &Config) -> Result<SchemaState, StartError> {
     let schema = Embedded::schema(&config.store.path).map_err(|error| StartError::Store(error.to_string()));
-    schema.map(|(found, known)| Schema::File { folder: config.store.path.clone(), found, known })
+    schema.map(|(version, newest)| SchemaState::EmbeddedFile { folder: config.store.path.clone(), version, newest })
 }
 
 #[cfg(feature = "postgres")]
-async fn steps(config: &Config, apply: bool) -> Result<Schema, StartError> {
-    let options = super::options::postgres_beside(config);
-    let steps = if apply { postgres::migrate(&options).await } else { postgres::migration_status(&options).await };
-    let steps = steps.map_err(super::store::of_postgres)?;
-    let step = |step: postgres::MigrationStatus| Migration {
-        version: step.version,
-        name: step.name,
-        applied_at: step.applied_at,
+async fn migrations(config: &Config, apply: bool) -> Result<SchemaState, StartError> {
+    let options = super::options::postgres_for_operator(config);
+    let result = if apply { postgres::migrate(&options).await } else { postgres::migration_status(&options).await };
+    let migrations = result.map_err(super::store::from_postgres_error)?.into_iter();
+    let migration = |status: postgres::MigrationStatus| Migration {
+        version: status.version,
+        name: status.name,
+        applied_at: status.applied_at,
     };
-    Ok(Schema::Steps(steps.into_iter().map(step).collect()))
+    Ok(SchemaState::Migrations(migrations.map(migration).collect()))
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn steps(_config: &Config, _apply: bool) -> Result<Schema, StartError> {
+async fn migrations(_config: &Config, _apply: bool) -> Result<SchemaState, StartError> {
     Err(super::store::not_built("store.kind", "postgres"))
 }
 
 #[cfg(feature = "redis")]
-async fn installed(config: &Config) -> Result<bool, StartError> {
-    let opened = Box::pin(redis::RedisStore::open_for_operator(super::options::redis_beside(config))).await;
+async fn is_installed(config: &Config) -> Result<bool, StartError> {
+    let opened = Box::pin(redis::RedisStore::open_for_operator(super::options::redis_store_for_operator(config))).await;
     match opened {
         Ok(_) => Ok(true),
         Err(redis::StoreOpenError::NotInstalled) => Ok(false),
-        Err(error) => Err(super::store::of_redis(error)),
+        Err(error) => Err(super::store::from_redis_error(error)),
     }
 }
 
 #[cfg(feature = "redis")]
 async fn install(config: &Config) -> Result<(), StartError> {
     // Opening the store with an unused instance id creates the installation.
-    let opened = Box::pin(super::store::open_once(config, &super::options::operator().0)).await?;
-    opened.held.close().await;
+    let opened = Box::pin(super::store::open_once(config, &super::options::operator_instance().0)).await?;
+    opened.handles.close().await;
     Ok(())
 }
 
@@ -131,24 +131,25 @@ async fn install(_config: &Config) -> Result<(), StartError> {
 }
 
 #[cfg(not(feature = "redis"))]
-async fn installed(_config: &Config) -> Result<bool, StartError> {
+async fn is_installed(_config: &Config) -> Result<bool, StartError> {
     Err(super::store::not_built("store.kind", "redis"))
 }
 
 #[cfg(feature = "kafka")]
-async fn topics(config: &Config) -> Result<Vec<String>, StartError> {
-    let told = |error: ports::Error| StartError::Broker(format!("topics: {error}"));
-    let installation = super::beside::installation(config).await?;
-    // Looked for by a client that makes none: the other one begins with that when it first reaches the broker.
-    let missing = missing(&super::beside::kafka(config, &installation, false)?).await.map_err(told)?;
-    let kafka = super::beside::kafka(config, &installation, true)?;
-    kafka.ensure_topics(&[]).await.map_err(told)?;
+async fn create_kafka_topics(config: &Config) -> Result<Vec<String>, StartError> {
+    let map_err = |error: ports::Error| StartError::Broker(format!("topics: {error}"));
+    let installation = super::operator_access::installation(config).await?;
+    // A client with `create_topics` creates them as soon as it reaches the broker, so another client finds out which are missing.
+    let missing = missing_topics(&super::operator_access::open_kafka(config, &installation, false)?).await;
+    let missing = missing.map_err(map_err)?;
+    let kafka = super::operator_access::open_kafka(config, &installation, true)?;
+    kafka.ensure_topics(&[]).await.map_err(map_err)?;
     Ok(missing)
 }
 
-/// Which of the installation's topics are not there.
+/// The installation's topics that do not exist.
 #[cfg(feature = "kafka")]
-async fn missing(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
+async fn missing_topics(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
     use ports::topics::TopicReader;
     let options = kafka.options();
     let mut missing = Vec::new();
@@ -156,7 +157,7 @@ async fn missing(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
         match kafka.read(&name, 0, 0, 0).await {
             Err(ports::Error::Rejected(_)) => missing.push(name),
             Err(error @ ports::Error::Unreachable(_)) => return Err(error),
-            // What may not be read is there, or making it says what is wrong.
+            // A topic that may not be read exists, or its creation reports the error.
             Ok(_) | Err(_) => {}
         }
     }
@@ -164,6 +165,6 @@ async fn missing(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
 }
 
 #[cfg(not(feature = "kafka"))]
-async fn topics(_config: &Config) -> Result<Vec<String>, StartError> {
+async fn create_kafka_topics(_config: &Config) -> Result<Vec<String>, StartError> {
     Err(super::store::not_built("broker.kind", "kafka"))
 }

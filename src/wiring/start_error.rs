@@ -1,24 +1,24 @@
-//! Why a service cannot start, and the exit code that says so.
+//! The errors of a start, with their exit codes.
 
-/// Why a start cannot succeed.
+/// A start failed; nothing keeps running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is wrong; exit 78.
     #[error("{0}")]
     Config(String),
-    /// The store cannot be opened, or was not there within `startup.deadline`.
+    /// The store cannot be opened, or stayed unavailable for `startup.deadline`.
     #[error("the store cannot be opened: {0}")]
     Store(String),
     /// The broker refuses a request, such as the creation of topics.
     #[error("the broker cannot be used: {0}")]
     Broker(String),
-    /// The address cannot be listened on.
+    /// An address cannot be bound.
     #[error("cannot listen: {0}")]
     Listen(#[source] std::io::Error),
 }
 
 impl StartError {
-    /// The process's exit code.
+    /// The process's exit code: 78 for a configuration error, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             StartError::Config(_) => 78,

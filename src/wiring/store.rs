@@ -1,4 +1,4 @@
-//! One match arm per store.
+//! Opens the configured store, with one match arm per store.
 use std::sync::Arc;
 
 use embedded::{Embedded, OpenError, StoreProbe};
@@ -10,90 +10,90 @@ use ports::probe::Probe;
 use ports::wake::WakeChannel;
 use telemetry::Metrics;
 
-use super::backends::{Held, StoreHeld, StorePorts};
+use super::backends::{BackendHandles, StoreHandle, StorePorts};
 use super::start_error::StartError;
 use crate::config::{Config, StoreKind};
 
-/// What opening any store needs.
-pub(super) struct Opening<'a> {
+/// The parameters of opening any store.
+pub(super) struct StoreOpener<'a> {
     pub config: &'a Config,
     pub instance: &'a InstanceId,
     pub clock: &'a Arc<dyn Clock>,
     pub metrics: &'a Arc<Metrics>,
 }
 
-/// An opened store.
-pub(super) struct Opened {
+/// An opened store behind its ports, not yet used by a service.
+pub(super) struct WiredStore {
     pub ports: StorePorts,
     pub probe: Arc<dyn Probe>,
-    pub wakes: Option<Arc<dyn WakeChannel>>,
-    pub held: Held,
+    pub wake_channel: Option<Arc<dyn WakeChannel>>,
+    pub handles: BackendHandles,
 }
 
-/// Idempotency keys of the one process that uses an embedded store.
+/// Idempotency keys in memory: an embedded store has only one process.
 pub(super) fn in_memory(clock: &Arc<dyn Clock>) -> Arc<dyn Idempotency> {
     Arc::new(Memory::new(&memory::Options::default(), Arc::clone(clock)))
 }
 
-/// Opens the configured store under this instance id, without waiting for it.
-pub(super) async fn open_once(config: &Config, instance: &str) -> Result<Opened, StartError> {
+/// Opens the configured store under this instance id, with one attempt.
+pub(super) async fn open_once(config: &Config, instance: &str) -> Result<WiredStore, StartError> {
     let clock = Arc::new(memory::SystemClock::new()) as Arc<dyn Clock>;
     let (instance, metrics) = (InstanceId(instance.into()), Metrics::new());
-    let opening = Opening { config, instance: &instance, clock: &clock, metrics: &metrics };
-    opening.open().await.map_err(|not_open| not_open.error)
+    let opener = StoreOpener { config, instance: &instance, clock: &clock, metrics: &metrics };
+    opener.open().await.map_err(|failure| failure.error)
 }
 
-/// A store that could not be opened.
-pub(super) struct NotOpen {
+/// A failed attempt to open the store.
+pub(super) struct OpenFailure {
     pub error: StartError,
-    pub patience: Patience,
+    pub kind: OpenFailureKind,
 }
 
 #[cfg(not(all(feature = "postgres", feature = "redis")))]
-impl NotOpen {
-    fn for_good(error: StartError) -> Self {
-        Self { error, patience: Patience::None }
+impl OpenFailure {
+    fn permanent(error: StartError) -> Self {
+        Self { error, kind: OpenFailureKind::Permanent }
     }
 }
 
-/// Whether waiting may help.
+/// Whether another attempt to open the store may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// It will not.
-    None,
-    /// Another process holds it, and may be on its way out.
-    Held,
-    /// It is not there yet.
-    Away,
+pub(super) enum OpenFailureKind {
+    /// No attempt succeeds until an operator acts.
+    Permanent,
+    /// Another process holds the instance name or the data folder, and may be ending.
+    NameHeld,
+    /// The store cannot be reached, or its disk is full.
+    Unavailable,
 }
 
-impl Patience {
-    fn of(held: bool, may_pass: bool) -> Self {
-        match (held, may_pass) {
-            (true, _) => Patience::Held,
-            (false, true) => Patience::Away,
-            (false, false) => Patience::None,
+impl OpenFailureKind {
+    fn of(name_held: bool, temporary: bool) -> Self {
+        match (name_held, temporary) {
+            (true, _) => OpenFailureKind::NameHeld,
+            (false, true) => OpenFailureKind::Unavailable,
+            (false, false) => OpenFailureKind::Permanent,
         }
     }
 }
 
-impl Opening<'_> {
-    /// Opens the configured store, once.
-    pub(super) async fn open(&self) -> Result<Opened, NotOpen> {
+impl StoreOpener<'_> {
+    /// Opens the configured store with one attempt.
+    pub(super) async fn open(&self) -> Result<WiredStore, OpenFailure> {
         match self.config.store.kind {
             StoreKind::Embedded => self.embedded(),
             #[cfg(feature = "postgres")]
             StoreKind::Postgres => self.postgres().await,
             #[cfg(not(feature = "postgres"))]
-            StoreKind::Postgres => Err(NotOpen::for_good(not_built("store.kind", "postgres"))),
+            StoreKind::Postgres => Err(OpenFailure::permanent(not_built("store.kind", "postgres"))),
             #[cfg(feature = "redis")]
             StoreKind::Redis => self.redis().await,
             #[cfg(not(feature = "redis"))]
-            StoreKind::Redis => Err(NotOpen::for_good(not_built("store.kind", "redis"))),
+            StoreKind::Redis => Err(OpenFailure::permanent(not_built("store.kind", "redis"))),
         }
     }
 
-    fn embedded(&self) -> Result<Opened, NotOpen> {
+    fn embedded(&self) -> Result<WiredStore, OpenFailure> {
         let config = self.config;
         let mut options = embedded::Options::new(&config.store.path, self.instance.clone(), Arc::clone(self.clock));
         options.address = config.http.listen.to_string();
@@ -102,66 +102,66 @@ impl Opening<'_> {
         options.log_retention = config.broker.retention;
         options.metrics = Some(Arc::clone(self.metrics));
         let store = Embedded::open(options).map_err(|error| {
-            let patience = Patience::of(matches!(error, OpenError::Held { .. }), error.may_pass());
-            NotOpen { error: StartError::Store(error.to_string()), patience }
+            let kind = OpenFailureKind::of(matches!(error, OpenError::Held { .. }), error.may_pass());
+            OpenFailure { error: StartError::Store(error.to_string()), kind }
         })?;
-        Ok(Opened {
+        Ok(WiredStore {
             ports: StorePorts::of(&store, in_memory(self.clock)),
             probe: Arc::new(StoreProbe(store.clone())),
-            wakes: None,
-            held: Held::new(StoreHeld::Embedded(store.clone()), store.installation()),
+            wake_channel: None,
+            handles: BackendHandles::new(StoreHandle::Embedded(store.clone()), store.installation()),
         })
     }
 
     #[cfg(feature = "postgres")]
-    async fn postgres(&self) -> Result<Opened, NotOpen> {
+    async fn postgres(&self) -> Result<WiredStore, OpenFailure> {
         use postgres::{Postgres, PostgresOpenError, PostgresProbe};
         let options = super::options::postgres(self.config, self.instance, self.metrics);
         let store = Postgres::open(options).await.map_err(|error| {
-            let patience = Patience::of(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
-            NotOpen { error: of_postgres(error), patience }
+            let kind = OpenFailureKind::of(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
+            OpenFailure { error: from_postgres_error(error), kind }
         })?;
-        Ok(Opened {
+        Ok(WiredStore {
             ports: StorePorts::of(&store, Arc::new(store.clone())),
             probe: Arc::new(PostgresProbe(store.clone())),
-            wakes: Some(Arc::new(store.clone())),
-            held: Held::new(StoreHeld::Postgres(store.clone()), store.installation()),
+            wake_channel: Some(Arc::new(store.clone())),
+            handles: BackendHandles::new(StoreHandle::Postgres(store.clone()), store.installation()),
         })
     }
 }
 
 #[cfg(feature = "redis")]
-impl Opening<'_> {
-    async fn redis(&self) -> Result<Opened, NotOpen> {
+impl StoreOpener<'_> {
+    async fn redis(&self) -> Result<WiredStore, OpenFailure> {
         use redis::{RedisStore, RedisStoreProbe, StoreOpenError};
         let options = super::options::redis_store(self.config, self.instance, self.metrics);
         let store = Box::pin(RedisStore::open(options)).await.map_err(|error| {
-            let patience = Patience::of(matches!(error, StoreOpenError::Held { .. }), error.is_temporary());
-            NotOpen { error: of_redis(error), patience }
+            let kind = OpenFailureKind::of(matches!(error, StoreOpenError::Held { .. }), error.is_temporary());
+            OpenFailure { error: from_redis_error(error), kind }
         })?;
-        Ok(Opened {
+        Ok(WiredStore {
             ports: StorePorts::of(&store, Arc::new(store.clone())),
             probe: Arc::new(RedisStoreProbe(store.clone())),
-            wakes: Some(Arc::new(store.clone())),
-            held: Held::new(StoreHeld::Redis(store.clone()), store.installation()),
+            wake_channel: Some(Arc::new(store.clone())),
+            handles: BackendHandles::new(StoreHandle::Redis(store.clone()), store.installation()),
         })
     }
 }
 
-/// Whether the configuration is to blame, or the store.
+/// A configuration error where the settings are wrong, otherwise an error of the store.
 #[cfg(feature = "redis")]
-pub(super) fn of_redis(error: redis::StoreOpenError) -> StartError {
+pub(super) fn from_redis_error(error: redis::StoreOpenError) -> StartError {
     if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
 }
 
-/// A backend that this program does not have.
+/// The error for a backend whose feature is not compiled in.
 #[cfg(not(all(feature = "postgres", feature = "kafka", feature = "redis")))]
 pub(super) fn not_built(key: &str, value: &str) -> StartError {
     StartError::Config(format!("{key} = \"{value}\": this program was built without it"))
 }
 
-/// Whether the configuration is to blame, or the store.
+/// A configuration error where the settings are wrong, otherwise an error of the store.
 #[cfg(feature = "postgres")]
-pub(super) fn of_postgres(error: postgres::PostgresOpenError) -> StartError {
+pub(super) fn from_postgres_error(error: postgres::PostgresOpenError) -> StartError {
     if error.is_config() { StartError::Config(error.to_string()) } else { StartError::Store(error.to_string()) }
 }

@@ -1,4 +1,4 @@
-//! Data that exists for one measurement on the configured backends: a folder, a database, topics.
+//! Data for one measurement on the configured backends, removed after it: a folder, a database, topics.
 use std::sync::Arc;
 
 use app::commands;
@@ -12,27 +12,27 @@ use ports::partitions::PartitionLeases;
 use ports::topics::TopicReader;
 use tempfile::TempDir;
 
-use super::backends::{Held, StorePorts};
-use super::beside::beside;
+use super::backends::{BackendHandles, StorePorts};
+use super::operator_access::open_for_operator;
 use super::start_error::StartError;
-use super::store::{Opened, open_once};
+use super::store::{WiredStore, open_once};
 use super::thread_rng::ThreadRng;
 use crate::config::{BrokerKind, Config, StoreKind};
 
-/// A configuration whose data no other process uses.
+/// A configuration with data that no other process uses.
 pub struct Throwaway {
-    /// The given configuration, on these data.
+    /// The given configuration, with its paths, URLs and prefixes set to these data.
     pub config: Config,
     // Removed when dropped.
     _folder: TempDir,
-    /// The configuration beside whose database this one was created, and the database's name.
+    /// The configuration with which the database was created, and the database's name.
     database: Option<(Config, String)>,
 }
 
 /// The store of throwaway data, opened as its only instance.
 pub struct ThrowawayStore {
     ports: StorePorts,
-    held: Held,
+    handles: BackendHandles,
 }
 
 impl bench::OpenStore for ThrowawayStore {
@@ -49,7 +49,7 @@ impl bench::OpenStore for ThrowawayStore {
     }
 
     async fn close(&self) {
-        self.held.close().await;
+        self.handles.close().await;
     }
 }
 
@@ -64,7 +64,7 @@ impl Throwaway {
         let mut config = configured.clone();
         config.store.path = folder.path().to_owned();
         config.store.migrate = true;
-        // Behind the configured prefix: access rights are often granted by prefix.
+        // The configured prefix stays in front, because access rights are often granted by prefix.
         config.broker.topic_prefix = format!("{}posthaste-{name}.", configured.broker.topic_prefix);
         config.broker.create_topics = true;
         (config.auth.issuer, config.auth.audience) = (None, None);
@@ -74,12 +74,12 @@ impl Throwaway {
             created.config.store.url = create_database(configured, &name).await?.into();
             created.database = Some((configured.clone(), name));
         }
-        // Opening the store brings its schema up to date.
+        // Opening the store migrates its schema.
         match open_once(&created.config, "bench").await {
-            Ok(opened) => opened.held.close().await,
+            Ok(opened) => opened.handles.close().await,
             Err(error) => return created.remove().await.and(Err(error)),
         }
-        match super::schema::provide_topics(&created.config).await {
+        match super::schema::create_missing_topics(&created.config).await {
             Ok(_) => Ok(created),
             Err(error) => created.remove().await.and(Err(error)),
         }
@@ -90,11 +90,11 @@ impl Throwaway {
     /// # Errors
     /// The store cannot be opened.
     pub async fn open_store(&self, instance: &str) -> Result<ThrowawayStore, StartError> {
-        let Opened { ports, held, .. } = open_once(&self.config, instance).await?;
-        Ok(ThrowawayStore { ports, held })
+        let WiredStore { ports, handles, .. } = open_once(&self.config, instance).await?;
+        Ok(ThrowawayStore { ports, handles })
     }
 
-    /// Opens the store that is its own broker, without relay and consumers; `None` where the store is no broker.
+    /// Opens the embedded store, which is also the broker, without relay and consumers; `None` for other stores.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -114,42 +114,42 @@ impl Throwaway {
         }))
     }
 
-    /// The topics of the data's broker.
+    /// The topics of the configured broker.
     ///
     /// # Errors
     /// There is no broker, or the store that names its installation cannot be opened.
     pub async fn topics(&self) -> Result<Arc<dyn TopicReader>, StartError> {
-        let topics = beside(&self.config).await?.topics;
+        let topics = open_for_operator(&self.config).await?.topics;
         topics.ok_or_else(|| StartError::Broker("broker.kind is \"none\"".into()))
     }
 
-    /// The operators' queries on the data's store.
+    /// Queries and commands of operators on this store.
     ///
     /// # Errors
     /// The store cannot be opened.
     pub async fn operations(&self) -> Result<Operations, StartError> {
-        Ok(beside(&self.config).await?.operations)
+        Ok(open_for_operator(&self.config).await?.operations)
     }
 
-    /// How the service makes outbox rows of orders on these data.
+    /// The options with which the service writes orders and their outbox rows.
     pub fn row_options(&self) -> commands::Options {
-        super::options::desk(&self.config)
+        super::options::commands(&self.config)
     }
 
-    /// The clock of orders that a measurement writes.
+    /// The clock for orders that a measurement writes.
     pub fn clock(&self) -> Arc<dyn Clock> {
         clock()
     }
 
-    /// Randomness for the ids of orders that a measurement writes.
+    /// The generator for ids of orders that a measurement writes.
     pub fn rng(&self) -> Arc<dyn Rng> {
         Arc::new(ThreadRng)
     }
 
-    /// Removes the data. The error names what could not be removed.
+    /// Removes the database and the topics; dropping `self` removes the folder.
     ///
     /// # Errors
-    /// A backend cannot be reached or refuses.
+    /// A backend cannot be reached or refuses. The error names the database or the topics that remain.
     pub async fn remove(self) -> Result<(), StartError> {
         let topics = match self.config.broker.kind {
             BrokerKind::Kafka => delete_topics(&self.config).await,
@@ -166,7 +166,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
 }
 
-/// Settings of the configured store's server that figures depend on; empty where the store is not PostgreSQL.
+/// The PostgreSQL server's settings that measurements depend on; empty for other stores.
 ///
 /// # Errors
 /// The server cannot be reached.
@@ -175,19 +175,19 @@ pub async fn server_settings(config: &Config) -> Result<Vec<(&'static str, Strin
     if config.store.kind != StoreKind::Postgres {
         return Ok(Vec::new());
     }
-    postgres::throwaway::settings(&options(config)).await.map_err(super::store::of_postgres)
+    postgres::throwaway::settings(&options(config)).await.map_err(super::store::from_postgres_error)
 }
 
-/// Variables under which PostgreSQL's own programs find the configured store; `None` where it is another one.
+/// The environment variables with which PostgreSQL's own programs reach the configured store; `None` for other stores.
 ///
 /// # Errors
-/// Its URL cannot be used.
+/// `store.url` cannot be parsed.
 #[cfg(feature = "postgres")]
 pub fn server_environment(config: &Config) -> Result<Option<Vec<(&'static str, String)>>, StartError> {
     if config.store.kind != StoreKind::Postgres {
         return Ok(None);
     }
-    postgres::throwaway::environment(&options(config)).map(Some).map_err(super::store::of_postgres)
+    postgres::throwaway::environment(&options(config)).map(Some).map_err(super::store::from_postgres_error)
 }
 
 #[cfg(feature = "postgres")]
@@ -198,7 +198,7 @@ fn options(config: &Config) -> postgres::Options {
 
 #[cfg(feature = "postgres")]
 async fn create_database(config: &Config, name: &str) -> Result<String, StartError> {
-    postgres::throwaway::create_database(&options(config), name).await.map_err(super::store::of_postgres)
+    postgres::throwaway::create_database(&options(config), name).await.map_err(super::store::from_postgres_error)
 }
 
 #[cfg(feature = "postgres")]
@@ -216,19 +216,19 @@ async fn delete_topics(config: &Config) -> Result<(), StartError> {
     deleted.map_err(|error| StartError::Broker(format!("topics that begin with {prefix} were not deleted: {error}")))
 }
 
-/// Empty: the program was built without PostgreSQL.
+/// Always empty: this program was built without PostgreSQL.
 ///
 /// # Errors
-/// None.
+/// Never fails; the signature is that of the other build.
 #[cfg(not(feature = "postgres"))]
 pub async fn server_settings(_config: &Config) -> Result<Vec<(&'static str, String)>, StartError> {
     Ok(Vec::new())
 }
 
-/// `None`: the program was built without PostgreSQL.
+/// Always `None`: this program was built without PostgreSQL.
 ///
 /// # Errors
-/// None.
+/// Never fails; the signature is that of the other build.
 #[cfg(not(feature = "postgres"))]
 pub fn server_environment(_config: &Config) -> Result<Option<Vec<(&'static str, String)>>, StartError> {
     Ok(None)

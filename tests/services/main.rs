@@ -5,5 +5,4 @@ mod cluster;
 mod every_backend;
 mod harness;
 mod oracle;
-mod pressure;
 mod stories;

@@ -1,4 +1,5 @@
 //! Tests of several instances, outages and the failure matrix on real services.
+mod backpressure;
 mod failure_matrix;
 mod guarantees;
 mod instances;

@@ -123,7 +123,7 @@ async fn run(seed: u64) {
     }
 
     environment.script.clear();
-    environment.record_faults.calm();
+    environment.record_faults.clear();
     if process.gave_up().await {
         drop(process);
         process = environment.start().await;

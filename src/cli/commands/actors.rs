@@ -11,7 +11,7 @@ use super::super::admin_client::AdminClient;
 use super::super::failure::Failure;
 use super::super::output::print_line;
 use super::super::runtime::block_on;
-use super::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+use super::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
 
 #[derive(clap::Args)]
 pub(crate) struct ServiceArguments {
@@ -35,7 +35,7 @@ pub(crate) enum Verb {
     },
     /// Make an actor panic (needs fault_injection.enabled); its supervisor restarts it.
     Kill {
-        /// The actor's path, as the tree shows it.
+        /// The actor's path, as `actors tree` shows it.
         path: String,
         #[command(flatten)]
         service: ServiceArguments,
@@ -108,7 +108,7 @@ fn base_url(config: &Config, service: &ServiceArguments) -> Result<String, Failu
 }
 
 fn admin_token(config: &Config) -> Result<String, Failure> {
-    let claims = TokenClaims {
+    let claims = CallerClaims {
         sub: "operator".to_owned(),
         roles: vec!["ADMIN".to_owned()],
         tier: None,

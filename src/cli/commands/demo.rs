@@ -1,9 +1,9 @@
-//! `demo`: a newcomer's first minute. Starts embedded, places orders, shows each step of their events with its time, then keeps running.
+//! `demo`: starts an embedded service, places orders, prints each step of their events with its time, then keeps running.
 use std::time::{Duration, Instant};
 
 use app::dispatch::{InjectError, InjectedFault};
 use posthaste::config::{BrokerKind, CacheKind, StoreKind};
-use posthaste::{Config, Schema, Service};
+use posthaste::{Config, SchemaState, Service};
 use serde_json::Value;
 use telemetry::logging::{self, Format};
 
@@ -12,7 +12,7 @@ use super::super::failure::Failure;
 use super::super::output::print_line;
 use super::super::runtime::block_on;
 use super::serve::{Signals, run};
-use super::token::{DEVELOPMENT_SECRET, TokenClaims, mint};
+use super::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
 
 /// Longest wait for one step of an event before the demo fails.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,23 +53,24 @@ pub(crate) fn demo(mut config: Config, arguments: &Arguments) -> Result<u8, Fail
     })
 }
 
-/// The demo would publish the waiting events of such a store to its own topics, and the configured broker would never get them.
+/// Refuses a store whose broker is not the embedded one: the demo would publish its waiting events to the embedded topics, and the
+/// configured broker would never receive them.
 fn refuse_foreign_store(config: &Config) -> Result<(), Failure> {
     if config.store.kind != StoreKind::Embedded || config.broker.kind == BrokerKind::Embedded {
         return Ok(());
     }
-    match block_on(posthaste::migrations(config))? {
-        Schema::File { found: Some(_), folder, .. } => Err(Failure::new(format!(
+    match block_on(posthaste::schema_state(config))? {
+        SchemaState::EmbeddedFile { version: Some(_), folder, .. } => Err(Failure::new(format!(
             "the store in {} is set up with another broker (broker.kind), which would not get the events that the demo publishes; \
              give the demo a folder of its own: POSTHASTE__STORE__PATH=FOLDER posthaste demo",
             folder.display()
         ))),
-        Schema::File { .. } | Schema::Steps(_) | Schema::Keys { .. } => Ok(()),
+        SchemaState::EmbeddedFile { .. } | SchemaState::Migrations(_) | SchemaState::RedisInstallation { .. } => Ok(()),
     }
 }
 
-/// Keeps the demo, which kills an actor and prints an administrator's token, away from shared services. Returns the settings that it
-/// overrides.
+/// Sets store, broker and cache to the embedded ones, because the demo kills an actor and prints an administrator's token. Returns the
+/// settings that it overrides.
 fn make_embedded(config: &mut Config) -> Vec<&'static str> {
     let mut unused = Vec::new();
     unused.extend(match config.store.kind {
@@ -100,9 +101,9 @@ struct Demo<'a> {
     begun: Instant,
 }
 
-/// The state that the demo waits for, and where to look when it does not come.
-struct Expected {
-    state: String,
+/// A state that the demo waits for, and a hint for the case that it is not reached.
+struct AwaitedState {
+    description: String,
     hint: String,
 }
 
@@ -110,7 +111,7 @@ impl<'a> Demo<'a> {
     fn new(config: &'a Config, service: &Service, begun: Instant) -> Result<Self, Failure> {
         let base = format!("http://{}", service.addr());
         let token = |sub: &str, role: &str| {
-            let claims = TokenClaims { sub: sub.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
+            let claims = CallerClaims { sub: sub.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
             mint(config, DEVELOPMENT_SECRET, &claims)
         };
         let (user, admin) = (token("demo", "USER")?, token("operator", "ADMIN")?);
@@ -134,12 +135,15 @@ impl<'a> Demo<'a> {
         let body = format!(r#"{{"items":[{{"productName":"Tea no. {number}","quantity":{number},"price":"2.50"}}]}}"#);
         let sent = Instant::now();
         let order = self.client.send("POST", "/orders", &self.user, Some(body)).await?.success()?;
-        let answered = sent.elapsed();
+        let response_time = sent.elapsed();
         let id = order["id"].as_str().unwrap_or_default();
         print_line(&format!("\norder {number}: {id}"))?;
-        print_step(answered, "HTTP → OrderAggregate → order, event and idempotency mark in one transaction → 201")?;
-        let settled = Expected {
-            state: format!("the event of order {id} was sent"),
+        print_step(
+            response_time,
+            "HTTP → OrderAggregate → order, event and idempotency mark in one transaction → 201",
+        )?;
+        let settled = AwaitedState {
+            description: format!("the event of order {id} was sent"),
             hint: format!("posthaste outbox why --key {id}, and whether outbox.enabled is false"),
         };
         let path = format!("/admin/outbox/why?key={id}");
@@ -147,8 +151,8 @@ impl<'a> Demo<'a> {
         let position = format!("{} {}/{}", why["topic"].as_str().unwrap_or("?"), why["partition"], why["offset"]);
         let text = format!("OutboxPublisher → PartitionWorker: claimed, published to {position}, settled");
         print_step(sent.elapsed(), &text)?;
-        let consumed = Expected {
-            state: format!("the event of order {id} was consumed"),
+        let consumed = AwaitedState {
+            description: format!("the event of order {id} was consumed"),
             hint: "posthaste dlt list, and whether consumer.count is 0".to_owned(),
         };
         let all = |metric: &Value| metric["measurements"][0]["value"].as_f64().unwrap_or(0.0) >= f64::from(number);
@@ -165,7 +169,7 @@ impl<'a> Demo<'a> {
     async fn poll(
         &self,
         path: &str,
-        expected: &Expected,
+        awaited: &AwaitedState,
         condition: impl Fn(&Value) -> bool,
     ) -> Result<Value, Failure> {
         let begun = Instant::now();
@@ -175,34 +179,35 @@ impl<'a> Demo<'a> {
                 return Ok(response.body);
             }
             if begun.elapsed() > STEP_TIMEOUT {
-                let Expected { state, hint } = expected;
+                let AwaitedState { description, hint } = awaited;
                 let refused = response.success().err().map(|failure| format!(" ({})", failure.message));
                 return Err(Failure::new(format!(
-                    "the demo gave up after {} s: it waited until {state}{}; look at: {hint}",
+                    "the demo gave up after {} s: it waited until {description}{}; look at: {hint}",
                     STEP_TIMEOUT.as_secs(),
                     refused.unwrap_or_default()
                 )));
             }
-            // Exact while a step is fast, and within the rate limit while it is slow.
+            // The pause grows with the wait: a fast step is timed exactly, and a slow one stays within the rate limit.
             tokio::time::sleep((begun.elapsed() / 4).max(POLL_MIN)).await;
         }
     }
 
     /// Makes a PartitionWorker panic and waits until its supervisor has restarted it.
     async fn kill_actor(&self, service: &Service) -> Result<(), Failure> {
-        let path = victim(self.config);
+        let path = worker_to_kill(self.config);
         let begun = Instant::now();
-        let injected: Result<(), InjectError> = service.cast().dispatch().inject(&path, InjectedFault::Panic, "demo");
+        let injected: Result<(), InjectError> = service.actors().dispatch().inject(&path, InjectedFault::Panic, "demo");
         injected.map_err(Failure::new)?;
         let restarted = |tree: &Value| {
             let mut actors = tree["actors"].as_array().into_iter().flatten();
             actors
                 .any(|actor| actor["path"] == path.as_str() && actor["generation"] == 2 && actor["state"] == "running")
         };
-        let expected = Expected { state: format!("{path} runs again"), hint: "posthaste actors tree".to_owned() };
-        self.poll("/admin/actors", &expected, restarted).await?;
+        let awaited =
+            AwaitedState { description: format!("{path} runs again"), hint: "posthaste actors tree".to_owned() };
+        self.poll("/admin/actors", &awaited, restarted).await?;
         let elapsed = ms(begun.elapsed());
-        print_line(&format!("\na PartitionWorker was made to panic; its supervisor had it back after {elapsed}"))
+        print_line(&format!("\na PartitionWorker was made to panic; its supervisor restarted it after {elapsed}"))
     }
 
     fn print_next_steps(&self) -> Result<(), Failure> {
@@ -219,14 +224,14 @@ impl<'a> Demo<'a> {
         print_line(&format!(
             "\nBreak it:\n  curl -s -X POST {base}/admin/actors{}/panic -H 'Authorization: Bearer {admin}'\n  \
              curl -s {base}/admin/actors -H 'Authorization: Bearer {admin}'\n  kill -9 {}   # then start it again: no event is lost, none is sent twice",
-            victim(config),
+            worker_to_kill(config),
             std::process::id()
         ))
     }
 }
 
 /// The PartitionWorker that the demo kills; a configuration may have fewer than eight.
-fn victim(config: &Config) -> String {
+fn worker_to_kill(config: &Config) -> String {
     format!("/relay/partition-worker-{}", config.outbox.partitions.saturating_sub(1).min(7))
 }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use api::dead_letter_document;
 use app::contract::rfc3339;
+use app::error::QueryError;
 use app::operators::dead_letters::{
     DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport,
 };
@@ -19,7 +20,7 @@ use super::super::output::print_line;
 use super::super::runtime::block_on;
 use super::super::value_parsers::failure_type;
 
-/// Dead letters that one call of a redrive examines.
+/// Maximum number of dead letters that one call examines.
 const PAGE: u32 = 1_000;
 
 #[derive(Subcommand)]
@@ -40,18 +41,22 @@ pub(crate) enum Verb {
     },
     /// Show one dead letter with its headers and its value.
     Show {
-        /// PARTITION/OFFSET of the dead letter, as `list` shows it.
-        #[arg(value_parser = place)]
-        place: DeadLetterPosition,
+        /// The dead letter's partition and offset, as `dlt list` shows them.
+        #[arg(value_name = "PARTITION/OFFSET", value_parser = position)]
+        position: DeadLetterPosition,
         /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
     /// Send dead letters back to their topic, in order for each key; each is sent back once.
     Redrive {
-        /// Only the dead letter at this PARTITION/OFFSET.
-        #[arg(value_parser = place, conflicts_with_all = ["key", "kind", "failure", "older_than", "after", "limit"])]
-        place: Option<DeadLetterPosition>,
+        /// Only the dead letter at this partition and offset.
+        #[arg(
+            value_name = "PARTITION/OFFSET",
+            value_parser = position,
+            conflicts_with_all = ["key", "kind", "failure", "older_than", "after", "limit"]
+        )]
+        position: Option<DeadLetterPosition>,
         #[command(flatten)]
         filter: FilterArguments,
         /// Maximum number of dead letters.
@@ -76,8 +81,8 @@ pub(crate) struct FilterArguments {
     /// Only dead letters set aside at least this long ago: 250ms, 5s, 1h, 7d.
     #[arg(long, value_parser = duration)]
     older_than: Option<Duration>,
-    /// Only dead letters after this PARTITION/OFFSET.
-    #[arg(long, value_parser = cursor)]
+    /// Only dead letters after this partition and offset.
+    #[arg(long, value_name = "PARTITION/OFFSET", value_parser = cursor)]
     after: Option<DeadLetterCursor>,
 }
 
@@ -88,7 +93,7 @@ impl FilterArguments {
     }
 }
 
-fn place(text: &str) -> Result<DeadLetterPosition, String> {
+fn position(text: &str) -> Result<DeadLetterPosition, String> {
     DeadLetterPosition::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
 }
 
@@ -99,20 +104,23 @@ fn cursor(text: &str) -> Result<DeadLetterCursor, String> {
 pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
     block_on(async {
         let no_broker = || Failure::new("broker.kind = \"none\": there are no dead letters");
-        let letters = posthaste::beside(config).await?.dead_letters.ok_or_else(no_broker)?;
+        let access = posthaste::open_for_operator(config).await?;
+        let dead_letters = access.dead_letters.ok_or_else(no_broker)?;
         match verb {
             Verb::List { filter, redriven, limit, json } => {
-                list(&letters, filter.filter(redriven), limit, json).await?;
+                list(&dead_letters, filter.filter(redriven), limit, json).await?;
             }
-            Verb::Show { place, json } => {
-                let letter = letters.find(place).await;
-                print_letter(&letter.map_err(|error| Failure::querying(error, format!("dead letter {place}")))?, json)?;
+            Verb::Show { position, json } => {
+                let result = dead_letters.find(position).await;
+                let dead_letter = result.map_err(|error| not_found(error, position))?;
+                print_dead_letter(&dead_letter, json)?;
             }
-            Verb::Redrive { place, filter, limit, options } => {
+            Verb::Redrive { position, filter, limit, options } => {
                 let RedriveOptions { dry_run, yes, reason, json } = options;
-                let redrive = Redrive { letters, dry_run, yes, json, audit: Audit { operator: operator(), reason } };
-                match place {
-                    Some(place) => redrive.one(place).await?,
+                let audit = Audit { operator: operator(), reason };
+                let redrive = Redrive { dead_letters, dry_run, yes, json, audit };
+                match position {
+                    Some(position) => redrive.one(position).await?,
                     None => redrive.all(&filter.filter(None), limit).await?,
                 }
             }
@@ -121,12 +129,12 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
+async fn list(dead_letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, json: bool) -> Result<(), Failure> {
     let mut left = limit;
     while left > 0 {
-        let page = letters.list(&filter, left).await?;
-        for letter in &page.dead_letters {
-            print_line(&if json { dead_letter_document(letter).to_string() } else { summary(letter) })?;
+        let page = dead_letters.list(&filter, left).await?;
+        for dead_letter in &page.dead_letters {
+            print_line(&if json { dead_letter_document(dead_letter).to_string() } else { summary(dead_letter) })?;
         }
         left = left.saturating_sub(page.dead_letters.len() as u32);
         match page.next {
@@ -137,31 +145,35 @@ async fn list(letters: &DeadLetters, mut filter: DeadLetterFilter, limit: u32, j
     Ok(())
 }
 
-fn summary(letter: &DeadLetter) -> String {
-    let DeadLetter { delivery, redrive } = letter;
-    let place = format!("{}/{}", delivery.position.partition, delivery.position.offset);
-    let failure = letter.failure_type().map_or("-", FailureType::as_str);
+fn summary(dead_letter: &DeadLetter) -> String {
+    let DeadLetter { delivery, redrive } = dead_letter;
+    let position = format!("{}/{}", delivery.position.partition, delivery.position.offset);
+    let failure = dead_letter.failure_type().map_or("-", FailureType::as_str);
     let redriven = redrive.as_ref().map_or(String::new(), |record| {
         let state = if record.confirmed { "sent back" } else { "being sent back" };
         format!(" ({state}, {} at {})", record.audit.operator, rfc3339(record.at))
     });
     format!(
-        "{place:>8} {} {} {} {failure}: {}{redriven}",
+        "{position:>8} {} {} {} {failure}: {}{redriven}",
         rfc3339(delivery.record.timestamp),
-        letter.kind().unwrap_or("-"),
+        dead_letter.kind().unwrap_or("-"),
         delivery.record.key,
-        letter.reason().unwrap_or("-"),
+        dead_letter.reason().unwrap_or("-"),
     )
 }
 
-fn print_letter(letter: &DeadLetter, json: bool) -> Result<(), Failure> {
-    let document = dead_letter_document(letter);
+fn print_dead_letter(dead_letter: &DeadLetter, json: bool) -> Result<(), Failure> {
+    let document = dead_letter_document(dead_letter);
     print_line(&if json { document.to_string() } else { format!("{document:#}") })
 }
 
-/// One `dlt redrive`.
+fn not_found(error: QueryError, position: DeadLetterPosition) -> Failure {
+    Failure::querying(error, format!("dead letter {position}"))
+}
+
+/// One run of `dlt redrive` with its options.
 struct Redrive {
-    letters: DeadLetters,
+    dead_letters: DeadLetters,
     dry_run: bool,
     yes: bool,
     json: bool,
@@ -169,30 +181,29 @@ struct Redrive {
 }
 
 impl Redrive {
-    async fn one(&self, place: DeadLetterPosition) -> Result<(), Failure> {
-        let map_err = |error| Failure::querying(error, format!("dead letter {place}"));
-        let mut letter = self.letters.redrive_one(place, false, &self.audit).await.map_err(map_err)?;
+    async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
+        let map_err = |error| not_found(error, position);
+        let mut dead_letter = self.dead_letters.redrive_one(position, false, &self.audit).await.map_err(map_err)?;
         if !self.dry_run {
-            confirm::require(self.yes, &format!("Send dead letter {place} back?"))?;
-            letter = self.letters.redrive_one(place, true, &self.audit).await.map_err(map_err)?;
+            confirm::require(self.yes, &format!("Send dead letter {position} back?"))?;
+            dead_letter = self.dead_letters.redrive_one(position, true, &self.audit).await.map_err(map_err)?;
         }
-        eprintln!("{place} {}", if self.dry_run { "would be sent back" } else { "was sent back" });
-        if self.json { print_letter(&letter, true) } else { Ok(()) }
+        eprintln!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" });
+        if self.json { print_dead_letter(&dead_letter, true) } else { Ok(()) }
     }
 
     async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
-        let found = self.pages(filter, limit, false).await?;
-        eprintln!("{} dead letters match", found.matched);
-        let mut sent = found;
-        if !self.dry_run && found.matched > 0 {
-            confirm::require(self.yes, &format!("Send {} dead letters back?", found.matched))?;
-            // Dead letters that were set aside after the count are not confirmed, so the limit is the count.
-            let limit = u32::try_from(found.matched).unwrap_or(limit);
-            sent = self.pages(filter, limit, true).await?;
-            eprintln!("{} were sent back", sent.redriven);
+        let mut report = self.pages(filter, limit, false).await?;
+        eprintln!("{} dead letters match", report.matched);
+        if !self.dry_run && report.matched > 0 {
+            confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
+            // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
+            let limit = u32::try_from(report.matched).unwrap_or(limit);
+            report = self.pages(filter, limit, true).await?;
+            eprintln!("{} were sent back", report.redriven);
         }
         if self.json {
-            let document = json!({"dryRun": self.dry_run, "matched": sent.matched, "redriven": sent.redriven});
+            let document = json!({"dryRun": self.dry_run, "matched": report.matched, "redriven": report.redriven});
             print_line(&document.to_string())?;
         }
         Ok(())
@@ -206,10 +217,10 @@ impl Redrive {
             if left == 0 {
                 return Ok(total);
             }
-            let sent = self.letters.redrive(&filter, left.min(PAGE), commit, &self.audit).await?;
-            total.matched += sent.matched;
-            total.redriven += sent.redriven;
-            match sent.next {
+            let page = self.dead_letters.redrive(&filter, left.min(PAGE), commit, &self.audit).await?;
+            total.matched += page.matched;
+            total.redriven += page.redriven;
+            match page.next {
                 Some(next) => filter.after = Some(next),
                 None => return Ok(total),
             }

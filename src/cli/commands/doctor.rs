@@ -1,4 +1,4 @@
-//! `doctor`: checks configuration, dependencies, outbox and partitions, and names the remedy. Exit 1 if a check fails.
+//! `doctor`: checks configuration, dependencies, outbox and partitions, and prints remedies. Exits with 1 if a check fails.
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use api::auth::KeySource;
 use app::contract::rfc3339;
 use posthaste::config::{self, BrokerKind};
-use posthaste::{Beside, Config, Environment};
+use posthaste::{Config, DependencyCheck, Environment, OperatorAccess};
 use secrecy::ExposeSecret;
 
 use super::super::failure::Failure;
@@ -14,7 +14,7 @@ use super::super::output::print_line;
 use super::super::runtime::block_on;
 use super::token::DEVELOPMENT_SECRET;
 
-/// Shortest secret that cannot be guessed: HS256 asks for as many bytes as its hash has.
+/// Shortest secret that is safe against guessing: RFC 7518 requires as many bytes as HS256's hash has.
 const SECRET_BYTES_MIN: usize = 32;
 
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ impl Finding {
 
 pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
     let config = Config::load(file, environment)?;
-    let mut findings = vec![sources(file, environment)?, key(&config)];
+    let mut findings = vec![config_origins(file, environment)?, auth_key(&config)];
     findings.extend(block_on(check_all(&config)));
     for Finding { check, ok, detail, latency } in &findings {
         if arguments.json {
@@ -59,8 +59,8 @@ pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: 
     Ok(u8::from(findings.iter().any(|finding| !finding.ok)))
 }
 
-/// The keys that each layer sets.
-fn sources(file: Option<&Path>, environment: &Environment) -> Result<Finding, Failure> {
+/// Lists the keys that each layer of the configuration sets.
+fn config_origins(file: Option<&Path>, environment: &Environment) -> Result<Finding, Failure> {
     let mut counts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (key, _, origin) in config::masked(file, environment)? {
         counts.entry(origin).or_default().push(key);
@@ -72,8 +72,8 @@ fn sources(file: Option<&Path>, environment: &Environment) -> Result<Finding, Fa
 
 async fn check_all(config: &Config) -> Vec<Finding> {
     let begun = Instant::now();
-    let beside = match posthaste::beside(config).await {
-        Ok(beside) => beside,
+    let access = match posthaste::open_for_operator(config).await {
+        Ok(access) => access,
         Err(error) => {
             let mut findings = vec![failed("store", error)];
             findings.extend(check_dependencies(config).await);
@@ -90,24 +90,22 @@ async fn check_all(config: &Config) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::new("store", true, detail).with_latency(latency)];
     findings.extend(check_dependencies(config).await);
-    findings.extend([topics(config, &beside).await, outbox(&beside).await, partitions(config, &beside).await]);
+    findings.extend([topics(config, &access).await, outbox(&access).await, partitions(config, &access).await]);
     findings
 }
 
 async fn check_dependencies(config: &Config) -> Vec<Finding> {
-    let found = posthaste::checkup(config).await.into_iter();
-    let finding =
-        |posthaste::Checked { what, fine, detail, latency }| Finding { check: what, ok: fine, detail, latency };
-    found.map(finding).collect()
+    let checks = posthaste::check_dependencies(config).await.into_iter();
+    checks.map(|DependencyCheck { name, ok, detail, latency }| Finding { check: name, ok, detail, latency }).collect()
 }
 
 fn failed(check: &'static str, error: impl std::fmt::Display) -> Finding {
     Finding::new(check, false, error.to_string())
 }
 
-async fn topics(config: &Config, beside: &Beside) -> Finding {
+async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
     let begun = Instant::now();
-    let Some(topics) = &beside.topics else {
+    let Some(topics) = &access.topics else {
         return Finding::new("topics", true, "no broker is configured: events stay PENDING");
     };
     let views = match topics.list().await {
@@ -115,17 +113,16 @@ async fn topics(config: &Config, beside: &Beside) -> Finding {
         Err(error) => return failed("topics", error),
     };
     let latency = begun.elapsed();
-    let missing = outbox::topics::all_topics(&config.topic());
+    let required = outbox::topics::all_topics(&config.topic());
     let missing: Vec<&str> =
-        missing.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
-    let required = config.broker.create_topics;
+        required.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
     let shown = if missing.is_empty() { "none missing".to_owned() } else { format!("missing: {}", missing.join(", ")) };
     let detail = format!("{} listed in {} ms, {shown}", views.len(), latency.as_millis());
-    Finding::new("topics", missing.is_empty() || !required, detail).with_latency(latency)
+    Finding::new("topics", missing.is_empty() || !config.broker.create_topics, detail).with_latency(latency)
 }
 
-async fn outbox(beside: &Beside) -> Finding {
-    let depth = match beside.operations.depth().await {
+async fn outbox(access: &OperatorAccess) -> Finding {
+    let depth = match access.operations.depth().await {
         Ok(depth) => depth,
         Err(error) => return failed("outbox", error),
     };
@@ -138,8 +135,8 @@ async fn outbox(beside: &Beside) -> Finding {
     Finding::new("outbox", depth.parked == 0, detail)
 }
 
-async fn partitions(config: &Config, beside: &Beside) -> Finding {
-    let views = match beside.operations.partitions().await {
+async fn partitions(config: &Config, access: &OperatorAccess) -> Finding {
+    let views = match access.operations.partitions().await {
         Ok(views) => views,
         Err(error) => return failed("partitions", error),
     };
@@ -151,16 +148,16 @@ async fn partitions(config: &Config, beside: &Beside) -> Finding {
         return Finding::new("partitions", false, detail);
     }
     let unowned = views.iter().filter(|view| view.owner.is_none()).count();
-    let soonest = views.iter().filter_map(|view| view.expires_at).min().map(rfc3339).unwrap_or_default();
+    let first_expiry = views.iter().filter_map(|view| view.expires_at).min().map(rfc3339).unwrap_or_default();
     let detail = match (config.broker.kind, unowned == installed) {
         (BrokerKind::None, true) => "none is owned: no broker is configured, so no event is sent".to_owned(),
         (_, true) => "none is owned: no instance runs on this store".to_owned(),
-        (_, false) => format!("{} of {installed} owned, first lease until {soonest}", installed - unowned),
+        (_, false) => format!("{} of {installed} owned, first lease expires at {first_expiry}", installed - unowned),
     };
     Finding::new("partitions", unowned == 0 || unowned == installed, detail)
 }
 
-fn key(config: &Config) -> Finding {
+fn auth_key(config: &Config) -> Finding {
     let (ok, detail) = match config.auth.source() {
         None => (false, "no key is set: serve refuses to start without --dev; set auth.hs256_secret".to_owned()),
         Some(KeySource::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {

@@ -4,7 +4,7 @@ use std::path::Path;
 use app::contract::rfc3339;
 use clap::Args;
 use posthaste::config::BrokerKind;
-use posthaste::{Config, Migration, Schema};
+use posthaste::{Config, Migration, SchemaState};
 use serde_json::json;
 
 use super::super::failure::Failure;
@@ -33,15 +33,15 @@ impl Arguments {
 pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Failure> {
     block_on(async {
         if arguments.is_read_only() {
-            let code = report(posthaste::migrations(config).await?, arguments)?;
+            let code = report(posthaste::schema_state(config).await?, arguments)?;
             if creates_topics(config) {
                 eprintln!("`migrate up` also creates missing topics");
             }
             return Ok(code);
         }
         let code = report(posthaste::migrate(config).await?, arguments)?;
-        // The schema is reported before the broker is asked: when the broker fails, the operator still sees what was done.
-        for name in posthaste::provide_topics(config).await? {
+        // The schema is reported before the broker is used: if the broker fails, the operator still sees the applied migrations.
+        for name in posthaste::create_missing_topics(config).await? {
             eprintln!("topic {name} was created");
         }
         if creates_topics(config) {
@@ -55,32 +55,32 @@ fn creates_topics(config: &Config) -> bool {
     config.broker.kind == BrokerKind::Kafka && config.broker.create_topics
 }
 
-/// Reports the state of the schema, or what was done, and returns the exit code.
-fn report(schema: Schema, arguments: &Arguments) -> Result<u8, Failure> {
+/// Reports the state of the schema, or the change that was made, and returns the exit code.
+fn report(schema: SchemaState, arguments: &Arguments) -> Result<u8, Failure> {
     match schema {
-        Schema::Steps(steps) => report_steps(steps, arguments),
-        Schema::File { folder, found, known } => report_file(&folder, found, known, arguments),
-        Schema::Keys { installed, made } => report_keys(installed, made, arguments),
+        SchemaState::Migrations(migrations) => report_migrations(migrations, arguments),
+        SchemaState::EmbeddedFile { folder, version, newest } => report_file(&folder, version, newest, arguments),
+        SchemaState::RedisInstallation { existed, created } => report_installation(existed, created, arguments),
     }
 }
 
-fn report_steps(mut steps: Vec<Migration>, arguments: &Arguments) -> Result<u8, Failure> {
+fn report_migrations(mut migrations: Vec<Migration>, arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.dry_run {
-        steps.retain(|step| step.applied_at.is_none());
+        migrations.retain(|migration| migration.applied_at.is_none());
     }
-    for step in &steps {
-        print_line(&step_line(step, arguments))?;
+    for migration in &migrations {
+        print_line(&migration_line(migration, arguments))?;
     }
-    if steps.is_empty() {
+    if migrations.is_empty() {
         eprintln!("nothing to do: the schema is up to date");
     } else if !arguments.is_read_only() {
-        eprintln!("the schema is up to date now: {} steps were applied", steps.len());
+        eprintln!("the schema is up to date now: {} migrations were applied", migrations.len());
     }
     Ok(0)
 }
 
-fn step_line(step: &Migration, arguments: &Arguments) -> String {
-    let Migration { version, name, applied_at } = step;
+fn migration_line(migration: &Migration, arguments: &Arguments) -> String {
+    let Migration { version, name, applied_at } = migration;
     let applied_at = applied_at.map(rfc3339);
     if arguments.json {
         return json!({"version": version, "name": name, "applied_at": applied_at}).to_string();
@@ -93,37 +93,37 @@ fn step_line(step: &Migration, arguments: &Arguments) -> String {
     }
 }
 
-fn report_file(folder: &Path, found: Option<u32>, known: u32, arguments: &Arguments) -> Result<u8, Failure> {
+fn report_file(folder: &Path, version: Option<u32>, newest: u32, arguments: &Arguments) -> Result<u8, Failure> {
     let shown = folder.display();
     if arguments.json {
-        let document = json!({"store": "embedded", "path": shown.to_string(), "version": found, "known": known});
+        let document = json!({"store": "embedded", "path": shown.to_string(), "version": version, "known": newest});
         print_line(&document.to_string())?;
     }
-    let sentence = match found {
+    let sentence = match version {
         None => {
             format!(
-                "there is no store in {shown} yet: the service creates it at its first start, with schema version {known}"
+                "there is no store in {shown} yet: the service creates it at its first start, with schema version {newest}"
             )
         }
-        Some(newer) if newer > known => {
+        Some(newer) if newer > newest => {
             return Err(Failure::new(format!(
-                "the store in {shown} has schema version {newer}, this program supports at most {known}: run the newer program"
+                "the store in {shown} has schema version {newer}, this program supports at most {newest}: run the newer program"
             )));
         }
-        Some(version) if version == known => format!("the store in {shown} has schema version {version}: up to date"),
+        Some(version) if version == newest => format!("the store in {shown} has schema version {version}: up to date"),
         Some(older) => format!(
-            "the store in {shown} has schema version {older}: the service migrates it to {known} at its next start"
+            "the store in {shown} has schema version {older}: the service migrates it to {newest} at its next start"
         ),
     };
     report_sentence(&sentence, arguments)
 }
 
-fn report_keys(installed: bool, made: bool, arguments: &Arguments) -> Result<u8, Failure> {
+fn report_installation(existed: bool, created: bool, arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.json {
-        print_line(&json!({"store": "redis", "installed": installed, "made": made}).to_string())?;
+        print_line(&json!({"store": "redis", "installed": existed, "made": created}).to_string())?;
     }
     report_sentence(
-        match (installed, made) {
+        match (existed, created) {
             (true, _) => "a Redis store has no migrations, and its installation exists: nothing to do",
             (false, true) => "a Redis store has no migrations; its installation was created",
             (false, false) => {
@@ -134,7 +134,7 @@ fn report_keys(installed: bool, made: bool, arguments: &Arguments) -> Result<u8,
     )
 }
 
-/// The sentence is data when it is all there is, and a message beside JSON or after a change.
+/// Prints the sentence to stdout if it is the command's only output; otherwise to stderr, as a message.
 fn report_sentence(sentence: &str, arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.is_read_only() && !arguments.json {
         print_line(sentence)?;

@@ -1,4 +1,4 @@
-//! `outbox`: lists and explains rows of the configured store, retries, parks and redrives them. Needs no running service.
+//! `outbox`: lists, explains, retries, parks and redrives rows of the configured store. Needs no running service.
 mod actions;
 mod rows;
 mod why;
@@ -36,9 +36,9 @@ pub(crate) enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Show one row.
+    /// Show one row by its id.
     Show {
-        /// The row's id.
+        /// The row's id, as `outbox list` shows it.
         #[arg(value_parser = row_id)]
         id: RowId,
         /// Print a JSON object.
@@ -63,7 +63,7 @@ pub(crate) enum Verb {
 
 pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
     block_on(async {
-        let operations = posthaste::beside(config).await?.operations;
+        let operations = posthaste::open_for_operator(config).await?.operations;
         execute(config, &operations, verb).await?;
         Ok(0)
     })

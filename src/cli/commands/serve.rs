@@ -38,7 +38,7 @@ pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Fai
     block_on(async move {
         let mut signals = Signals::listen()?;
         let service = tokio::select! {
-            // An unfinished start has promised nothing to a client, so dropping it is safe.
+            // Dropping an unfinished start is safe: it has not acknowledged any order yet.
             started = posthaste::start(config) => started.inspect_err(log_start_failure)?,
             () = signals.next() => return Ok(0),
         };
@@ -46,7 +46,7 @@ pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Fai
     })
 }
 
-/// The log names the reason for the exit too, not only stderr.
+/// Logs the reason for the exit, which also goes to stderr.
 fn log_start_failure(error: &StartError) {
     tracing::error!(event = "start_failed", error = %error, exit_code = error.exit_code(), "the service could not start");
 }

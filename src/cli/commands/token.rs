@@ -1,4 +1,4 @@
-//! `token`: mints tokens with the configured secret or, with a warning, the development one.
+//! `token`: mints tokens with the configured secret or, with a warning, the development secret.
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::auth::KeySource;
@@ -18,7 +18,7 @@ pub(crate) const DEVELOPMENT_SECRET: &str = "posthaste-development-secret-known-
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Print a token.
+    /// Print a signed token for the service.
     Mint {
         /// The subject: the caller that the token identifies.
         #[arg(long, default_value = "demo", value_parser = NonEmptyStringValueParser::new())]
@@ -37,7 +37,7 @@ pub(crate) enum Verb {
 
 pub(crate) fn token(config: &Config, verb: Verb) -> Result<u8, Failure> {
     let Verb::Mint { sub, role, tier, ttl } = verb;
-    let claims = TokenClaims { sub, roles: role, tier, ttl };
+    let claims = CallerClaims { sub, roles: role, tier, ttl };
     let token = match config.auth.source() {
         Some(KeySource::Secret(secret)) => mint(config, secret.expose_secret(), &claims)?,
         Some(KeySource::PublicKeyFile(_) | KeySource::JwksUrl(_)) => {
@@ -54,8 +54,8 @@ pub(crate) fn token(config: &Config, verb: Verb) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The claims of a token beside issuer and audience, which the configuration decides.
-pub(crate) struct TokenClaims {
+/// The claims that identify a caller. Issuer and audience come from the configuration.
+pub(crate) struct CallerClaims {
     pub sub: String,
     pub roles: Vec<String>,
     pub tier: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct TokenClaims {
 }
 
 /// A token that a service with this configuration and this secret accepts.
-pub(crate) fn mint(config: &Config, secret: &str, claims: &TokenClaims) -> Result<String, Failure> {
+pub(crate) fn mint(config: &Config, secret: &str, claims: &CallerClaims) -> Result<String, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(Failure::new)?;
     let mut body =
         json!({"sub": claims.sub, "roles": claims.roles, "exp": (now + claims.ttl).as_secs(), "iat": now.as_secs()});

@@ -14,7 +14,7 @@ use super::super::failure::Failure;
 use super::super::output::print_line;
 use super::super::runtime::block_on;
 
-/// Records of one read.
+/// Maximum number of records that one read returns.
 const PAGE: u32 = 500;
 /// Pause between two reads of `--follow` when there was nothing new.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -46,7 +46,7 @@ pub(crate) enum Verb {
 pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
     block_on(async {
         let no_broker = || Failure::new("broker.kind = \"none\": there are no topics");
-        let topics = posthaste::beside(config).await?.topics.ok_or_else(no_broker)?;
+        let topics = posthaste::open_for_operator(config).await?.topics.ok_or_else(no_broker)?;
         match verb {
             Verb::List { json } => list(&*topics, json).await,
             Verb::Tail { topic, from_beginning, follow, json } => {
@@ -56,12 +56,12 @@ pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn views(topics: &dyn TopicReader) -> Result<Vec<TopicView>, Failure> {
+async fn topic_views(topics: &dyn TopicReader) -> Result<Vec<TopicView>, Failure> {
     topics.list().await.map_err(Failure::new)
 }
 
 async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
-    for TopicView { name, partitions } in views(topics).await? {
+    for TopicView { name, partitions } in topic_views(topics).await? {
         let offsets: u64 = partitions.iter().map(|(first, next)| next - first).sum();
         if json {
             print_line(&json!({"topic": name, "partitions": partitions.len(), "offsets": offsets}).to_string())?;
@@ -73,7 +73,7 @@ async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
 }
 
 async fn tail(topics: &dyn TopicReader, name: &str, beginning: bool, follow: bool, json: bool) -> Result<u8, Failure> {
-    let all = views(topics).await?;
+    let all = topic_views(topics).await?;
     let Some(view) = all.iter().find(|view| view.name == name) else {
         let names: Vec<&str> = all.iter().map(|view| view.name.as_str()).collect();
         let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };

@@ -54,7 +54,7 @@ async fn an_hour_of_aborts_costs_no_more_attempts_than_it_takes_to_open_the_brea
 
     create_orders_for_an_hour(&process, &mut ledger).await;
     assert_attempts_at_most(&process, environment.options.breaker.failures).await;
-    environment.record_faults.calm();
+    environment.record_faults.clear();
     process.wait_until_drained(TIMEOUT).await;
 
     ledger.assert_guarantees(&process).await;

@@ -43,7 +43,7 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
     assert_eq!(depth.pending + depth.failed, 1, "only the later event of the same key waits");
     assert_eq!(process.records(TOPIC).await.len(), 1 + 2 * others.len());
 
-    environment.record_faults.calm();
+    environment.record_faults.clear();
     process.operator_retry(&parked[0]).await;
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;

@@ -136,7 +136,7 @@ async fn scenario_3_without_a_fallback_it_is_parked_and_its_key_waits_for_an_ope
     assert_eq!(process.depth().await.pending, 2, "later events of its key wait");
     assert_eq!(process.records(TOPIC).await.len(), 0);
 
-    environment.record_faults.calm();
+    environment.record_faults.clear();
     process.operator_retry(&parked[0]).await;
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;
@@ -179,7 +179,7 @@ async fn scenario_3_where_the_row_is_skipped_its_key_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_whose_fallback_is_refused_is_parked() {
+async fn a_row_is_parked_when_its_fallback_is_refused() {
     let (environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
     environment
         .record_faults
@@ -189,7 +189,7 @@ async fn a_row_whose_fallback_is_refused_is_parked() {
     let others = ledger.create_orders(&process, 1).await;
     ledger.change_status(&process, id, Status::Processing).await;
 
-    process.wait_until("both are parked", TIMEOUT, async || process.depth().await.parked == 2).await;
+    process.wait_until("both rows are parked", TIMEOUT, async || process.depth().await.parked == 2).await;
 
     assert_eq!(process.records(DEAD_LETTERS).await.len() + process.records(TOPIC).await.len(), 0, "{others:?}");
 }

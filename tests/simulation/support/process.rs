@@ -32,7 +32,7 @@ const CHECK_MAX: Duration = Duration::from_millis(200);
 /// Longest time until all due rows are sent.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running process.
+/// One instance of the service on virtual time: its actors, store and metrics.
 pub struct Process {
     local: LocalSet,
     actors: ActorSystem,

@@ -59,8 +59,8 @@ impl RecordFaults {
         self.0.rules.lock().push(Rule { matches: Box::new(matches), fault, left: times });
     }
 
-    /// Removes all faults.
-    pub fn calm(&self) {
+    /// Removes the faults of all records.
+    pub fn clear(&self) {
         self.0.rules.lock().clear();
     }
 

@@ -17,7 +17,7 @@ use super::rows::{find_row, print_row};
 
 #[derive(clap::Args)]
 pub(crate) struct RowArguments {
-    /// The row's id.
+    /// The row's id, as `outbox list` shows it.
     #[arg(value_parser = row_id)]
     id: RowId,
     /// The reason; kept in the audit table.
@@ -35,7 +35,7 @@ pub(crate) struct RowArguments {
 }
 
 impl RowArguments {
-    /// Runs the action after confirmation, reports it, and prints the row if that was asked for.
+    /// Runs the action after confirmation, reports it, and prints the row with --json or --dry-run.
     async fn run(
         &self,
         operations: &Operations,
@@ -98,7 +98,7 @@ pub(super) async fn redrive(operations: &Operations, arguments: RedriveArguments
     eprintln!("{matched} parked rows match");
     let mut redriven = 0;
     if !dry_run && matched > 0 {
-        // Rows that were parked after the count are not confirmed, so the limit is the count.
+        // The operator confirms this number, so rows that were parked after the count are not retried.
         let limit = u32::try_from(matched).map_or(limit, |matched| matched.min(limit));
         confirm::require(yes, &format!("Retry {limit} parked rows?"))?;
         redriven = operations.redrive(&filter, limit, true, &operator(), &reason).await?;

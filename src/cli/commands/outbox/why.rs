@@ -25,13 +25,13 @@ struct SelectorArguments {
     /// Explain the first waiting event of this order.
     #[arg(long, value_parser = order_id)]
     key: Option<OrderId>,
-    /// Explain this event.
+    /// Explain the event with this id.
     #[arg(long, value_parser = event_id)]
     event: Option<EventId>,
 }
 
 impl SelectorArguments {
-    /// The selector, and its name for a message that nothing was found.
+    /// The selector, and its description for the error that no row was found.
     fn selector(&self) -> Result<(RowSelector, String), Failure> {
         match *self {
             SelectorArguments { key: Some(key), .. } => Ok((RowSelector::Key(key), format!("an event of order {key}"))),
@@ -73,7 +73,7 @@ fn print(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Result
     partition_block(row.status, broker, owner.is_some()).map_or(Ok(()), print_line)
 }
 
-/// Why no event of the whole partition is sent, as far as the configuration and the store can tell.
+/// Why no event of the whole partition is sent; `None` if neither the configuration nor the lease prevents it.
 fn partition_block(status: RowStatus, broker: BrokerKind, owned: bool) -> Option<&'static str> {
     match (status, broker) {
         (RowStatus::Sent, _) => None,

@@ -1,0 +1,217 @@
+//! The checks of `doctor` that only one kind of dependency has: disk space, PostgreSQL's settings, Kafka's replicas, Redis's durability.
+use std::time::{Duration, Instant};
+
+use ports::clock::Clock;
+use ports::probe::Probe;
+
+use super::start_error::StartError;
+use crate::config::{BrokerKind, CacheKind, Config, StoreKind};
+
+/// Longest time that a dependency may take to answer `doctor`.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two probes of a dependency that does not answer yet.
+const PROBE_PAUSE: Duration = Duration::from_millis(200);
+/// Largest accepted difference between clocks. A larger one makes times in logs and rows hard to compare; correctness does not depend on it.
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(2);
+/// Largest accepted age of a transaction. VACUUM cannot remove outbox rows that an older one still sees, and claims become slow.
+const TRANSACTION_AGE_MAX: Duration = Duration::from_secs(300);
+/// More connections of the PostgreSQL server than this must be free.
+const CONNECTIONS_RESERVE: u64 = 10;
+/// Least free disk space, in bytes: enough for some 50,000 orders. With less, writes are soon refused.
+const DISK_FREE_MIN: u64 = 64 << 20;
+
+/// The result of one check of one dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DependencyCheck {
+    /// The name of the check, as `doctor` prints it.
+    pub name: &'static str,
+    /// Whether the check found no problem.
+    pub ok: bool,
+    /// A sentence for the operator.
+    pub detail: String,
+    /// The time that the dependency took to answer; `None` where the check sends no request.
+    pub latency: Option<Duration>,
+}
+
+impl DependencyCheck {
+    fn new(name: &'static str, ok: bool, detail: String) -> Self {
+        Self { name, ok, detail, latency: None }
+    }
+
+    fn with_latency(self, latency: Duration) -> Self {
+        Self { latency: Some(latency), ..self }
+    }
+
+    fn failed(name: &'static str, error: impl std::fmt::Display) -> Self {
+        Self::new(name, false, error.to_string())
+    }
+}
+
+/// Checks every configured dependency. Changes nothing in them, except that the probe of Redis sets a key that expires.
+pub async fn check_dependencies(config: &Config) -> Vec<DependencyCheck> {
+    let mut checks = Vec::new();
+    if config.store.kind == StoreKind::Embedded {
+        checks.extend(disk_space(config));
+    }
+    if config.store.kind == StoreKind::Postgres {
+        checks.extend(postgres(config).await);
+    }
+    if config.store.kind == StoreKind::Redis {
+        checks.push(redis_store(config).await);
+    }
+    if config.broker.kind == BrokerKind::Kafka {
+        checks.extend(kafka(config).await);
+    }
+    if config.cache.kind == CacheKind::Redis {
+        checks.push(redis_cache(config).await);
+    }
+    checks
+}
+
+/// The free space on the data folder's volume; `None` while the folder does not exist.
+fn disk_space(config: &Config) -> Option<DependencyCheck> {
+    let volume = rustix::fs::statvfs(&config.store.path).ok()?;
+    let free = volume.f_bavail.saturating_mul(volume.f_frsize);
+    let detail = format!("{} MiB are free on the volume of {}", free >> 20, config.store.path.display());
+    Some(DependencyCheck::new("room", free >= DISK_FREE_MIN, detail))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(config: &Config) -> Vec<DependencyCheck> {
+    let options = super::options::postgres_for_operator(config);
+    let opened = postgres::Postgres::open_for_operator(options).await.map_err(super::store::from_postgres_error);
+    let store = match opened {
+        Ok(store) => store,
+        Err(error) => return vec![DependencyCheck::failed("database", error)],
+    };
+    let local_now = memory::SystemClock::new().now();
+    let report = match store.server_report().await {
+        Ok(report) => report,
+        Err(error) => return vec![DependencyCheck::failed("database", error)],
+    };
+    let (used, connections_max) = report.connections;
+    let durability = if report.durable {
+        "commits are durable"
+    } else {
+        "fsync or synchronous_commit is off: acknowledged orders can be lost"
+    };
+    let detail = format!(
+        "PostgreSQL {} answers in {:.1} ms, {used} of {connections_max} connections in use, {durability}",
+        report.version,
+        report.latency.as_secs_f64() * 1e3
+    );
+    let difference = report.now.since(local_now).max(local_now.since(report.now));
+    let skew = difference.saturating_sub(report.latency);
+    let transaction_age = report.oldest_transaction.unwrap_or_default();
+    let oldest_transaction = match report.oldest_transaction {
+        Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),
+        None => "no open transaction holds back VACUUM".to_owned(),
+    };
+    let healthy = report.durable && used + CONNECTIONS_RESERVE < connections_max;
+    let clock = format!("differs from the database's clock by {} ms", skew.as_millis());
+    vec![
+        DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
+        DependencyCheck::new("clock", skew <= CLOCK_SKEW_MAX, clock),
+        DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
+    ]
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres(_: &Config) -> Vec<DependencyCheck> {
+    vec![DependencyCheck::failed("database", super::store::not_built("store.kind", "postgres"))]
+}
+
+#[cfg(feature = "kafka")]
+async fn kafka(config: &Config) -> Vec<DependencyCheck> {
+    // The store may be down, and then its installation name is unknown. The name is needed only to write watermarks, which a check does not.
+    let installation = super::operator_access::installation(config).await.unwrap_or_else(|_| "doctor".into());
+    match super::operator_access::open_kafka(config, &installation, false) {
+        Ok(kafka) => {
+            let broker = probe_until_answer("broker", &kafka::KafkaProbe(kafka.clone())).await;
+            // A broker that does not answer is reported once.
+            let replicas = if broker.ok { Some(replicas(&kafka).await) } else { None };
+            std::iter::once(broker).chain(replicas).collect()
+        }
+        Err(error) => vec![DependencyCheck::failed("broker", error)],
+    }
+}
+
+#[cfg(feature = "kafka")]
+async fn replicas(kafka: &kafka::Kafka) -> DependencyCheck {
+    let replicas = match kafka.replicas().await {
+        Ok(replicas) => replicas,
+        Err(error) => return DependencyCheck::failed("replicas", error),
+    };
+    let brokers = replicas.brokers;
+    let too_few: Vec<String> = replicas.too_few().map(|(topic, count)| format!("{topic} has {count}")).collect();
+    if too_few.is_empty() {
+        let detail = format!("brokers: {brokers}; every topic has as many replicas as they permit");
+        return DependencyCheck::new("replicas", true, detail);
+    }
+    let too_few = too_few.join(", ");
+    let detail = format!(
+        "brokers: {brokers}; these topics have fewer replicas than they permit (add some with kafka-reassign-partitions.sh): {too_few}"
+    );
+    DependencyCheck::new("replicas", false, detail)
+}
+
+#[cfg(not(feature = "kafka"))]
+async fn kafka(_: &Config) -> Vec<DependencyCheck> {
+    vec![DependencyCheck::failed("broker", super::store::not_built("broker.kind", "kafka"))]
+}
+
+#[cfg(feature = "redis")]
+async fn redis_cache(config: &Config) -> DependencyCheck {
+    let instance = super::options::operator_instance();
+    let rng: std::sync::Arc<dyn ports::clock::Rng> = std::sync::Arc::new(super::thread_rng::ThreadRng);
+    let options = super::options::redis_cache(config, &instance, "doctor", &rng, &telemetry::Metrics::new());
+    match redis::Redis::open(options) {
+        Ok(redis) => probe_until_answer("redis", &redis).await,
+        Err(error) => DependencyCheck::failed("redis", StartError::Config(format!("redis.url: {error}"))),
+    }
+}
+
+#[cfg(feature = "redis")]
+async fn redis_store(config: &Config) -> DependencyCheck {
+    let options = super::options::redis_store_for_operator(config);
+    let store = match redis::RedisStore::open_for_operator(options).await {
+        Ok(store) => store,
+        Err(error) => return DependencyCheck::failed("database", error),
+    };
+    match store.durability_risk().await {
+        Ok(None) => probe_until_answer("database", &redis::RedisStoreProbe(store)).await,
+        Ok(Some(risk)) => DependencyCheck::failed("database", format!("this Redis may lose orders: {risk}")),
+        Err(error) => DependencyCheck::failed("database", error),
+    }
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis_store(_: &Config) -> DependencyCheck {
+    DependencyCheck::failed("database", super::store::not_built("store.kind", "redis"))
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis_cache(_: &Config) -> DependencyCheck {
+    DependencyCheck::failed("redis", super::store::not_built("cache.kind", "redis"))
+}
+
+/// Repeats the probe until the dependency answers or the timeout has passed: a new client needs a moment to connect.
+#[cfg(any(feature = "kafka", feature = "redis"))]
+async fn probe_until_answer(name: &'static str, probe: &dyn Probe) -> DependencyCheck {
+    let begun = Instant::now();
+    loop {
+        let result = tokio::time::timeout(ANSWER_TIMEOUT, probe.check()).await;
+        let error = match result {
+            Ok(Ok(report)) => {
+                let detail = format!("answers in {:.1} ms", report.latency.as_secs_f64() * 1e3);
+                return DependencyCheck::new(name, true, detail).with_latency(report.latency);
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+        };
+        if begun.elapsed() >= ANSWER_TIMEOUT {
+            return DependencyCheck::failed(name, error);
+        }
+        tokio::time::sleep(PROBE_PAUSE).await;
+    }
+}

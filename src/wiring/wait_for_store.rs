@@ -1,0 +1,147 @@
+//! Opens the store at the start. Retries with back-off while the store is unavailable, and meanwhile answers probes over HTTP.
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{Listeners, StartupContext, StartupServer};
+use domain::Timestamp;
+use memory::SystemClock;
+use ports::clock::Clock;
+use telemetry::Metrics;
+
+use super::start_error::StartError;
+use super::store::{OpenFailure, OpenFailureKind, StoreOpener, WiredStore};
+use crate::config::Config;
+
+/// Longest wait for a name or folder that another process holds: the system frees those of a killed process only when it has ended.
+const NAME_HELD_MAX: Duration = Duration::from_secs(2);
+/// First pause between two attempts; each next one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// Longest pause between two attempts to open the store.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The service's listeners, bound at the first need. Their addresses are logged once.
+pub(super) struct StartupListeners {
+    pub bound: Option<Listeners>,
+    pub logged: bool,
+}
+
+impl StartupListeners {
+    /// The bound listeners, after their addresses were logged.
+    ///
+    /// # Errors
+    /// An address cannot be bound.
+    pub(super) fn into_bound(mut self, config: &Config) -> Result<Listeners, StartError> {
+        self.bind(config)?;
+        self.bound.take().ok_or_else(|| StartError::Listen(std::io::ErrorKind::NotConnected.into()))
+    }
+
+    fn bind(&mut self, config: &Config) -> Result<&Listeners, StartError> {
+        let bound = match self.bound.take() {
+            Some(bound) => bound,
+            None => bind(config)?,
+        };
+        if !self.logged {
+            for address in bound.addresses().map_err(StartError::Listen)? {
+                tracing::info!(event = "listening", address = %address, "listening");
+            }
+            self.logged = true;
+        }
+        Ok(self.bound.insert(bound))
+    }
+}
+
+/// Opens the configured store, and waits at most `startup.deadline` while it is unavailable.
+///
+/// # Errors
+/// The failure of the last attempt, or an address that cannot be bound.
+pub(super) async fn open(
+    opener: &StoreOpener<'_>,
+    mut listeners: StartupListeners,
+) -> Result<(WiredStore, StartupListeners), StartError> {
+    let config = opener.config;
+    let mut wait = StoreWait { begun: Instant::now(), held_since: None };
+    let mut pause = PAUSE_MIN;
+    let mut startup_server: Option<StartupServer> = None;
+    loop {
+        let OpenFailure { error, kind } = match opener.open().await {
+            Ok(store) => {
+                if let Some(server) = startup_server {
+                    server.stop().await;
+                }
+                return Ok((store, listeners));
+            }
+            Err(failure) => failure,
+        };
+        let remaining = wait.remaining(kind, config.startup.deadline, Instant::now());
+        if remaining.is_zero() {
+            return Err(error);
+        }
+        // A process that holds the data folder may also hold the port, so the startup server runs only while the store is unavailable.
+        if startup_server.is_none() && kind == OpenFailureKind::Unavailable {
+            tracing::warn!(event = "store_not_there", error = %error, "the store is not available yet; waiting for it");
+            let context = startup_context(config, opener.metrics);
+            startup_server = Some(api::serve_startup(listeners.bind(config)?, &context).map_err(StartError::Listen)?);
+        }
+        tokio::time::sleep(pause.min(remaining)).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Decides how much longer the start waits for the store.
+struct StoreWait {
+    begun: Instant,
+    /// Since when every attempt has found the name held; `None` if the last one did not.
+    held_since: Option<Instant>,
+}
+
+impl StoreWait {
+    /// Time until the start gives up; zero means now. A name that is held after an outage often belongs to this process's own last attempt,
+    /// whose lost connection the store has not noticed. That wait therefore begins when the name is first found held.
+    fn remaining(&mut self, kind: OpenFailureKind, deadline: Duration, now: Instant) -> Duration {
+        let (limit, since) = match kind {
+            OpenFailureKind::NameHeld => (NAME_HELD_MAX.min(deadline), *self.held_since.get_or_insert(now)),
+            OpenFailureKind::Unavailable => (deadline, self.begun),
+            OpenFailureKind::Permanent => (Duration::ZERO, self.begun),
+        };
+        if kind != OpenFailureKind::NameHeld {
+            self.held_since = None;
+        }
+        limit.saturating_sub(now.duration_since(since))
+    }
+}
+
+fn startup_context(config: &Config, metrics: &Arc<Metrics>) -> StartupContext {
+    let now = || -> Timestamp { SystemClock::new().now() };
+    StartupContext { region: config.region.id.clone(), metrics: Arc::clone(metrics), now }
+}
+
+/// Binds the configured addresses, the admin address too if there is one.
+///
+/// # Errors
+/// An address cannot be bound.
+pub(super) fn bind(config: &Config) -> Result<Listeners, StartError> {
+    let admin = config.http.admin_listen.map(|address| address.to_string());
+    Listeners::bind(&config.http.listen.to_string(), admin.as_deref()).map_err(StartError::Listen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_held_after_an_outage_gets_its_own_wait() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let deadline = Duration::from_secs(60);
+        let mut wait = StoreWait { begun, held_since: None };
+
+        assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(20)), Duration::from_secs(40));
+        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_MAX);
+        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(21)), NAME_HELD_MAX - Duration::from_secs(1));
+        assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(22)), Duration::from_secs(38));
+        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(30)), NAME_HELD_MAX, "it was free between");
+        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(32)), Duration::ZERO);
+        assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(60)), Duration::ZERO);
+        assert_eq!(wait.remaining(OpenFailureKind::Permanent, deadline, at(1)), Duration::ZERO);
+    }
+}
