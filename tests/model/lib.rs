@@ -11,6 +11,7 @@
 //! No clock exists: a lease may expire at any moment, and its owner may act after that.
 pub mod actions;
 pub mod configuration;
+pub mod configurations;
 pub mod laws;
 pub mod search;
 pub mod state;

@@ -124,7 +124,8 @@ fn deliver(next: &mut System, config: &Configuration, statement: &Statement, rep
                     (_, Delivery::ExactlyOnce) => Phase::Acquired,
                     (_, Delivery::AtLeastOnce) => Phase::WatermarkRead,
                 };
-                *worker = Worker { phase, epoch, counter, former_id, open_token, scan, ..Worker::default() };
+                let batch = worker.batch;
+                *worker = Worker { phase, epoch, counter, former_id, open_token, watermark: 0, scan, batch };
             }
             Reply::Claimed { token, rows } => {
                 (worker.counter, worker.scan) = (token, part.next_scan);

@@ -17,18 +17,19 @@ pub fn local_steps(steps: &mut Successors<'_>, instance: usize, partition: usize
     if !lease.is_held(instance as u8, worker.epoch) {
         steps.add(actor, "learns that its lease is lost", object, |next, _| lose(next, instance, partition));
     }
-    if worker.batch.stage != Stage::Absent && steps.from.faults.panics > 0 {
+    let has_batch = !matches!(worker.batch.stage, Stage::Absent | Stage::Committed);
+    if has_batch && worker.phase == Phase::Ready && steps.from.faults.panics > 0 {
         let restarts_unfenced = steps.breaks(BrokenLaw::RestartWithoutFence);
         steps.add(actor, "its worker panics", object, |next, _| {
             next.faults.panics -= 1;
-            next.instances[instance].forget(partition);
-            if restarts_unfenced {
-                let Worker { epoch, counter, .. } = worker;
-                let former_id = next.store.leases[partition].transactional_id;
-                let open_token = worker.batch.token;
-                next.instances[instance].workers[partition] =
-                    Worker { phase: Phase::Fenced, epoch, counter, former_id, open_token, ..Worker::default() };
-            }
+            let former_id = next.store.leases[partition].transactional_id;
+            let Worker { epoch, counter, batch, .. } = worker;
+            next.instances[instance].workers[partition] = if restarts_unfenced {
+                let open_token = batch.token;
+                Worker { phase: Phase::Fenced, epoch, counter, former_id, open_token, batch, ..Worker::default() }
+            } else {
+                Worker { batch, ..Worker::default() }
+            };
         });
     }
 }

@@ -2,7 +2,7 @@
 use crate::configuration::{Configuration, Nature};
 use crate::laws::BrokenLaw;
 use crate::state::broker::TransactionStatus;
-use crate::state::instance::{ProducerStatus, Stage, transactional_id};
+use crate::state::instance::{Batch, Phase, ProducerStatus, Stage, transactional_id};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
@@ -156,9 +156,14 @@ pub fn commit_arrives(next: &mut System, config: &Configuration, id: usize) {
         return;
     }
     if is_committed {
-        session.status = ProducerStatus::Idle;
-        session.must_abort = false;
-        set_stage(next, config, instance, producer, Stage::Committed);
+        (session.status, session.must_abort) = (ProducerStatus::Idle, false);
+        for partition in next.instances[instance].batches(config, producer, Stage::Sent) {
+            let worker = &mut next.instances[instance].workers[partition];
+            match worker.phase {
+                Phase::Ready => worker.batch.stage = Stage::Committed,
+                _ => worker.batch = Batch::default(),
+            }
+        }
     } else {
         end_session(next, config, instance, producer);
     }

@@ -1,7 +1,7 @@
 //! Resolve: fence the former transactional id, read the watermark at the last stable offset, compare it with the open token.
 use crate::actions::issue::{fence, issue, statement};
 use crate::laws::BrokenLaw;
-use crate::state::broker::IDS;
+use crate::state::broker::{IDS, TransactionStatus};
 use crate::state::instance::{Phase, transactional_id};
 use crate::state::statement::{Kind, Part};
 use crate::successors::{Component, Successors};
@@ -61,11 +61,13 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
     }
 }
 
-/// A store that went back in time: the counter is raised above the largest watermark of the partition over all ids.
+/// A store that went back in time: the counter is raised above the largest watermark of the partition over all ids. The read is valid only
+/// once the last stable offset of each id has reached the end that it had after the fence; transactions that began later do not count.
 fn raise_counter(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
     let is_fenced = steps.from.store.ids_fenced || steps.breaks(BrokenLaw::CounterRaisedBeforeFence);
-    let is_decided = (0..IDS).all(|id| steps.from.broker.is_decided(id))
+    let is_prepared = |id: usize| steps.from.broker.transactions[id].status == TransactionStatus::Prepared;
+    let is_decided = !(0..IDS).any(is_prepared)
         || steps.breaks(BrokenLaw::CounterRaisedBeforeLastStableOffset)
         || steps.breaks(BrokenLaw::CounterRaisedBeforeFence);
     if !is_fenced || !is_decided {

@@ -96,6 +96,7 @@ pub struct Worker {
     pub watermark: u8,
     /// Remembered in the process only.
     pub scan: ScanStart,
+    /// After a panic the producer still has it, until its session is fenced.
     pub batch: Batch,
 }
 
@@ -121,14 +122,15 @@ impl Instance {
     pub fn end_session(&mut self, producer: usize, keeps_unsent_claims: bool) {
         self.producers[producer] = Producer::default();
         for partition in 0..PARTITIONS_MAX {
-            let batch = &self.workers[partition].batch;
-            let is_open = match batch.stage {
+            let worker = &mut self.workers[partition];
+            let is_open = match worker.batch.stage {
                 Stage::Sent | Stage::Claiming => true,
                 Stage::Claimed => !keeps_unsent_claims,
                 Stage::Absent | Stage::Committed => false,
             };
-            if is_open && batch.producer as usize == producer {
-                self.forget(partition);
+            if is_open && worker.batch.producer as usize == producer {
+                worker.batch = Batch::default();
+                worker.phase = if worker.phase == Phase::Ready { Phase::Vacant } else { worker.phase };
             }
         }
     }

@@ -1,53 +1,92 @@
-//! The laws hold in every state of each configuration.
-use model::configuration::{Configuration, Delivery, Event, Faults, Nature};
+//! The laws hold in every state of each configuration. `POSTHASTE_MODEL_LARGER=1` explores the larger ones too, and
+//! `POSTHASTE_MODEL_STATES=n` limits the states of each search.
+use model::configuration::{Configuration, Faults};
+use model::configurations::*;
 use model::search::search;
 
-const NO_FAULT: Faults = Faults {
-    crashes: 0,
-    expiries: 0,
-    timeouts: 0,
-    lost_replies: 0,
-    late_statements: 0,
-    slow_claims: 0,
-    refusals: 0,
-    hand_overs: 0,
-    panics: 0,
-    operator_calls: 0,
-    rewinds: 0,
-};
-
-fn event(partition: usize, key: usize, nature: Nature, is_committed: bool) -> Event {
-    Event { partition, key, nature, is_committed }
+/// States of a search, at some 150 bytes each.
+fn states_max() -> usize {
+    let text = std::env::var("POSTHASTE_MODEL_STATES").ok();
+    text.map_or(5_000_000, |text| text.parse().expect("POSTHASTE_MODEL_STATES is a number"))
 }
 
-fn one(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::MayFail, true), event(0, 1, Nature::Healthy, false), event(0, 0, Nature::Healthy, true)];
-    Configuration::new("one", 1, &events, faults)
-}
-
-fn check(config: Configuration) {
-    let outcome = search(&config, 20_000_000);
-    println!(
-        "{}: {} states, {} steps, depth {}, {:?} exhaustive {}",
-        config.name, outcome.states, outcome.steps, outcome.depth, outcome.elapsed, outcome.is_exhaustive
-    );
-    if let Some(example) = outcome.counterexample {
-        panic!("{example}");
+fn assert_laws_hold(configurations: impl IntoIterator<Item = Configuration>) {
+    for config in configurations {
+        let outcome = search(&config, states_max());
+        let faults = format!("{:?}", config.faults).replace(": 0", "");
+        println!("{}: {} states, {} steps, depth {}, {:?}, {faults}", config.name, outcome.states, outcome.steps, outcome.depth, outcome.elapsed);
+        if let Some(example) = outcome.counterexample {
+            panic!("{}, {:?}: {example}", config.name, config.faults);
+        }
+        assert!(outcome.is_exhaustive, "{} has more than {} states", config.name, states_max());
     }
 }
 
 #[test]
-fn tries() {
-    check(one(Faults { ..NO_FAULT }));
-    check(one(Faults { crashes: 1, ..NO_FAULT }));
-    check(one(Faults { expiries: 1, ..NO_FAULT }));
-    check(one(Faults { refusals: 1, ..NO_FAULT }));
-    check(one(Faults { late_statements: 1, ..NO_FAULT }));
-    check(one(Faults { lost_replies: 1, timeouts: 1, ..NO_FAULT }));
-    check(one(Faults { hand_overs: 1, panics: 1, ..NO_FAULT }));
-    check(one(Faults { operator_calls: 1, slow_claims: 1, ..NO_FAULT }));
-    check(one(Faults { crashes: 1, expiries: 1, ..NO_FAULT }));
-    check(one(Faults { rewinds: 1, ..NO_FAULT }));
-    check(Configuration { delivery: Delivery::AtLeastOnce, ..one(Faults { crashes: 1, refusals: 1, expiries: 1, ..NO_FAULT }) });
-    check(Configuration { producers: 2, ..one(Faults { crashes: 1, ..NO_FAULT }) });
+fn laws_hold_in_one_partition_with_two_owners() {
+    assert_laws_hold([
+        one_partition(Faults { crashes: 1, expiries: 1, refusals: 1, lost_replies: 1, ..NO_FAULTS }),
+        one_partition(Faults { expiries: 1, panics: 1, hand_overs: 1, refusals: 1, ..NO_FAULTS }),
+        one_partition(Faults { expiries: 1, timeouts: 1, lost_replies: 1, panics: 1, ..NO_FAULTS }),
+        one_partition(Faults { expiries: 1, refusals: 1, slow_claims: 1, operator_calls: 2, ..NO_FAULTS }),
+    ]);
+}
+
+#[test]
+fn laws_hold_while_statements_execute_late() {
+    assert_laws_hold([
+        one_partition(Faults { late_statements: 2, refusals: 1, ..NO_FAULTS }),
+        one_partition(Faults { late_statements: 1, crashes: 1, expiries: 1, ..NO_FAULTS }),
+        one_partition(Faults { late_statements: 1, expiries: 1, refusals: 1, ..NO_FAULTS }),
+        skipped_head(Faults { late_statements: 1, expiries: 1, ..NO_FAULTS }),
+        parked_head(Faults { late_statements: 1, crashes: 1, ..NO_FAULTS }),
+    ]);
+}
+
+#[test]
+fn laws_hold_for_late_committers_and_remembered_scan_starts() {
+    assert_laws_hold([
+        late_committers(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
+        late_committers(Faults { refusals: 2, hand_overs: 1, ..NO_FAULTS }),
+        late_committers(Faults { slow_claims: 1, operator_calls: 1, expiries: 1, ..NO_FAULTS }),
+    ]);
+}
+
+#[test]
+fn laws_hold_for_cycles_of_two_partitions_and_two_producers() {
+    assert_laws_hold([
+        two_partitions(Faults { crashes: 1, ..NO_FAULTS }),
+        two_partitions(Faults { expiries: 1, refusals: 1, ..NO_FAULTS }),
+        two_partitions(Faults { lost_replies: 1, panics: 1, ..NO_FAULTS }),
+        two_partitions(Faults { late_statements: 1, ..NO_FAULTS }),
+        two_producers(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
+        shared_producer(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
+    ]);
+}
+
+#[test]
+fn laws_hold_when_the_store_goes_back_in_time() {
+    assert_laws_hold([
+        one_partition(Faults { rewinds: 1, crashes: 1, ..NO_FAULTS }),
+        one_partition(Faults { rewinds: 1, refusals: 1, ..NO_FAULTS }),
+        one_partition(Faults { rewinds: 1, expiries: 1, ..NO_FAULTS }),
+        two_producers(Faults { rewinds: 1, ..NO_FAULTS }),
+    ]);
+}
+
+#[test]
+fn laws_hold_in_at_least_once_mode() {
+    assert_laws_hold([
+        at_least_once(Faults { crashes: 1, refusals: 1, expiries: 1, ..NO_FAULTS }),
+        at_least_once(Faults { lost_replies: 1, late_statements: 1, expiries: 1, ..NO_FAULTS }),
+    ]);
+}
+
+#[test]
+fn poison_is_parked_and_healthy_events_are_not() {
+    assert_laws_hold([
+        poison(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
+        poison_elsewhere(Faults { crashes: 1, ..NO_FAULTS }),
+        one_event(Faults { crashes: 1, expiries: 4, ..NO_FAULTS }),
+    ]);
 }
