@@ -11,8 +11,6 @@ pub const KEYS_MAX: usize = 3;
 pub const INSTANCES: usize = 2;
 /// Most transactional producers of an instance.
 pub const PRODUCERS_MAX: usize = 2;
-/// Deaths after which a row is a suspect. The product waits for three; the model reaches the same states with fewer steps.
-pub const SUSPECT_DEATHS: u8 = 2;
 /// Deaths in trials after which a row is parked.
 pub const TRIAL_DEATHS_MAX: u8 = 2;
 
@@ -28,7 +26,7 @@ pub enum Delivery {
 /// The property of an event that decides how its sends end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// Each send succeeds.
+    /// Each send succeeds, unless the session ends.
     Healthy,
     /// A send may be refused, as often as [`Faults::refusals`] permits.
     MayFail,
@@ -55,7 +53,7 @@ pub struct Event {
 /// How often each fault may happen on one path of the search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// A process dies.
+    /// A process dies; what it sent may still arrive.
     pub crashes: u8,
     /// A lease expires although its owner lives.
     pub expiries: u8,
@@ -98,7 +96,9 @@ pub struct Configuration {
     pub skips_parked_rows: bool,
     /// Whether deaths are counted; without, the search has fewer states.
     pub counts_deaths: bool,
-    /// Permitted faults.
+    /// Deaths after which a row is a suspect. The product waits for three; fewer make shorter paths to the same decisions.
+    pub suspect_deaths: u8,
+    /// How often each fault may happen.
     pub faults: Faults,
     /// The rule that is switched off, if any.
     pub broken: Option<BrokenLaw>,
@@ -116,6 +116,7 @@ impl Configuration {
             delivery: Delivery::ExactlyOnce,
             skips_parked_rows: false,
             counts_deaths: false,
+            suspect_deaths: 2,
             faults,
             broken: None,
         }

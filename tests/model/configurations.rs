@@ -52,7 +52,7 @@ pub fn shared_producer(faults: Faults) -> Configuration {
     Configuration { name: "two partitions, one producer", producers: 1, ..two_partitions(faults) }
 }
 
-/// Records without transactions.
+/// One partition with records outside of transactions.
 pub fn at_least_once(faults: Faults) -> Configuration {
     Configuration { name: "at least once", delivery: Delivery::AtLeastOnce, ..one_partition(faults) }
 }
@@ -74,10 +74,11 @@ pub fn poison(faults: Faults) -> Configuration {
     Configuration { counts_deaths: true, ..Configuration::new("poison", 1, &events, faults) }
 }
 
-/// A poison event, and a healthy one in another partition.
+/// A poison event, and a healthy one in another partition; one death makes a suspect.
 pub fn poison_elsewhere(faults: Faults) -> Configuration {
     let events = [event(0, 0, Nature::Poison), event(1, 1, Nature::Healthy)];
-    Configuration { counts_deaths: true, ..Configuration::new("poison in another partition", 2, &events, faults) }
+    let config = Configuration::new("poison in another partition", 2, &events, faults);
+    Configuration { counts_deaths: true, suspect_deaths: 1, ..config }
 }
 
 /// One healthy event whose deaths are counted.

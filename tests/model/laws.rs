@@ -122,7 +122,11 @@ pub enum BrokenLaw {
     /// Deaths of claimers are not counted.
     DeathsNotCounted,
     /// A trial runs while its process has other work.
-    TrialBesideOtherWork,
+    TrialDuringOtherWork,
+    /// A trial runs while an open batch of an ended session of its process is not resolved.
+    TrialDuringOpenBatch,
+    /// A process claims while the trial of an ended session is not resolved.
+    ClaimDuringOpenTrial,
     /// A claimer that was fenced counts as dead.
     FencedClaimerCountsAsDead,
     /// After a rewind the counter is not raised above the watermarks.
@@ -133,6 +137,8 @@ pub enum BrokenLaw {
     CounterRaisedBeforeFence,
     /// After a rewind the counter is raised above watermarks that were read below a last stable offset.
     CounterRaisedBeforeLastStableOffset,
+    /// A process that starts again takes the store's timeline as the one it knew, and fences nothing.
+    TimelineRememberedInProcess,
     /// After a rewind a worker keeps the position from which it scans.
     ScanStartKeptAfterRewind,
     /// Without transactions, a resolution takes the open batch as published.

@@ -19,8 +19,11 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
         return;
     }
     let (has_work, has_trial) = steps.from.instances[instance].work();
-    let together = steps.breaks(BrokenLaw::TrialBesideOtherWork);
-    if !has_trial || together {
+    let together = steps.breaks(BrokenLaw::TrialDuringOtherWork);
+    let has_unresolved_trial =
+        steps.from.store.leases.iter().any(|lease| lease.owner == Some(instance as u8) && lease.is_trial);
+    let waits = has_trial || (has_unresolved_trial && !steps.breaks(BrokenLaw::ClaimDuringOpenTrial));
+    if !waits || together {
         let both = claims(steps, instance, settles);
         if both.parts.iter().any(|part| !part.rows.is_empty()) {
             let text = if has_settlement { "settles, and claims the next cycle" } else { "claims a cycle" };
@@ -28,7 +31,8 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
             issue(steps, text, Component::TransactionalId(producer), both, |_| {});
         }
     }
-    if !has_work || together {
+    let is_alone = !has_work && is_all_resolved(steps, instance);
+    if is_alone || together || (!has_work && steps.breaks(BrokenLaw::TrialDuringOpenBatch)) {
         trials(steps, instance);
     }
 }
@@ -95,6 +99,14 @@ fn settled(steps: &Successors<'_>, partition: usize, token: u8, failed: EventSet
         }
     }
     store
+}
+
+/// Whether no partition that the instance holds waits for a resolution. An open batch of a session that has ended counts as work: if the
+/// process dies before the resolution, the store takes the batch's claimer for dead.
+fn is_all_resolved(steps: &Successors<'_>, instance: usize) -> bool {
+    let workers = &steps.from.instances[instance].workers;
+    let leases = steps.from.store.leases.iter().zip(workers);
+    leases.into_iter().all(|(lease, worker)| lease.owner != Some(instance as u8) || worker.phase == Phase::Ready)
 }
 
 /// Law 7: a suspect is tried alone, as the only work of its process.

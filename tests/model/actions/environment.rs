@@ -34,7 +34,8 @@ fn row_steps(steps: &mut Successors<'_>, event: usize) {
     if row.status == Status::Failed {
         steps.add(actor, "its retry is due", None, |next, _| next.store.rows[event].status = Status::Due);
     }
-    if row.status == Status::InFlight && steps.breaks(BrokenLaw::RowBecomesDueByTime) && steps.from.faults.expiries > 0 {
+    if row.status == Status::InFlight && steps.breaks(BrokenLaw::RowBecomesDueByTime) && steps.from.faults.expiries > 0
+    {
         steps.add(actor, "its own lease time is over", None, |next, _| {
             next.faults.expiries -= 1;
             next.store.rows[event].make_due();
@@ -50,7 +51,9 @@ fn operator_steps(steps: &mut Successors<'_>, event: usize) {
     let (text, status) = match steps.from.store.rows[event].status {
         Status::Pending | Status::Failed | Status::Due => ("an operator parks it", Status::Parked),
         Status::Parked => ("an operator retries it", Status::Due),
-        Status::InFlight if steps.breaks(BrokenLaw::OperatorChangesRowInFlight) => ("an operator retries it", Status::Due),
+        Status::InFlight if steps.breaks(BrokenLaw::OperatorChangesRowInFlight) => {
+            ("an operator retries it", Status::Due)
+        }
         Status::InFlight | Status::Sent | Status::Uncommitted | Status::Erased => return,
     };
     steps.add(Component::Event(event), text, None, |next, config| {

@@ -35,13 +35,18 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize, partition: usize) {
 fn exclude(steps: &mut Successors<'_>, instance: usize, partition: usize, row: usize, cost: u8) {
     let worker = steps.from.instances[instance].workers[partition];
     if steps.breaks(BrokenLaw::ExclusionAfterCommit) {
-        steps.add(Component::Instance(instance), "leaves a failed row to the settlement", Some(Component::Event(row)), |next, config| {
-            next.faults.refusals -= cost;
-            let batch = &mut next.instances[instance].workers[partition].batch;
-            let mut failed = batch.failed;
-            remove_excluded(batch, config, row).iter().for_each(|row| failed.insert(row));
-            batch.failed = failed;
-        });
+        steps.add(
+            Component::Instance(instance),
+            "leaves a failed row to the settlement",
+            Some(Component::Event(row)),
+            |next, config| {
+                next.faults.refusals -= cost;
+                let batch = &mut next.instances[instance].workers[partition].batch;
+                let mut failed = batch.failed;
+                remove_excluded(batch, config, row).iter().for_each(|row| failed.insert(row));
+                batch.failed = failed;
+            },
+        );
         return;
     }
     let part = Part { token: worker.batch.token, row: row as u8, ..fence(&worker) };
@@ -60,9 +65,15 @@ fn return_batch(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     if steps.from.faults.hand_overs > 0 && is_returned {
         let part = Part { token: worker.batch.token, ..fence(&worker) };
         let returned = statement(Kind::ResolveUnpublished, instance, partition, part);
-        issue(steps, "returns its batch as not sent", Component::Partition(partition), returned, |next: &mut System| {
-            next.faults.hand_overs -= 1;
-            next.instances[instance].workers[partition].batch = Batch::default();
-        });
+        issue(
+            steps,
+            "returns its batch as not sent",
+            Component::Partition(partition),
+            returned,
+            |next: &mut System| {
+                next.faults.hand_overs -= 1;
+                next.instances[instance].workers[partition].batch = Batch::default();
+            },
+        );
     }
 }

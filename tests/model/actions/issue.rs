@@ -3,7 +3,7 @@ use crate::configuration::{Configuration, Delivery, PARTITIONS_MAX};
 use crate::laws::BrokenLaw;
 use crate::state::event_set::EventSet;
 use crate::state::execution::execute;
-use crate::state::instance::{Batch, Phase, Stage, Worker};
+use crate::state::instance::{Batch, Instance, Phase, Stage, Worker};
 use crate::state::statement::{Kind, Part, Reply, ScanStart, Statement};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
@@ -111,9 +111,9 @@ fn unanswered(next: &mut System, config: &Configuration, statement: &Statement) 
 
 fn deliver(next: &mut System, config: &Configuration, statement: &Statement, replies: &[Reply; PARTITIONS_MAX]) {
     let (instance, rewinds) = (&mut next.instances[statement.instance as usize], config.rewinds());
-    for partition in 0..PARTITIONS_MAX {
+    for (partition, reply) in replies.iter().enumerate() {
         let (part, worker) = (&statement.parts[partition], &mut instance.workers[partition]);
-        match replies[partition] {
+        match *reply {
             Reply::Absent => {}
             Reply::Stale | Reply::Held => instance.forget(partition),
             Reply::Acquired { epoch, counter, open_token, former_id } => {
@@ -141,7 +141,7 @@ fn deliver(next: &mut System, config: &Configuration, statement: &Statement, rep
     }
 }
 
-fn done(instance: &mut crate::state::instance::Instance, config: &Configuration, statement: &Statement, partition: usize) {
+fn done(instance: &mut Instance, config: &Configuration, statement: &Statement, partition: usize) {
     let (part, worker) = (&statement.parts[partition], &mut instance.workers[partition]);
     match statement.kind {
         Kind::Cycle => {
@@ -150,7 +150,8 @@ fn done(instance: &mut crate::state::instance::Instance, config: &Configuration,
             worker.batch = Batch::default();
         }
         Kind::Exclude => {
-            worker.batch.token = if config.breaks(BrokenLaw::ExclusionKeepsToken) { part.token } else { worker.counter };
+            worker.batch.token =
+                if config.breaks(BrokenLaw::ExclusionKeepsToken) { part.token } else { worker.counter };
             remove_excluded(&mut worker.batch, config, part.row as usize);
             reset_scan(worker, config);
         }
@@ -180,7 +181,11 @@ fn after_resolution(rewinds: bool) -> Phase {
 pub fn remove_excluded(batch: &mut Batch, config: &Configuration, excluded: usize) -> EventSet {
     let key = config.events[excluded].key;
     let mut leaving = EventSet::of(excluded);
-    batch.rows.iter().filter(|row| *row > excluded && config.events[*row].key == key).for_each(|row| leaving.insert(row));
+    batch
+        .rows
+        .iter()
+        .filter(|row| *row > excluded && config.events[*row].key == key)
+        .for_each(|row| leaving.insert(row));
     (batch.rows, batch.refused) = (batch.rows.minus(leaving), None);
     if batch.rows.minus(batch.acknowledged).is_empty() {
         batch.stage = Stage::Committed;

@@ -1,17 +1,20 @@
 //! Processes die and start again. A poison event kills the process that handles it.
 use crate::configuration::Nature;
+use crate::laws::BrokenLaw;
 use crate::state::instance::{Instance, Stage};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
-/// Crash and restart.
+/// The crash of a process, its death by a poison event, and its restart.
 pub fn steps(steps: &mut Successors<'_>, instance: usize) {
     let actor = Component::Instance(instance);
     let process = steps.from.instances[instance];
     if !process.is_alive {
+        let forgets = steps.breaks(BrokenLaw::TimelineRememberedInProcess);
         steps.add(actor, "starts again under its id", None, |next, _| {
             next.instances[instance].is_alive = true;
             next.instances[instance].timeline = next.store.timeline;
+            next.store.ids_fenced |= forgets;
         });
         return;
     }

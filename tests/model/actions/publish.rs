@@ -20,11 +20,16 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
 
 fn open_session(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     let id = transactional_id(instance, producer);
-    steps.add(Component::Instance(instance), "opens a producer session", Some(Component::TransactionalId(id)), |next, _| {
-        let epoch = next.broker.fence(id);
-        let session = &mut next.instances[instance].producers[producer];
-        (session.status, session.epoch) = (ProducerStatus::Idle, epoch);
-    });
+    steps.add(
+        Component::Instance(instance),
+        "opens a producer session",
+        Some(Component::TransactionalId(id)),
+        |next, _| {
+            let epoch = next.broker.fence(id);
+            let session = &mut next.instances[instance].producers[producer];
+            (session.status, session.epoch) = (ProducerStatus::Idle, epoch);
+        },
+    );
 }
 
 /// Begins a transaction with all claimed batches of the session. It waits for the markers of the id's last transaction.

@@ -6,7 +6,7 @@ use crate::state::instance::{Phase, transactional_id};
 use crate::state::statement::{Kind, Part};
 use crate::successors::{Component, Successors};
 
-/// Fence and read.
+/// The fence of the former id and the read of its watermark.
 pub fn broker_steps(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
     let own = transactional_id(instance, steps.from.instances[instance].next_producer as usize);

@@ -6,12 +6,12 @@ use crate::state::event_set::EventSet;
 /// Transactional ids of all instances.
 pub const IDS: usize = INSTANCES * PRODUCERS_MAX;
 /// Most records of a key, duplicates included.
-pub const RECORDS_MAX: usize = 7;
+pub const RECORDS_MAX: usize = 8;
 
 /// State of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TransactionStatus {
-    /// No transaction.
+    /// The id has no transaction.
     #[default]
     Absent,
     /// Records are appended; it can still be aborted.
@@ -43,7 +43,7 @@ pub struct Record {
 /// Records of one key in offset order; aborted ones are removed.
 pub type Log = [Option<Record>; RECORDS_MAX];
 
-/// The whole broker.
+/// Coordinator, watermark topic and event topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Broker {
     pub transactions: [Transaction; IDS],
@@ -60,7 +60,7 @@ impl Broker {
         self.transactions[id].epoch
     }
 
-    /// Appends one record.
+    /// Appends one record of an event, inside a transaction or committed at once.
     ///
     /// # Panics
     /// When the key's log is full: the configuration needs a larger [`RECORDS_MAX`].
@@ -92,7 +92,8 @@ impl Broker {
                 record.transactional_id = None;
             }
         }
-        for (partition, token) in self.transactions[id].tokens.into_iter().enumerate().filter(|(_, token)| *token != 0) {
+        for (partition, token) in self.transactions[id].tokens.into_iter().enumerate().filter(|(_, token)| *token != 0)
+        {
             self.watermarks[id][partition] = token;
         }
         self.clear(id);

@@ -25,7 +25,7 @@ impl EventSet {
         self.0 >> event & 1 == 1
     }
 
-    /// Adds an event.
+    /// Adds an event; twice changes nothing.
     pub fn insert(&mut self, event: usize) {
         self.0 |= 1 << event;
     }

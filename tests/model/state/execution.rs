@@ -15,10 +15,9 @@ pub fn execute(system: &mut System, config: &Configuration, statement: &Statemen
         execute_cycle(system, config, statement, &mut replies);
         return replies;
     }
-    for partition in 0..PARTITIONS_MAX {
-        let part = &statement.parts[partition];
-        if part.is_present {
-            replies[partition] = match statement.kind {
+    for (partition, reply) in replies.iter_mut().enumerate() {
+        if statement.parts[partition].is_present {
+            *reply = match statement.kind {
                 Kind::Acquire => acquire(system, config, statement, partition),
                 Kind::Exclude => exclude(system, config, statement, partition),
                 Kind::ResolvePublished | Kind::ResolveUnpublished => resolve(system, config, statement, partition),
@@ -236,7 +235,7 @@ fn resolve(system: &mut System, config: &Configuration, statement: &Statement, p
         if statement.kind == Kind::ResolvePublished {
             row.settle();
         } else if died && config.counts_deaths && !config.breaks(BrokenLaw::DeathsNotCounted) {
-            count_death(row, lease.is_trial);
+            count_death(row, config, lease.is_trial);
             if row.status == Status::Parked && config.events[event].nature != Nature::Poison {
                 system.report(config, Violation::HealthyEventParked);
             }
@@ -251,10 +250,10 @@ fn resolve(system: &mut System, config: &Configuration, statement: &Statement, p
 }
 
 /// Law 7: each row of a claim whose claimer died carries the death. Only deaths in trials park a row.
-fn count_death(row: &mut Row, is_trial: bool) {
-    row.deaths = (row.deaths + 1).min(crate::configuration::SUSPECT_DEATHS);
+fn count_death(row: &mut Row, config: &Configuration, is_trial: bool) {
+    row.deaths = (row.deaths + 1).min(config.suspect_deaths);
     row.trial_deaths += u8::from(is_trial);
-    row.blocks_key |= row.is_suspect();
+    row.blocks_key |= row.is_suspect(config);
     row.make_due();
     if is_trial && row.trial_deaths >= TRIAL_DEATHS_MAX {
         row.status = Status::Parked;

@@ -17,7 +17,7 @@ pub enum ProducerStatus {
     Committing,
 }
 
-/// A transactional producer.
+/// A transactional producer and its session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Producer {
     pub status: ProducerStatus,
@@ -30,7 +30,7 @@ pub struct Producer {
 /// Stage of a worker's batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// No batch.
+    /// The worker has no batch.
     #[default]
     Absent,
     /// A claim waits at the store; its reply will arrive.
@@ -77,7 +77,7 @@ pub enum Phase {
     WatermarkRead,
     /// Nothing is open; the counter was not compared with the watermarks of all ids yet.
     CounterUnchecked,
-    /// It may claim.
+    /// The worker may claim and settle.
     Ready,
 }
 
@@ -100,7 +100,7 @@ pub struct Worker {
     pub batch: Batch,
 }
 
-/// One process.
+/// One process with its producers and workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instance {
     pub is_alive: bool,
@@ -142,7 +142,12 @@ impl Instance {
     }
 
     /// Partitions whose batch is in this stage under this producer.
-    pub fn batches(&self, config: &Configuration, producer: usize, stage: Stage) -> impl Iterator<Item = usize> + use<> {
+    pub fn batches(
+        &self,
+        config: &Configuration,
+        producer: usize,
+        stage: Stage,
+    ) -> impl Iterator<Item = usize> + use<> {
         let workers = self.workers;
         (0..config.partitions).filter(move |partition| {
             let batch = &workers[*partition].batch;

@@ -1,9 +1,9 @@
 //! The normal form of a state: states that differ only in numbers that no rule compares become one. Epochs, counters and tokens keep
 //! their order and equality, and lose their size.
-use crate::configuration::{Configuration, INSTANCES};
+use crate::configuration::{Configuration, INSTANCES, PRODUCERS_MAX};
 use crate::state::broker::IDS;
 use crate::state::instance::{Phase, Worker};
-use crate::state::statement::Kind;
+use crate::state::statement::{Kind, Statement};
 use crate::state::store::Store;
 use crate::state::system::System;
 
@@ -16,15 +16,15 @@ pub fn normalize(system: &mut System, config: &Configuration) {
             drop_stale_statements(system);
         }
         forget_old_watermarks(system, partition);
-        compress(|visit| epochs(system, partition, visit));
-        compress(|visit| tokens(system, config, partition, visit));
+        compress(|ranks| epochs(system, partition, ranks));
+        compress(|ranks| tokens(system, config, partition, ranks));
     }
-    for id in 0..IDS {
-        compress(|visit| {
+    for id in (0..IDS).filter(|id| id % PRODUCERS_MAX < config.producers) {
+        compress(|ranks| {
             let transaction = &mut system.broker.transactions[id];
-            visit(&mut transaction.epoch);
-            visit(&mut transaction.commit_request);
-            visit(&mut system.instances[id / 2].producers[id % 2].epoch);
+            ranks.visit(&mut transaction.epoch);
+            ranks.visit(&mut transaction.commit_request);
+            ranks.visit(&mut system.instances[id / PRODUCERS_MAX].producers[id % PRODUCERS_MAX].epoch);
         });
     }
     if system.statements[0].is_none() {
@@ -32,16 +32,30 @@ pub fn normalize(system: &mut System, config: &Configuration) {
     }
 }
 
-/// Replaces the numbers that `visit` passes on by their ranks; zero stays zero. Numbers stay below 64, because they are ranks already.
-fn compress(mut visit: impl FnMut(&mut dyn FnMut(&mut u8))) {
-    let mut used = 0_u64;
-    visit(&mut |number| used |= 1 << *number);
-    used &= !1;
-    visit(&mut |number| {
-        if *number != 0 {
-            *number = (used & ((1 << *number) - 1)).count_ones() as u8 + 1;
+/// The ranks of a group of numbers: one pass over the group collects them, a second one replaces each number by its rank. Zero stays zero.
+/// Numbers stay below 64, because they are ranks already.
+#[derive(Default)]
+struct Ranks {
+    used: u64,
+    replaces: bool,
+}
+
+impl Ranks {
+    fn visit(&mut self, number: &mut u8) {
+        if !self.replaces {
+            self.used |= 1 << *number;
+        } else if *number != 0 {
+            let smaller = self.used & !1 & ((1 << *number) - 1);
+            *number = smaller.count_ones() as u8 + 1;
         }
-    });
+    }
+}
+
+fn compress(mut pass: impl FnMut(&mut Ranks)) {
+    let mut ranks = Ranks::default();
+    pass(&mut ranks);
+    ranks.replaces = true;
+    pass(&mut ranks);
 }
 
 /// Fields that no step reads in the present phase.
@@ -84,7 +98,7 @@ fn mark_stale(system: &mut System, partition: usize) {
 /// A statement without a reply whose fences are all stale changes nothing, now or later.
 fn drop_stale_statements(system: &mut System) {
     for slot in &mut system.statements {
-        let is_dead = |statement: &crate::state::statement::Statement| {
+        let is_dead = |statement: &Statement| {
             let fenced = statement.parts.iter().filter(|part| part.is_present);
             !statement.is_answered && statement.kind != Kind::Acquire && fenced.into_iter().all(|part| part.epoch == 0)
         };
@@ -112,35 +126,35 @@ fn forget_old_watermarks(system: &mut System, partition: usize) {
     }
 }
 
-fn epochs(system: &mut System, partition: usize, visit: &mut dyn FnMut(&mut u8)) {
+fn epochs(system: &mut System, partition: usize, ranks: &mut Ranks) {
     let System { store, replica, instances, statements, .. } = system;
-    visit(&mut store.leases[partition].epoch);
-    replica.iter_mut().for_each(|store| visit(&mut store.leases[partition].epoch));
-    instances.iter_mut().for_each(|instance| visit(&mut instance.workers[partition].epoch));
-    statements.iter_mut().flatten().for_each(|statement| visit(&mut statement.parts[partition].epoch));
+    ranks.visit(&mut store.leases[partition].epoch);
+    replica.iter_mut().for_each(|store| ranks.visit(&mut store.leases[partition].epoch));
+    instances.iter_mut().for_each(|instance| ranks.visit(&mut instance.workers[partition].epoch));
+    statements.iter_mut().flatten().for_each(|statement| ranks.visit(&mut statement.parts[partition].epoch));
 }
 
-fn tokens(system: &mut System, config: &Configuration, partition: usize, visit: &mut dyn FnMut(&mut u8)) {
+fn tokens(system: &mut System, config: &Configuration, partition: usize, ranks: &mut Ranks) {
     let System { store, replica, instances, statements, broker, .. } = system;
-    stored_tokens(store, config, partition, visit);
-    replica.iter_mut().for_each(|store| stored_tokens(store, config, partition, visit));
+    stored_tokens(store, config, partition, ranks);
+    replica.iter_mut().for_each(|store| stored_tokens(store, config, partition, ranks));
     for instance in instances {
         let worker = &mut instance.workers[partition];
-        visit(&mut worker.counter);
-        visit(&mut worker.open_token);
-        visit(&mut worker.watermark);
-        visit(&mut worker.batch.token);
+        ranks.visit(&mut worker.counter);
+        ranks.visit(&mut worker.open_token);
+        ranks.visit(&mut worker.watermark);
+        ranks.visit(&mut worker.batch.token);
     }
     for statement in statements.iter_mut().flatten() {
-        visit(&mut statement.parts[partition].counter);
-        visit(&mut statement.parts[partition].token);
+        ranks.visit(&mut statement.parts[partition].counter);
+        ranks.visit(&mut statement.parts[partition].token);
     }
-    broker.transactions.iter_mut().for_each(|transaction| visit(&mut transaction.tokens[partition]));
-    broker.watermarks.iter_mut().for_each(|watermarks| visit(&mut watermarks[partition]));
+    broker.transactions.iter_mut().for_each(|transaction| ranks.visit(&mut transaction.tokens[partition]));
+    broker.watermarks.iter_mut().for_each(|watermarks| ranks.visit(&mut watermarks[partition]));
 }
 
-fn stored_tokens(store: &mut Store, config: &Configuration, partition: usize, visit: &mut dyn FnMut(&mut u8)) {
-    visit(&mut store.leases[partition].counter);
-    visit(&mut store.leases[partition].in_flight);
-    config.events_of(partition).for_each(|event| visit(&mut store.rows[event].token));
+fn stored_tokens(store: &mut Store, config: &Configuration, partition: usize, ranks: &mut Ranks) {
+    ranks.visit(&mut store.leases[partition].counter);
+    ranks.visit(&mut store.leases[partition].in_flight);
+    config.events_of(partition).for_each(|event| ranks.visit(&mut store.rows[event].token));
 }

@@ -2,7 +2,7 @@
 use crate::configuration::PARTITIONS_MAX;
 use crate::state::event_set::EventSet;
 
-/// A statement's purpose.
+/// What a statement does to the lease row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Takes the lease with a higher epoch.
@@ -18,7 +18,7 @@ pub enum Kind {
     ResolveUnpublished,
     /// Raises the counter above a watermark.
     RaiseCounter,
-    /// Releases the lease.
+    /// Releases the lease of a drained partition.
     Release,
 }
 
@@ -47,13 +47,13 @@ pub struct Part {
     /// The scan start after the settlement, if the claim is refused.
     pub settled_scan: ScanStart,
     pub is_trial: bool,
-    /// Row to exclude.
+    /// The row that an exclusion removes.
     pub row: u8,
     /// Rows that the settlement excludes; only where that law is broken.
     pub failed: EventSet,
 }
 
-/// A statement.
+/// A statement to the store, with its reply still to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Statement {
     pub kind: Kind,

@@ -1,5 +1,5 @@
 //! The store: outbox rows and lease rows. A lease row is its partition's only point of concurrency.
-use crate::configuration::{Configuration, EVENTS_MAX, PARTITIONS_MAX, SUSPECT_DEATHS};
+use crate::configuration::{Configuration, EVENTS_MAX, PARTITIONS_MAX};
 use crate::laws::BrokenLaw;
 use crate::state::event_set::EventSet;
 use crate::state::statement::ScanStart;
@@ -20,13 +20,13 @@ pub enum Status {
     Due,
     /// Waits for an operator.
     Parked,
-    /// Settled.
+    /// Settled: the broker has its event.
     Sent,
     /// Its insert was lost when the store went back in time: the order no longer exists.
     Erased,
 }
 
-/// An outbox row.
+/// A row of the outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Row {
     pub status: Status,
@@ -42,8 +42,8 @@ pub struct Row {
 
 impl Row {
     /// Whether it may be claimed only by a trial.
-    pub fn is_suspect(&self) -> bool {
-        self.deaths >= SUSPECT_DEATHS
+    pub fn is_suspect(&self, config: &Configuration) -> bool {
+        self.deaths >= config.suspect_deaths
     }
 
     /// Ends its claim. What it waited for before the claim, it waits for again.
@@ -52,7 +52,7 @@ impl Row {
         self.status = if self.blocks_key { Status::Due } else { Status::Pending };
     }
 
-    /// Settles it.
+    /// Settles it and forgets its failures.
     pub fn settle(&mut self) {
         *self = Row { status: Status::Sent, ..Row::default() };
     }
@@ -128,7 +128,7 @@ impl Store {
         for event in config.events_of(partition) {
             let row = &self.rows[event];
             let is_ready = row.status == Status::Pending && event >= start;
-            let is_head = row.status == Status::Due && !row.is_suspect();
+            let is_head = row.status == Status::Due && !row.is_suspect(config);
             if !(is_ready || is_head) || self.waits_for_earlier(config, event) {
                 continue;
             }
@@ -164,7 +164,7 @@ impl Store {
         config.events_of(partition).find(|event| {
             let row = &self.rows[*event];
             let left = |earlier: usize| matches!(self.rows[earlier].status, Status::Sent | Status::Erased);
-            row.status == Status::Due && row.is_suspect() && config.earlier_of_key(*event).all(left)
+            row.status == Status::Due && row.is_suspect(config) && config.earlier_of_key(*event).all(left)
         })
     }
 

@@ -77,9 +77,8 @@ impl System {
 
     /// Law 2: each SENT event is committed on the broker.
     pub fn check_settled(&mut self, config: &Configuration) {
-        let is_lost = |event: usize| {
-            self.store.rows[event].status == Status::Sent && !self.broker.is_committed(config, event)
-        };
+        let is_lost =
+            |event: usize| self.store.rows[event].status == Status::Sent && !self.broker.is_committed(config, event);
         if (0..config.events.len()).any(is_lost) {
             self.report(config, Violation::Lost);
         }

@@ -16,9 +16,9 @@ fn assert_found(cases: impl IntoIterator<Item = (BrokenLaw, Configuration)>) {
         match outcome.counterexample {
             Some(example) => {
                 let (steps, violation) = (example.steps.len(), example.violation);
-                println!("{law:?}: {violation} after {steps} steps, {} states, {:?}", outcome.states, outcome.elapsed);
+                eprintln!("{law:?}: {violation} after {steps} steps, {} states, {:?}", outcome.states, outcome.elapsed);
                 if prints {
-                    println!("{example}");
+                    eprintln!("{example}");
                 }
             }
             None => unnoticed.push((law, outcome.states, outcome.is_exhaustive)),
@@ -96,7 +96,9 @@ fn each_rule_of_the_cycle_is_needed() {
 fn each_rule_of_poison_isolation_is_needed() {
     assert_found([
         (DeathsNotCounted, poison(NO_FAULTS)),
-        (TrialBesideOtherWork, poison_elsewhere(NO_FAULTS)),
+        (TrialDuringOtherWork, poison_elsewhere(NO_FAULTS)),
+        (TrialDuringOpenBatch, poison_elsewhere(Faults { crashes: 1, ..NO_FAULTS })),
+        (ClaimDuringOpenTrial, poison_elsewhere(Faults { crashes: 1, ..NO_FAULTS })),
         (FencedClaimerCountsAsDead, one_event(Faults { expiries: 4, ..NO_FAULTS })),
     ]);
 }
@@ -110,6 +112,7 @@ fn each_rule_for_a_store_that_goes_back_is_needed() {
         (IdsNotFencedAfterRewind, one_partition(Faults { crashes: 1, ..rewind })),
         (CounterRaisedBeforeFence, one_partition(Faults { crashes: 1, ..rewind })),
         (CounterRaisedBeforeLastStableOffset, one_partition(Faults { crashes: 1, ..rewind })),
+        (TimelineRememberedInProcess, one_partition(Faults { crashes: 1, ..rewind })),
         (ScanStartKeptAfterRewind, one_partition(rewind)),
     ]);
 }
