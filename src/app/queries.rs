@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::{Order, OrderId, Status};
-use ports::cache::OrderCache;
 use ports::clock::Clock;
+use ports::orders::cache::OrderCache;
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::dispatch::Viewer;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use app::commands;
 use app::operators::outbox::Operations;
 use ports::broker::Broker;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
-use ports::source::ConsumerGroups;
-use ports::topics::TopicReader;
 use serde_json::Value;
 use tokio::process::Command;
 

@@ -6,6 +6,8 @@ use domain::Timestamp;
 
 use crate::error::Error;
 
+pub mod wake;
+
 pub use ::outbox::{
     AcquireReason, Counter, Epoch, Fence, InstanceId, Liveness, PartitionNo, ProducerSessionId, Release, Token,
 };

@@ -7,8 +7,8 @@ use app::operators::outbox::Operations;
 use embedded::Embedded;
 use memory::SystemClock;
 use ports::broker::Broker;
+use ports::broker::topics::TopicReader;
 use ports::clock::Clock;
-use ports::topics::TopicReader;
 
 use super::backends::StorePorts;
 use super::start_error::StartError;

@@ -149,7 +149,7 @@ async fn topics(config: &Config) -> Result<Vec<String>, StartError> {
 /// Which of the installation's topics are not there.
 #[cfg(feature = "kafka")]
 async fn missing(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
-    use ports::topics::TopicReader;
+    use ports::broker::topics::TopicReader;
     let options = kafka.options();
     let mut missing = Vec::new();
     for name in options.event_topics().into_iter().chain([options.watermark_topic()]) {

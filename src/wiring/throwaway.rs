@@ -5,11 +5,11 @@ use app::commands;
 use app::operators::outbox::Operations;
 use embedded::Embedded;
 use memory::SystemClock;
+use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
-use ports::topics::TopicReader;
 use tempfile::TempDir;
 
 use super::backends::{Held, StorePorts};

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use domain::{EventId, Order, OrderEvent, OrderId, RegionId};
-use ports::cache::OrderCache;
 use ports::clock::{Clock, Rng};
-use ports::idempotency::Idempotency;
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::Idempotency;
 use ports::orders::{NewRow, OrderStore, TraceContext};
 
 use crate::admission::gate::Gate;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use domain::{Hlc, RegionId, Timestamp};
 use outbox::topics::RETRY_DELAYS;
 use ports::FailureType;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Header, Record};
 use ports::inbox::{Effect, ProcessedEvent};
-use ports::source::Delivery;
 
 use crate::consume::handlers::Handlers;
 use crate::contract::{self, DecodedEvent};

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveLedger};
-use ports::source::Delivery;
-use ports::topics::TopicReader;
+use ports::operators::redrives::{DeadLetterId, RedriveLedger};
 
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
-use ports::source::Delivery;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::headers;

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
 use crate::broker::log;

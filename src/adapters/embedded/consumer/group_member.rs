@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{Delivery, GroupMember, Lag};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::{ConsumerGroups, GroupMember};
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;

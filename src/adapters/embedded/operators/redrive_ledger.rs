@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
+use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::connection::group_commit::WriteContext;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use domain::Timestamp;
 use embedded::Embedded;
 use outbox::partition::topic_partition;
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::PartitionNo;
-use ports::source::{ConsumerGroups, GroupMember};
-use ports::topics::TopicReader;
 
 use crate::support::*;
 

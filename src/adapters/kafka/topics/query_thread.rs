@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicView;
 use ports::partitions::Token;
-use ports::source::Delivery;
-use ports::topics::TopicView;
 use tokio::sync::oneshot;
 
 use crate::connection::blocking_call::client_stopped;
