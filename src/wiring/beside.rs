@@ -69,7 +69,7 @@ pub async fn beside(config: &Config) -> Result<Beside, StartError> {
 async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Store, StartError> {
     match config.store.kind {
         StoreKind::Embedded => {
-            let store = Embedded::open_beside(&config.store.path, Arc::clone(clock))
+            let store = Embedded::open_for_operator(&config.store.path, Arc::clone(clock))
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
             Ok(Store {

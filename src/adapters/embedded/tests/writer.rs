@@ -1,4 +1,4 @@
-//! The writer from inside: groups, failures, defects, a full disk.
+//! The writer's commit groups: failing commands, panics, a full disk, and closing. Part of the crate, because it runs its own commands.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
 
-use crate::engine::WriteContext;
+use crate::connection::group_commit::WriteContext;
 use crate::error::{CommandResult, broken};
 use crate::{Embedded, Options, StoreProbe};
 
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_000)
     }
 }
 
 fn open(folder: &tempfile::TempDir) -> Embedded {
-    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(Still));
+    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(FixedClock));
     Embedded::open(Options { partitions: 4, ..options }).unwrap()
 }
 
@@ -36,38 +36,38 @@ async fn notes(store: &Embedded) -> i64 {
     store.read("notes", move |sql| Ok(sql.query_row(count, [], |row| row.get(0))?)).await.unwrap()
 }
 
-/// Holds the writer until let go, so that what follows queues up into one group.
+/// Blocks the writer until the flag is set, so that the following commands form one group.
 async fn hold(store: &Embedded) -> (Arc<AtomicBool>, tokio::task::JoinHandle<Result<(), Error>>) {
-    let (go, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (store, waits, begins) = (store.clone(), go.clone(), begun.clone());
+    let (resume, started) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (store, resume_flag, started_flag) = (store.clone(), resume.clone(), started.clone());
     let held = tokio::spawn(async move {
         store
             .write("hold", move |_| {
-                begins.store(true, Ordering::Release);
-                while !waits.load(Ordering::Acquire) {
+                started_flag.store(true, Ordering::Release);
+                while !resume_flag.load(Ordering::Acquire) {
                     std::thread::yield_now();
                 }
                 Ok(())
             })
             .await
     });
-    while !begun.load(Ordering::Acquire) {
+    while !started.load(Ordering::Acquire) {
         tokio::task::yield_now().await;
     }
-    (go, held)
+    (resume, held)
 }
 
 #[tokio::test]
-async fn a_group_shares_its_commit_and_a_failure_or_a_defect_takes_no_neighbour() {
+async fn group_shares_one_commit_and_a_failing_command_affects_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     let frames = |store: Embedded| async move {
         let before = std::fs::metadata(store.inner.options.folder.join("posthaste.db-wal")).unwrap().len();
         before / 4_120
     };
-    let (go, held) = hold(&store).await;
+    let (resume, held) = hold(&store).await;
     let before = frames(store.clone()).await;
-    let asked: Vec<_> = (0..30)
+    let commands: Vec<_> = (0..30)
         .map(|number| {
             let store = store.clone();
             tokio::spawn(async move {
@@ -85,19 +85,19 @@ async fn a_group_shares_its_commit_and_a_failure_or_a_defect_takes_no_neighbour(
     while store.saturation() * 8192.0 < 29.5 {
         tokio::task::yield_now().await;
     }
-    go.store(true, Ordering::Release);
+    resume.store(true, Ordering::Release);
 
     held.await.unwrap().unwrap();
-    for (number, asked) in asked.into_iter().enumerate() {
-        let answer = asked.await.unwrap();
-        assert_eq!(answer.is_err(), number == 7 || number == 9, "{number}: {answer:?}");
+    for (number, command) in commands.into_iter().enumerate() {
+        let result = command.await.unwrap();
+        assert_eq!(result.is_err(), number == 7 || number == 9, "{number}: {result:?}");
     }
     assert_eq!(notes(&store).await, 28);
     assert!(frames(store.clone()).await - before <= 4, "one commit writes each page once");
 }
 
 #[tokio::test]
-async fn a_full_disk_changes_nothing_and_passes() {
+async fn full_disk_changes_nothing_and_writes_succeed_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     let limit = |pages: Option<u32>| {
@@ -113,7 +113,7 @@ async fn a_full_disk_changes_nothing_and_passes() {
         }
     };
     limit(None).await;
-    let (go, held) = hold(&store).await;
+    let (resume, held) = hold(&store).await;
 
     let fill = |number: usize| {
         let store = store.clone();
@@ -122,13 +122,13 @@ async fn a_full_disk_changes_nothing_and_passes() {
             store.write("fill", move |context| note(context, &text)).await
         })
     };
-    let asked: Vec<_> = (0..6).map(fill).collect();
+    let commands: Vec<_> = (0..6).map(fill).collect();
     tokio::task::yield_now().await;
-    go.store(true, Ordering::Release);
+    resume.store(true, Ordering::Release);
     held.await.unwrap().unwrap();
     let mut kept = 0;
-    for (number, asked) in asked.into_iter().enumerate() {
-        match asked.await.unwrap() {
+    for (number, command) in commands.into_iter().enumerate() {
+        match command.await.unwrap() {
             Ok(()) => kept += 1,
             Err(Error::Full(_)) => {}
             Err(other) => panic!("{number}: {other}"),
@@ -136,7 +136,7 @@ async fn a_full_disk_changes_nothing_and_passes() {
     }
 
     assert!(kept < 6);
-    assert_eq!(notes(&store).await, kept, "what was refused is not there, what was answered is");
+    assert_eq!(notes(&store).await, kept, "exactly the confirmed commands are stored");
     limit(Some(1_000_000)).await;
     let text = format!("note late{}", "x".repeat(100_000));
     store.write("fill", move |context| note(context, &text)).await.unwrap();
@@ -147,27 +147,27 @@ async fn a_full_disk_changes_nothing_and_passes() {
 }
 
 #[tokio::test]
-async fn closing_finishes_what_was_asked_and_does_not_wait_for_ever() {
+async fn close_waits_for_queued_commands_up_to_its_limit() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(Still));
+    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(FixedClock));
     let store = Embedded::open(Options { close_within: Duration::from_millis(50), ..options }).unwrap();
-    let (go, held) = hold(&store).await;
-    let asked = tokio::spawn({
+    let (resume, held) = hold(&store).await;
+    let queued = tokio::spawn({
         let store = store.clone();
         async move { store.write("note", |context| note(context, "note")).await }
     });
     tokio::task::yield_now().await;
 
     assert!(store.close().await.is_err(), "the writer hangs");
-    go.store(true, Ordering::Release);
+    resume.store(true, Ordering::Release);
     held.await.unwrap().unwrap();
-    asked.await.unwrap().unwrap();
+    queued.await.unwrap().unwrap();
     store.close().await.unwrap();
     drop(store);
     assert_eq!(notes(&open_again(&folder)).await, 1);
 }
 
 fn open_again(folder: &tempfile::TempDir) -> Embedded {
-    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(Still));
+    let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(FixedClock));
     Embedded::open(options).unwrap()
 }
