@@ -123,7 +123,7 @@ fn assemble(
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
         cache: Arc::clone(&cache.cache),
         clock: Arc::clone(&clock),
-        dice: Arc::clone(&dice),
+        rng: Arc::clone(&dice),
         gate: Arc::clone(&gate),
         options: options::desk(config),
     });

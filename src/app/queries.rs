@@ -125,7 +125,7 @@ impl Queries {
         }
     }
 
-    /// Reads one order.
+    /// Reads one order, from the cache if it is there.
     ///
     /// # Errors
     /// [`QueryError::NotFound`] also for an order that the viewer may not see.

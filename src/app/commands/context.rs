@@ -75,7 +75,7 @@ pub struct CommandContext {
     /// Source of the times in orders and ids.
     pub clock: Arc<dyn Clock>,
     /// Source of the random bits in ids.
-    pub dice: Arc<dyn Rng>,
+    pub rng: Arc<dyn Rng>,
     /// Gate that every command checks first.
     pub gate: Arc<Gate>,
     /// How commands are carried out.
@@ -106,11 +106,11 @@ impl CommitProgress {
 
 impl CommandContext {
     pub(super) fn order_id(&self, now: domain::Timestamp) -> OrderId {
-        OrderId::at(now, self.dice.entropy())
+        OrderId::at(now, self.rng.entropy())
     }
 
     pub(super) fn event_id(&self, now: domain::Timestamp) -> EventId {
-        EventId::at(now, self.dice.entropy())
+        EventId::at(now, self.rng.entropy())
     }
 
     /// Updates the cache before the command returns, so that every later read of this instance sees the change.

@@ -55,7 +55,7 @@ pub struct IntakeFailure {
     pub reason: String,
 }
 
-/// Decodes a message.
+/// Decodes a message and checks that its headers name the same event.
 ///
 /// # Errors
 /// The message cannot be decoded, now or later: it goes to the dead-letter topic without a retry.

@@ -180,7 +180,9 @@ impl DeadLetters {
     ) -> (Vec<DeadLetterId>, Vec<Record>) {
         let now = self.clock.now();
         let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
-        reserved.map(|(letter, _)| (letter.id(), letter.replay_record(&self.topic, operator, now))).unzip()
+        reserved
+            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.replay_record(&self.topic, operator, now)))
+            .unzip()
     }
 
     /// Collects matching dead letters until `limit`, the byte limit of a page, the time limit of a call, or the end.

@@ -148,7 +148,7 @@ impl Environment {
             idempotency: memory.clone(),
             cache: memory,
             clock: self.clock.clone(),
-            dice: self.rng.clone(),
+            rng: self.rng.clone(),
             gate: gate.clone(),
             options: commands::Options { partitions: self.options.partitions, ..commands::Options::default() },
         };

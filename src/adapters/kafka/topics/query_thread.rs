@@ -169,7 +169,9 @@ impl QueryRunner {
         match topics.get(topic) {
             Some(size) if partition < *size => {}
             Some(size) => {
-                return Err(Error::Rejected(format!("topic {topic} has {size} partitions, none is {partition}")));
+                return Err(Error::Rejected(format!(
+                    "topic {topic} has {size} partitions; there is no partition {partition}"
+                )));
             }
             None => {
                 let own: Vec<&str> = topics.keys().filter(|name| self.is_own(name)).map(String::as_str).collect();
