@@ -5,10 +5,10 @@ export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
-.PHONY: run test services check fmt clippy docs tidy bench kills faults
+.PHONY: run test services check fmt clippy docs dependencies tidy bench kills faults
 
 run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
-	cargo run --release --quiet -- demo
+	cargo run --profile demo --no-default-features -- demo
 
 test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs what is missing, runs them on free ports, stops them.
 	tests/services/install.sh
@@ -18,7 +18,7 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 services: ## The same three to play with, until Ctrl-C; says how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
-check: fmt clippy docs test ## The same as CI.
+check: fmt dependencies clippy docs test ## The same as CI.
 
 fmt:
 	cargo fmt --all --check
@@ -29,7 +29,10 @@ clippy:
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-tidy: ## Only the rules of the house.
+dependencies: ## Licences and sources of all dependencies, and those that no code uses. Installs both checkers into the cache folder.
+	tests/tidy/dependencies.sh
+
+tidy: ## Only the rules of this repository.
 	cargo test --test tidy
 
 bench: ## End to end, on a release build; prints its settings.

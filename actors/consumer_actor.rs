@@ -1,4 +1,5 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
+pub mod lag_series;
 pub mod pipeline;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 
+use lag_series::LagSeries;
 use pipeline::ConsumerPipeline;
 
 /// Longest wait of one poll; a stop request takes effect between two polls.
@@ -19,6 +21,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Time between two measurements of the lag.
 const LAG_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the lag's series outlive the membership: longer than a reconnection, while a group gives the partitions to others within this time.
+const SERIES_KEPT: Duration = Duration::from_secs(30);
 
 /// Asks for the lag of this consumer's partitions.
 #[derive(Message)]
@@ -28,6 +32,7 @@ pub struct MeasuredLag;
 /// One member of the group.
 pub struct ConsumerActor {
     pipeline: Arc<ConsumerPipeline>,
+    lag_series: Arc<LagSeries>,
     number: u32,
     member: Option<Arc<dyn GroupMember>>,
     lag: Vec<Lag>,
@@ -40,9 +45,10 @@ pub struct ConsumerActor {
 
 impl ConsumerActor {
     /// Member number `number` of this instance; it joins the group with its first poll.
-    pub fn new(pipeline: Arc<ConsumerPipeline>, number: u32) -> Self {
+    pub fn new(pipeline: Arc<ConsumerPipeline>, lag_series: Arc<LagSeries>, number: u32) -> Self {
         Self {
             pipeline,
+            lag_series,
             number,
             member: None,
             lag: Vec::new(),
@@ -93,11 +99,13 @@ impl ConsumerActor {
             let work = async move { member.lag().await };
             ctx.spawn(work.into_actor(self).map(|lag, this, _| {
                 if let Ok(lag) = lag {
-                    this.pipeline.publish_lag(&lag);
+                    this.lag_series.publish(this.number, &lag);
                     this.lag = lag;
                     this.measured_at = Instant::now();
                 }
             }));
+        } else if self.measured_at.elapsed() > SERIES_KEPT {
+            self.lag_series.withdraw(self.number);
         }
         ctx.run_later(LAG_INTERVAL, Self::measure_lag);
     }
@@ -116,6 +124,10 @@ impl Actor for ConsumerActor {
     fn started(&mut self, ctx: &mut Self::Context) {
         self.poll(ctx);
         self.measure_lag(ctx);
+    }
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        self.lag_series.withdraw(self.number);
     }
 }
 

@@ -22,6 +22,7 @@ use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, Superv
 
 use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::ConsumerActor;
+use crate::consumer_actor::lag_series::LagSeries;
 use crate::consumer_actor::pipeline::ConsumerPipeline;
 use crate::failover_manager::FailoverManager;
 use crate::order_aggregate::OrderAggregate;
@@ -271,10 +272,11 @@ fn consumers(
         clock: Arc::clone(&dependencies.clock),
         metrics: Arc::clone(&dependencies.metrics),
     });
+    let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
     let consumer = |number: u32| {
-        let pipeline = Arc::clone(&pipeline);
+        let (pipeline, lag_series) = (Arc::clone(&pipeline), Arc::clone(&lag_series));
         let (mailbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
-            ConsumerActor::new(Arc::clone(&pipeline), number)
+            ConsumerActor::new(Arc::clone(&pipeline), Arc::clone(&lag_series), number)
         });
         (mailbox, spec.arbiter(threads.relay()))
     };

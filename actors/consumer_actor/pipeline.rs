@@ -8,7 +8,7 @@ use app::policy::conflict::VersionStamp;
 use domain::{RegionId, Timestamp};
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
@@ -275,14 +275,6 @@ impl ConsumerPipeline {
                 }
                 InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
             }
-        }
-    }
-
-    /// Shows the lag of each partition as a metric.
-    pub fn publish_lag(&self, lag: &[Lag]) {
-        for Lag { topic, partition, messages, .. } in lag {
-            let partition = partition.to_string();
-            self.metrics.kafka_consumer_lag.with([topic, &partition]).set(i64::try_from(*messages).unwrap_or(i64::MAX));
         }
     }
 }

@@ -8,3 +8,6 @@ pub(crate) mod queue;
 pub(crate) mod readers;
 pub(crate) mod settings;
 pub(crate) mod writer;
+
+#[cfg(test)]
+mod tests;

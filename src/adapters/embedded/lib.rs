@@ -22,7 +22,3 @@ pub use connection::open_error::OpenError;
 pub use options::{Options, WriterMode};
 pub use probe::{BrokerProbe, StoreProbe};
 pub use store::Embedded;
-
-#[cfg(test)]
-#[path = "tests/writer.rs"]
-mod writer_tests;

@@ -1,4 +1,4 @@
-//! The writer's commit groups: failing commands, panics, a full disk, and closing. Part of the crate, because it runs its own commands.
+//! The writer thread: groups share a commit, a failed command affects no other, a full disk changes nothing, closing finishes the queue.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,9 @@ use ports::probe::Probe;
 
 use crate::connection::group_commit::WriteContext;
 use crate::error::{CommandResult, broken};
-use crate::{Embedded, Options, StoreProbe};
+use crate::options::Options;
+use crate::probe::StoreProbe;
+use crate::store::Embedded;
 
 struct FixedClock;
 
@@ -36,38 +38,38 @@ async fn notes(store: &Embedded) -> i64 {
     store.read("notes", move |sql| Ok(sql.query_row(count, [], |row| row.get(0))?)).await.unwrap()
 }
 
-/// Blocks the writer until the flag is set, so that the following commands form one group.
+/// Blocks the writer until the flag is set, so that the commands after this one queue up into one group.
 async fn hold(store: &Embedded) -> (Arc<AtomicBool>, tokio::task::JoinHandle<Result<(), Error>>) {
-    let (resume, started) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (store, resume_flag, started_flag) = (store.clone(), resume.clone(), started.clone());
+    let (release, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (store, waits, begins) = (store.clone(), release.clone(), begun.clone());
     let held = tokio::spawn(async move {
         store
             .write("hold", move |_| {
-                started_flag.store(true, Ordering::Release);
-                while !resume_flag.load(Ordering::Acquire) {
+                begins.store(true, Ordering::Release);
+                while !waits.load(Ordering::Acquire) {
                     std::thread::yield_now();
                 }
                 Ok(())
             })
             .await
     });
-    while !started.load(Ordering::Acquire) {
+    while !begun.load(Ordering::Acquire) {
         tokio::task::yield_now().await;
     }
-    (resume, held)
+    (release, held)
 }
 
 #[tokio::test]
-async fn group_shares_one_commit_and_a_failing_command_affects_no_other() {
+async fn group_shares_a_commit_and_a_failed_command_affects_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     let frames = |store: Embedded| async move {
         let before = std::fs::metadata(store.inner.options.folder.join("posthaste.db-wal")).unwrap().len();
         before / 4_120
     };
-    let (resume, held) = hold(&store).await;
+    let (release, held) = hold(&store).await;
     let before = frames(store.clone()).await;
-    let commands: Vec<_> = (0..30)
+    let writes: Vec<_> = (0..30)
         .map(|number| {
             let store = store.clone();
             tokio::spawn(async move {
@@ -85,11 +87,11 @@ async fn group_shares_one_commit_and_a_failing_command_affects_no_other() {
     while store.saturation() * 8192.0 < 29.5 {
         tokio::task::yield_now().await;
     }
-    resume.store(true, Ordering::Release);
+    release.store(true, Ordering::Release);
 
     held.await.unwrap().unwrap();
-    for (number, command) in commands.into_iter().enumerate() {
-        let result = command.await.unwrap();
+    for (number, write) in writes.into_iter().enumerate() {
+        let result = write.await.unwrap();
         assert_eq!(result.is_err(), number == 7 || number == 9, "{number}: {result:?}");
     }
     assert_eq!(notes(&store).await, 28);
@@ -97,7 +99,7 @@ async fn group_shares_one_commit_and_a_failing_command_affects_no_other() {
 }
 
 #[tokio::test]
-async fn full_disk_changes_nothing_and_writes_succeed_after_it() {
+async fn full_disk_changes_nothing_and_the_next_write_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     let limit = |pages: Option<u32>| {
@@ -113,7 +115,7 @@ async fn full_disk_changes_nothing_and_writes_succeed_after_it() {
         }
     };
     limit(None).await;
-    let (resume, held) = hold(&store).await;
+    let (release, held) = hold(&store).await;
 
     let fill = |number: usize| {
         let store = store.clone();
@@ -122,13 +124,13 @@ async fn full_disk_changes_nothing_and_writes_succeed_after_it() {
             store.write("fill", move |context| note(context, &text)).await
         })
     };
-    let commands: Vec<_> = (0..6).map(fill).collect();
+    let writes: Vec<_> = (0..6).map(fill).collect();
     tokio::task::yield_now().await;
-    resume.store(true, Ordering::Release);
+    release.store(true, Ordering::Release);
     held.await.unwrap().unwrap();
     let mut kept = 0;
-    for (number, command) in commands.into_iter().enumerate() {
-        match command.await.unwrap() {
+    for (number, write) in writes.into_iter().enumerate() {
+        match write.await.unwrap() {
             Ok(()) => kept += 1,
             Err(Error::Full(_)) => {}
             Err(other) => panic!("{number}: {other}"),
@@ -136,7 +138,7 @@ async fn full_disk_changes_nothing_and_writes_succeed_after_it() {
     }
 
     assert!(kept < 6);
-    assert_eq!(notes(&store).await, kept, "exactly the confirmed commands are stored");
+    assert_eq!(notes(&store).await, kept, "accepted writes are stored, refused ones are not");
     limit(Some(1_000_000)).await;
     let text = format!("note late{}", "x".repeat(100_000));
     store.write("fill", move |context| note(context, &text)).await.unwrap();
@@ -147,21 +149,21 @@ async fn full_disk_changes_nothing_and_writes_succeed_after_it() {
 }
 
 #[tokio::test]
-async fn close_waits_for_queued_commands_up_to_its_limit() {
+async fn close_finishes_the_queue_and_does_not_wait_for_ever() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(FixedClock));
     let store = Embedded::open(Options { close_within: Duration::from_millis(50), ..options }).unwrap();
-    let (resume, held) = hold(&store).await;
-    let queued = tokio::spawn({
+    let (release, held) = hold(&store).await;
+    let write = tokio::spawn({
         let store = store.clone();
         async move { store.write("note", |context| note(context, "note")).await }
     });
     tokio::task::yield_now().await;
 
-    assert!(store.close().await.is_err(), "the writer hangs");
-    resume.store(true, Ordering::Release);
+    assert!(store.close().await.is_err(), "the writer is blocked");
+    release.store(true, Ordering::Release);
     held.await.unwrap().unwrap();
-    queued.await.unwrap().unwrap();
+    write.await.unwrap().unwrap();
     store.close().await.unwrap();
     drop(store);
     assert_eq!(notes(&open_again(&folder)).await, 1);
