@@ -15,7 +15,7 @@ pub struct LagSeries {
 }
 
 impl LagSeries {
-    /// No series yet.
+    /// Starts without published series.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, readers: Mutex::default() }
     }
