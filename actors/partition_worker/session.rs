@@ -22,7 +22,7 @@ pub struct PartitionSession {
 pub enum SessionStart {
     /// This instance holds the lease, and nothing is open.
     Began(PartitionSession),
-    /// Another living instance holds the lease.
+    /// Another live instance holds the lease.
     HeldElsewhere,
 }
 
@@ -76,7 +76,7 @@ impl PartitionSessions {
         Ok(SessionStart::Began(PartitionSession { fence, producer }))
     }
 
-    /// Acquires the lease unless a living instance holds it, and resolves. `reason` changes only after the store has recorded it: a
+    /// Acquires the lease unless a live instance holds it, and resolves. `reason` changes only after the store has recorded it: a
     /// worker's death counts even if the first acquisition after it fails.
     async fn acquire(
         &self,

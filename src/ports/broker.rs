@@ -1,55 +1,17 @@
 //! The broker, one port for every backend. `publish` commits a claimed batch and its watermark atomically; `append` writes records without
 //! a watermark (retry topics, dead letters, publishing without an outbox).
-use std::sync::Arc;
 use std::time::Duration;
 
+use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
 use async_trait::async_trait;
-use domain::Timestamp;
 
 use crate::error::Error;
-use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
 
-/// One message of a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Full name of the topic.
-    pub topic: Arc<str>,
-    /// Selects the topic partition as Kafka's Java clients do (murmur2), so that a topic shared with them stays in order.
-    pub key: Arc<str>,
-    /// Header names and values in order; a name may repeat.
-    pub headers: Vec<Header>,
-    /// Encoded value of the message.
-    pub value: Arc<[u8]>,
-    /// Timestamp of the record; for an event, the time of the change.
-    pub timestamp: Timestamp,
-}
+pub mod consumer_groups;
+mod record;
+pub mod topics;
 
-impl Record {
-    /// The value of the first header with this name.
-    pub fn header(&self, name: &str) -> Option<&[u8]> {
-        let (_, value) = self.headers.iter().find(|(header, _)| &**header == name)?;
-        Some(value)
-    }
-
-    /// The value of the first header with this name, if it is UTF-8.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        std::str::from_utf8(self.header(name)?).ok()
-    }
-}
-
-/// Name and value of a header; most values are text, some are binary.
-pub type Header = (Arc<str>, Arc<[u8]>);
-
-/// Position of a record in a topic.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// Full name of the topic.
-    pub topic: Arc<str>,
-    /// Partition of the topic.
-    pub partition: u32,
-    /// Offset in the partition.
-    pub offset: u64,
-}
+pub use record::{Header, Position, Record};
 
 /// A claimed batch as records to publish.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
 
 use crate::murmur2::topic_partition;
 use crate::reference::state::{Reference, State};

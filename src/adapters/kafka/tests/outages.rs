@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::TestClock;
 use ports::Error;
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
-use ports::source::{ConsumerGroups, GroupMember};
-use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
 use crate::support::{Installation, P0, TIMEOUT, batch, opened, options, servers};

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use kafka::{Guarantee, Kafka, Options};
 use kit::{Factory, TestClock};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
-use ports::topics::TopicReader;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicView;
 use ports::partitions::Token;
-use ports::source::Delivery;
-use ports::topics::TopicView;
 use tokio::sync::oneshot;
 
 use crate::connection::blocking_call::client_stopped;
@@ -169,7 +169,9 @@ impl QueryRunner {
         match topics.get(topic) {
             Some(size) if partition < *size => {}
             Some(size) => {
-                return Err(Error::Rejected(format!("topic {topic} has {size} partitions, none is {partition}")));
+                return Err(Error::Rejected(format!(
+                    "topic {topic} has {size} partitions; there is no partition {partition}"
+                )));
             }
             None => {
                 let own: Vec<&str> = topics.keys().filter(|name| self.is_own(name)).map(String::as_str).collect();
