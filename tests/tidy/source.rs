@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct SourceFile {
     /// Path from the workspace's root, with slashes.
     pub(crate) path: String,
-    /// The whole text.
+    /// The file as it stands on disk, for checks of lines and comments.
     pub(crate) text: String,
     /// Its syntax tree; the spans hold line numbers.
     pub(crate) tree: syn::File,
