@@ -54,8 +54,7 @@ impl PartitionSessions {
     }
 
     /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
-    /// counter stays above it even if the store was restored to an earlier time. It reads after the fence, because the broker delays the
-    /// reply until a transaction that a dead owner left open has ended.
+    /// counter stays above it even if the store was restored to an earlier time.
     pub async fn begin(
         &self,
         partition: PartitionNo,
@@ -65,7 +64,7 @@ impl PartitionSessions {
         let Some(mut fence) = self.acquire(partition, reason, None).await? else {
             return Ok(SessionStart::HeldElsewhere);
         };
-        let watermark = context.broker.watermark(partition).await.map_err(SessionFailure::of_broker)?;
+        let watermark = context.broker.watermark(partition, None).await.map_err(SessionFailure::of_broker)?;
         if watermark.is_some_and(|watermark| watermark > fence.counter) {
             let Some(above) = self.acquire(partition, reason, watermark).await? else {
                 return Ok(SessionStart::HeldElsewhere);
@@ -107,7 +106,8 @@ impl PartitionSessions {
         let RelayContext { broker, outbox, producers, metrics, .. } = &*self.0;
         broker.fence(&open.session).await.map_err(SessionFailure::of_broker)?;
         producers.end(&open.session).await;
-        let watermark = broker.watermark(fence.partition).await.map_err(SessionFailure::of_broker)?;
+        let watermark =
+            broker.watermark(fence.partition, Some(&open.session)).await.map_err(SessionFailure::of_broker)?;
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
         let resolved = outbox.resolve(fence, open.token, outcome).await?;
         metrics.outbox_lease_reclaimed_total.inc();

@@ -49,7 +49,11 @@ impl Broker for Embedded {
         }
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        _fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
         // Asked of the writer, so that it comes after every publish that was asked before it.
         self.write("watermark", move |context| watermark(context, partition)).await
     }
