@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use ports::Error;
+use outbox::store_went_back;
 use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{
     AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
@@ -54,8 +55,7 @@ impl PartitionSessions {
     }
 
     /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
-    /// counter stays above it even if the store was restored to an earlier time. It reads after the fence, because the broker delays the
-    /// reply until a transaction that a dead owner left open has ended.
+    /// counter stays above it even if the store was restored to an earlier time.
     pub async fn begin(
         &self,
         partition: PartitionNo,
@@ -65,8 +65,9 @@ impl PartitionSessions {
         let Some(mut fence) = self.acquire(partition, reason, None).await? else {
             return Ok(SessionStart::HeldElsewhere);
         };
-        let watermark = context.broker.watermark(partition).await.map_err(SessionFailure::of_broker)?;
-        if watermark.is_some_and(|watermark| watermark > fence.counter) {
+        let watermark = context.broker.watermark(partition, None).await.map_err(SessionFailure::of_broker)?;
+        if store_went_back(watermark, fence.counter) {
+            self.report_rewind(&fence, watermark);
             let Some(above) = self.acquire(partition, reason, watermark).await? else {
                 return Ok(SessionStart::HeldElsewhere);
             };
@@ -107,7 +108,12 @@ impl PartitionSessions {
         let RelayContext { broker, outbox, producers, metrics, .. } = &*self.0;
         broker.fence(&open.session).await.map_err(SessionFailure::of_broker)?;
         producers.end(&open.session).await;
-        let watermark = broker.watermark(fence.partition).await.map_err(SessionFailure::of_broker)?;
+        let watermark =
+            broker.watermark(fence.partition, Some(&open.session)).await.map_err(SessionFailure::of_broker)?;
+        // The counter may have passed the watermark since the store went back: a later acquisition would not see it.
+        if store_went_back(watermark, open.token) && !store_went_back(watermark, fence.counter) {
+            self.report_rewind(fence, watermark);
+        }
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
         let resolved = outbox.resolve(fence, open.token, outcome).await?;
         metrics.outbox_lease_reclaimed_total.inc();
@@ -122,6 +128,15 @@ impl PartitionSessions {
                 Err(Error::Unreachable(format!("partition {partition} changed its owner during the resolution")).into())
             }
         }
+    }
+
+    fn report_rewind(&self, fence: &Fence, watermark: Option<Token>) {
+        self.0.metrics.outbox_store_rewound_total.inc();
+        let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
+        tracing::error!(
+            event = "store_rewound", partition, epoch, counter, watermark,
+            "the store went back in time: the broker has batches that it does not know; events before now may be published twice"
+        );
     }
 
     /// Releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded, and the

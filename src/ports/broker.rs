@@ -63,8 +63,17 @@ pub trait Broker: Send + Sync {
     /// Not cancel-safe: after a dropped call the outcome is unknown until [`Broker::fence`] returns.
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published;
 
-    /// Reads the highest token of this partition that was ever committed. Valid for resolution only after [`Broker::fence`].
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error>;
+    /// Reads the highest token of this partition that was ever committed. With `fenced`, it first waits until every transaction of that
+    /// session is decided: after [`Broker::fence`] the result is final for the session's batches, and a resolution relies on it. Without a
+    /// session it waits for no transaction, and a token that was committed a moment ago may be missing.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] also when a transaction stays open for longer than the broker's adapter waits.
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error>;
 
     /// Fences a producer session: its open transactions are aborted and it can commit nothing afterwards. Idempotent.
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error>;

@@ -59,8 +59,12 @@ impl Broker for BrokenBroker {
             (published, _) => published,
         }
     }
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        let watermark = self.real.watermark(partition).await?;
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
+        let watermark = self.real.watermark(partition, fenced).await?;
         Ok(watermark.filter(|_| self.flaw != Flaw::HidesWatermark))
     }
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {

@@ -67,7 +67,11 @@ impl Broker for Reference {
         self.state.lock().publish(session, batch)
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        _fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
         Ok(self.state.lock().watermarks.get(&partition).copied())
     }
 

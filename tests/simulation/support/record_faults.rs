@@ -176,8 +176,12 @@ impl Broker for FaultyRecordBroker {
         Published::Aborted { refused, cause: None, reached: true }
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        self.real.watermark(partition).await
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
+        self.real.watermark(partition, fenced).await
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {

@@ -49,7 +49,11 @@ impl Broker for Embedded {
         }
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        _fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
         // Read on the writer, so that it follows every publish that was queued before it.
         self.write("watermark", move |context| watermark(context, partition)).await
     }

@@ -124,7 +124,7 @@ async fn late_or_too_large_batch_leaves_no_record() {
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2]);
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 
-    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
+    assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
     let ends: u64 = TopicReader::list(&store).await.unwrap()[0].partitions.iter().map(|(_, end)| end).sum();
     assert_eq!(ends, 0);
 }

@@ -28,7 +28,7 @@ async fn events_are_claimed_in_order_and_counted() {
     assert!(batch.more);
     assert!(matches!(worker.try_claim(4, ClaimKind::Ordinary).await, Claimed::Fenced), "a batch is open");
     let published = worker.publish(&batch).await;
-    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), Some(batch.token));
+    assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), Some(batch.token));
     assert_eq!(worker.settle(&batch, published).await, 4);
 
     let depth = store.depth().await.unwrap();
@@ -90,7 +90,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
     let open = acquired.in_flight.clone().unwrap();
     assert_eq!((open.token, open.claimer_died), (batch.token, true));
     store.fence(&open.session).await.unwrap();
-    let watermark = store.watermark(PartitionNo(0)).await.unwrap().unwrap();
+    let watermark = store.watermark(PartitionNo(0), None).await.unwrap().unwrap();
     assert!(open.token <= watermark && acquired.fence.counter > watermark);
     let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::Published).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
@@ -114,7 +114,7 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
     let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
     store.fence(&open.session).await.unwrap();
-    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
+    assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
     let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);

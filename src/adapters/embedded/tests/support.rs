@@ -163,7 +163,7 @@ impl Worker {
 }
 
 pub async fn acquire(store: &Embedded, reason: AcquireReason) -> Acquired {
-    let watermark = store.watermark(PartitionNo(0)).await.unwrap();
+    let watermark = store.watermark(PartitionNo(0), None).await.unwrap();
     match store.acquire(PartitionNo(0), &instance(), reason, watermark, TTL).await.unwrap() {
         Acquisition::Taken(acquired) => acquired,
         held => panic!("{held:?}"),

@@ -12,7 +12,7 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use rdkafka::producer::Producer;
 
-use crate::options::{Guarantee, Options};
+use crate::options::Options;
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
 use crate::producer::session_batch::SessionBatch;
@@ -36,6 +36,8 @@ pub(crate) struct SessionThread {
     sender: RecordSender,
     options: Arc<Options>,
     watermark_topic: String,
+    /// Partition of the watermark topic for all watermarks of this session; `None` sends without transactions and watermarks.
+    watermark_partition: Option<u32>,
     /// Set when the session ends, by this thread or another.
     is_ended: Arc<AtomicBool>,
     /// The last token committed for each partition. A batch whose token is not above it was published before.
@@ -56,10 +58,16 @@ pub(crate) struct SessionThread {
 struct SessionOver(String);
 
 impl SessionThread {
-    pub(crate) fn new(sender: RecordSender, options: Arc<Options>, is_ended: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        sender: RecordSender,
+        options: Arc<Options>,
+        watermark_partition: Option<u32>,
+        is_ended: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             sender,
             watermark_topic: options.watermark_topic(),
+            watermark_partition,
             is_ended,
             committed: HashMap::new(),
             has_sequence_gap: false,
@@ -144,13 +152,14 @@ impl SessionThread {
 
     /// Runs one transaction, or one round at least once; returns the batches that go again.
     fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionOver> {
-        if self.options.guarantee == Guarantee::AtLeastOnce {
+        let Some(watermark_partition) = self.watermark_partition else {
             return at_least_once::publish(&self.sender, batches, self.options.delivery_timeout, &self.is_ended)
                 .map(|()| Vec::new())
                 .map_err(SessionOver);
-        }
+        };
         let terms = TransactionTerms {
             watermark_topic: &self.watermark_topic,
+            watermark_partition,
             installation: &self.options.installation,
             delivery_timeout: self.options.delivery_timeout,
             abort_timeout: self.options.connect_timeout,

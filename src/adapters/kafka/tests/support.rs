@@ -126,8 +126,14 @@ impl Installation {
         assert!(matches!(result, Published::Committed(_)), "{result:?}");
     }
 
-    pub async fn watermark(&self, partition: PartitionNo) -> Option<Token> {
-        self.kafka.watermark(partition).await.expect("the watermark is read")
+    /// The watermark once every transaction of this session is decided.
+    pub async fn watermark(&self, session: &ProducerSessionId, partition: PartitionNo) -> Option<Token> {
+        self.kafka.watermark(partition, Some(session)).await.expect("the watermark is read")
+    }
+
+    /// The watermark as an acquisition without an open batch reads it.
+    pub async fn present_watermark(&self, partition: PartitionNo) -> Option<Token> {
+        self.kafka.watermark(partition, None).await.expect("the watermark is read")
     }
 
     /// The committed values in the event topic, by key and in order.
@@ -168,6 +174,17 @@ impl Installation {
             assert!(begun.elapsed() < TIMEOUT, "{name} does not become {value}");
         }
     }
+}
+
+/// The transactional id of a session.
+pub fn transactional_id(session: &ProducerSessionId) -> &str {
+    session.0.rsplit_once('#').expect("the id of a session with transactions").0
+}
+
+/// The partition of the watermark topic that a session writes to.
+pub fn watermark_partition(session: &ProducerSessionId) -> i32 {
+    let (_, partition) = session.0.rsplit_once('@').expect("the id names the partition");
+    partition.parse().expect("a partition")
 }
 
 /// A batch of these records. Row ids count from the token times 1,000.
