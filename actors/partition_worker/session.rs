@@ -1,8 +1,8 @@
 //! Acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
 use std::sync::Arc;
 
-use ports::Error;
 use outbox::store_went_back;
+use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{
     AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
@@ -134,7 +134,11 @@ impl PartitionSessions {
         self.0.metrics.outbox_store_rewound_total.inc();
         let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
         tracing::error!(
-            event = "store_rewound", partition, epoch, counter, watermark,
+            event = "store_rewound",
+            partition,
+            epoch,
+            counter,
+            watermark,
             "the store went back in time: the broker has batches that it does not know; events before now may be published twice"
         );
     }

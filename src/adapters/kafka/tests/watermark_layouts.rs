@@ -2,8 +2,8 @@
 //! with the outbox partition's number.
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::Broker;
+use ports::broker::topics::TopicReader;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
-use ports::topics::TopicReader;
 use rdkafka::ClientConfig;
 use rdkafka::admin::AdminOptions;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -60,7 +60,7 @@ impl OtherProducer {
 async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(String, String)> {
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
     let read = installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read");
-    let parts = |delivery: ports::source::Delivery| {
+    let parts = |delivery: ports::broker::consumer_groups::Delivery| {
         let value = String::from_utf8_lossy(&delivery.record.value).into_owned();
         (delivery.record.key.to_string(), value.split(' ').next().expect("a token").to_owned())
     };
