@@ -4,19 +4,15 @@ use std::sync::Arc;
 use outbox::store_went_back;
 use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome};
-use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
-};
+use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
 
 use super::context::RelayContext;
 use super::report::BrokerSignal;
 
-/// A held lease without an open batch, and the producer session for its claims.
+/// A held lease without an open batch.
 pub struct PartitionSession {
     /// Owner, epoch and the last known counter.
     pub fence: Fence,
-    /// The producer session that claims are recorded under.
-    pub producer: ProducerSessionId,
 }
 
 /// Result of an attempt to begin a session.
@@ -73,8 +69,7 @@ impl PartitionSessions {
             };
             fence = above;
         }
-        let producer = context.producers.open(partition).await.map_err(SessionFailure::of_broker)?;
-        Ok(SessionStart::Began(PartitionSession { fence, producer }))
+        Ok(SessionStart::Began(PartitionSession { fence }))
     }
 
     /// Acquires the lease unless a live instance holds it, and resolves. `reason` changes only after the store has recorded it: a

@@ -24,6 +24,9 @@ pub struct Batch {
     pub records: Vec<(RowId, Record)>,
     /// Remaining time of the lease; after it nothing of the batch may be committed.
     pub time_left: Duration,
+    /// How many other batches of the session are expected within about a millisecond. A broker that pays for each transaction may wait for
+    /// them that long.
+    pub companions: u32,
 }
 
 /// Result of publishing a batch. With exactly-once delivery there is no partial success: records and watermark commit together or not at all.

@@ -88,8 +88,13 @@ async fn paused_partition_resumes_with_the_same_record() {
 async fn new_session_fences_the_former_one_across_restarts() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
-    let batch =
-        |token| Batch { partition: PartitionNo(1), token, records: vec![(1, record("k", "v"))], time_left: TTL };
+    let batch = |token| Batch {
+        partition: PartitionNo(1),
+        token,
+        records: vec![(1, record("k", "v"))],
+        time_left: TTL,
+        companions: 0,
+    };
     let first = store.open_session(0).await.unwrap();
     assert!(matches!(store.publish(&first, batch(1)).await, Published::Committed(_)));
     drop(store);
@@ -116,6 +121,7 @@ async fn late_or_too_large_batch_leaves_no_record() {
         token: 1,
         records: vec![(1, record("k", "v")), (2, record("k", value))],
         time_left,
+        companions: 0,
     };
 
     let late = store.publish(&session, batch("v", Duration::ZERO)).await;

@@ -142,7 +142,7 @@ impl Worker {
             (row.id, record)
         });
         let records = records.collect();
-        let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL };
+        let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL, companions: 0 };
         self.store.publish(&self.session, batch).await
     }
 

@@ -76,7 +76,13 @@ fn record(kafka: &Kafka, number: usize, headers: usize) -> Record {
 }
 
 fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
-    Batch { partition: PartitionNo(partition), token, records: (0..).zip(records).collect(), time_left: HOUR }
+    Batch {
+        partition: PartitionNo(partition),
+        token,
+        records: (0..).zip(records).collect(),
+        time_left: HOUR,
+        companions: 0,
+    }
 }
 
 async fn publish(kafka: &Kafka, session: &ProducerSessionId, batch: Batch) -> usize {

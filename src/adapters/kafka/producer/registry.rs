@@ -32,7 +32,11 @@ pub(crate) struct SessionRegistry {
     contact: Arc<BrokerContact>,
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
     dead: Mutex<DeadSessions>,
+    initialising: Mutex<HashMap<String, InitialisationLock>>,
 }
+
+/// Held while a transactional id is initialised: two producers that do so at once fence each other. Holds the last failed fence.
+type InitialisationLock = Arc<Mutex<Option<(Instant, Error)>>>;
 
 struct LiveSession {
     transactional_id: String,
@@ -65,12 +69,14 @@ impl DeadSessions {
 
 impl SessionRegistry {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> Self {
-        Self { options, contact, live: Mutex::default(), dead: Mutex::default() }
+        Self { options, contact, live: Mutex::default(), dead: Mutex::default(), initialising: Mutex::default() }
     }
 
     /// Opens a session of this slot. Fences every earlier session with the same transactional id, in this process or another. Blocks.
     pub(crate) fn open(&self, slot: &str) -> Result<ProducerSessionId, Error> {
         let transactional_id = format!("{}-{slot}", self.options.transactional_id_prefix());
+        let initialisation = self.initialisation(&transactional_id);
+        let _held = initialisation.lock();
         self.end_sessions(
             |session| session.transactional_id == transactional_id,
             "another session of its slot was opened",
@@ -122,19 +128,42 @@ impl SessionRegistry {
         }
     }
 
-    /// Ends a session, if it belongs to this process, and makes the broker abort the open transaction of its transactional id. Blocks.
+    /// Ends a session, if it belongs to this process, and makes the broker abort the open transaction of its transactional id. One caller
+    /// fences; concurrent callers wait for it and share its failure. Blocks.
     pub(crate) fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        if self.dead.lock().fenced.contains(session) {
+        let requested = Instant::now();
+        if self.is_fenced(session) {
             return Ok(());
         }
         let SessionIdParts { transactional_id, watermarks } = session_id::parse(session);
+        let initialisation = self.initialisation(transactional_id);
+        let mut last_failure = initialisation.lock();
+        if self.is_fenced(session) {
+            return Ok(());
+        }
+        if let Some((at, error)) = &*last_failure
+            && *at > requested
+        {
+            return Err(error.clone());
+        }
         self.end_sessions(|live| live.transactional_id == transactional_id, "it was fenced");
         if watermarks == WatermarkPlace::Nowhere {
             return Ok(());
         }
-        self.init_producer(transactional_id)?;
+        if let Err(error) = self.init_producer(transactional_id) {
+            *last_failure = Some((Instant::now(), error.clone()));
+            return Err(error);
+        }
         self.dead.lock().fenced.insert(session.clone());
         Ok(())
+    }
+
+    fn is_fenced(&self, session: &ProducerSessionId) -> bool {
+        self.dead.lock().fenced.contains(session)
+    }
+
+    fn initialisation(&self, transactional_id: &str) -> InitialisationLock {
+        Arc::clone(self.initialising.lock().entry(transactional_id.to_owned()).or_default())
     }
 
     fn end_sessions(&self, is_affected: impl Fn(&LiveSession) -> bool, reason: &str) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use ports::Error;
@@ -24,6 +24,8 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long one such poll takes.
 const IDLE_POLL_TIME: Duration = Duration::from_millis(1);
 
+/// Longest wait for the batches that the first one of a transaction announces: a transaction costs several times as much.
+const LINGER: Duration = Duration::from_millis(1);
 /// A transaction that fails within this time met a broker in transition (a new topic, a leader that moved), not an outage.
 const QUICK_FAILURE: Duration = Duration::from_millis(500);
 /// Pause before the transaction is repeated.
@@ -110,11 +112,14 @@ impl SessionThread {
         }
     }
 
-    /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction.
+    /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction. Waits a moment for those
+    /// that are announced and not queued yet.
     fn gather(&mut self, first: SessionBatch, queue: &Receiver<SessionBatch>) -> Vec<SessionBatch> {
-        let (mut records, mut bytes) = (first.records.len(), first.bytes);
+        let linger_until = Instant::now() + LINGER;
+        let (mut records, mut bytes, mut companions) = (first.records.len(), first.bytes, first.companions);
         let mut group = vec![first];
-        while let Ok(next) = queue.try_recv() {
+        while let Some(next) = next_queued(queue, companions, linger_until) {
+            companions = next.companions;
             records += next.records.len();
             bytes += next.bytes;
             if records > self.options.transaction_records_max || bytes > self.options.transaction_bytes_max {
@@ -278,6 +283,16 @@ impl SessionThread {
     }
 }
 
+/// The next queued batch. Where companions are announced, it may still arrive until `linger_until`.
+fn next_queued<T>(queue: &Receiver<T>, companions: u32, linger_until: Instant) -> Option<T> {
+    match queue.try_recv() {
+        Err(TryRecvError::Empty) if companions > 0 => {
+            queue.recv_timeout(linger_until.saturating_duration_since(Instant::now())).ok()
+        }
+        next => next.ok(),
+    }
+}
+
 /// Records whose value exceeds the configured limit.
 fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
     let large = batch.records.iter().filter(|(_, record)| record.value.len() > bytes_max);
@@ -323,4 +338,24 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
         }
     }
     again
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn session_waits_only_for_announced_batches_and_only_until_the_deadline() {
+        let (batches, queue) = sync_channel(1);
+        let late = Instant::now() + Duration::from_secs(30);
+        assert_eq!(next_queued(&queue, 0, late), None, "none is announced");
+        assert_eq!(next_queued(&queue, 1, Instant::now()), None, "it is too late");
+
+        let sender = std::thread::spawn(move || batches.send(7));
+        assert_eq!(next_queued(&queue, 1, late), Some(7));
+        sender.join().expect("no panic").expect("sent");
+        assert_eq!(next_queued(&queue, 1, late), None, "the queue is closed");
+    }
 }

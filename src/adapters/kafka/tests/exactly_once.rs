@@ -66,6 +66,23 @@ async fn fencing_a_dead_session_again_does_not_end_its_successor() {
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 
+/// Each partition with an open batch of a dead session requests the fence, all at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
+    let installation = Installation::new().await;
+    let former = installation.session(0).await;
+    installation.committed(&former, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+
+    let begun = Instant::now();
+    let fences = join_all((0..16).map(|_| other.kafka.fence(&former))).await;
+
+    assert!(fences.iter().all(Result::is_ok), "{fences:?}");
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
+    let late = installation.publish(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+}
+
 /// A producer that stops with its transaction open: the broker has all records and the watermark, and the commit never arrives.
 fn leave_transaction_open(installation: &Installation, session: &ProducerSessionId) {
     let (id, options) = (transactional_id(session), installation.kafka.options());
