@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
-test faults: export POSTHASTE_TEST_PATIENCE ?= 5
+test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
 .PHONY: run test services check fmt clippy docs dependencies tidy bench kills faults
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use ports::Error;
-use ports::source::{GroupMember, Lag};
+use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 

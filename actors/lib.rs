@@ -34,7 +34,7 @@ use system::dispatcher::Dispatcher;
 use system::metrics_observer::MetricsObserver;
 use tree::Threads;
 
-/// The running actors.
+/// The running actor tree and handles to its parts. Stop it with [`ActorSystem::stop`].
 pub struct ActorSystem {
     root: RootSupervisor,
     bus: SupervisionBus,

@@ -21,11 +21,11 @@ use tokio::sync::Mutex;
 use direct_publisher::DirectPublisher;
 use wake_ups::WakeUps;
 
-/// Create an order.
+/// Asks the shard to create an order.
 #[derive(Message)]
 #[rtype(result = "Result<Created, CommandError>")]
 pub struct Create {
-    /// The client's command.
+    /// The client's validated create command.
     pub command: CreateOrder,
     /// Guard of the command's idempotency key, shared with the caller.
     pub key: Option<IdempotencyGuard>,
@@ -33,17 +33,17 @@ pub struct Create {
     pub progress: CommitProgress,
 }
 
-/// Change an order.
+/// Asks the shard to change an order.
 #[derive(Message)]
 #[rtype(result = "Result<Arc<Order>, CommandError>")]
 pub struct Change {
-    /// The client's command.
+    /// The client's validated change command.
     pub command: ChangeOrder,
     /// Shows the caller whether the store was reached, as in [`Create`].
     pub progress: CommitProgress,
 }
 
-/// One shard.
+/// The actor of one shard of orders: commands of one order run one after another.
 pub struct OrderAggregate {
     context: Arc<CommandContext>,
     wake_ups: WakeUps,

@@ -4,6 +4,7 @@ pub mod context;
 mod in_flight_batch;
 pub mod lease_book;
 pub mod producer_sessions;
+mod producer_turns;
 pub mod relay;
 pub mod report;
 mod run_result;

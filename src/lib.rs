@@ -18,7 +18,7 @@ pub use wiring::{
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.
 pub struct Service {
-    addresses: Vec<SocketAddr>,
+    address: SocketAddr,
     actors: ActorSystem,
     http: api::RunningServer,
     handles: wiring::BackendHandles,
@@ -48,24 +48,16 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
     let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
     wired.handles.announce(&addresses).await;
+    // Every listener is bound, and the public one comes first.
+    let address = addresses[0];
     let stop_deadline = config.shutdown.deadline;
-    Ok(Service { addresses, actors, http, handles: wired.handles, health: wired.health, stop_deadline })
+    Ok(Service { address, actors, http, handles: wired.handles, health: wired.health, stop_deadline })
 }
 
 impl Service {
     /// The address of the public listener, with its real port.
     pub fn addr(&self) -> SocketAddr {
-        self.addresses[0]
-    }
-
-    /// All listening addresses; the admin listener's is last, if it has its own.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// The health of the service, updated by its actors.
-    pub fn health(&self) -> &HealthBoard {
-        &self.health
+        self.address
     }
 
     /// The actor system, for tests that inject faults and read its events.

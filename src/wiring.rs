@@ -126,7 +126,7 @@ fn assemble(
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
         cache: Arc::clone(&cache.cache),
         clock: Arc::clone(&clock),
-        dice: Arc::clone(&rng),
+        rng: Arc::clone(&rng),
         gate: Arc::clone(&gate),
         options: options::commands(config),
     });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ports::source::Lag;
+use ports::broker::consumer_groups::Lag;
 use telemetry::Metrics;
 
 /// The published series of all members of this instance.
@@ -15,7 +15,7 @@ pub struct LagSeries {
 }
 
 impl LagSeries {
-    /// No series yet.
+    /// Starts without published series.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, readers: Mutex::default() }
     }

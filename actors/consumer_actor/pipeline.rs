@@ -8,10 +8,10 @@ use app::policy::conflict::VersionStamp;
 use domain::{RegionId, Timestamp};
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
-use ports::source::{ConsumerGroups, Delivery, GroupMember};
 use telemetry::Metrics;
 
 /// Shared by all consumers of an instance.

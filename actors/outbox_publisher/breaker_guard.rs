@@ -26,7 +26,7 @@ pub struct BreakerGuard {
 }
 
 impl BreakerGuard {
-    /// A closed breaker.
+    /// Starts with a closed breaker and a broker that is not known to be down.
     pub fn new(options: breaker::Options, health: HealthBoard, metrics: Arc<Metrics>, bus: SupervisionBus) -> Self {
         Self {
             breaker: CircuitBreaker::new(options),

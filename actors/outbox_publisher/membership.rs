@@ -139,24 +139,24 @@ impl MembershipPorts {
 }
 
 impl LeaseScan {
-    /// The fair share of `us`. A worker whose partition another living instance holds waits for nothing and would count as a share that
-    /// this instance does not have: its partition is handed over, too.
+    /// The fair share of `us`. The partition of a worker is given up as well if another live instance holds it: that worker cannot acquire
+    /// the lease, and would count as a part of this instance's share.
     fn rebalance(&self, us: &InstanceId, partitions: u32, workers: &[PartitionNo]) -> Rebalance {
-        let living: HashSet<&InstanceId> =
+        let live: HashSet<&InstanceId> =
             self.members.iter().filter(|member| member.alive).map(|member| &member.instance).collect();
-        let theirs = self.held_by_others(us, &living);
+        let theirs = self.held_by_others(us, &live);
         let (lost, held): (BTreeSet<_>, BTreeSet<_>) = workers.iter().partition(|no| theirs.contains(no));
-        let Balance { take, mut give } = balance(partitions, living.len(), &held, &theirs);
+        let Balance { take, mut give } = balance(partitions, live.len(), &held, &theirs);
         give.extend(lost);
         Rebalance { take, give }
     }
 
-    /// Partitions that another living instance holds. An expired lease does not count: its owner may live and have its share elsewhere.
-    fn held_by_others(&self, us: &InstanceId, living: &HashSet<&InstanceId>) -> BTreeSet<PartitionNo> {
+    /// Partitions that another live instance holds. An expired lease does not count: its owner may live and have its share elsewhere.
+    fn held_by_others(&self, us: &InstanceId, live: &HashSet<&InstanceId>) -> BTreeSet<PartitionNo> {
         // The heartbeat has just written our row: its time is the store's time.
         let now = self.members.iter().find(|member| member.instance == *us).map_or(Timestamp::default(), |m| m.seen_at);
         let held_by_other = |view: &&PartitionView| {
-            let other = view.owner.as_ref().is_some_and(|owner| owner != us && living.contains(owner));
+            let other = view.owner.as_ref().is_some_and(|owner| owner != us && live.contains(owner));
             other && view.expires_at.is_some_and(|until| until > now)
         };
         self.partitions.iter().filter(held_by_other).map(|view| view.partition).collect()
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_whose_partition_another_instance_holds_is_no_share() {
+    fn worker_of_a_partition_that_another_instance_holds_is_no_share() {
         let members = vec![member("us", true), member("other", true)];
         assert_eq!(rebalance(members, vec![held(0, "other", 1)], &[0, 1]), (vec![2], vec![0]));
     }

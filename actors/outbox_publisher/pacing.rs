@@ -20,7 +20,7 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// No partition pauses.
+    /// Starts without pauses and alarms.
     pub fn new(options: &Options) -> Self {
         let Options { pacing_concurrency, batch_spacing, batch_pause_max, .. } = *options;
         Self {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_whose_pause_has_ended_is_not_busy() {
+    fn partition_is_not_busy_after_its_pause() {
         let (mut pacing, started) = (pacing(), Instant::now());
         for number in 0..40 {
             pacing.batch_sent(PartitionNo(number), started, started + 8 * MS, 0);

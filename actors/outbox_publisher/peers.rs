@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use ports::partitions::PartitionNo;
-use ports::wake::WakeChannel;
+use ports::partitions::wake::WakeChannel;
 
 /// Least time between two lease scans that only peers' wake-ups cause: a busy peer must not become this instance's load.
 pub const SCAN_SPACING: Duration = Duration::from_millis(300);

@@ -11,6 +11,7 @@ use ports::partitions::Token;
 
 use super::context::RelayContext;
 use super::in_flight_batch::InFlightBatch;
+use super::producer_sessions::ProducerClaim;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::session::PartitionSession;
@@ -35,8 +36,15 @@ impl BatchSender {
         Self(context)
     }
 
-    /// Sends a claimed batch under this session. Cancel-safe for the rows: a batch that stays open is resolved by the next session.
-    pub async fn send(&self, mut session: PartitionSession, batch: ClaimedBatch, probe: bool) -> RunResult {
+    /// Sends a claimed batch under the producer session that its claim names. Cancel-safe for the rows: a batch that stays open is resolved
+    /// by the next session of the partition.
+    pub async fn send(
+        &self,
+        mut session: PartitionSession,
+        mut producer: ProducerClaim,
+        batch: ClaimedBatch,
+        probe: bool,
+    ) -> RunResult {
         let RelayContext { broker, book, envelope, options, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), probe);
         if !refused.is_empty()
@@ -52,12 +60,16 @@ impl BatchSender {
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
             }
             let records = std::mem::take(&mut batch.unsent);
-            let published = self.publish(&session, batch.token, records, time_left).await;
+            let published = self.publish(&session, &mut producer, batch.token, records, time_left).await;
             if !matches!(published, Published::Committed(_)) {
                 batch.rebuild_unsent(envelope);
             }
             let refused = match published {
-                Published::Committed(positions) => return self.settle(session, batch, positions).await,
+                Published::Committed(positions) => {
+                    // The producer session can take the next claims while this batch is settled.
+                    drop(producer);
+                    return self.settle(session, batch, positions).await;
+                }
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {
                     let cause =
                         cause.unwrap_or_else(|| Error::Unreachable("the broker aborted without a cause".into()));
@@ -68,9 +80,9 @@ impl BatchSender {
                     batch.record_sent(sent);
                     refused
                 }
-                Published::Unknown(detail) => return self.leave_open(&session, detail, BrokerSignal::Failed).await,
+                Published::Unknown(detail) => return self.leave_open(&producer, detail, BrokerSignal::Failed).await,
                 // Another batch of the same producer was fenced, and this one with it: that says nothing about the broker.
-                Published::SessionLost(detail) => return self.leave_open(&session, detail, BrokerSignal::None).await,
+                Published::SessionLost(detail) => return self.leave_open(&producer, detail, BrokerSignal::None).await,
             };
             let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
             if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
@@ -82,8 +94,8 @@ impl BatchSender {
     }
 
     /// The outcome is unknown: ends the producer session, and the next session resolves the batch.
-    async fn leave_open(&self, session: &PartitionSession, detail: String, broker: BrokerSignal) -> RunResult {
-        self.0.producers.end(&session.producer).await;
+    async fn leave_open(&self, producer: &ProducerClaim, detail: String, broker: BrokerSignal) -> RunResult {
+        self.0.producers.end(producer.session()).await;
         let error = Some(Error::Unknown(detail));
         RunResult::unknown(BatchReport { more: true, error, broker, ..BatchReport::default() })
     }
@@ -91,6 +103,7 @@ impl BatchSender {
     async fn publish(
         &self,
         session: &PartitionSession,
+        producer: &mut ProducerClaim,
         token: Token,
         records: Vec<(RowId, Record)>,
         time_left: Duration,
@@ -98,10 +111,11 @@ impl BatchSender {
         if records.is_empty() {
             return Published::Committed(Vec::new());
         }
-        let batch = Batch { partition: session.fence.partition, token, records, time_left };
+        let companions = producer.begin_publish();
+        let batch = Batch { partition: session.fence.partition, token, records, time_left, companions };
         // Nothing of the batch may commit after the lease's end, so a later reply carries no information.
         let deadline = time_left + self.0.options.margin;
-        let reply = tokio::time::timeout(deadline, self.0.broker.publish(&session.producer, batch)).await;
+        let reply = tokio::time::timeout(deadline, self.0.broker.publish(producer.session(), batch)).await;
         reply
             .unwrap_or_else(|_| Published::Unknown(format!("the broker did not reply within {} s", deadline.as_secs())))
     }

@@ -15,9 +15,9 @@ use crate::retry_handler::RetryHandler;
 
 /// Shared by all workers; holds no fact that is not in the store or the broker, too.
 pub struct RelayContext {
-    /// Receives the records.
+    /// Publishes batches; its watermark resolves unknown outcomes.
     pub broker: Arc<dyn Broker>,
-    /// Holds the rows.
+    /// Claims, excludes, settles and resolves rows.
     pub outbox: Arc<dyn OutboxStore>,
     /// Grants the right to act on a partition.
     pub leases: Arc<dyn PartitionLeases>,

@@ -1,22 +1,23 @@
-//! Sessions of this instance's transactional producers. A partition keeps one session while that lives; a claim belongs to the session
-//! that recorded it.
+//! Sessions of this instance's transactional producers. Each claim names the session that publishes its batch; a session that has ended is
+//! opened again by the next claim that needs it.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use parking_lot::Mutex as StateMutex;
 use ports::Error;
 use ports::broker::Broker;
 use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How partitions share producer slots.
+use super::producer_turns::{ProducerTurns, TurnEnd};
+
+/// How claims share producer slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProducerSlots {
     /// Partitions spread over this many slots: a failure in one slot disturbs no other. For a broker whose producers cost nothing.
     Spread(u32),
-    /// All partitions use one of this many slots, and the next one once its session has ended. For a broker where each transaction has a
-    /// price for every partition of a topic, whatever it carries. The next slot has another transactional id, so that fencing the ended
-    /// session does not end the new one.
+    /// Claims of all partitions use two of this many slots in turn. For a broker where each transaction has a price for every partition of a
+    /// topic, whatever it carries. A session that has ended makes way for another slot, if there are more than two: another transactional id.
     Shared(u32),
 }
 
@@ -24,9 +25,8 @@ pub enum ProducerSlots {
 pub struct ProducerSessions {
     broker: Arc<dyn Broker>,
     slots: Vec<Mutex<Slot>>,
-    assignment: ProducerSlots,
-    /// The slot in use, where partitions share one.
-    shared: AtomicUsize,
+    /// Which slots are used in turn; `None` spreads the partitions.
+    turns: Option<Arc<StateMutex<ProducerTurns>>>,
 }
 
 #[derive(Default)]
@@ -36,29 +36,85 @@ struct Slot {
     failed: Option<(Instant, Error)>,
 }
 
+/// A claim's use of a producer session, until the broker has answered its batch or the value is dropped.
+pub struct ProducerClaim {
+    session: ProducerSessionId,
+    turn: Option<ClaimedTurn>,
+}
+
+impl ProducerClaim {
+    /// The session that the claim names.
+    pub fn session(&self) -> &ProducerSessionId {
+        &self.session
+    }
+
+    /// The claim's batch goes to the broker now, perhaps not for the first time. Returns how many other claims of the session have not gone.
+    pub fn begin_publish(&mut self) -> u32 {
+        self.turn.as_mut().map_or(0, ClaimedTurn::begin_publish)
+    }
+}
+
+struct ClaimedTurn {
+    turns: Arc<StateMutex<ProducerTurns>>,
+    at: usize,
+    end: TurnEnd,
+}
+
+impl ClaimedTurn {
+    fn begin_publish(&mut self) -> u32 {
+        if self.end == TurnEnd::Published {
+            // The batch goes again, without rows that were refused: no other claim waits for it.
+            return 0;
+        }
+        self.end = TurnEnd::Published;
+        self.turns.lock().publish(self.at)
+    }
+}
+
+impl Drop for ClaimedTurn {
+    fn drop(&mut self) {
+        self.turns.lock().end(self.at, self.end);
+    }
+}
+
 impl ProducerSessions {
     /// All slots, none of them open yet.
     pub fn new(broker: Arc<dyn Broker>, assignment: ProducerSlots) -> Self {
         let (ProducerSlots::Spread(count) | ProducerSlots::Shared(count)) = assignment;
-        let slots = (0..count.max(1)).map(|_| Mutex::default()).collect();
-        Self { broker, slots, assignment, shared: AtomicUsize::new(0) }
-    }
-
-    fn slot_of(&self, partition: PartitionNo) -> usize {
-        let number = match self.assignment {
-            ProducerSlots::Spread(_) => partition.0 as usize,
-            ProducerSlots::Shared(_) => self.shared.load(Relaxed),
+        let slots: Vec<Mutex<Slot>> = (0..count.max(1)).map(|_| Mutex::default()).collect();
+        let turns = match assignment {
+            ProducerSlots::Spread(_) => None,
+            ProducerSlots::Shared(_) => Some(Arc::new(StateMutex::new(ProducerTurns::new(slots.len())))),
         };
-        number % self.slots.len()
+        Self { broker, slots, turns }
     }
 
-    /// The session of this partition's slot, opened if there is none. One caller opens; concurrent callers wait for it and share its
-    /// failure, because one attempt after another would multiply the wait for a broker that is down.
+    /// Selects the session for a claim of this partition, and opens it if it is not open.
     ///
     /// # Errors
     /// The broker's; the slot stays closed.
-    pub async fn open(&self, partition: PartitionNo) -> Result<ProducerSessionId, Error> {
-        let number = self.slot_of(partition);
+    pub async fn claim(&self, partition: PartitionNo) -> Result<ProducerClaim, Error> {
+        let (slot, mut turn) = match &self.turns {
+            None => (partition.0 as usize % self.slots.len(), None),
+            Some(turns) => {
+                let (at, slot) = turns.lock().claim();
+                (slot, Some(ClaimedTurn { turns: Arc::clone(turns), at, end: TurnEnd::Unused }))
+            }
+        };
+        match self.open(slot).await {
+            Ok(session) => Ok(ProducerClaim { session, turn }),
+            Err(error) => {
+                if let Some(turn) = &mut turn {
+                    turn.end = TurnEnd::NotOpened;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The session of this slot, opened if there is none. One caller opens; concurrent callers wait for it and share its failure, because
+    /// one attempt after another would multiply the wait for a broker that is down.
+    async fn open(&self, number: usize) -> Result<ProducerSessionId, Error> {
         let requested = Instant::now();
         let mut slot = self.slots[number].lock().await;
         match &*slot {
@@ -78,11 +134,13 @@ impl ProducerSessions {
 
     /// Ends this session: the next use of its slot opens a new one. A session that has already ended changes nothing.
     pub async fn end(&self, session: &ProducerSessionId) {
-        for slot in &self.slots {
+        for (number, slot) in self.slots.iter().enumerate() {
             let mut slot = slot.lock().await;
             if slot.open.as_ref() == Some(session) {
                 slot.open = None;
-                self.shared.fetch_add(1, Relaxed);
+                if let Some(turns) = &self.turns {
+                    turns.lock().replace(number);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use ports::partitions::{AcquireReason, PartitionNo};
 
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
-use super::report::BatchReport;
+use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::session::{PartitionSession, PartitionSessions, SessionFailure, SessionStart};
 
@@ -51,14 +51,21 @@ impl Relay {
     }
 
     async fn claim_and_send(&self, mut session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
-        let RelayContext { outbox, options, metrics, book, .. } = &*self.context;
+        let RelayContext { outbox, producers, options, metrics, book, .. } = &*self.context;
         let fence = session.fence.clone();
-        let claim = Claim { fence, session: session.producer.clone(), limit: options.batch, kind };
+        let producer = match producers.claim(fence.partition).await {
+            Ok(producer) => producer,
+            Err(error) => {
+                let report = BatchReport { error: Some(error), broker: BrokerSignal::Failed, ..BatchReport::default() };
+                return RunResult::known(session, report);
+            }
+        };
+        let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind };
         match outbox.claim(claim).await {
             Ok(Claimed::Batch(batch)) => {
                 session.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
-                self.sender.send(session, batch, probe).await
+                self.sender.send(session, producer, batch, probe).await
             }
             Ok(Claimed::Nothing { next_due, suspect_due }) => {
                 RunResult::known(session, BatchReport { next_due, suspect_due, ..BatchReport::default() })

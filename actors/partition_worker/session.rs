@@ -1,28 +1,25 @@
 //! Acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
 use std::sync::Arc;
 
+use outbox::store_went_back;
 use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome};
-use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, ProducerSessionId, Release, Token,
-};
+use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
 
 use super::context::RelayContext;
 use super::report::BrokerSignal;
 
-/// A held lease without an open batch, and the producer session for its claims.
+/// A held lease without an open batch.
 pub struct PartitionSession {
     /// Owner, epoch and the last known counter.
     pub fence: Fence,
-    /// The producer session that claims are recorded under.
-    pub producer: ProducerSessionId,
 }
 
 /// Result of an attempt to begin a session.
 pub enum SessionStart {
     /// This instance holds the lease, and nothing is open.
     Began(PartitionSession),
-    /// Another living instance holds the lease.
+    /// Another live instance holds the lease.
     HeldElsewhere,
 }
 
@@ -54,8 +51,7 @@ impl PartitionSessions {
     }
 
     /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
-    /// counter stays above it even if the store was restored to an earlier time. It reads after the fence, because the broker delays the
-    /// reply until a transaction that a dead owner left open has ended.
+    /// counter stays above it even if the store was restored to an earlier time.
     pub async fn begin(
         &self,
         partition: PartitionNo,
@@ -65,18 +61,18 @@ impl PartitionSessions {
         let Some(mut fence) = self.acquire(partition, reason, None).await? else {
             return Ok(SessionStart::HeldElsewhere);
         };
-        let watermark = context.broker.watermark(partition).await.map_err(SessionFailure::of_broker)?;
-        if watermark.is_some_and(|watermark| watermark > fence.counter) {
+        let watermark = context.broker.watermark(partition, None).await.map_err(SessionFailure::of_broker)?;
+        if store_went_back(watermark, fence.counter) {
+            self.report_rewind(&fence, watermark);
             let Some(above) = self.acquire(partition, reason, watermark).await? else {
                 return Ok(SessionStart::HeldElsewhere);
             };
             fence = above;
         }
-        let producer = context.producers.open(partition).await.map_err(SessionFailure::of_broker)?;
-        Ok(SessionStart::Began(PartitionSession { fence, producer }))
+        Ok(SessionStart::Began(PartitionSession { fence }))
     }
 
-    /// Acquires the lease unless a living instance holds it, and resolves. `reason` changes only after the store has recorded it: a
+    /// Acquires the lease unless a live instance holds it, and resolves. `reason` changes only after the store has recorded it: a
     /// worker's death counts even if the first acquisition after it fails.
     async fn acquire(
         &self,
@@ -107,7 +103,12 @@ impl PartitionSessions {
         let RelayContext { broker, outbox, producers, metrics, .. } = &*self.0;
         broker.fence(&open.session).await.map_err(SessionFailure::of_broker)?;
         producers.end(&open.session).await;
-        let watermark = broker.watermark(fence.partition).await.map_err(SessionFailure::of_broker)?;
+        let watermark =
+            broker.watermark(fence.partition, Some(&open.session)).await.map_err(SessionFailure::of_broker)?;
+        // The counter may have passed the watermark since the store went back: a later acquisition would not see it.
+        if store_went_back(watermark, open.token) && !store_went_back(watermark, fence.counter) {
+            self.report_rewind(fence, watermark);
+        }
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
         let resolved = outbox.resolve(fence, open.token, outcome).await?;
         metrics.outbox_lease_reclaimed_total.inc();
@@ -122,6 +123,19 @@ impl PartitionSessions {
                 Err(Error::Unreachable(format!("partition {partition} changed its owner during the resolution")).into())
             }
         }
+    }
+
+    fn report_rewind(&self, fence: &Fence, watermark: Option<Token>) {
+        self.0.metrics.outbox_store_rewound_total.inc();
+        let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
+        tracing::error!(
+            event = "store_rewound",
+            partition,
+            epoch,
+            counter,
+            watermark,
+            "the store went back in time: the broker has batches that it does not know; events before now may be published twice"
+        );
     }
 
     /// Releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded, and the

@@ -6,13 +6,13 @@ use app::commands::CommandContext;
 use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use ports::broker::Broker;
+use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
+use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
-use ports::source::ConsumerGroups;
-use ports::wake::WakeChannel;
 use telemetry::Metrics;
 
 /// Everything outside the actors that they may use. Cheap to clone.

@@ -10,7 +10,7 @@ mod state;
 
 /// Listeners, connections and their time limits, the request pipeline, load shedding and rate limits.
 mod http {
-    pub(crate) mod concurrency_limits;
+    pub(crate) mod concurrency_limiters;
     pub(crate) mod connection;
     pub(crate) mod connection_timeouts;
     pub(crate) mod exchange;
@@ -25,7 +25,7 @@ mod http {
     pub(crate) mod trusted_proxies;
 }
 
-/// What handlers read requests with and build responses with.
+/// Reading of requests and building of responses, for the handlers.
 mod request {
     pub(crate) mod body;
     pub(crate) mod context;
@@ -43,14 +43,13 @@ mod request {
 /// JWT bearer tokens: keys, claims, verification.
 pub mod auth {
     mod claims;
-    mod identity;
+    pub(crate) mod identity;
     mod jwks;
     mod key_source;
     mod signing_key;
     mod token_cache;
-    mod verifier;
+    pub(crate) mod verifier;
 
-    pub(crate) use identity::Identity;
     pub use key_source::KeySource;
     pub use signing_key::KeyError;
     pub use verifier::{Options, Verifier};

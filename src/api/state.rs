@@ -13,10 +13,10 @@ use telemetry::logging::lines_lost;
 use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
-use crate::auth::Verifier;
+use crate::auth::verifier::Verifier;
 use crate::console::depth_history::{DepthHistory, DepthSample};
 use crate::console::session::ConsoleSessions;
-use crate::http::concurrency_limits::ConcurrencyLimits;
+use crate::http::concurrency_limiters::ConcurrencyLimiters;
 use crate::options::Options;
 
 /// What a [`HttpState`] is built from.
@@ -49,7 +49,7 @@ pub struct HttpState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auth: Verifier,
     pub(crate) options: Options,
-    pub(crate) concurrency_limits: ConcurrencyLimits,
+    pub(crate) concurrency_limiters: ConcurrencyLimiters,
     pub(crate) region: HeaderValue,
     pub(crate) requests_by_region: IntCounter,
     pub(crate) streams: Arc<Semaphore>,
@@ -74,7 +74,7 @@ impl HttpState {
             in_flight: Arc::default(),
             sessions: ConsoleSessions::default(),
             depth_history: DepthHistory::default(),
-            concurrency_limits: ConcurrencyLimits::new(&metrics),
+            concurrency_limiters: ConcurrencyLimiters::new(&metrics),
             stopping: watch::Sender::new(false),
             synced_totals: Mutex::default(),
             dispatch,

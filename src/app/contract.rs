@@ -148,7 +148,7 @@ mod tests {
             ("\"status\":\"PENDING\",", ""),
             ("\"version\":0", "\"version\":-1"),
             ("\"quantity\":2", "\"quantity\":\"2\""),
-            ("019a7afd-1e7b-7202-8202-020202020202", "nobody"),
+            ("019a7afd-1e7b-7202-8202-020202020202", "not-a-uuid"),
         ];
         for (right, wrong) in wrong {
             assert!(released.contains(right), "{right}");

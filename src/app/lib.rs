@@ -59,9 +59,9 @@ pub mod relay {
 pub mod port_types {
     pub use ports::FailureType;
     pub use ports::broker::Position;
+    pub use ports::broker::consumer_groups::Delivery;
     pub use ports::operators::{Audit, RowDiagnosis, RowFilter, RowSelector, RowView};
     pub use ports::orders::TraceContext;
     pub use ports::outbox::{Depth, RowId, RowStatus};
     pub use ports::partitions::PartitionView;
-    pub use ports::source::Delivery;
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::{Order, OrderId, Status};
-use ports::cache::OrderCache;
 use ports::clock::Clock;
+use ports::orders::cache::OrderCache;
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::dispatch::Viewer;
@@ -125,7 +125,7 @@ impl Queries {
         }
     }
 
-    /// Reads one order.
+    /// Reads one order, from the cache if it is there.
     ///
     /// # Errors
     /// [`QueryError::NotFound`] also for an order that the viewer may not see.

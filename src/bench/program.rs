@@ -6,13 +6,13 @@ use std::sync::Arc;
 use app::commands;
 use app::operators::outbox::Operations;
 use ports::broker::Broker;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
-use ports::source::ConsumerGroups;
-use ports::topics::TopicReader;
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -27,7 +27,7 @@ pub enum BrokerUse {
     StoreOnly,
 }
 
-/// The configured program.
+/// The program under measurement, with its configured backends.
 pub trait Program {
     /// Data that only one measurement uses.
     type Data: ThrowawayData;
@@ -107,13 +107,13 @@ pub trait ThrowawayData {
 
 /// The ports of an opened store.
 pub trait OpenStore {
-    /// The orders.
+    /// The store's order port.
     fn orders(&self) -> Arc<dyn OrderStore>;
 
-    /// The outbox.
+    /// The store's outbox port.
     fn outbox(&self) -> Arc<dyn OutboxStore>;
 
-    /// The partitions' leases.
+    /// The store's port of partition leases.
     fn leases(&self) -> Arc<dyn PartitionLeases>;
 
     /// Closes the store in order.
@@ -122,14 +122,14 @@ pub trait OpenStore {
 
 /// A store that is a broker too, as one value for each port.
 pub struct StoreAndBroker {
-    /// The outbox.
+    /// Claims and settles outbox rows.
     pub outbox: Arc<dyn OutboxStore>,
-    /// The partitions' leases.
+    /// Grants leases of partitions.
     pub leases: Arc<dyn PartitionLeases>,
-    /// The consumer's memory.
+    /// Records the events that the consumer has processed.
     pub inbox: Arc<dyn Inbox>,
-    /// Where batches are published.
+    /// Publishes batches of records.
     pub broker: Arc<dyn Broker>,
-    /// Where records are consumed.
+    /// Joins consumer groups of the topics.
     pub groups: Arc<dyn ConsumerGroups>,
 }

@@ -27,7 +27,7 @@ pub enum MoneyError {
 }
 
 impl Money {
-    /// Parses `digits[.digits][e±digits]`.
+    /// Parses an amount of the form `digits[.digits][e±digits]`.
     ///
     /// # Errors
     /// The text is malformed, or has more digits than are kept exactly.

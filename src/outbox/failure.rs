@@ -37,7 +37,7 @@ pub enum FailureType {
     Timeout,
     /// The data itself was refused.
     Validation,
-    /// Every other failure.
+    /// Every failure of no other type.
     System,
 }
 
@@ -68,8 +68,8 @@ impl fmt::Display for FailureType {
     }
 }
 
-/// A reason as stores and headers keep it: at most [`REASON_CHARS_MAX`] characters, cut at a character boundary, without NUL, which
-/// PostgreSQL cannot store.
+/// A reason as stores and headers keep it: at most [`REASON_CHARS_MAX`] characters, cut at a character boundary. NUL is removed,
+/// because PostgreSQL cannot store it.
 pub fn truncate_reason(reason: &str) -> String {
     reason.chars().filter(|character| *character != '\0').take(REASON_CHARS_MAX).collect()
 }

@@ -21,7 +21,7 @@ pub use ids::{Counter, Epoch, Fence, InstanceId, PartitionNo, ProducerSessionId,
 pub use lease::{FencedOutcome, Lease, OpenClaim, Release};
 pub use rows::exclusion::{Disposition, Exclusion};
 pub use rows::operator::OperatorAction;
-pub use rows::resolution::BatchOutcome;
+pub use rows::resolution::{BatchOutcome, store_went_back};
 pub use rows::retry::{RetryDecision, RetryPolicy};
 pub use rows::row::{OutboxRow, RowChange};
 pub use rows::status::{RowState, RowStatus};

@@ -1,55 +1,17 @@
 //! The broker, one port for every backend. `publish` commits a claimed batch and its watermark atomically; `append` writes records without
 //! a watermark (retry topics, dead letters, publishing without an outbox).
-use std::sync::Arc;
 use std::time::Duration;
 
+use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
 use async_trait::async_trait;
-use domain::Timestamp;
 
 use crate::error::Error;
-use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
 
-/// One message of a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Full name of the topic.
-    pub topic: Arc<str>,
-    /// Selects the topic partition as Kafka's Java clients do (murmur2), so that a topic shared with them stays in order.
-    pub key: Arc<str>,
-    /// Header names and values in order; a name may repeat.
-    pub headers: Vec<Header>,
-    /// Encoded value of the message.
-    pub value: Arc<[u8]>,
-    /// Timestamp of the record; for an event, the time of the change.
-    pub timestamp: Timestamp,
-}
+pub mod consumer_groups;
+mod record;
+pub mod topics;
 
-impl Record {
-    /// The value of the first header with this name.
-    pub fn header(&self, name: &str) -> Option<&[u8]> {
-        let (_, value) = self.headers.iter().find(|(header, _)| &**header == name)?;
-        Some(value)
-    }
-
-    /// The value of the first header with this name, if it is UTF-8.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        std::str::from_utf8(self.header(name)?).ok()
-    }
-}
-
-/// Name and value of a header; most values are text, some are binary.
-pub type Header = (Arc<str>, Arc<[u8]>);
-
-/// Position of a record in a topic.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    /// Full name of the topic.
-    pub topic: Arc<str>,
-    /// Partition of the topic.
-    pub partition: u32,
-    /// Offset in the partition.
-    pub offset: u64,
-}
+pub use record::{Header, Position, Record};
 
 /// A claimed batch as records to publish.
 #[derive(Clone, Debug)]
@@ -62,6 +24,9 @@ pub struct Batch {
     pub records: Vec<(RowId, Record)>,
     /// Remaining time of the lease; after it nothing of the batch may be committed.
     pub time_left: Duration,
+    /// How many other batches of the session are expected within about a millisecond. A broker that pays for each transaction may wait for
+    /// them that long.
+    pub companions: u32,
 }
 
 /// Result of publishing a batch. With exactly-once delivery there is no partial success: records and watermark commit together or not at all.
@@ -101,8 +66,17 @@ pub trait Broker: Send + Sync {
     /// Not cancel-safe: after a dropped call the outcome is unknown until [`Broker::fence`] returns.
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published;
 
-    /// Reads the highest token of this partition that was ever committed. Valid for resolution only after [`Broker::fence`].
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error>;
+    /// Reads the highest token of this partition that was ever committed. With `fenced`, it first waits until every transaction of that
+    /// session is decided: after [`Broker::fence`] the result is final for the session's batches, and a resolution relies on it. Without a
+    /// session it waits for no transaction, and a token that was committed a moment ago may be missing.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] also when a transaction stays open for longer than the broker's adapter waits.
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error>;
 
     /// Fences a producer session: its open transactions are aborted and it can commit nothing afterwards. Idempotent.
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error>;

@@ -19,7 +19,7 @@ pub enum Error {
     /// The backend will never accept the data of this call.
     #[error("rejected: {0}")]
     Rejected(String),
-    /// The backend has a defect that no retry mends (damaged file, missing table).
+    /// The backend has a defect that no retry repairs (damaged file, missing table).
     #[error("broken: {0}")]
     Broken(String),
 }

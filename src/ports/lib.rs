@@ -3,10 +3,8 @@
 #![warn(missing_docs)]
 
 pub mod broker;
-pub mod cache;
 pub mod clock;
 pub mod error;
-pub mod idempotency;
 pub mod inbox;
 pub mod operators;
 pub mod orders;
@@ -14,9 +12,5 @@ pub mod outbox;
 pub mod partitions;
 pub mod probe;
 pub mod rate_limit;
-pub mod redrives;
-pub mod source;
-pub mod topics;
-pub mod wake;
 
 pub use error::{Error, FailureType, Fault};

@@ -9,6 +9,11 @@ use crate::error::{Error, FailureType};
 use crate::outbox::{RowId, RowStatus};
 use crate::partitions::{Epoch, InstanceId, PartitionNo, Token};
 
+mod audit;
+pub mod redrives;
+
+pub use audit::Audit;
+
 /// An outbox row as the view `outbox_rows` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowView {
@@ -100,22 +105,6 @@ impl RowDiagnosis {
             RowStatus::Pending if self.row.next_attempt_at.is_some_and(|due| due > now) => "WAITING_FOR_RETRY",
             RowStatus::Pending => "PENDING",
         }
-    }
-}
-
-/// Operator and reason of an action, stored in the audit row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Audit {
-    /// Name of the operator.
-    pub operator: String,
-    /// Reason that the operator gave; may be empty.
-    pub reason: String,
-}
-
-impl Audit {
-    /// The failure reason of a row that an operator parks and that has no failure of its own.
-    pub fn parked(&self) -> String {
-        ::outbox::operator::parked_reason(&self.operator, &self.reason)
     }
 }
 

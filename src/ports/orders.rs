@@ -8,6 +8,9 @@ use domain::{EventId, EventType, Hlc, Order, OrderId, RegionId, Status, Subject,
 use crate::error::Error;
 use crate::partitions::PartitionNo;
 
+pub mod cache;
+pub mod idempotency;
+
 /// One atomic change: the order's new state, the events that record it, and the idempotency mark.
 #[derive(Clone, Debug)]
 pub struct Commit {

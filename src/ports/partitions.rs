@@ -6,6 +6,8 @@ use domain::Timestamp;
 
 use crate::error::Error;
 
+pub mod wake;
+
 pub use ::outbox::{
     AcquireReason, Counter, Epoch, Fence, InstanceId, Liveness, PartitionNo, ProducerSessionId, Release, Token,
 };
@@ -35,7 +37,7 @@ pub struct OpenBatch {
 pub enum Acquisition {
     /// The caller holds the lease, under a new epoch.
     Taken(Acquired),
-    /// A living instance holds the lease.
+    /// A live instance holds the lease.
     Held {
         /// Instance that holds it.
         by: InstanceId,

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use actors::ProducerSlots;
 use embedded::Embedded;
 use ports::broker::Broker;
-use ports::cache::OrderCache;
-use ports::idempotency::Idempotency;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topics::TopicReader;
 use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
+use ports::operators::redrives::RedriveLedger;
 use ports::orders::OrderStore;
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::Idempotency;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
+use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
-use ports::redrives::RedriveLedger;
-use ports::source::ConsumerGroups;
-use ports::topics::TopicReader;
-use ports::wake::WakeChannel;
 
 /// The ports that every store implements.
 #[derive(Clone)]

@@ -7,8 +7,8 @@ use app::operators::outbox::Operations;
 use embedded::Embedded;
 use memory::SystemClock;
 use ports::broker::Broker;
+use ports::broker::topics::TopicReader;
 use ports::clock::Clock;
-use ports::topics::TopicReader;
 
 use super::backends::StorePorts;
 use super::start_error::StartError;
@@ -69,7 +69,7 @@ pub async fn open_for_operator(config: &Config) -> Result<OperatorAccess, StartE
 async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OperatorStore, StartError> {
     match config.store.kind {
         StoreKind::Embedded => {
-            let store = Embedded::open_beside(&config.store.path, Arc::clone(clock))
+            let store = Embedded::open_for_operator(&config.store.path, Arc::clone(clock))
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
             Ok(OperatorStore {

@@ -150,7 +150,7 @@ async fn create_kafka_topics(config: &Config) -> Result<Vec<String>, StartError>
 /// The installation's topics that do not exist.
 #[cfg(feature = "kafka")]
 async fn missing_topics(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
-    use ports::topics::TopicReader;
+    use ports::broker::topics::TopicReader;
     let options = kafka.options();
     let mut missing = Vec::new();
     for name in options.event_topics().into_iter().chain([options.watermark_topic()]) {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use embedded::{Embedded, OpenError, StoreProbe};
 use memory::Memory;
 use ports::clock::Clock;
-use ports::idempotency::Idempotency;
+use ports::orders::idempotency::Idempotency;
 use ports::partitions::InstanceId;
+use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
-use ports::wake::WakeChannel;
 use telemetry::Metrics;
 
 use super::backends::{BackendHandles, StoreHandle, StorePorts};

@@ -5,11 +5,11 @@ use app::commands;
 use app::operators::outbox::Operations;
 use embedded::Embedded;
 use memory::SystemClock;
+use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::PartitionLeases;
-use ports::topics::TopicReader;
 use tempfile::TempDir;
 
 use super::backends::{BackendHandles, StorePorts};
@@ -102,7 +102,7 @@ impl Throwaway {
         if self.config.store.kind != StoreKind::Embedded {
             return Ok(None);
         }
-        let store = Embedded::open_beside(&self.config.store.path, clock())
+        let store = Embedded::open_for_operator(&self.config.store.path, clock())
             .map_err(|error| StartError::Store(error.to_string()))?;
         let store = Arc::new(store);
         Ok(Some(bench::StoreAndBroker {

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::broker::Broker;
-use ports::cache::OrderCache;
-use ports::idempotency::Idempotency;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topics::TopicReader;
 use ports::inbox::Inbox;
+use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::Idempotency;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
-use ports::redrives::RedriveLedger;
-use ports::source::ConsumerGroups;
-use ports::topics::TopicReader;
 use tokio::runtime::{Builder, Runtime};
 
 /// A backend under test. Each case gets a fresh one: no data of another case may be visible in it.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use ports::Error;
 use ports::broker::Record;
-use ports::source::Delivery;
-use ports::topics::TopicReader;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicReader;
 
 /// The number of records per read.
 const PAGE: u32 = 500;

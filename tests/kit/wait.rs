@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 /// The environment variable with the factor for every deadline.
-const FACTOR_VARIABLE: &str = "POSTHASTE_TEST_PATIENCE";
+const FACTOR_VARIABLE: &str = "POSTHASTE_TEST_TIMEOUT_FACTOR";
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A deadline of an idle machine, multiplied by the factor of the environment (1 unless it is set). Where other processes share

@@ -7,10 +7,10 @@ use domain::{Hlc, Status};
 use kit::Factory;
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{Call, InjectedFault};
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Broker, Record};
 use ports::clock::Rng;
 use ports::inbox::Inbox;
-use ports::source::Delivery;
 
 use crate::support::environment::{Environment, seed, seeds};
 use crate::support::ledger::Ledger;

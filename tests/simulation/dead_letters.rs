@@ -9,8 +9,8 @@ use futures::future::join_all;
 use kit::Factory;
 use kit::faults::{Call, InjectedFault};
 use ports::broker::Broker;
+use ports::broker::consumer_groups::Delivery;
 use ports::operators::Audit;
-use ports::source::Delivery;
 
 use crate::support::environment::{Environment, seed};
 use crate::support::ledger::Ledger;

@@ -13,6 +13,7 @@ mod relay {
     mod outages;
     mod poison_rows;
     mod retries;
+    mod rewound_store;
     mod slow_broker;
     mod unknown_outcomes;
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
-use ports::topics::TopicReader;
+use ports::broker::topics::TopicReader;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;

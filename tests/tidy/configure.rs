@@ -1,6 +1,7 @@
 //! docs/configure.md is generated from config/default.toml. `POSTHASTE_WRITE_DOCS=1 cargo test --test tidy` rewrites it.
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+
+use crate::source::{read, root};
 
 /// Text before the tables.
 const INTRODUCTION: &str = r#"<!-- Generated from config/default.toml. Rewrite it with: POSTHASTE_WRITE_DOCS=1 cargo test --test tidy -->
@@ -60,14 +61,6 @@ struct Section {
     rows: Vec<Row>,
 }
 
-fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-fn read(name: &str) -> String {
-    std::fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
 /// Reads sections, keys and the comments above them. The first comment of the file belongs to none.
 fn sections(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
@@ -113,7 +106,7 @@ fn unit_of(default: &str) -> Option<&'static str> {
         return matches!(default, "true" | "false").then_some("true or false");
     };
     let text = text.trim_end_matches('"');
-    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     Some(match text.strip_prefix(number) {
         Some("KiB" | "MiB") if is_number => "size",
@@ -126,8 +119,8 @@ fn unit_of(default: &str) -> Option<&'static str> {
 }
 
 fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
 /// Escapes the bar, which would end the cell of a table.
@@ -151,20 +144,20 @@ fn document(text: &str) -> String {
 
 #[test]
 fn configure_md_is_generated_from_default_toml() {
-    let generated = document(&read("config/default.toml"));
+    let generated = document(&read(&root().join("config/default.toml")));
     if std::env::var_os("POSTHASTE_WRITE_DOCS").is_some_and(|value| value == "1") {
-        std::fs::write(path("docs/configure.md"), &generated).expect("docs/configure.md is writable");
+        std::fs::write(root().join("docs/configure.md"), &generated).expect("docs/configure.md is writable");
     }
     let message = "docs/configure.md is outdated: run POSTHASTE_WRITE_DOCS=1 cargo test --test tidy";
-    assert!(read("docs/configure.md") == generated, "{message}");
+    assert!(read(&root().join("docs/configure.md")) == generated, "{message}");
 }
 
 #[test]
 fn every_key_of_default_toml_has_a_row_in_configure_md() {
-    let defaults: toml::Table = read("config/default.toml").parse().expect("TOML");
+    let defaults: toml::Table = read(&root().join("config/default.toml")).parse().expect("TOML");
     let mut keys = Vec::new();
     flatten("", &toml::Value::Table(defaults), &mut keys);
-    let document = read("docs/configure.md");
+    let document = read(&root().join("docs/configure.md"));
 
     let missing: Vec<&String> = keys.iter().filter(|key| !document.contains(&format!("\n| `{key}` |"))).collect();
 

@@ -3,13 +3,10 @@
 //! `POSTHASTE_WRITE_DOCS=1` rewrites the documents instead of comparing them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use telemetry::{LOG_EVENTS, LogEvent, documents};
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
+use crate::source::{production_code, read, root};
 
 fn assert_generated(path: &str, rendered: &str) {
     let file = root().join(path);
@@ -31,35 +28,11 @@ fn log_events_document_is_generated_from_the_catalogue() {
     assert_generated("docs/log-events.md", &documents::log_events_markdown());
 }
 
-/// Production sources: path and text up to the inline tests, without comments.
+/// Production code outside the catalogue itself: path and text.
 fn sources() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for folder in ["src", "actors"] {
-        collect(&root().join(folder), &mut found);
-    }
-    found.sort();
-    let catalogue = |path: &str| path.starts_with("src/telemetry/log_events");
-    let source = |file: &PathBuf| {
-        let path = file.strip_prefix(root()).expect("below the root").display().to_string();
-        let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        (path, code.join("\n"))
-    };
-    found.iter().map(source).filter(|(path, _)| !catalogue(path)).collect()
-}
-
-fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            if path.file_name().is_some_and(|name| name != "tests" && name != "target") {
-                collect(&path, found);
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+    let mut sources = production_code();
+    sources.retain(|(path, _)| !path.starts_with("src/telemetry/log_events"));
+    sources
 }
 
 fn catalogue() -> BTreeMap<&'static str, &'static LogEvent> {
@@ -177,11 +150,11 @@ fn every_event_of_the_catalogue_is_in_the_code() {
 
 #[test]
 fn log_filter_names_every_crate_of_the_service() {
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("readable");
+    let manifest = read(&root().join("Cargo.toml"));
     let manifest: toml::Table = manifest.parse().expect("TOML");
     let members = manifest["workspace"]["members"].as_array().expect("members").iter().filter_map(toml::Value::as_str);
     let libraries = members.filter(|member| !member.starts_with("tests/")).map(|member| {
-        let manifest = std::fs::read_to_string(root().join(member).join("Cargo.toml")).expect("readable");
+        let manifest = read(&root().join(member).join("Cargo.toml"));
         let manifest: toml::Table = manifest.parse().expect("TOML");
         manifest["lib"]["name"].as_str().expect("a library name").to_owned()
     });

@@ -2,6 +2,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::source::{read, root};
+
 /// Command blocks that `tests/service/embedded/documents.rs` does not execute, per document. Each has its reason in the line above it.
 const NOT_EXECUTED: [(&str, usize); 6] = [
     ("CONTRIBUTING.md", 2),
@@ -23,18 +25,10 @@ struct Block {
     text: String,
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 /// Every document by its path: those beside the manifest and those below docs.
-fn documents() -> BTreeMap<String, String> {
+pub(crate) fn documents() -> BTreeMap<String, String> {
     let mut paths = Vec::new();
-    collect(root(), false, &mut paths);
+    collect(&root(), false, &mut paths);
     collect(&root().join("docs"), true, &mut paths);
     let named = |path: PathBuf| {
         let name = path.strip_prefix(root()).expect("below the root").display().to_string();
@@ -189,8 +183,8 @@ fn every_path_that_a_document_names_exists() {
     for (name, text) in documents() {
         let outside = text.split("\n```").step_by(2);
         let named = outside.flat_map(|part| part.split('`').skip(1).step_by(2));
-        let in_repository =
-            |path: &&str| ["tests/", "config/", "docker/", "migrations/"].iter().any(|folder| path.starts_with(folder));
+        let folders = ["src/", "actors/", "tests/", "config/", "docker/", "migrations/"];
+        let in_repository = |path: &&str| folders.iter().any(|folder| path.starts_with(folder)) && !path.contains('{');
         for path in named.filter(in_repository).filter(|path| !path.starts_with("docker/secrets/")) {
             assert!(root().join(path).exists(), "{name} names {path}, which does not exist");
         }

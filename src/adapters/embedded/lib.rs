@@ -1,7 +1,7 @@
 //! The default store and broker: every durable port on one SQLite file. One process, one data folder, nothing to install.
 //!
 //! One thread writes and commits in groups: it takes the commands that queued up while the last commit ran, gives each command a savepoint
-//! of its own, commits once and then answers all of them. Readers have their own connections and never wait for the writer. The folder's
+//! of its own, commits once and then replies to all of them. Readers have their own connections and never wait for the writer. The folder's
 //! lock file is the fence: its holder is the only service on this file, and the operating system releases it when the process dies.
 #![warn(missing_docs)]
 

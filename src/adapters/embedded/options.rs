@@ -1,4 +1,4 @@
-//! What the embedded store may be told, with defaults that run. Every bound has its reason.
+//! Options of the embedded store, with defaults that run. Every bound has its reason.
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,55 +6,55 @@ use std::time::Duration;
 use ports::clock::Clock;
 use ports::partitions::InstanceId;
 
-/// Who runs the commands that write.
+/// The thread on which write commands run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterMode {
-    /// A thread of its own, with group commit; commits are on the disk before they are answered.
+    /// A dedicated thread with group commit. A command returns after its commit is on the disk.
     Thread,
-    /// The calling thread, each command at once. For simulations in virtual time: no thread, nothing that a paused clock
-    /// would not wait for, and no fsync, because there a crash is a dropped handle and never a power cut.
+    /// The calling thread; each command runs at once. For simulations in virtual time: there is no thread that a paused clock does not wait
+    /// for, and no fsync, because a simulated crash drops the handle and never cuts the power.
     Inline,
 }
 
-/// How the store is opened.
+/// Options with which the store is opened.
 #[derive(Clone)]
 pub struct Options {
-    /// The data folder; made if it is missing.
+    /// The data folder; created if it is missing.
     pub folder: PathBuf,
-    /// The store's clock: leases, due times and ages are measured by it alone.
+    /// The store's clock, the only measure of leases, due times and ages.
     pub clock: Arc<dyn Clock>,
-    /// The name of this service, told to whoever finds the folder locked.
+    /// The name of this service, written into the lock file and shown by another service that finds the folder locked.
     pub instance: InstanceId,
-    /// Where this service listens, for the same purpose. May be told later: [`crate::Embedded::announce`].
+    /// The address on which this service listens, shown likewise. [`crate::Embedded::announce`] sets it later.
     pub address: String,
-    /// Who writes.
+    /// The thread that runs write commands.
     pub writing: WriterMode,
-    /// Shares of keys. Fixed when the folder is first used: a key must not change its partition while its events wait.
+    /// The number of outbox partitions. Fixed when the folder is first used: a key must not change its partition while its events wait.
     pub partitions: u32,
-    /// Partitions of a topic that is made.
+    /// The number of partitions of a topic that this store creates.
     pub topic_partitions: u32,
-    /// Names a new installation; `None` draws a random name.
+    /// The id of a new installation; `None` generates a random one.
     pub installation: Option<Arc<str>>,
     /// Page cache of the writer in KiB. Small, because the whole process should idle below 60 MB.
     pub cache_kib: u32,
-    /// Commands that may wait for the writer; one more is refused at once. A second's work of a slow disk.
+    /// Commands that may wait for the writer; a further one is refused at once. A slow disk takes about a second for so many.
     pub queue: usize,
-    /// Most commands in one commit: beyond this a longer group only adds latency.
+    /// Most commands in one commit: beyond this a larger group only adds latency.
     pub group_max: usize,
-    /// Connections that read.
+    /// The number of connections for reads.
     pub readers: usize,
-    /// Largest value of a record in bytes, as Kafka's default.
+    /// Largest value of a record in bytes; the default is Kafka's.
     pub record_bytes_max: usize,
-    /// How long the log keeps a record that every group has read.
+    /// Time for which the log keeps a record that every group has read.
     pub log_retention: Duration,
-    /// Longest wait for the writer when closing.
+    /// Longest wait for the writer when the store is closed.
     pub close_within: Duration,
-    /// Where durations of commands are told, by name.
+    /// Metrics that receive the duration of each command, by operation.
     pub metrics: Option<Arc<telemetry::Metrics>>,
 }
 
 impl Options {
-    /// The defaults, for a service of this name on this folder.
+    /// The default options for a service with this name on this folder.
     pub fn new(folder: impl Into<PathBuf>, instance: InstanceId, clock: Arc<dyn Clock>) -> Self {
         Self {
             folder: folder.into(),

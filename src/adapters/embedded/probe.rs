@@ -1,4 +1,4 @@
-//! `Probe`: signs of life that take the whole way to the disk.
+//! `Probe`: health checks of the store and the broker, by a write that reaches the disk.
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use crate::error::WriteError;
 use crate::store::Embedded;
 
-/// The store's pulse: a row rewritten through the writer. Its saturation is the writer's queue.
+/// Probe of the store: updates a heartbeat row through the writer. Its saturation is the fill of the writer's queue.
 pub struct StoreProbe(pub Embedded);
 
-/// The broker's pulse. It lives in the same file, so it beats or stops with the store.
+/// Probe of the broker. The broker is in the same file, so the check is the store's.
 pub struct BrokerProbe(pub Embedded);
 
 #[async_trait]
@@ -43,16 +43,16 @@ impl Probe for BrokerProbe {
     }
 }
 
-/// Room that must be seen before a disk that was full counts as mended: the pulse itself fits into pages that are there already, and
-/// would beat on a disk where no order can be written.
-const ROOM_BYTES: usize = 256 * 1024;
+/// Free space that ends the state of a full disk. The heartbeat itself needs no new page, so it succeeds on a disk where no order can be
+/// written.
+const FREE_BYTES_MIN: usize = 256 * 1024;
 
 async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
-    let begun = Instant::now();
-    if store.is_full() {
+    let started = Instant::now();
+    if store.is_disk_full() {
         let path = store.inner.options.folder.join("posthaste.room");
-        store.write("probe_room", move |_| look_for_room(&path).map_err(WriteError::Port)).await?;
-        store.has_room();
+        store.write("probe_room", move |_| check_free_space(&path).map_err(WriteError::Port)).await?;
+        store.disk_has_space();
     }
     store
         .write("probe", |context| {
@@ -63,17 +63,17 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
             Ok(())
         })
         .await?;
-    Ok(ProbeReport { latency: begun.elapsed() })
+    Ok(ProbeReport { latency: started.elapsed() })
 }
 
-fn look_for_room(path: &Path) -> Result<(), Error> {
-    let tried = File::create(path).and_then(|mut file| {
-        file.write_all(&vec![0; ROOM_BYTES])?;
+fn check_free_space(path: &Path) -> Result<(), Error> {
+    let written = File::create(path).and_then(|mut file| {
+        file.write_all(&vec![0; FREE_BYTES_MIN])?;
         file.sync_all()
     });
-    // What is left of it is overwritten by the next look.
+    // A file that could not be removed is overwritten by the next check.
     let _ = std::fs::remove_file(path);
-    tried.map_err(|error| match error.kind() {
+    written.map_err(|error| match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full(format!("no room left: {error}")),
         _ => Error::Unreachable(format!("{}: {error}", path.display())),
     })
@@ -91,20 +91,20 @@ mod tests {
     use memory::SystemClock;
 
     #[tokio::test]
-    async fn a_disk_that_was_full_beats_again_only_when_room_is_seen() {
+    async fn probe_of_a_full_disk_succeeds_only_after_free_space_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new(folder.path(), InstanceId("here".into()), Arc::new(SystemClock::new()));
         let store = Embedded::open(Options { writing: WriterMode::Inline, ..options }).unwrap();
         let result = store.write("order", |_| Err::<(), _>(WriteError::Port(Error::Full("no room".into())))).await;
         assert!(matches!(result, Err(Error::Full(_))));
-        // Whatever is written there finds no room; the look takes the link away, and with it the full disk.
+        // Writes to the link fail with a full disk. The check removes the link, so the next one succeeds.
         std::os::unix::fs::symlink("/dev/full", folder.path().join("posthaste.room")).unwrap();
 
-        let red = StoreProbe(store.clone()).check().await;
-        let green = StoreProbe(store.clone()).check().await;
+        let first = StoreProbe(store.clone()).check().await;
+        let second = StoreProbe(store.clone()).check().await;
 
-        assert!(matches!(red, Err(Error::Full(_))), "{red:?}");
-        assert!(green.is_ok() && !store.is_full(), "{green:?}");
+        assert!(matches!(first, Err(Error::Full(_))), "{first:?}");
+        assert!(second.is_ok() && !store.is_disk_full(), "{second:?}");
         assert!(!folder.path().join("posthaste.room").exists());
     }
 }

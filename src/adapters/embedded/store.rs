@@ -21,10 +21,10 @@ use crate::connection::writer::Writer;
 use crate::error::CommandResult;
 use crate::options::{Options, WriterMode};
 
-/// Reads that may wait for a reader; one more is refused at once.
+/// Reads that may wait for a reader; a further one is refused at once.
 const READS_MAX: usize = 4096;
 
-/// The store, the broker and the memory of one service: implements every port. Cheap to clone; all clones are one store.
+/// The embedded store and broker of one service: implements every durable port. Cheap to clone; all clones are one store.
 #[derive(Clone)]
 pub struct Embedded {
     pub(crate) inner: Arc<EmbeddedState>,
@@ -32,37 +32,38 @@ pub struct Embedded {
 
 pub(crate) struct EmbeddedState {
     writer: Writer,
-    /// None inline, where the writing connection reads too.
+    /// `None` in inline mode, where reads use the writing connection.
     readers: Option<Readers>,
     pub(crate) log_ends: Arc<LogEnds>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
     pub(crate) options: Options,
-    /// A write found the disk full, and no room was seen since.
-    full: AtomicBool,
+    /// Whether a write found the disk full and no probe has found free space since.
+    disk_full: AtomicBool,
     lock: Mutex<Option<FolderLock>>,
 }
 
 impl Embedded {
-    /// Opens a folder for a service: takes its lock, makes or migrates the file, frees what a dead process held. Blocks briefly.
+    /// Opens a folder for a service: locks it, creates or migrates the file, and expires the leases of the former process. Blocks the calling
+    /// thread.
     ///
     /// # Errors
-    /// [`OpenError`] says who can mend it; nothing was changed, except that an older file may have been migrated.
+    /// [`OpenError`] names the cause. Nothing was changed, except that an older file may have been migrated.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let folder = &options.folder;
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_io(folder, &error))?;
         let lock = FolderLock::take(&options)?;
         let path = folder.join(settings::FILE);
-        let result = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
-        let mut sql = settings::open(&path).map_err(result)?;
-        let found = migrations::version(&sql, &path)?;
-        settings::for_writing(&sql, options.cache_kib, options.writing).map_err(result)?;
+        let sql_error = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
+        let mut sql = settings::open(&path).map_err(sql_error)?;
+        let found = migrations::supported_version(&sql, &path)?;
+        settings::for_writing(&sql, options.cache_kib, options.writing).map_err(sql_error)?;
         let installation =
             Installation { name: options.installation.as_deref(), partitions: options.partitions.max(1) };
-        migrations::migrate(&mut sql, found, &installation).map_err(result)?;
+        migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
         check_partitions(&sql, &path, options.partitions)?;
-        expire_stale_leases(&sql).map_err(result)?;
+        expire_stale_leases(&sql).map_err(sql_error)?;
         let readers = match options.writing {
             WriterMode::Thread => open_readers(&path, options.readers)?,
             WriterMode::Inline => Vec::new(),
@@ -70,12 +71,12 @@ impl Embedded {
         Self::assemble(options, sql, readers, Some(lock), &path)
     }
 
-    /// Opens a folder beside the service that may be running on it, without its lock: for looking, and for operators' statements, which
-    /// wait up to 5 s for their turn. Claims and acquires nothing. Commands run on the calling thread, with full durability.
+    /// Opens a folder without its lock, for reads and operator actions while a service may be running on it. A write waits up to 5 s for the
+    /// service's commit. The caller claims no rows and acquires no leases. Commands run on the calling thread and are durable.
     ///
     /// # Errors
-    /// [`OpenError::Absent`] where there is no store of this version; otherwise as [`Embedded::open`].
-    pub fn open_beside(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    /// [`OpenError::Absent`] if the folder contains no store of this schema version; otherwise as [`Embedded::open`].
+    pub fn open_for_operator(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = folder.join(settings::FILE);
         let absent = |reason: &str| OpenError::Absent { path: path.clone(), reason: reason.to_string() };
         if !path.is_file() {
@@ -83,29 +84,29 @@ impl Embedded {
                 "there is no such file; start the service once, or set store.path to the folder of its data",
             ));
         }
-        let result = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
-        let sql = settings::open_existing(&path).map_err(result)?;
-        if migrations::version(&sql, &path)? < migrations::LATEST {
+        let sql_error = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
+        let sql = settings::open_existing(&path).map_err(sql_error)?;
+        if migrations::supported_version(&sql, &path)? < migrations::LATEST {
             return Err(absent("its schema is older than this program; start the service once"));
         }
-        settings::for_writing(&sql, 2 * 1024, WriterMode::Thread).map_err(result)?;
+        settings::for_writing(&sql, 2 * 1024, WriterMode::Thread).map_err(sql_error)?;
         let mut options = Options::new(folder, InstanceId("operator".into()), clock);
         options.writing = WriterMode::Inline;
         Self::assemble(options, sql, Vec::new(), None, &path)
     }
 
-    /// The schema's version in a folder's file, `None` where there is no file yet, and the latest that this program knows. Changes nothing;
-    /// a later program's file is no error here.
+    /// The schema version of a folder's file (`None` without a file) and the latest version that this program knows. Changes nothing. A later
+    /// program's file is no error here.
     ///
     /// # Errors
-    /// The file cannot be read, or is none of ours.
+    /// The file cannot be read, or is not a posthaste database.
     pub fn schema(folder: &Path) -> Result<(Option<u32>, u32), OpenError> {
         let path = folder.join(settings::FILE);
         if !path.is_file() {
             return Ok((None, migrations::LATEST));
         }
         let sql = settings::open_existing(&path).map_err(|error| OpenError::of_sql(&path, &error))?;
-        let found = migrations::written(&sql, &path)?;
+        let found = migrations::file_version(&sql, &path)?;
         Ok((Some(found).filter(|found| *found > 0), migrations::LATEST))
     }
 
@@ -116,19 +117,19 @@ impl Embedded {
         lock: Option<FolderLock>,
         path: &Path,
     ) -> Result<Self, OpenError> {
-        let result = |error: rusqlite::Error| OpenError::of_sql(path, &error);
-        let thread = |error: std::io::Error| OpenError::of_io(path, &error);
-        let installation: String = meta(&sql, "installation").map_err(result)?;
-        let partitions = installed_partitions(&sql).map_err(result)?;
+        let sql_error = |error: rusqlite::Error| OpenError::of_sql(path, &error);
+        let io_error = |error: std::io::Error| OpenError::of_io(path, &error);
+        let installation: String = meta(&sql, "installation").map_err(sql_error)?;
+        let partitions = installed_partitions(&sql).map_err(sql_error)?;
         let log_ends = Arc::new(LogEnds::default());
-        crate::broker::log::load(&sql, &log_ends).map_err(result)?;
-        let fresh = crate::orders::owner_index::fresh(&sql).map_err(result)?;
+        crate::broker::log::load(&sql, &log_ends).map_err(sql_error)?;
+        let fresh = crate::orders::owner_index::fresh(&sql).map_err(sql_error)?;
         let engine = Engine::new(sql, options.clock.clone(), log_ends.clone(), fresh);
         let (writer, readers) = match options.writing {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(engine))), None),
             WriterMode::Thread => {
-                let writer = Writer::thread(engine, options.queue, options.group_max).map_err(thread)?;
-                (writer, Some(Readers::new(readers, READS_MAX).map_err(thread)?))
+                let writer = Writer::thread(engine, options.queue, options.group_max).map_err(io_error)?;
+                (writer, Some(Readers::new(readers, READS_MAX).map_err(io_error)?))
             }
         };
         let inner = EmbeddedState {
@@ -139,133 +140,133 @@ impl Embedded {
             installation: installation.into(),
             partitions,
             options,
-            full: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
             lock: Mutex::new(lock),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The installation's own name, drawn when the folder was first used.
+    /// The id of the installation, generated when the folder was first used.
     pub fn installation(&self) -> &str {
         &self.inner.installation
     }
 
-    /// The number of partitions the folder was installed with.
+    /// The number of outbox partitions, fixed when the folder was first used.
     pub fn partitions(&self) -> u32 {
         self.inner.partitions
     }
 
-    /// Writes into the lock file where this service listens, for whoever finds the folder held.
+    /// Writes the address of this service into the lock file; [`OpenError::Held`] shows it to other processes.
     ///
     /// # Errors
     /// [`Error::Full`] or [`Error::Unreachable`]; the lock itself is not affected.
     pub fn announce(&self, address: &str) -> Result<(), Error> {
         let mut lock = self.inner.lock.lock();
         let Some(lock) = lock.as_mut() else { return Ok(()) };
-        lock.tell(address).map_err(|error| match error.kind() {
+        lock.write_holder(address).map_err(|error| match error.kind() {
             std::io::ErrorKind::StorageFull => Error::Full(format!("announce: {error}")),
             _ => Error::Unreachable(format!("announce: {error}")),
         })
     }
 
-    /// Finishes what was asked, moves the log into the file and frees the folder. May be called twice.
+    /// Runs the queued commands, moves the write-ahead log into the file and releases the folder. Idempotent.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when the writer is still at work after `close_within`; the folder then stays held until the process ends.
+    /// [`Error::Unreachable`] when the writer is still busy after `close_within`; the folder then stays locked until the process ends.
     pub async fn close(&self) -> Result<(), Error> {
         let limit = self.inner.options.close_within;
         if let Some(readers) = &self.inner.readers {
-            readers.shut();
+            readers.close();
             readers.finished(limit).await;
         }
-        self.inner.writer.shut();
+        self.inner.writer.close();
         if !self.inner.writer.finished(limit).await {
-            return Err(Error::Unreachable("close: the writer is still at work".into()));
+            return Err(Error::Unreachable("close: the writer is still busy".into()));
         }
         self.inner.lock.lock().take();
         Ok(())
     }
 
-    /// Runs a command on the writer.
-    pub(crate) async fn write<T, F>(&self, operation: &'static str, context: F) -> Result<T, Error>
+    /// Runs a command on the writer, in its own savepoint: it may fail after it has written.
+    pub(crate) async fn write<T, F>(&self, operation: &'static str, command: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        self.write_with(operation, Isolation::OwnSavepoint, context).await
+        self.write_with(operation, Isolation::OwnSavepoint, command).await
     }
 
-    /// The same for a command that finds whatever stands in its way before it writes.
-    pub(crate) async fn write_without_savepoint<T, F>(&self, operation: &'static str, context: F) -> Result<T, Error>
+    /// Runs a command that checks every reason to refuse before it writes, so it needs no savepoint. See [`Isolation::SharedSavepoint`].
+    pub(crate) async fn write_without_savepoint<T, F>(&self, operation: &'static str, command: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        self.write_with(operation, Isolation::SharedSavepoint, context).await
+        self.write_with(operation, Isolation::SharedSavepoint, command).await
     }
 
-    async fn write_with<T, F>(&self, operation: &'static str, isolation: Isolation, context: F) -> Result<T, Error>
+    async fn write_with<T, F>(&self, operation: &'static str, isolation: Isolation, command: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        let begun = tokio::time::Instant::now();
-        let result = self.inner.writer.call(operation, isolation, context).await;
+        let started = tokio::time::Instant::now();
+        let result = self.inner.writer.call(operation, isolation, command).await;
         if matches!(result, Err(Error::Full(_))) {
-            self.inner.full.store(true, Relaxed);
+            self.inner.disk_full.store(true, Relaxed);
         }
-        self.measure(operation, begun);
+        self.measure(operation, started);
         result
     }
 
-    /// Runs a read on a reader.
+    /// Runs a read on a reader's connection, or on the writing one in inline mode.
     pub(crate) async fn read<T, F>(&self, operation: &'static str, read: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> CommandResult<T> + Send + 'static,
     {
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         let result = match &self.inner.readers {
             Some(readers) => readers.read(operation, read).await,
             None => self.inner.writer.read_inline(operation, read),
         };
-        self.measure(operation, begun);
+        self.measure(operation, started);
         result
     }
 
-    /// Whether a write found the disk full, and no room was seen since.
-    pub(crate) fn is_full(&self) -> bool {
-        self.inner.full.load(Relaxed)
+    /// Whether a write found the disk full and no probe has found free space since.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.inner.disk_full.load(Relaxed)
     }
 
-    /// There is room again.
-    pub(crate) fn has_room(&self) {
-        self.inner.full.store(false, Relaxed);
+    /// Records that a probe found free space on the disk.
+    pub(crate) fn disk_has_space(&self) {
+        self.inner.disk_full.store(false, Relaxed);
     }
 
-    /// How full the writer's queue is.
+    /// Share of the writer's queue in use, 0.0..=1.0.
     pub(crate) fn saturation(&self) -> f64 {
         self.inner.writer.fill()
     }
 
-    fn measure(&self, operation: &str, begun: tokio::time::Instant) {
+    fn measure(&self, operation: &str, started: tokio::time::Instant) {
         if let Some(metrics) = &self.inner.options.metrics {
-            metrics.db_query_duration.with([operation]).record(begun.elapsed());
+            metrics.db_query_duration.with([operation]).record(started.elapsed());
         }
     }
 }
 
-/// A handle dropped without [`Embedded::close`]: what was asked is still done, and the folder is freed after it.
+/// For a store dropped without [`Embedded::close`]: the queued commands still run, and then the folder is released.
 impl Drop for EmbeddedState {
     fn drop(&mut self) {
-        const PATIENCE: Duration = Duration::from_secs(5);
+        const TIMEOUT: Duration = Duration::from_secs(5);
         if let Some(readers) = &self.readers {
-            readers.shut();
-            readers.finished_blocking(PATIENCE);
+            readers.close();
+            readers.finished_blocking(TIMEOUT);
         }
-        self.writer.shut();
-        if !self.writer.finished_blocking(PATIENCE) {
-            // A writer that hangs still writes: the folder must not go to another. The operating system frees it at the end.
+        self.writer.close();
+        if !self.writer.finished_blocking(TIMEOUT) {
+            // The writer may still write, so no other process may lock the folder. The lock is released when this process ends.
             std::mem::forget(self.lock.lock().take());
         }
     }
@@ -287,7 +288,7 @@ fn check_partitions(sql: &Connection, path: &Path, configured: u32) -> Result<()
     Err(OpenError::PartitionsChanged { path: path.to_path_buf(), installed, configured })
 }
 
-/// We hold the folder, so whoever held leases under it is dead: they run out now. Owners and open batches stay, to be resolved.
+/// Expires every lease: this process holds the folder's lock, so the owners have ended. Owners and open batches stay, to be resolved.
 fn expire_stale_leases(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(
         "BEGIN IMMEDIATE; UPDATE outbox_lease SET expires_at = 0 WHERE owner IS NOT NULL; DELETE FROM member; COMMIT",

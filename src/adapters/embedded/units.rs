@@ -1,7 +1,7 @@
 //! Durations as the file's milliseconds.
 use std::time::Duration;
 
-/// Milliseconds; a longer duration than the column holds becomes one that no sum overflows.
+/// The duration in milliseconds. A duration that exceeds the column is limited so that adding it to a time does not overflow.
 pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
 }

@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 use crate::adapter::Kafka;
 use crate::connection::blocking_call::run_blocking;
 use crate::producer::session_batch::SessionBatch;
+use crate::producer::session_id;
+use crate::topics::pending_watermarks::WatermarkQuery;
 use crate::topics::query_thread::TopicQuery;
 
 /// The slot of the session that appends.
@@ -32,9 +34,15 @@ impl Broker for Kafka {
             .unwrap_or_else(|_| Published::SessionLost(format!("the session {session} ended before it sent a result")))
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
         self.inner.watcher.ready().await?;
-        self.inner.watermark_queries.request(|reply| TopicQuery::Watermark { partition: partition.0, reply }).await
+        let awaited = fenced.and_then(|session| session_id::parse(session).watermarks.of(partition));
+        let query = |reply| WatermarkQuery { outbox_partition: partition.0, awaited, reply };
+        self.inner.watermark_queries.request(|reply| TopicQuery::Watermark(query(reply))).await
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {

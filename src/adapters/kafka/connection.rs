@@ -4,3 +4,4 @@ pub(crate) mod broker_contact;
 pub(crate) mod client_config;
 pub(crate) mod client_replacement;
 pub(crate) mod open_error;
+pub(crate) mod topic_metadata;

@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use domain::Timestamp;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{self, Position, Record};
-use ports::source::Delivery;
 use rdkafka::Message;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers, OwnedHeaders};
 

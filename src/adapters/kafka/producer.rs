@@ -6,4 +6,5 @@ pub(crate) mod registry;
 mod sender;
 mod session;
 pub(crate) mod session_batch;
+pub(crate) mod session_id;
 mod transaction;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{OrderId, Subject, Timestamp};
-use ports::idempotency::BeginOutcome;
+use ports::orders::idempotency::BeginOutcome;
 
 use crate::bounded::BoundedMap;
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Subject};
 use ports::Error;
-use ports::cache::OrderCache;
 use ports::clock::Clock;
-use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::idempotency::{IdempotencyKeys, KeyState, scoped};
 use crate::order_cache::CachedOrders;
 use crate::rate_limit::TokenBuckets;
 
-/// Implements [`ports::cache::OrderCache`], [`ports::rate_limit::RateLimiter`] and [`ports::idempotency::Idempotency`]. Cheap to clone; all
+/// Implements [`ports::orders::cache::OrderCache`], [`ports::rate_limit::RateLimiter`] and [`ports::orders::idempotency::Idempotency`]. Cheap to clone; all
 /// clones share one memory.
 #[derive(Clone)]
 pub struct Memory {

@@ -6,7 +6,7 @@ use domain::{Order, OrderId, Timestamp};
 
 use crate::bounded::BoundedMap;
 
-/// Orders by id.
+/// Cached orders by id; at capacity the map evicts entries.
 pub(crate) struct CachedOrders {
     entries: BoundedMap<OrderId, CachedOrder>,
     ttl: Duration,

@@ -13,7 +13,7 @@ use crate::bounded::BoundedMap;
 /// Longest reported time to the next token, also where no token will ever come.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Buckets by name.
+/// Token buckets by name; at capacity the map evicts entries.
 pub(crate) struct TokenBuckets(BoundedMap<Arc<str>, TokenBucket>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -21,7 +21,8 @@ const DEAD_LETTERS_DEFAULT: i64 = 100;
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadLetterPage)]
 pub(crate) struct DeadLetterPageBody {
-    letters: Vec<DeadLetterBody>,
+    #[serde(rename = "letters")]
+    dead_letters: Vec<DeadLetterBody>,
     /// `after` of the next page; null at the end. A page may be short or empty although it has a next one.
     #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
@@ -119,7 +120,7 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let limit = query.integer("limit")?.unwrap_or(DEAD_LETTERS_DEFAULT).clamp(1, i64::from(DEAD_LETTERS_MAX)) as u32;
     let page = dead_letters(&context)?.list(&filter, limit).await?;
     let next = page.next.map(|next| next.to_string());
-    Ok(ok(&DeadLetterPageBody { letters: page.dead_letters.iter().map(DeadLetterBody::from).collect(), next }))
+    Ok(ok(&DeadLetterPageBody { dead_letters: page.dead_letters.iter().map(DeadLetterBody::from).collect(), next }))
 }
 
 /// Read a dead letter

@@ -51,7 +51,7 @@ pub(crate) fn follow(context: &RequestContext, is_authorized: impl Fn() -> bool 
     Ok(response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized))))
 }
 
-struct EventStream {
+struct LiveEventStream {
     events: BoxStream<'static, LiveEvent>,
     stopping: watch::Receiver<bool>,
     tick: Interval,
@@ -70,7 +70,7 @@ fn encode(
     let mut tick = interval(KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let stream = EventStream { events: feed.next, stopping, tick, is_authorized, _permit: permit };
+    let stream = LiveEventStream { events: feed.next, stopping, tick, is_authorized, _permit: permit };
     let rest =
         futures::stream::unfold(
             stream,
@@ -80,7 +80,7 @@ fn encode(
 }
 
 /// The next bytes; `None` when the service stops, the authorization ends, or the feed drops a client that is too slow.
-async fn next(stream: &mut EventStream) -> Option<Bytes> {
+async fn next(stream: &mut LiveEventStream) -> Option<Bytes> {
     // All three are cancel-safe: the watch and the interval keep their state, and a stream's `next` takes nothing before it is ready.
     tokio::select! {
         biased;

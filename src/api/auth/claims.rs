@@ -10,7 +10,7 @@ const SUBJECT_MAX: usize = 1_024;
 
 /// The claims that are read. With `present`, a claim that is null counts as present, and so as malformed.
 #[derive(Deserialize)]
-pub(crate) struct TokenClaims {
+pub(crate) struct BearerClaims {
     #[serde(default, deserialize_with = "present")]
     sub: Option<Value>,
     #[serde(default, deserialize_with = "present")]
@@ -27,7 +27,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
     Value::deserialize(deserializer).map(Some)
 }
 
-impl TokenClaims {
+impl BearerClaims {
     /// The caller, if every claim is well formed and issuer and audience are the expected ones.
     pub(crate) fn identity(self, issuer: Option<&str>, audience: Option<&str>) -> Option<Identity> {
         if issuer.is_some_and(|expected| self.iss.as_ref().and_then(Value::as_str) != Some(expected)) {

@@ -67,9 +67,9 @@ impl Jwks {
         self.0.generation.load(Relaxed)
     }
 
-    pub(crate) async fn find(&self, kid: &str) -> KeyLookup {
+    pub(crate) async fn find(&self, key_id: &str) -> KeyLookup {
         let shared = &self.0;
-        if let Some(key) = shared.lookup(kid) {
+        if let Some(key) = shared.lookup(key_id) {
             if shared.is_stale() {
                 let shared = Arc::clone(shared);
                 // Not awaited: the cached key remains valid for this request.
@@ -77,8 +77,8 @@ impl Jwks {
             }
             return KeyLookup::Key(key);
         }
-        shared.refresh(Some(kid)).await;
-        match shared.lookup(kid) {
+        shared.refresh(Some(key_id)).await;
+        match shared.lookup(key_id) {
             Some(key) => KeyLookup::Key(key),
             None if shared.cached.read().keys.is_none() => KeyLookup::Unavailable,
             None => KeyLookup::Unknown,
@@ -87,8 +87,8 @@ impl Jwks {
 }
 
 impl JwksCache {
-    fn lookup(&self, kid: &str) -> Option<Arc<SigningKey>> {
-        self.cached.read().keys.as_ref()?.get(kid).cloned()
+    fn lookup(&self, key_id: &str) -> Option<Arc<SigningKey>> {
+        self.cached.read().keys.as_ref()?.get(key_id).cloned()
     }
 
     fn is_stale(&self) -> bool {
@@ -99,7 +99,7 @@ impl JwksCache {
     /// Fetches the set unless the fetch interval forbids it or another task has fetched the missing key meanwhile.
     async fn refresh(self: &Arc<Self>, missing: Option<&str>) {
         let _guard = self.fetching.lock().await;
-        if missing.is_some_and(|kid| self.lookup(kid).is_some()) || !self.cached.read().may_fetch() {
+        if missing.is_some_and(|key_id| self.lookup(key_id).is_some()) || !self.cached.read().may_fetch() {
             return;
         }
         self.cached.write().attempted_at = Some(Instant::now());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn oct_keys_other_algorithms_and_keys_without_kid_are_skipped() {
+    fn oct_keys_other_algorithms_and_keys_without_an_id_are_skipped() {
         let x = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
         let y = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
         let ec = |more: &str| format!("{{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"{x}\",\"y\":\"{y}\"{more}}}");

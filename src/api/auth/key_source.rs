@@ -15,7 +15,7 @@ pub enum KeySource {
     Secret(SecretString),
     /// A PEM file with a public key: RS256 for an RSA key, ES256 for a P-256 key.
     PublicKeyFile(PathBuf),
-    /// A key set at an https URL (http on loopback only): RS256 and ES256, selected by `kid`.
+    /// A key set at an https URL (http on loopback only): RS256 and ES256, selected by the key id.
     JwksUrl(String),
 }
 
@@ -47,10 +47,10 @@ impl VerificationKeys {
         }
     }
 
-    pub(crate) async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> KeyLookup {
-        let found = match (self, kid) {
+    pub(crate) async fn find(&self, key_id: Option<&str>, algorithm: Algorithm) -> KeyLookup {
+        let found = match (self, key_id) {
             (VerificationKeys::Fixed(key), _) => KeyLookup::Key(Arc::clone(key)),
-            (VerificationKeys::Set(set), Some(kid)) => set.find(kid).await,
+            (VerificationKeys::Set(set), Some(key_id)) => set.find(key_id).await,
             (VerificationKeys::Set(_), None) => KeyLookup::Unknown,
         };
         match found {

@@ -6,7 +6,7 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use domain::Timestamp;
 use jsonwebtoken::{DecodingKey, Validation, decode, decode_header};
 
-use crate::auth::claims::TokenClaims;
+use crate::auth::claims::BearerClaims;
 use crate::auth::identity::Identity;
 use crate::auth::key_source::{KeySource, VerificationKeys};
 use crate::auth::signing_key::{KeyError, KeyLookup};
@@ -151,14 +151,14 @@ impl Verifier {
     }
 }
 
-/// Checks only the signature; [`TokenClaims::identity`] and [`Verifier::check_validity`] check the claims.
-fn check_signature(token: &str, key: &DecodingKey, algorithm: jsonwebtoken::Algorithm) -> Option<TokenClaims> {
+/// Checks only the signature; [`BearerClaims::identity`] and [`Verifier::check_validity`] check the claims.
+fn check_signature(token: &str, key: &DecodingKey, algorithm: jsonwebtoken::Algorithm) -> Option<BearerClaims> {
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims.clear();
     validation.validate_exp = false;
     validation.validate_nbf = false;
     validation.validate_aud = false;
-    decode::<TokenClaims>(token, key, &validation).ok().map(|data| data.claims)
+    decode::<BearerClaims>(token, key, &validation).ok().map(|data| data.claims)
 }
 
 fn bearer_token(value: &str) -> Option<&str> {

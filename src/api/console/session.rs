@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::auth::Identity;
+use crate::auth::identity::Identity;
 
 /// Concurrent sessions; a further log-in ends the oldest one.
 const SESSIONS_MAX: usize = 100;

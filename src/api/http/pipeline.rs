@@ -10,7 +10,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures::FutureExt;
 use tokio::time::timeout;
 
-use crate::auth::{Identity, Verifier};
+use crate::auth::identity::Identity;
+use crate::auth::verifier::Verifier;
 use crate::console::access;
 use crate::error::{ErrorCode, Problem};
 use crate::http::exchange::Exchange;

@@ -7,7 +7,7 @@ use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use app::admission::rate_limit::{AdmissionDecision, RateLimitRequest};
 use tokio::time::timeout;
 
-use crate::auth::Identity;
+use crate::auth::identity::Identity;
 use crate::error::Problem;
 use crate::request::route::Resource;
 use crate::state::HttpState;

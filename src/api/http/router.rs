@@ -3,13 +3,15 @@ use std::sync::Arc;
 
 use actix_web::web::{self, ServiceConfig};
 
+use crate::admin::routes as admin;
+use crate::console::routes as console;
 use crate::health::{actuator, metrics, probes};
 use crate::http::pipeline;
 use crate::openapi::ui;
 use crate::options::Surface;
+use crate::orders::routes as orders;
 use crate::request::route::Resource;
 use crate::state::HttpState;
-use crate::{admin, console, orders};
 
 /// Registers the routes of a surface in an actix app. [`crate::serve`] calls this.
 pub fn configure(state: Arc<HttpState>, surface: Surface) -> impl FnOnce(&mut ServiceConfig) {
@@ -31,11 +33,11 @@ pub fn configure(state: Arc<HttpState>, surface: Surface) -> impl FnOnce(&mut Se
 fn resources(surface: Surface) -> Vec<Arc<Resource>> {
     let mut resources = Vec::new();
     if surface != Surface::Admin {
-        resources.extend(orders::routes::resources());
+        resources.extend(orders::resources());
     }
     if surface != Surface::Public {
-        resources.extend(admin::routes::resources());
-        resources.extend(console::routes::resources());
+        resources.extend(admin::resources());
+        resources.extend(console::resources());
     }
     resources.extend(probes::resources());
     resources.extend(metrics::resources());

@@ -24,7 +24,7 @@ pub struct StartupServer {
     task: JoinHandle<io::Result<()>>,
 }
 
-/// What the process knows before the store is available.
+/// Parts of the process that exist before the store is available.
 #[derive(Clone)]
 pub struct StartupContext {
     /// `region.id`, for the response header.

@@ -3,7 +3,10 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, HeaderBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use crate::{admin, error, health, orders};
+use crate::admin::{actors, dead_letters, diagnosis, live_events, outbox, partitions, redrive};
+use crate::error::{FieldError, ProblemBody};
+use crate::health::{actuator, metrics, probes};
+use crate::orders::{change, create, page, read};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -21,19 +24,19 @@ use crate::{admin, error, health, orders};
         (name = "admin", description = "Operators only"),
     ),
     paths(
-        orders::create::create, orders::read::list, orders::page::page, orders::read::find,
-        orders::change::change_status, orders::change::cancel,
-        health::probes::livez, health::probes::readyz, health::probes::startupz,
-        health::actuator::health, health::actuator::liveness, health::actuator::readiness_health, health::actuator::component,
-        health::actuator::info,
-        health::metrics::metrics, health::metrics::prometheus, health::metrics::metric_names, health::metrics::metric,
-        admin::actors::list, admin::actors::inject,
-        admin::outbox::rows, admin::outbox::row, admin::outbox::retry, admin::outbox::park,
-        admin::diagnosis::diagnose, admin::redrive::redrive,
-        admin::dead_letters::list, admin::dead_letters::find, admin::dead_letters::redrive, admin::dead_letters::redrive_one,
-        admin::partitions::list, admin::live_events::stream,
+        create::create, read::list, page::page, read::find,
+        change::change_status, change::cancel,
+        probes::livez, probes::readyz, probes::startupz,
+        actuator::health, actuator::liveness, actuator::readiness_health, actuator::component,
+        actuator::info,
+        metrics::metrics, metrics::prometheus, metrics::metric_names, metrics::metric,
+        actors::list, actors::inject,
+        outbox::rows, outbox::row, outbox::retry, outbox::park,
+        diagnosis::diagnose, redrive::redrive,
+        dead_letters::list, dead_letters::find, dead_letters::redrive, dead_letters::redrive_one,
+        partitions::list, live_events::stream,
     ),
-    components(schemas(error::ProblemBody<'_>, error::FieldError)),
+    components(schemas(ProblemBody<'_>, FieldError)),
     modifiers(&CommonResponses),
 )]
 struct ApiDocument;

@@ -76,7 +76,7 @@ async fn send_change(
 ) -> RouteResult {
     let command =
         ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace: trace_context(context.headers()) };
-    let permit = context.state.concurrency_limits.changes.acquire().await?;
+    let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let changed = context.state.dispatch.change(command).await;
     permit.release(changed.is_ok());
     Ok(order_response(StatusCode::OK, &*changed.map_err(Problem::from)?))

@@ -48,7 +48,7 @@ async fn create_order(context: &RequestContext) -> RouteResult {
     let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&items) });
     let subject = context.identity()?.subject.clone();
     let command = CreateOrder { subject, items, intent, trace: trace_context(context.headers()) };
-    let permit = context.state.concurrency_limits.changes.acquire().await?;
+    let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let created = context.state.dispatch.create(command).await;
     // A replay does not wait for the store, so its duration must not be measured.
     permit.release(matches!(&created, Ok(created) if !created.replayed));

@@ -47,7 +47,7 @@ async fn read_page(context: &RequestContext) -> RouteResult {
             Some(Some(id))
         }
     };
-    let permit = context.state.concurrency_limits.lists.acquire().await?;
+    let permit = context.state.concurrency_limiters.lists.acquire().await?;
     let queries = &context.state.queries;
     let response = match after {
         None => numbered_page(&queries.page(&viewer, status, page, size).await?, status),

@@ -31,7 +31,7 @@ pub(crate) async fn find(context: RequestContext) -> RouteResult {
 async fn find_order(context: &RequestContext) -> RouteResult {
     let id = order_id(context)?;
     let viewer = context.viewer()?;
-    let permit = context.state.concurrency_limits.reads.acquire().await?;
+    let permit = context.state.concurrency_limiters.reads.acquire().await?;
     let found = context.state.queries.find(id, &viewer).await;
     permit.release(matches!(found, Ok(_) | Err(QueryError::NotFound)));
     let order = found.map_err(|error| match error {
@@ -65,7 +65,7 @@ async fn list_orders(context: &RequestContext) -> RouteResult {
     let status = status_filter(&context.query())?;
     let viewer = context.viewer()?;
     // Held until the body is serialised: a thousand orders are a third of a megabyte.
-    let permit = context.state.concurrency_limits.lists.acquire().await?;
+    let permit = context.state.concurrency_limiters.lists.acquire().await?;
     let response = ok(&OrderBody::all(&context.state.queries.list(&viewer, status).await?));
     permit.release(true);
     Ok(response)

@@ -6,7 +6,7 @@ use actix_web::http::header::HeaderMap;
 use actix_web::web::Bytes;
 use app::dispatch::Viewer;
 
-use crate::auth::Identity;
+use crate::auth::identity::Identity;
 use crate::console::session::ConsoleSession;
 use crate::error::Problem;
 use crate::request::query::Query;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use domain::{EventId, Order, OrderEvent, OrderId, RegionId};
-use ports::cache::OrderCache;
 use ports::clock::{Clock, Rng};
-use ports::idempotency::Idempotency;
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::Idempotency;
 use ports::orders::{NewRow, OrderStore, TraceContext};
 
 use crate::admission::gate::Gate;
@@ -75,7 +75,7 @@ pub struct CommandContext {
     /// Source of the times in orders and ids.
     pub clock: Arc<dyn Clock>,
     /// Source of the random bits in ids.
-    pub dice: Arc<dyn Rng>,
+    pub rng: Arc<dyn Rng>,
     /// Gate that every command checks first.
     pub gate: Arc<Gate>,
     /// How commands are carried out.
@@ -106,11 +106,11 @@ impl CommitProgress {
 
 impl CommandContext {
     pub(super) fn order_id(&self, now: domain::Timestamp) -> OrderId {
-        OrderId::at(now, self.dice.entropy())
+        OrderId::at(now, self.rng.entropy())
     }
 
     pub(super) fn event_id(&self, now: domain::Timestamp) -> EventId {
-        EventId::at(now, self.dice.entropy())
+        EventId::at(now, self.rng.entropy())
     }
 
     /// Updates the cache before the command returns, so that every later read of this instance sees the change.

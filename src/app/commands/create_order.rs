@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::{Items, NewOrder, Order};
-use ports::idempotency::BeginOutcome;
+use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
 use sha2::{Digest, Sha256};
 

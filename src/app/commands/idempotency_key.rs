@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::{OrderId, Subject};
 use ports::Error;
-use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
 use super::context::{CommandContext, CommitProgress};
 use crate::dispatch::{CreateOrder, KeyedIntent};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use domain::{Hlc, RegionId, Timestamp};
 use outbox::topics::RETRY_DELAYS;
 use ports::FailureType;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Header, Record};
 use ports::inbox::{Effect, ProcessedEvent};
-use ports::source::Delivery;
 
 use crate::consume::handlers::Handlers;
 use crate::contract::{self, DecodedEvent};
@@ -55,7 +55,7 @@ pub struct IntakeFailure {
     pub reason: String,
 }
 
-/// Decodes a message.
+/// Decodes a message and checks that its headers name the same event.
 ///
 /// # Errors
 /// The message cannot be decoded, now or later: it goes to the dead-letter topic without a retry.

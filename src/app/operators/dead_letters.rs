@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveLedger};
-use ports::source::Delivery;
-use ports::topics::TopicReader;
+use ports::operators::redrives::{DeadLetterId, RedriveLedger};
 
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
@@ -180,7 +180,9 @@ impl DeadLetters {
     ) -> (Vec<DeadLetterId>, Vec<Record>) {
         let now = self.clock.now();
         let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
-        reserved.map(|(letter, _)| (letter.id(), letter.replay_record(&self.topic, operator, now))).unzip()
+        reserved
+            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.replay_record(&self.topic, operator, now)))
+            .unzip()
     }
 
     /// Collects matching dead letters until `limit`, the byte limit of a page, the time limit of a call, or the end.

@@ -11,26 +11,26 @@ pub fn fair_share(partitions: u32, members: usize) -> usize {
 /// The partitions that an instance should acquire and release now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Partitions to acquire: no living instance holds them.
+    /// Partitions to acquire: no live instance holds them.
     pub take: Vec<PartitionNo>,
     /// Surplus partitions to drain and release.
     pub give: Vec<PartitionNo>,
 }
 
 /// Acquires free partitions up to the fair share, or releases those beyond it. `held` are this instance's partitions;
-/// `owned_by_living` are those of living instances, which are not acquired.
+/// `owned_by_live` are those of live instances, which are not acquired.
 pub fn balance(
     partitions: u32,
     members: usize,
     held: &BTreeSet<PartitionNo>,
-    owned_by_living: &BTreeSet<PartitionNo>,
+    owned_by_live: &BTreeSet<PartitionNo>,
 ) -> Balance {
     let share = fair_share(partitions, members);
     if held.len() > share {
         let give = held.iter().rev().take(held.len() - share).copied().collect();
         return Balance { take: Vec::new(), give };
     }
-    let free = (0..partitions).map(PartitionNo).filter(|no| !held.contains(no) && !owned_by_living.contains(no));
+    let free = (0..partitions).map(PartitionNo).filter(|no| !held.contains(no) && !owned_by_live.contains(no));
     Balance { take: free.take(share - held.len()).collect(), give: Vec::new() }
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Largest response in bytes; the longest list is a third of a megabyte.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
-/// One kept-alive connection.
+/// One kept-alive HTTP connection to the service.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     address: SocketAddr,

@@ -17,7 +17,7 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// The request that every client repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// Places an order.
+    /// Creates a small order.
     Create,
     /// Lists the newest orders of all subjects: the largest response of the service.
     List,
@@ -29,7 +29,7 @@ pub(crate) struct Load {
     pub request: RequestKind,
     pub clients: usize,
     pub time: Duration,
-    /// Requests per second of all clients together; `None` as fast as they are answered.
+    /// Requests per second of all clients together; `None`: each client sends its next request after each response.
     pub rate: Option<f64>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct LoadResult {
 }
 
 impl LoadResult {
-    /// Responses per second.
+    /// Responses per second, without the refused requests.
     pub(crate) fn rate(&self) -> f64 {
         self.answered as f64 / self.elapsed.as_secs_f64()
     }

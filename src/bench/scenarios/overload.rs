@@ -12,7 +12,7 @@ use crate::store::throwaway::with_data;
 /// The overload has this many times the usual clients.
 const OVERLOAD_FACTOR: usize = 32;
 
-/// Measures and reports.
+/// Measures the latency and the refusals before, during and after an overload, and reports them.
 pub(crate) async fn overload<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> {
     with_data(bench.program, BrokerUse::Configured, async |data| {
         let service = ServiceProcess::start(data, &[]).await?;

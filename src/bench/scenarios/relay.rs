@@ -12,7 +12,7 @@ use crate::service::topic_checker::TopicReport;
 use crate::store::throwaway::with_data;
 use crate::store::{fill, statements};
 
-/// Measures and reports.
+/// Measures the relay's events per second over all rounds, and reports them.
 pub(crate) async fn relay<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> {
     let (plan, reporter) = (bench.plan, &bench.reporter);
     let mut checked = TopicReport::default();
@@ -42,7 +42,7 @@ pub(crate) async fn relay<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error>
     )
 }
 
-/// One drained backlog.
+/// Durations of one drained backlog, and the check of its topic.
 struct DrainResult {
     duration: Duration,
     first_claim_after: Duration,

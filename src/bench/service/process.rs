@@ -18,7 +18,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// Between two reads of the metrics page: each costs the service a little of what is measured.
 const SCRAPE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A running service.
+/// A running service; dropping it kills the process.
 pub(crate) struct ServiceProcess<'a, D> {
     pub address: SocketAddr,
     data: &'a D,

@@ -1,7 +1,7 @@
 //! Counts duplicates, order violations and missing events in the event topic.
 use std::collections::{HashMap, HashSet};
 
-use ports::source::Delivery;
+use ports::broker::consumer_groups::Delivery;
 use serde_json::{Value, json};
 
 use crate::error::Error;

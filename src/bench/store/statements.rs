@@ -161,7 +161,7 @@ async fn publish_all(store: &StoreAndBroker, partition: PartitionNo, limit: u32)
         let Claimed::Batch(batch) = store.outbox.claim(claim).await? else { return Ok(moved) };
         fence.counter = batch.token;
         let records = plan(&batch.rows, &envelope, store.broker.record_bytes_max()).send;
-        let outgoing = Batch { partition, token: batch.token, records, time_left: LEASE };
+        let outgoing = Batch { partition, token: batch.token, records, time_left: LEASE, companions: 0 };
         let Published::Committed(positions) = store.broker.publish(&session, outgoing).await else {
             return Err(ports::Error::Broken("a batch was not published".into()));
         };

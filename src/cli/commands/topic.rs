@@ -5,8 +5,8 @@ use std::time::Duration;
 use api::record_document;
 use app::contract::{framing, rfc3339};
 use clap::Subcommand;
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 use posthaste::Config;
 use serde_json::json;
 

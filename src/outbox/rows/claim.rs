@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_ends_before_a_row_whose_deaths_do_not_allow_its_size() {
+    fn batch_ends_before_a_row_with_too_many_deaths_for_its_size() {
         let cases: [(&[u32], u32, usize); 9] = [
             (&[], 10, 0),
             (&[0, 0, 0], 10, 3),

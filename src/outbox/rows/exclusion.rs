@@ -97,8 +97,8 @@ mod tests {
         let (failed, parked_key) = (RowState::Failed { due_in }, RowState::Parked { blocks_key: true });
         let parked_row = RowState::Parked { blocks_key: false };
         let (retry, park_key, park_row) = (Disposition::Retry(due_in), Disposition::ParkKey, Disposition::ParkRow);
-        type Expected<'a> = &'a [(RowId, RowState, u32)];
-        let cases: [(&[Exclusion], Expected<'_>); 6] = [
+        type ExpectedChanges<'a> = &'a [(RowId, RowState, u32)];
+        let cases: [(&[Exclusion], ExpectedChanges<'_>); 6] = [
             (&[], &[]),
             (&[exclude(2, retry)], &[(2, failed, 1), (4, RowState::Pending, 0)]),
             (&[exclude(1, park_row)], &[(1, parked_row, 1), (2, RowState::Pending, 0), (4, RowState::Pending, 0)]),

@@ -11,7 +11,7 @@ use crate::rows::status::RowState;
 /// The outcome of an open batch, established after its producer session was fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOutcome {
-    /// The watermark has reached its token: it was published. Its rows are archived as SENT.
+    /// The watermark is its token: it was published. Its rows are archived as SENT.
     Published,
     /// It was not published, and its claimer died while the batch was in flight: each row keeps the attempt and has one death more. A row
     /// that died in two trials is parked.
@@ -22,9 +22,10 @@ pub enum BatchOutcome {
 
 impl BatchOutcome {
     /// The outcome of batch `token` by the broker's watermark. Read the watermark after the batch's producer session was fenced: only then
-    /// can the batch no longer commit.
+    /// can the batch no longer commit. A partition's batches follow each other, so a watermark above the token belongs to a batch that the
+    /// store has forgotten ([`store_went_back`]): then nothing proves that this batch was published, and its rows are due again.
     pub fn of_watermark(watermark: Option<Token>, token: Token, claimer_died: bool) -> Self {
-        match (watermark.is_some_and(|watermark| watermark >= token), claimer_died) {
+        match (watermark == Some(token), claimer_died) {
             (true, _) => BatchOutcome::Published,
             (false, true) => BatchOutcome::ClaimerDied,
             (false, false) => BatchOutcome::NotSent,
@@ -39,6 +40,12 @@ impl BatchOutcome {
             BatchOutcome::NotSent => Some(not_sent(row)),
         }
     }
+}
+
+/// Whether the watermark shows that the store went back in time (a fail-over to a replica that lagged, a restore to an earlier point): the
+/// broker has committed a batch with a token that the store has not given yet. `highest` is the highest token that the store knows of.
+pub fn store_went_back(watermark: Option<Token>, highest: Token) -> bool {
+    watermark.is_some_and(|watermark| watermark > highest)
 }
 
 /// The failure reason of a row that is parked as poison; `%d` stands for its deaths in trials.
@@ -91,10 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn watermark_at_or_above_the_token_proves_publication() {
+    fn only_a_watermark_equal_to_the_token_proves_publication() {
         let cases = [
             (Some(7), true, BatchOutcome::Published),
-            (Some(8), false, BatchOutcome::Published),
+            (Some(7), false, BatchOutcome::Published),
+            (Some(8), true, BatchOutcome::ClaimerDied),
+            (Some(8), false, BatchOutcome::NotSent),
             (Some(6), true, BatchOutcome::ClaimerDied),
             (Some(6), false, BatchOutcome::NotSent),
             (None, true, BatchOutcome::ClaimerDied),
@@ -104,6 +113,13 @@ mod tests {
         for (watermark, claimer_died, outcome) in cases {
             assert_eq!(BatchOutcome::of_watermark(watermark, 7, claimer_died), outcome, "{watermark:?}");
         }
+    }
+
+    #[test]
+    fn watermark_above_every_known_token_shows_that_the_store_went_back() {
+        assert!(store_went_back(Some(8), 7));
+        assert!(!store_went_back(Some(7), 7));
+        assert!(!store_went_back(None, 7));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Events of Kafka.
+//! Log events of the Kafka adapter.
 
 use tracing::Level;
 

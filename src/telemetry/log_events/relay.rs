@@ -36,6 +36,15 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "store_rewound",
+        levels: &[Level::ERROR],
+        fields: &["partition", "epoch", "counter", "watermark"],
+        meaning: "The broker has committed a batch that the store does not know: the store went back in time (a fail-over to a replica \
+                  that lagged, or a restore). Rows whose settlement it lost are published again; no event is lost that it still has.",
+        action: "Find out since when the store lacks changes: orders after that time are gone, and events before it may appear twice. Use a \
+                 synchronous replica.",
+    },
+    LogEvent {
         name: "relay_failing",
         levels: &[Level::WARN],
         fields: &["error"],

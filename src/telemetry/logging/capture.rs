@@ -28,7 +28,7 @@ impl LogCapture {
         self.buffer.text()
     }
 
-    /// The parsed lines.
+    /// The captured lines, each parsed as JSON.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.text().lines().map(|line| serde_json::from_str(line).expect("each line is one JSON object")).collect()
     }

@@ -13,7 +13,7 @@ use super::definition::{MetricDefinition, MetricKind};
 pub struct Timer(Histogram);
 
 impl Timer {
-    /// Observes one duration.
+    /// Adds one duration to the histogram.
     pub fn record(&self, duration: Duration) {
         self.0.observe(duration.as_secs_f64());
     }
@@ -25,7 +25,7 @@ impl Timer {
 pub struct DurationDistribution<const PER_SECOND: u32>(Histogram);
 
 impl<const PER_SECOND: u32> DurationDistribution<PER_SECOND> {
-    /// Observes one duration.
+    /// Adds one duration, converted to the unit of the metric.
     pub fn record(&self, duration: Duration) {
         self.0.observe(duration.as_secs_f64() * f64::from(PER_SECOND));
     }
@@ -36,7 +36,7 @@ impl<const PER_SECOND: u32> DurationDistribution<PER_SECOND> {
 pub struct SizeDistribution(Histogram);
 
 impl SizeDistribution {
-    /// Observes one size.
+    /// Adds one size to the histogram.
     pub fn record(&self, size: usize) {
         self.0.observe(size as f64);
     }
@@ -103,7 +103,7 @@ impl<M: Instrument, const N: usize> MetricField for Family<M, N> {
     }
 }
 
-/// Implements `Instrument`; `$wrap` turns the prometheus crate's metric into ours.
+/// Implements `Instrument`; `$wrap` converts the prometheus crate's metric into the type here.
 macro_rules! instrument {
     ($instrument:ty, $kind:ident, $vec:ty, $opts:ident, $wrap:expr) => {
         impl Instrument for $instrument {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
 
 use crate::broken::flaw::Flaw;
 
@@ -59,8 +59,12 @@ impl Broker for BrokenBroker {
             (published, _) => published,
         }
     }
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        let watermark = self.real.watermark(partition).await?;
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
+        let watermark = self.real.watermark(partition, fenced).await?;
         Ok(watermark.filter(|_| self.flaw != Flaw::HidesWatermark))
     }
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
 
 use crate::broken::flaw::Flaw;
 

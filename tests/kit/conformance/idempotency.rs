@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::{OrderId, Subject};
 use futures::future::join_all;
-use ports::idempotency::BeginOutcome;
+use ports::orders::idempotency::BeginOutcome;
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{DAY, Given, HOUR, SECOND, given};

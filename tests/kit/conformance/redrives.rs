@@ -2,7 +2,7 @@
 use futures::future::join_all;
 use ports::broker::Position;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveRecord};
+use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, HOUR, RETRY, audit, given};

@@ -1,7 +1,7 @@
 //! The suite of `TopicReader`: reads of topics that acknowledge and change nothing.
 use std::sync::Arc;
 
-use ports::topics::TopicView;
+use ports::broker::topics::TopicView;
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, P0, given};

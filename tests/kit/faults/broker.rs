@@ -53,8 +53,12 @@ impl Broker for FaultyBroker {
         }
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        self.script.around(Call::Watermark, self.real.watermark(partition)).await
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
+        self.script.around(Call::Watermark, self.real.watermark(partition, fenced)).await
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {

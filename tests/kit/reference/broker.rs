@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
 
 use crate::murmur2::topic_partition;
 use crate::reference::state::{Reference, State};
@@ -67,7 +67,11 @@ impl Broker for Reference {
         self.state.lock().publish(session, batch)
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        _fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
         Ok(self.state.lock().watermarks.get(&partition).copied())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::{Order, OrderId};
 use ports::Error;
-use ports::cache::OrderCache;
+use ports::orders::cache::OrderCache;
 
 use crate::reference::state::Reference;
 

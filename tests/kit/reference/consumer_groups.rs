@@ -8,7 +8,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
 
 use crate::reference::broker::delivery;
 use crate::reference::state::Reference;

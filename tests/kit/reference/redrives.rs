@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
+use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use crate::reference::state::Reference;
 

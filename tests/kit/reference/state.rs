@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use ports::FailureType;
 use ports::broker::{Position, Record};
 use ports::clock::Clock;
-use ports::idempotency::BeginOutcome;
 use ports::inbox::{Detour, RemoteStamp};
 use ports::operators::Audit;
+use ports::operators::redrives::{DeadLetterId, RedriveRecord};
+use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{IdempotencyMark, NewRow};
 use ports::outbox::{RowId, RowStatus};
 use ports::partitions::{Counter, Epoch, InstanceId, PartitionNo, ProducerSessionId, Token};
 use ports::rate_limit::RateLimitPolicy;
-use ports::redrives::{DeadLetterId, RedriveRecord};
 
 use crate::clock::TestClock;
 

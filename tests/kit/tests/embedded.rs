@@ -6,18 +6,18 @@ use embedded::{BrokerProbe, Embedded, Options, StoreProbe, WriterMode};
 use kit::{Backend, TestClock, conformance_suite};
 use memory::Memory;
 use ports::broker::Broker;
-use ports::cache::OrderCache;
-use ports::idempotency::Idempotency;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topics::TopicReader;
 use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
+use ports::operators::redrives::RedriveLedger;
 use ports::orders::OrderStore;
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::Idempotency;
 use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
-use ports::redrives::RedriveLedger;
-use ports::source::ConsumerGroups;
-use ports::topics::TopicReader;
 use tempfile::TempDir;
 
 struct Store {

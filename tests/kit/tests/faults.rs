@@ -28,11 +28,11 @@ async fn fixture() -> Fixture {
 impl Fixture {
     fn batch(&self, token: u64) -> Batch {
         let record = self.factory.record("key", &token.to_string());
-        Batch { partition: P0, token, records: vec![(1, record)], time_left: Duration::from_secs(30) }
+        Batch { partition: P0, token, records: vec![(1, record)], time_left: Duration::from_secs(30), companions: 0 }
     }
 
     async fn watermark(&self) -> Option<u64> {
-        self.real.broker().watermark(P0).await.expect("the watermark is read")
+        self.real.broker().watermark(P0, None).await.expect("the watermark is read")
     }
 }
 
@@ -128,7 +128,7 @@ async fn a_seed_reproduces_its_faults() {
         script.sometimes(0.3, Call::Watermark, InjectedFault::Unreachable);
         let mut results = Vec::new();
         for _ in 0..64 {
-            results.push(broker.watermark(P0).await.is_ok());
+            results.push(broker.watermark(P0, None).await.is_ok());
         }
         results
     };

@@ -43,7 +43,7 @@ impl Backend {
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let timestamp = clock.now();
-        let log = Embedded::open_beside(&self.data_folder(), clock).expect("the data folder exists");
+        let log = Embedded::open_for_operator(&self.data_folder(), clock).expect("the data folder exists");
         let (topic, value) = (self.topic(topic).into(), value.as_bytes().into());
         let record = Record { topic, key: key.into(), headers: Vec::new(), value, timestamp };
         // In a second process the embedded log writes synchronously.

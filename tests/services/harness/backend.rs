@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ports::source::Delivery;
+use ports::broker::consumer_groups::Delivery;
 use serde_json::Value;
 
 use crate::harness::database::Database;

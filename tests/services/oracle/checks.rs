@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Status;
 use kit::checkers::{AcknowledgedEvent, check};
-use ports::source::Delivery;
+use ports::broker::consumer_groups::Delivery;
 use serde_json::Value;
 
 use crate::oracle::client_orders::{ClientOrder, OrderView};

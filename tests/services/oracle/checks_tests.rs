@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 
 use domain::{Status, Timestamp};
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
-use ports::source::Delivery;
 use serde_json::json;
 
 use crate::oracle::checks::{Copies, Evidence, violations};

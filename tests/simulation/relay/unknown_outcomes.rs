@@ -1,4 +1,5 @@
 //! Lost replies: for every call, whether it was done or not, the relay resolves the outcome.
+use actors::ProducerSlots;
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
 
@@ -9,7 +10,11 @@ use crate::support::record_faults::RecordFault;
 
 /// Loses two replies of this call, in a scenario with refusals and a lost producer session, so that each kind of call is made.
 async fn lose_two_replies(call: Call, mishap: InjectedFault) {
-    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    lose_two_replies_in(Environment::new(), call, mishap).await;
+}
+
+async fn lose_two_replies_in(environment: Environment, call: Call, mishap: InjectedFault) {
+    let mut ledger = Ledger::default();
     environment.script.times(2, call, mishap);
     environment.record_faults.add(4, RecordFault::RefuseTransient, |_| true);
     if call == Call::Resolve || call == Call::Fence {
@@ -47,6 +52,18 @@ async fn a_publish_with_a_lost_reply_appears_once_whether_it_was_done_or_not() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_producer_session_is_reopened_and_its_claims_are_resolved() {
     lose_two_replies(Call::Publish, InjectedFault::SessionLost).await;
+}
+
+/// Two producer sessions in turn: one of them is lost, twice, while the other goes on.
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_of_two_in_turn_is_replaced_and_its_claims_are_resolved() {
+    for slots in [1, 2, 3] {
+        for mishap in [InjectedFault::SessionLost, InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
+            let mut environment = Environment::new();
+            environment.options.producers = ProducerSlots::Shared(slots);
+            lose_two_replies_in(environment, Call::Publish, mishap).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

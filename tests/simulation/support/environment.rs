@@ -12,10 +12,10 @@ use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng, TokioClock};
 use kit::faults::{FaultScript, FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox};
 use memory::Memory;
+use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
-use ports::source::ConsumerGroups;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
@@ -148,7 +148,7 @@ impl Environment {
             idempotency: memory.clone(),
             cache: memory,
             clock: self.clock.clone(),
-            dice: self.rng.clone(),
+            rng: self.rng.clone(),
             gate: gate.clone(),
             options: commands::Options { partitions: self.options.partitions, ..commands::Options::default() },
         };

@@ -5,9 +5,9 @@ use app::error::CommandError;
 use domain::{EventId, Order, OrderId, Status, Version};
 use futures::future::join_all;
 use kit::checkers::{AcknowledgedEvent, check};
+use ports::broker::consumer_groups::Delivery;
 use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
 use ports::orders::{OrderFilter, OrderStore, PageStart};
-use ports::source::Delivery;
 
 use crate::support::process::{GROUP, Process, TOPIC};
 use crate::support::record_faults::header;

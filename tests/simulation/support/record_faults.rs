@@ -1,6 +1,6 @@
 //! Faults of single records: a broker that refuses records, aborts batches or panics, and records every attempt to send.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -51,6 +51,8 @@ struct Shared {
     attempts: Mutex<Vec<SendAttempt>>,
     running: AtomicUsize,
     running_max: AtomicUsize,
+    /// Lowest watermark that the broker reports of every partition.
+    watermark_min: AtomicU64,
 }
 
 impl RecordFaults {
@@ -62,6 +64,11 @@ impl RecordFaults {
     /// Removes the faults of all records.
     pub fn clear(&self) {
         self.0.rules.lock().clear();
+    }
+
+    /// From now on the broker reports watermarks of at least this token, as if the store had gone back in time behind them.
+    pub fn raise_watermarks(&self, to: Token) {
+        self.0.watermark_min.store(to, SeqCst);
     }
 
     /// Every attempt so far, refused or not.
@@ -176,8 +183,14 @@ impl Broker for FaultyRecordBroker {
         Published::Aborted { refused, cause: None, reached: true }
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        self.real.watermark(partition).await
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
+        let watermark = self.real.watermark(partition, fenced).await?;
+        let least = self.record_faults.0.watermark_min.load(SeqCst);
+        Ok(watermark.max((least > 0).then_some(least)))
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {

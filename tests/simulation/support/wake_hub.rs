@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use ports::wake::WakeChannel;
+use ports::partitions::wake::WakeChannel;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Connects all services of an environment.

@@ -100,7 +100,7 @@ virtual_time_test!(root_counts_escalations_of_nested_supervisors_not_their_resta
     assert!(matches!(&reason, ExitReason::Escalated { detail } if detail.contains("/sub: escalated")), "{reason:?}");
 });
 
-virtual_time_test!(tree_whose_child_never_starts_escalates, {
+virtual_time_test!(tree_escalates_when_a_child_never_starts, {
     let env = WorkerEnv::default();
     env.fail_starts.store(100, std::sync::atomic::Ordering::SeqCst);
 

@@ -1,7 +1,7 @@
-//! A record's headers as bytes: for each a name and a value, each with its length in front, in big endian.
+//! Encoding of a record's headers: for each header a name and a value, each after its length (4 bytes, big endian).
 use ports::broker::Header;
 
-/// The headers as one value.
+/// Encodes the headers as one value.
 pub(crate) fn encode(headers: &[Header]) -> Vec<u8> {
     let size = headers.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
     let mut bytes = Vec::with_capacity(size);
@@ -14,7 +14,7 @@ pub(crate) fn encode(headers: &[Header]) -> Vec<u8> {
     bytes
 }
 
-/// The headers in a value; nothing when it is not one of ours.
+/// Decodes the headers; `None` if the bytes are not such an encoding.
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Header>> {
     let mut headers = Vec::new();
     while !bytes.is_empty() {
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_read_back_in_order_and_rubbish_does_not() {
+    fn headers_are_decoded_in_order_and_malformed_bytes_are_refused() {
         let headers: Vec<Header> = vec![
             ("ce_id".into(), b"1".as_slice().into()),
             ("kafka_original-offset".into(), [0, 0, 0, 0, 0, 0, 0, 9].as_slice().into()),

@@ -1,11 +1,11 @@
-//! The log of the embedded broker: topics are made, records appended and read.
+//! The log of the embedded broker: loads its topics, appends records and reads them.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::Error;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
-use ports::source::Delivery;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::headers;
@@ -16,10 +16,10 @@ use crate::error::{CommandResult, WriteError, broken};
 /// Most records of one read.
 const READ_MAX: u32 = 10_000;
 
-/// Most bytes of values in one read; one record always comes.
+/// Bytes of values after which a read ends; the first record is always returned.
 const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A record whose place is chosen: made by the caller, so that the writer only writes.
+/// A record with its topic partition and encoded headers. The caller prepares them, so that the writer only writes.
 pub(crate) struct PlacedRecord {
     pub(crate) number: u32,
     pub(crate) partition: u32,
@@ -27,7 +27,7 @@ pub(crate) struct PlacedRecord {
     pub(crate) headers: Vec<u8>,
 }
 
-/// Learns every topic and its ends.
+/// Loads every topic and the end of each of its partitions.
 pub(crate) fn load(sql: &Connection, log_ends: &LogEnds) -> rusqlite::Result<()> {
     let mut topics = sql.prepare("SELECT name, first, partitions FROM topic")?;
     let topics = topics.query_map([], |row| {
@@ -35,7 +35,7 @@ pub(crate) fn load(sql: &Connection, log_ends: &LogEnds) -> rusqlite::Result<()>
     })?;
     for topic in topics {
         let (name, topic): (Arc<str>, LogTopic) = topic?;
-        log_ends.learn(name, topic);
+        log_ends.add_topic(name, topic);
     }
     let mut ends = sql.prepare("SELECT number, next_offset FROM topic_partition")?;
     let ends = ends.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
@@ -43,7 +43,7 @@ pub(crate) fn load(sql: &Connection, log_ends: &LogEnds) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Appends records in their order; answers where each stands.
+/// Appends records in their order; returns the position of each.
 pub(crate) fn append(context: &mut WriteContext<'_>, records: &[PlacedRecord]) -> CommandResult<Vec<Position>> {
     let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
     let mut insert = context.sql.prepare_cached(
@@ -113,7 +113,10 @@ pub(crate) fn read(
     Ok(deliveries)
 }
 
-/// A topic as it stands in the file, or the names there are.
+/// Reads a topic from the file.
+///
+/// # Errors
+/// There is no such topic; the message lists the existing ones.
 pub(crate) fn topic_in(sql: &Connection, name: &str) -> CommandResult<LogTopic> {
     let mut known = sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
     let known =

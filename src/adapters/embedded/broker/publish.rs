@@ -1,4 +1,4 @@
-//! `Broker`: records and watermark are one transaction of the file, so a batch and the proof of it stand or fall together.
+//! `Broker`: records and watermark are written in one transaction, so both are committed or neither is.
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
@@ -14,7 +14,7 @@ use crate::error::CommandResult;
 use crate::outbox::sweep;
 use crate::store::Embedded;
 
-/// A batch, ready for the writer.
+/// A batch whose records are prepared for the writer.
 struct OutgoingBatch {
     session: ProducerSessionId,
     partition: PartitionNo,
@@ -39,7 +39,7 @@ impl Broker for Embedded {
         }
         let outgoing = match self.outgoing(session, batch, until).await {
             Ok(outgoing) => outgoing,
-            // Making a topic failed: nothing of the batch was written.
+            // The topic could not be created; no record was written.
             Err(cause) => return aborted(cause),
         };
         match self.write("publish", move |context| publish(context, &outgoing)).await {
@@ -49,8 +49,12 @@ impl Broker for Embedded {
         }
     }
 
-    async fn watermark(&self, partition: PartitionNo) -> Result<Option<Token>, Error> {
-        // Asked of the writer, so that it comes after every publish that was asked before it.
+    async fn watermark(
+        &self,
+        partition: PartitionNo,
+        _fenced: Option<&ProducerSessionId>,
+    ) -> Result<Option<Token>, Error> {
+        // Read on the writer, so that it follows every publish that was queued before it.
         self.write("watermark", move |context| watermark(context, partition)).await
     }
 
@@ -60,15 +64,15 @@ impl Broker for Embedded {
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
-        let most = self.inner.options.record_bytes_max;
-        if let Some(record) = records.iter().find(|record| record.value.len() > most) {
-            return Err(too_large(record, most));
+        let limit = self.inner.options.record_bytes_max;
+        if let Some(record) = records.iter().find(|record| record.value.len() > limit) {
+            return Err(too_large(record, limit));
         }
-        let mut chosen = Vec::with_capacity(records.len());
+        let mut prepared = Vec::with_capacity(records.len());
         for record in records {
-            chosen.push(self.choose(record).await?);
+            prepared.push(self.prepare(record).await?);
         }
-        self.write("append", move |context| log::append(context, &chosen)).await
+        self.write("append", move |context| log::append(context, &prepared)).await
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {
@@ -81,19 +85,19 @@ impl Broker for Embedded {
 }
 
 impl Embedded {
-    /// Forgets at most `limit` records that are older than `log_retention` and that every living group has read; says how many.
+    /// Deletes at most `limit` records that are older than `log_retention` and that every active group has acknowledged. Returns their number.
     ///
     /// # Errors
-    /// As any write.
+    /// The errors of any write: a full queue, a full disk, a closed store.
     pub async fn sweep_log(&self, limit: u32) -> Result<u64, Error> {
         let oldest = self.before(self.inner.options.log_retention);
         self.write("log_sweep", move |context| sweep::log(context, oldest, limit)).await
     }
 
     fn too_large(&self, records: &[(RowId, Record)]) -> Vec<(RowId, Error)> {
-        let most = self.inner.options.record_bytes_max;
-        let large = records.iter().filter(|(_, record)| record.value.len() > most);
-        large.map(|(row, record)| (*row, too_large(record, most))).collect()
+        let limit = self.inner.options.record_bytes_max;
+        let large = records.iter().filter(|(_, record)| record.value.len() > limit);
+        large.map(|(row, record)| (*row, too_large(record, limit))).collect()
     }
 
     async fn outgoing(
@@ -104,17 +108,17 @@ impl Embedded {
     ) -> Result<OutgoingBatch, Error> {
         let Batch { partition, token, records, .. } = batch;
         let mut rows = Vec::with_capacity(records.len());
-        let mut chosen = Vec::with_capacity(records.len());
+        let mut prepared = Vec::with_capacity(records.len());
         for (row, record) in records {
             rows.push(row);
-            chosen.push(self.choose(record).await?);
+            prepared.push(self.prepare(record).await?);
         }
-        Ok(OutgoingBatch { session: session.clone(), partition, token, rows, records: chosen, until })
+        Ok(OutgoingBatch { session: session.clone(), partition, token, rows, records: prepared, until })
     }
 }
 
-fn too_large(record: &Record, most: usize) -> Error {
-    Error::Rejected(format!("key {}: {} bytes; a record may have {most}", record.key, record.value.len()))
+fn too_large(record: &Record, limit: usize) -> Error {
+    Error::Rejected(format!("key {}: {} bytes; a record may have {limit}", record.key, record.value.len()))
 }
 
 fn aborted(cause: Error) -> Published {
@@ -122,21 +126,21 @@ fn aborted(cause: Error) -> Published {
 }
 
 fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<Published> {
-    if !sessions::lives(context, &outgoing.session)? {
-        return Ok(Published::SessionLost(format!("{} is not the living session of its slot", outgoing.session)));
+    if !sessions::is_open(context, &outgoing.session)? {
+        return Ok(Published::SessionLost(format!("{} is not the open session of its slot", outgoing.session)));
     }
     if context.now >= outgoing.until {
-        return Ok(aborted(Error::Unreachable("the lease's time was over before the batch's turn came".into())));
+        return Ok(aborted(Error::Unreachable("the lease expired before the batch could be written".into())));
     }
-    if let Some(stands) = watermark(context, outgoing.partition)?.filter(|stands| *stands >= outgoing.token) {
-        // Written before, or overtaken: only the watermark may say which.
-        return Ok(Published::Unknown(format!("token {} is not above the watermark {stands}", outgoing.token)));
+    if let Some(last) = watermark(context, outgoing.partition)?.filter(|last| *last >= outgoing.token) {
+        // Published before, or a later batch was: resolution by the watermark decides.
+        return Ok(Published::Unknown(format!("token {} is not above the watermark {last}", outgoing.token)));
     }
     let positions = log::append(context, &outgoing.records)?;
-    let mut mark = context.sql.prepare_cached(
+    let mut set_watermark = context.sql.prepare_cached(
         "INSERT INTO relay_watermark (partition, token) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET token = excluded.token",
     )?;
-    mark.execute(params![outgoing.partition.0, outgoing.token as i64])?;
+    set_watermark.execute(params![outgoing.partition.0, outgoing.token as i64])?;
     Ok(Published::Committed(outgoing.rows.iter().copied().zip(positions).collect()))
 }
 

@@ -1,11 +1,11 @@
-//! Lanes: a slot's sessions, of which one lives at most. The file remembers the number, so an id is never given twice.
+//! Producer sessions: a slot has at most one open session. The file stores the last number, so no id is used twice.
 use ports::partitions::ProducerSessionId;
 use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 
-/// Opens the next session of a slot; the former one is dead from now on.
+/// Opens the next session of a slot and thereby fences the former one.
 pub(crate) fn open(context: &WriteContext<'_>, base: &str) -> CommandResult<ProducerSessionId> {
     let mut next = context.sql.prepare_cached(
         "INSERT INTO lane (base, session, id) VALUES (?1, 1, ?1 || '.1')
@@ -14,13 +14,13 @@ pub(crate) fn open(context: &WriteContext<'_>, base: &str) -> CommandResult<Prod
     Ok(ProducerSessionId(next.query_row([base], |row| row.get::<_, String>(0))?.into()))
 }
 
-/// Whether a session lives.
-pub(crate) fn lives(context: &WriteContext<'_>, session: &ProducerSessionId) -> CommandResult<bool> {
+/// Whether a session is the open one of its slot.
+pub(crate) fn is_open(context: &WriteContext<'_>, session: &ProducerSessionId) -> CommandResult<bool> {
     let mut statement = context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM lane WHERE id = ?1)")?;
     Ok(statement.query_row([&*session.0], |row| row.get(0))?)
 }
 
-/// Ends a session, if it still lives.
+/// Fences a session. Idempotent.
 pub(crate) fn fence(context: &WriteContext<'_>, session: &ProducerSessionId) -> CommandResult<()> {
     context.sql.prepare_cached("UPDATE lane SET id = NULL WHERE id = ?1")?.execute(params![&*session.0])?;
     Ok(())

@@ -1,10 +1,10 @@
-//! `TopicReader`: a look into the log, straight from the file, so that it also works beside a running service.
+//! `TopicReader`: reads the log from the file, so that it also sees the records that another process appends.
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
 use crate::broker::log;
@@ -23,7 +23,8 @@ impl TopicReader for Embedded {
         Embedded::read(self, "topic_read", move |sql| {
             let topic = log::topic_in(sql, &name)?;
             if partition >= topic.partitions {
-                let message = format!("topic {name} has {} partitions, none is {partition}", topic.partitions);
+                let message =
+                    format!("topic {name} has {} partitions; there is no partition {partition}", topic.partitions);
                 return Err(WriteError::Port(Error::Rejected(message)));
             }
             log::read(sql, &name, topic, partition, offset, limit)
@@ -44,7 +45,7 @@ fn list(sql: &Connection) -> CommandResult<Vec<TopicView>> {
     topics.into_iter().map(view).collect()
 }
 
-/// The first offset still kept, and the next to be written.
+/// The first offset that is kept, and the next one to be written.
 fn ends(sql: &Connection, number: u32) -> CommandResult<(u64, u64)> {
     let mut next = sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
     let next = next.query_row([number], |row| row.get::<_, i64>(0))? as u64;

@@ -13,10 +13,10 @@ use crate::error::CommandResult;
 use crate::store::Embedded;
 
 impl Embedded {
-    /// Makes topics that are missing. Idempotent; a topic that is there keeps its partitions.
+    /// Creates the missing topics. Idempotent; an existing topic keeps its partitions.
     ///
     /// # Errors
-    /// As any write.
+    /// The errors of any write: a full queue, a full disk, a closed store.
     pub async fn create_topics(&self, names: &[&str]) -> Result<(), Error> {
         for name in names {
             self.topic(name).await?;
@@ -24,20 +24,20 @@ impl Embedded {
         Ok(())
     }
 
-    /// A topic by its name; made on first use.
+    /// A topic by its name; created on first use.
     pub(crate) async fn topic(&self, name: &str) -> Result<(Arc<str>, LogTopic), Error> {
         if let Some(known) = self.inner.log_ends.topic(name) {
             return Ok(known);
         }
         let (shared, partitions): (Arc<str>, u32) = (name.into(), self.inner.options.topic_partitions.max(1));
-        let wanted = shared.clone();
-        let topic = self.write("topic_create", move |context| create(context, &wanted, partitions)).await?;
-        self.inner.log_ends.learn(shared.clone(), topic);
+        let new_name = shared.clone();
+        let topic = self.write("topic_create", move |context| create(context, &new_name, partitions)).await?;
+        self.inner.log_ends.add_topic(shared.clone(), topic);
         Ok((shared, topic))
     }
 
-    /// Chooses each record's place.
-    pub(crate) async fn choose(&self, record: Record) -> Result<PlacedRecord, Error> {
+    /// Prepares a record for the writer: chooses its topic partition by its key, and encodes its headers.
+    pub(crate) async fn prepare(&self, record: Record) -> Result<PlacedRecord, Error> {
         let (_, topic) = self.topic(&record.topic).await?;
         let partition = outbox::partition::topic_partition(record.key.as_bytes(), topic.partitions);
         let headers = headers::encode(&record.headers);

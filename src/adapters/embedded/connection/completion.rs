@@ -1,53 +1,53 @@
-//! A flag that is raised once, for threads and tasks to wait for.
+//! A flag that is set once, when a thread ends; threads and tasks wait for it.
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
-/// Raised when a thread has finished.
+/// A flag that is set when a thread has ended.
 #[derive(Default)]
 pub(crate) struct Completion {
-    raised: Mutex<bool>,
+    done: Mutex<bool>,
     threads: Condvar,
     tasks: Notify,
 }
 
 impl Completion {
-    /// Raises the flag.
-    pub(crate) fn raise(&self) {
-        *self.raised.lock() = true;
+    /// Sets the flag and wakes every waiting thread and task.
+    pub(crate) fn set(&self) {
+        *self.done.lock() = true;
         self.threads.notify_all();
         self.tasks.notify_waiters();
     }
 
-    /// Waits on this thread; says whether the flag was raised in time.
+    /// Blocks the calling thread for at most `limit`; returns whether the flag was set.
     pub(crate) fn wait_blocking(&self, limit: Duration) -> bool {
-        let mut raised = self.raised.lock();
-        if !*raised {
-            self.threads.wait_for(&mut raised, limit);
+        let mut done = self.done.lock();
+        if !*done {
+            self.threads.wait_for(&mut done, limit);
         }
-        *raised
+        *done
     }
 
-    /// Waits in a task; says whether the flag was raised in time.
+    /// Waits for at most `limit`; returns whether the flag was set. Cancel-safe.
     pub(crate) async fn wait(&self, limit: Duration) -> bool {
-        let raised = async {
-            let mut result = std::pin::pin!(self.tasks.notified());
-            // Listening begins before the look, or a flag raised in between would be missed.
-            result.as_mut().enable();
-            if !*self.raised.lock() {
-                result.await;
+        let done = async {
+            let mut notified = std::pin::pin!(self.tasks.notified());
+            // Registered before the flag is read, or a flag set in between would be missed.
+            notified.as_mut().enable();
+            if !*self.done.lock() {
+                notified.await;
             }
         };
-        tokio::time::timeout(limit, raised).await.is_ok()
+        tokio::time::timeout(limit, done).await.is_ok()
     }
 }
 
-/// Raises a flag however its thread ends.
+/// Sets the flag when it is dropped, also when its thread panics.
 pub(crate) struct CompleteOnDrop(pub(crate) std::sync::Arc<Completion>);
 
 impl Drop for CompleteOnDrop {
     fn drop(&mut self) {
-        self.0.raise();
+        self.0.set();
     }
 }

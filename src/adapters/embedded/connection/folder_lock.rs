@@ -1,4 +1,4 @@
-//! The folder's lock. It dies with the process that holds it, so a stale file is no obstacle.
+//! The lock of the data folder. The operating system releases it when its process ends, so a stale lock file blocks nothing.
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::connection::open_error::OpenError;
 use crate::options::Options;
 
-/// Held for as long as the value lives.
+/// A held lock; dropping it releases the folder.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: File,
@@ -16,7 +16,10 @@ pub(crate) struct FolderLock {
 }
 
 impl FolderLock {
-    /// Takes the folder, or says who has it.
+    /// Locks the folder without waiting.
+    ///
+    /// # Errors
+    /// [`OpenError::Held`] names the holder.
     pub(crate) fn take(options: &Options) -> Result<Self, OpenError> {
         let path = options.folder.join("posthaste.lock");
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -28,12 +31,12 @@ impl FolderLock {
         }
         let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
         let mut lock = Self { file, instance: options.instance.to_string(), folder };
-        lock.tell(&options.address).map_err(|error| OpenError::of_io(&path, &error))?;
+        lock.write_holder(&options.address).map_err(|error| OpenError::of_io(&path, &error))?;
         Ok(lock)
     }
 
-    /// Writes down who holds the folder.
-    pub(crate) fn tell(&mut self, address: &str) -> std::io::Result<()> {
+    /// Writes this process as the holder into the lock file.
+    pub(crate) fn write_holder(&mut self, address: &str) -> std::io::Result<()> {
         let (pid, folder) = (std::process::id(), self.folder.display());
         let text = format!("instance={}\npid={pid}\nfolder={folder}\naddress={address}\n", self.instance);
         self.file.set_len(0)?;
@@ -42,12 +45,12 @@ impl FolderLock {
     }
 }
 
-/// Who holds the folder. The holder writes its name right after it locks, so an empty file is looked at again.
+/// The error that names the holder. A holder writes its name right after it locks, so an empty file is read again.
 fn holder(path: &Path, folder: &Path) -> OpenError {
     let mut text = String::new();
     for _ in 0..5 {
         text.clear();
-        // What cannot be read stays unknown: being refused matters more than the name.
+        // A holder that cannot be read is reported as unknown; the refusal does not depend on it.
         let _ = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
         if text.contains("address=") {
             break;

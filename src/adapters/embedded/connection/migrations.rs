@@ -1,46 +1,46 @@
-//! The schema and its versions. Forward only; each step runs in one transaction together with its number.
+//! The schema and its versions. Forward only: each migration commits in one transaction with its number.
 use std::path::Path;
 
 use rusqlite::{Connection, params};
 
 use crate::connection::open_error::OpenError;
 
-/// Every step, oldest first; a file's `user_version` says how many it has seen.
-const STEPS: &[&str] = &[
+/// Every migration, oldest first; a file's `user_version` is the number of those that ran on it.
+const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/embedded/V1__orders_outbox_log_and_inbox.sql"),
     include_str!("../../../../migrations/embedded/V2__owners_in_batches.sql"),
     include_str!("../../../../migrations/embedded/V3__redriven_dead_letters.sql"),
 ];
 
-/// The latest version.
-pub(crate) const LATEST: u32 = STEPS.len() as u32;
+/// The latest schema version of this program.
+pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;
 
-/// Marks a file as ours: "phst".
+/// SQLite's application id of a posthaste file: "phst".
 const APPLICATION_ID: u32 = 0x7068_7374;
 
-/// What is fixed when a folder is first used.
+/// Properties that are fixed when a folder is first used.
 pub(crate) struct Installation<'a> {
-    /// Its name.
+    /// Id of the installation; `None` generates a random UUID.
     pub(crate) name: Option<&'a str>,
-    /// Shares of keys.
+    /// Number of outbox partitions.
     pub(crate) partitions: u32,
 }
 
-/// Looks whether the file is ours and not of a later program, without changing it. Answers its version; 0 is an empty file.
-pub(crate) fn version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
-    let found = written(sql, path)?;
+/// The schema version of a file, which this does not change; 0 for an empty file. A later program's file and a foreign file are errors.
+pub(crate) fn supported_version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
+    let found = file_version(sql, path)?;
     if found > LATEST {
         return Err(OpenError::NewerSchema { path: path.to_path_buf(), found, known: LATEST });
     }
     Ok(found)
 }
 
-/// The version with which a file of ours was written, also by a later program.
-pub(crate) fn written(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
-    let result = |error: rusqlite::Error| OpenError::of_sql(path, &error);
-    let number = |pragma: &str| sql.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0)).map_err(result);
+/// The schema version of a posthaste file, also of a later program's. A foreign file is an error.
+pub(crate) fn file_version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
+    let sql_error = |error: rusqlite::Error| OpenError::of_sql(path, &error);
+    let number = |pragma: &str| sql.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0)).map_err(sql_error);
     let (found, application) = (number("user_version")?, number("application_id")?);
-    let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(result)?;
+    let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql_error)?;
     let empty = tables == 0 && found == 0;
     if !empty && application != APPLICATION_ID {
         let reason = "it is another program's database".to_string();
@@ -49,11 +49,11 @@ pub(crate) fn written(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
     Ok(found)
 }
 
-/// Brings the file to the latest version.
+/// Migrates the file to the latest version.
 pub(crate) fn migrate(sql: &mut Connection, from: u32, installation: &Installation<'_>) -> rusqlite::Result<()> {
-    for (number, step) in STEPS.iter().enumerate().skip(from as usize) {
+    for (number, migration) in MIGRATIONS.iter().enumerate().skip(from as usize) {
         let transaction = sql.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        transaction.execute_batch(step)?;
+        transaction.execute_batch(migration)?;
         if number == 0 {
             install(&transaction, installation)?;
         }

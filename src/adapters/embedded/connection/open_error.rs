@@ -1,63 +1,63 @@
-//! Why a data folder could not be opened, in words that say who can mend it.
+//! Errors of opening a data folder; each names its cause and its remedy.
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-/// Why [`crate::Embedded::open`] failed. Nothing in the folder was changed unless the text says so.
+/// An error of [`crate::Embedded::open`]. Nothing in the folder was changed unless the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another living process has the folder. Stop it, or choose another `store.path`.
+    /// Another running process holds the folder. Stop it, or choose another `store.path`.
     #[error("{folder} is held by instance {instance} (pid {pid}, listening on {address})", folder = folder.display())]
     Held {
-        /// The holder's instance id.
+        /// Instance id of the holder.
         instance: String,
-        /// The holder's process.
+        /// Process id of the holder.
         pid: String,
-        /// The folder.
+        /// The folder that is held.
         folder: PathBuf,
-        /// Where the holder listens, as far as it said.
+        /// Address on which the holder listens; `unknown` if it announced none.
         address: String,
     },
-    /// The folder or a file in it may not be written, or is no folder.
+    /// The folder or a file in it is not writable, or the path is no folder.
     #[error("{path} cannot be written: {reason}", path = path.display())]
     NotWritable {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// Why.
+        /// Cause as the operating system or SQLite reports it.
         reason: String,
     },
-    /// The disk is full: a store that is not there yet. May be tried again.
+    /// The disk is full, so the store could not be created or migrated. A later attempt may succeed.
     #[error("no room left for {path}: {reason}", path = path.display())]
     Full {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// Why.
+        /// Cause as the operating system or SQLite reports it.
         reason: String,
     },
-    /// The file is no database of ours, or is damaged. It was not touched: restore it from a copy, or move it away.
+    /// The file is not a posthaste database, or is damaged. It was not changed: restore it from a copy, or move it away.
     #[error("{path} is damaged or not a posthaste store, and was left as it is: {reason}", path = path.display())]
     Damaged {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// Why.
+        /// Cause as the operating system or SQLite reports it.
         reason: String,
     },
-    /// A later version of this program wrote the file. Run that one.
+    /// A later version of this program wrote the file. Run that version.
     #[error("{path} has schema version {found}; this program knows {known} at most", path = path.display())]
     NewerSchema {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// The file's version.
+        /// Schema version of the file.
         found: u32,
-        /// The latest version known here.
+        /// Latest schema version that this program knows.
         known: u32,
     },
-    /// The folder holds no store, or an older one that only a service may bring up to date; only when opening beside a service.
-    #[error("{path} holds no store that can be looked into: {reason}", path = path.display())]
+    /// The folder contains no store, or an older one that only a service may migrate. Only [`crate::Embedded::open_for_operator`] returns it.
+    #[error("{path} contains no store that can be read: {reason}", path = path.display())]
     Absent {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// Why.
+        /// Cause as the operating system or SQLite reports it.
         reason: String,
     },
     /// The number of partitions is fixed when a folder is first used.
@@ -66,25 +66,25 @@ pub enum OpenError {
         path = path.display()
     )]
     PartitionsChanged {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// The number of the installation.
+        /// The number of partitions in the file.
         installed: u32,
-        /// The number asked for.
+        /// The number of partitions in the options.
         configured: u32,
     },
-    /// Anything else the operating system says. May be tried again.
+    /// Any other error of the operating system. A later attempt may succeed.
     #[error("{path}: {reason}", path = path.display())]
     Io {
-        /// What.
+        /// File or folder with the problem.
         path: PathBuf,
-        /// Why.
+        /// Cause as the operating system or SQLite reports it.
         reason: String,
     },
 }
 
 impl OpenError {
-    /// Whether waiting may help: the disk may get room, the machine may come to its senses.
+    /// Whether a later attempt may succeed without a change by an operator: a full disk or an I/O error.
     pub fn may_pass(&self) -> bool {
         matches!(self, OpenError::Full { .. } | OpenError::Io { .. })
     }
@@ -112,7 +112,7 @@ impl OpenError {
             Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Io { path, reason }
             }
-            // Missing tables and unreadable values: somebody else's file under our name.
+            // Missing tables and unreadable values: another program's file under this name.
             _ => Self::Damaged { path, reason },
         }
     }

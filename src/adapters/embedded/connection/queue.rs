@@ -1,17 +1,17 @@
-//! A bounded queue whose taker takes many at once.
+//! A bounded queue whose consumer takes many items at once.
 use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Why something was not put into a queue.
+/// Reason for which an item was not accepted.
 pub(crate) enum PushError {
-    /// It holds as much as it may.
+    /// The queue has reached its capacity.
     Full,
-    /// Nobody takes from it any more.
+    /// The queue was closed; it accepts no more items.
     Closed,
 }
 
-/// Many put, few take; putting never waits.
+/// A queue of many producers and few consumers. Producers never wait.
 pub(crate) struct Queue<T> {
     state: Mutex<BoundedQueueState<T>>,
     filled: Condvar,
@@ -24,13 +24,13 @@ struct BoundedQueueState<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty queue for so many things.
+    /// An empty queue for at most `capacity` items.
     pub(crate) fn new(capacity: usize) -> Self {
         let state = BoundedQueueState { waiting: VecDeque::new(), closed: false };
         Self { state: Mutex::new(state), filled: Condvar::new(), capacity }
     }
 
-    /// Puts one thing in, at once or not at all.
+    /// Appends an item, or refuses it at once.
     pub(crate) fn put(&self, item: T) -> Result<(), PushError> {
         let mut state = self.state.lock();
         if state.closed {
@@ -45,25 +45,25 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for the first thing and takes all that wait, at most `most`. Nothing means closed and empty.
-    pub(crate) fn take(&self, most: usize) -> VecDeque<T> {
+    /// Waits for the first item and takes all that are queued, at most `limit`. Empty only when the queue is closed and has no item left.
+    pub(crate) fn take(&self, limit: usize) -> VecDeque<T> {
         let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.closed {
             self.filled.wait(&mut state);
         }
-        if state.waiting.len() <= most {
+        if state.waiting.len() <= limit {
             return std::mem::take(&mut state.waiting);
         }
-        state.waiting.drain(..most).collect()
+        state.waiting.drain(..limit).collect()
     }
 
-    /// Refuses whatever comes from now on; what waits will still be taken.
+    /// Refuses further items. Queued items can still be taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_all();
     }
 
-    /// How full it is, 0.0..=1.0.
+    /// Share of the capacity in use, 0.0..=1.0.
     pub(crate) fn fill(&self) -> f64 {
         self.state.lock().waiting.len() as f64 / self.capacity.max(1) as f64
     }

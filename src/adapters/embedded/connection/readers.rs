@@ -1,4 +1,4 @@
-//! Connections that read, each on a thread of its own. A read begins after the call, so it sees every commit that was answered.
+//! Connections for reads, each on its own thread. A read begins after its call, so it sees every commit whose caller has returned.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::error::{CommandResult, broken, closed};
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
-/// A small pool.
+/// A pool of reading threads with one bounded queue.
 pub(crate) struct Readers {
     queue: Arc<Queue<Read>>,
     done: Vec<Arc<Completion>>,
 }
 
 impl Readers {
-    /// One thread for each connection.
+    /// Starts one thread for each connection. At most `capacity` reads wait.
     pub(crate) fn new(connections: Vec<Connection>, capacity: usize) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::<Read>::new(capacity));
         let mut done = Vec::with_capacity(connections.len());
         for (number, sql) in connections.into_iter().enumerate() {
             let flag = Arc::new(Completion::default());
-            let (reads, raised) = (queue.clone(), CompleteOnDrop(flag.clone()));
+            let (reads, completion) = (queue.clone(), CompleteOnDrop(flag.clone()));
             let body = move || {
-                let _raised = raised;
+                let _completion = completion;
                 read_all(sql, &reads);
             };
             std::thread::Builder::new().name(format!("posthaste-reader-{number}")).spawn(body)?;
@@ -36,39 +36,41 @@ impl Readers {
         Ok(Self { queue, done })
     }
 
-    /// Reads one snapshot.
+    /// Runs `read` on one snapshot of the file.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the queue is full; [`Error::Unreachable`] after the store was closed.
     pub(crate) async fn read<T, F>(&self, operation: &'static str, read: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> CommandResult<T> + Send + 'static,
     {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let job: Read = Box::new(move |sql| {
-            let result = snapshot(sql, read).map_err(|error| error.to_port_error(operation));
-            // A caller that has gone away no longer wants to know.
-            let _ = reply.send(result);
+            // The caller may have dropped its receiver.
+            let _ = reply.send(snapshot(sql, read).map_err(|error| error.to_port_error(operation)));
         });
         match self.queue.put(job) {
             Ok(()) => {}
             Err(PushError::Full) => return Err(Error::Overloaded(format!("{operation}: the readers' queue is full"))),
             Err(PushError::Closed) => return Err(closed(operation)),
         }
-        answer.await.unwrap_or_else(|_| Err(Error::Unreachable(format!("{operation}: a reader stopped"))))
+        result.await.unwrap_or_else(|_| Err(Error::Unreachable(format!("{operation}: a reader stopped"))))
     }
 
-    /// Takes no more reads.
-    pub(crate) fn shut(&self) {
+    /// Refuses further reads. Queued reads still run.
+    pub(crate) fn close(&self) {
         self.queue.close();
     }
 
-    /// Waits for the threads on this one.
+    /// Blocks until the threads have ended, for at most `limit` each.
     pub(crate) fn finished_blocking(&self, limit: Duration) {
         self.done.iter().for_each(|done| {
             done.wait_blocking(limit);
         });
     }
 
-    /// Waits for the threads in a task.
+    /// Waits until the threads have ended, for at most `limit` each.
     pub(crate) async fn finished(&self, limit: Duration) {
         for done in &self.done {
             done.wait(limit).await;
@@ -76,7 +78,7 @@ impl Readers {
     }
 }
 
-/// Several statements of one read must see one state of the file.
+/// Runs `read` in one transaction, so that all its statements see the same state of the file.
 pub(crate) fn snapshot<T>(sql: &Connection, read: impl FnOnce(&Connection) -> CommandResult<T>) -> CommandResult<T> {
     sql.prepare_cached("BEGIN")?.execute([])?;
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read(sql)))
@@ -87,7 +89,7 @@ pub(crate) fn snapshot<T>(sql: &Connection, read: impl FnOnce(&Connection) -> Co
 
 fn read_all(sql: Connection, reads: &Queue<Read>) {
     loop {
-        // One at a time: the next read may go to another thread.
+        // One at a time, so that an idle thread can take the next read.
         let Some(read) = reads.take(1).pop_front() else { return };
         read(&sql);
     }

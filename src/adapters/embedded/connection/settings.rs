@@ -7,27 +7,27 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::options::WriterMode;
 
-/// The file's name in the folder.
+/// Name of the database file in the data folder.
 pub(crate) const FILE: &str = "posthaste.db";
 
-/// Longest wait for another process's write (the command line beside a running service).
+/// Longest wait for another process's write (a command line during a running service).
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Pages in the write-ahead log after which a commit moves them into the file: fewer cost more writes, more make a restart slower.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// What the write-ahead log shrinks back to after a burst.
+/// Size to which the write-ahead log shrinks after a burst.
 const LOG_LIMIT_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Page cache of a reader: it reads along indexes, and the operating system caches the file.
 const READER_CACHE_KIB: u32 = 2 * 1024;
 
-/// Opens the file, or makes it, and changes nothing yet.
+/// Opens the file or creates it empty.
 pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
 }
 
-/// Opens a file that is there.
+/// Opens an existing file; a missing file is an error.
 pub(crate) fn open_existing(path: &Path) -> rusqlite::Result<Connection> {
     connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
@@ -36,13 +36,13 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let sql = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     sql.busy_timeout(BUSY)?;
     sql.set_prepared_statement_cache_capacity(160);
-    // Plans that do not hang on bound values: with STAT4 compiled in, SQLite otherwise prepares a claim anew for every new lower bound,
+    // Plans must not depend on bound values: with STAT4 compiled in, SQLite otherwise prepares a claim again for every new lower bound,
     // which took a tenth of the writer's time.
     sql.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(sql)
 }
 
-/// Makes a connection fit for writing.
+/// Configures a connection for writing: WAL, and fsync of each commit except in inline mode.
 pub(crate) fn for_writing(sql: &Connection, cache_kib: u32, writing: WriterMode) -> rusqlite::Result<()> {
     sql.pragma_update(None, "journal_mode", "WAL")?;
     sql.pragma_update(None, "synchronous", if writing == WriterMode::Thread { "FULL" } else { "OFF" })?;
@@ -53,7 +53,7 @@ pub(crate) fn for_writing(sql: &Connection, cache_kib: u32, writing: WriterMode)
     cache(sql, cache_kib)
 }
 
-/// Makes a connection fit for reading, and for nothing else.
+/// Configures a connection that can only read.
 pub(crate) fn for_reading(sql: &Connection) -> rusqlite::Result<()> {
     sql.pragma_update(None, "query_only", true)?;
     sql.pragma_update(None, "temp_store", "MEMORY")?;

@@ -1,4 +1,4 @@
-//! The writer thread: groups share a commit, a failed command takes no neighbour, a full disk changes nothing, closing finishes the queue.
+//! The writer thread: groups share a commit, a failed command affects no other, a full disk changes nothing, closing finishes the queue.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn hold(store: &Embedded) -> (Arc<AtomicBool>, tokio::task::JoinHandle<Res
 }
 
 #[tokio::test]
-async fn group_shares_a_commit_and_a_failed_command_takes_no_neighbour() {
+async fn group_shares_a_commit_and_a_failed_command_affects_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     let frames = |store: Embedded| async move {

@@ -1,4 +1,4 @@
-//! The way to the one connection that writes: a bounded queue to its thread, or a call on the spot.
+//! Access to the one writing connection: a bounded queue to its thread, or a direct call.
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,43 +13,46 @@ use crate::connection::queue::{PushError, Queue};
 use crate::connection::readers::snapshot;
 use crate::error::{CommandResult, closed};
 
-/// Runs commands, one after another.
+/// Runs write commands one after another.
 pub(crate) enum Writer {
-    /// On a thread, in groups.
+    /// On a dedicated thread with group commit.
     Thread {
-        /// Commands that wait.
+        /// Commands that wait for the thread.
         queue: Arc<Queue<Box<dyn WriterCommand>>>,
-        /// Raised when the thread has ended.
+        /// Set when the thread has ended.
         done: Arc<Completion>,
     },
-    /// On the calling thread. `None` once closed.
+    /// On the calling thread. `None` after the store was closed.
     Inline(Mutex<Option<Engine>>),
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the writing thread. At most `capacity` commands wait, and at most `group_max` share a commit.
     pub(crate) fn thread(engine: Engine, capacity: usize, group_max: usize) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(capacity));
         let done = Arc::new(Completion::default());
-        let (jobs, raised) = (queue.clone(), CompleteOnDrop(done.clone()));
+        let (commands, completion) = (queue.clone(), CompleteOnDrop(done.clone()));
         let body = move || {
-            // Named first, so that it is dropped last: the flag says that the connection is closed.
-            let _raised = raised;
-            write_all(engine, &jobs, group_max.max(1));
+            // Declared first, so that it is dropped last: the flag means that the connection is closed.
+            let _completion = completion;
+            write_all(engine, &commands, group_max.max(1));
         };
         std::thread::Builder::new().name("posthaste-writer".into()).spawn(body)?;
         Ok(Self::Thread { queue, done })
     }
 
-    /// Runs a command in a transaction of its own or shared with others; durable when it answers.
-    pub(crate) async fn call<T, F>(&self, operation: &'static str, isolation: Isolation, context: F) -> Result<T, Error>
+    /// Runs a command, possibly in one transaction with others. Its changes are durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] when the queue is full; [`Error::Unknown`] when the thread ended before the command's commit was confirmed.
+    pub(crate) async fn call<T, F>(&self, operation: &'static str, isolation: Isolation, command: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        let (call, answer) = ClosureCommand::new(operation, isolation, context);
+        let (command, result) = ClosureCommand::new(operation, isolation, command);
         match self {
-            Writer::Thread { queue, .. } => match queue.put(Box::new(call)) {
+            Writer::Thread { queue, .. } => match queue.put(Box::new(command)) {
                 Ok(()) => {}
                 Err(PushError::Full) => {
                     return Err(Error::Overloaded(format!("{operation}: the writer's queue is full")));
@@ -57,16 +60,16 @@ impl Writer {
                 Err(PushError::Closed) => return Err(closed(operation)),
             },
             Writer::Inline(engine) => match engine.lock().as_mut() {
-                Some(engine) => engine.run(VecDeque::from([Box::new(call) as Box<dyn WriterCommand>])),
+                Some(engine) => engine.run(VecDeque::from([Box::new(command) as Box<dyn WriterCommand>])),
                 None => return Err(closed(operation)),
             },
         }
-        answer
-            .await
-            .unwrap_or_else(|_| Err(Error::Unknown(format!("{operation}: the writer stopped before it answered"))))
+        result.await.unwrap_or_else(|_| {
+            Err(Error::Unknown(format!("{operation}: the writer stopped before the command completed")))
+        })
     }
 
-    /// Reads on the writing connection; only inline, where there is no other.
+    /// Reads on the writing connection. Inline mode only, which has no other connection.
     pub(crate) fn read_inline<T>(
         &self,
         operation: &'static str,
@@ -81,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// How full the queue is.
+    /// Share of the queue in use, 0.0..=1.0.
     pub(crate) fn fill(&self) -> f64 {
         match self {
             Writer::Thread { queue, .. } => queue.fill(),
@@ -89,8 +92,8 @@ impl Writer {
         }
     }
 
-    /// Takes no more commands; those that wait are still run.
-    pub(crate) fn shut(&self) {
+    /// Refuses further commands. Queued commands still run.
+    pub(crate) fn close(&self) {
         match self {
             Writer::Thread { queue, .. } => queue.close(),
             Writer::Inline(engine) => {
@@ -101,7 +104,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the last command; says whether it was done in time.
+    /// Waits for at most `limit` until the thread has run its last command; returns whether it has.
     pub(crate) async fn finished(&self, limit: Duration) -> bool {
         match self {
             Writer::Thread { done, .. } => done.wait(limit).await,
@@ -109,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::finished`], on this thread.
+    /// As [`Writer::finished`], but blocks the calling thread.
     pub(crate) fn finished_blocking(&self, limit: Duration) -> bool {
         match self {
             Writer::Thread { done, .. } => done.wait_blocking(limit),
@@ -118,9 +121,9 @@ impl Writer {
     }
 }
 
-fn write_all(mut engine: Engine, jobs: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
+fn write_all(mut engine: Engine, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
     loop {
-        let group = jobs.take(group_max);
+        let group = commands.take(group_max);
         if group.is_empty() {
             break;
         }
@@ -129,7 +132,7 @@ fn write_all(mut engine: Engine, jobs: &Queue<Box<dyn WriterCommand>>, group_max
     checkpoint(&engine);
 }
 
-/// Moves the log into the file, so that an operator finds one file. What fails here fails harmlessly: the next opening does it.
+/// Moves the write-ahead log into the file, so that a copy of the file is complete. After a failure the next opening repeats it.
 fn checkpoint(engine: &Engine) {
     let _ = engine.sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }

@@ -1,4 +1,4 @@
-//! One member of a consumer group: what it may read, how far it has got, and what it waits for.
+//! A member of a consumer group: its topic partitions, their offsets and pauses.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{Delivery, GroupMember, Lag};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
@@ -15,15 +15,15 @@ use crate::broker::log_ends::{LogTopic, place};
 use crate::error::CommandResult;
 use crate::store::Embedded;
 
-/// A topic partition of this member.
+/// A topic partition that is assigned to a member.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberPartition {
     name: Arc<str>,
     topic: LogTopic,
     partition: u32,
-    /// The next offset to hand out.
+    /// The next offset to deliver.
     next: u64,
-    /// The next offset the group has not acknowledged.
+    /// The first offset that the group has not acknowledged.
     acknowledged: u64,
     paused_until: Option<Instant>,
 }
@@ -33,70 +33,71 @@ impl MemberPartition {
         Self { name, topic, partition, next: 0, acknowledged: 0, paused_until: None }
     }
 
-    /// Its number among all topic partitions.
+    /// The partition's number among those of all topics.
     pub(crate) fn number(&self) -> u32 {
         self.topic.first + self.partition
     }
 
-    /// Where the group stands.
+    /// Sets the offset at which the group continues.
     pub(crate) fn begin(&mut self, offset: u64) {
         (self.next, self.acknowledged) = (offset, offset);
     }
 
-    fn stands_at(&self, position: &Position) -> bool {
+    fn contains(&self, position: &Position) -> bool {
         self.partition == position.partition && self.name == position.topic
     }
 }
 
-/// A member of a group.
+/// A member of a consumer group on the embedded log.
 pub(crate) struct LogGroupMember {
     store: Embedded,
     group: Arc<str>,
-    partitions_owned: Mutex<Vec<MemberPartition>>,
-    /// Where the next poll begins to look, so that a busy partition does not starve the others.
-    turn: Mutex<usize>,
+    owned: Mutex<Vec<MemberPartition>>,
+    /// Index of the partition that the next poll reads first, so that a busy partition does not starve the others.
+    next_first: Mutex<usize>,
 }
 
 impl LogGroupMember {
-    pub(crate) fn new(store: Embedded, group: Arc<str>, partitions_owned: Vec<MemberPartition>) -> Self {
-        Self { store, group, partitions_owned: Mutex::new(partitions_owned), turn: Mutex::new(0) }
+    pub(crate) fn new(store: Embedded, group: Arc<str>, owned: Vec<MemberPartition>) -> Self {
+        Self { store, group, owned: Mutex::new(owned), next_first: Mutex::new(0) }
     }
 
-    /// Shares with something to hand out, beginning with the one whose turn it is.
+    /// The partitions with records to deliver, in the order in which the next poll reads them.
     fn ready(&self) -> Vec<MemberPartition> {
-        let (partitions_owned, now) = (self.partitions_owned.lock(), Instant::now());
-        let ready = |share: &&MemberPartition| {
-            let paused = share.paused_until.is_some_and(|until| until > now);
-            !paused && share.next < self.store.inner.log_ends.end(share.number())
+        let (owned, now) = (self.owned.lock(), Instant::now());
+        let ready = |partition: &&MemberPartition| {
+            let paused = partition.paused_until.is_some_and(|until| until > now);
+            !paused && partition.next < self.store.inner.log_ends.end(partition.number())
         };
-        let turn = *self.turn.lock() % partitions_owned.len().max(1);
-        let (before, after) = partitions_owned.split_at(turn);
+        let first = *self.next_first.lock() % owned.len().max(1);
+        let (before, after) = owned.split_at(first);
         after.iter().chain(before).filter(ready).cloned().collect()
     }
 
-    /// When the next pause ends.
+    /// Time at which the next pause ends.
     fn pause_ends(&self) -> Option<Instant> {
         let now = Instant::now();
-        self.partitions_owned.lock().iter().filter_map(|share| share.paused_until).filter(|until| *until > now).min()
+        self.owned.lock().iter().filter_map(|partition| partition.paused_until).filter(|until| *until > now).min()
     }
 
-    /// Reads from the shares and moves on. What a concurrent pause or rewind changed meanwhile stays as that left it.
+    /// Reads from the partitions and advances their offsets. A partition that was paused or rewound meanwhile delivers nothing and keeps its
+    /// new offset.
     async fn fetch(&self, ready: Vec<MemberPartition>, limit: u32) -> Result<Vec<Delivery>, Error> {
-        let asked = ready.clone();
+        let requested = ready.clone();
         let found = self.store.read("poll", move |sql| fetch(sql, &ready, limit)).await?;
-        let mut partitions_owned = self.partitions_owned.lock();
+        let mut owned = self.owned.lock();
         let mut deliveries = Vec::new();
-        for (before, got) in asked.iter().zip(found) {
-            let Some(last) = got.last() else { continue };
-            let moved = |share: &&mut MemberPartition| share.number() == before.number();
-            let Some(share) = partitions_owned.iter_mut().find(moved) else { continue };
-            if share.next == before.next && share.paused_until == before.paused_until {
-                share.next = last.position.offset + 1;
-                deliveries.extend(got);
+        for (before, deliveries_read) in requested.iter().zip(found) {
+            let Some(last) = deliveries_read.last() else { continue };
+            let same = |partition: &&mut MemberPartition| partition.number() == before.number();
+            let Some(partition) = owned.iter_mut().find(same) else { continue };
+            if partition.next == before.next && partition.paused_until == before.paused_until {
+                partition.next = last.position.offset + 1;
+                deliveries.extend(deliveries_read);
             }
         }
-        let mut turn = self.turn.lock();
-        *turn = turn.wrapping_add(1);
+        let mut next_first = self.next_first.lock();
+        *next_first = next_first.wrapping_add(1);
         Ok(deliveries)
     }
 }
@@ -108,7 +109,7 @@ impl GroupMember for LogGroupMember {
         let log_ends = self.store.inner.log_ends.clone();
         loop {
             let mut arrived = std::pin::pin!(log_ends.arrived().notified());
-            // Listening begins before the look, or a record committed in between would be slept through.
+            // Registered before the ends are read, or the notification of a record committed in between would be missed.
             arrived.as_mut().enable();
             let ready = self.ready();
             if !ready.is_empty() {
@@ -118,10 +119,10 @@ impl GroupMember for LogGroupMember {
                 }
             }
             let until = self.pause_ends().map_or(deadline, |ends| ends.min(deadline));
-            // Both sides may be dropped: nothing was handed out yet.
+            // Cancel-safe: nothing was delivered yet.
             let woken = tokio::time::timeout_at(until, arrived).await.is_ok();
             if !woken && Instant::now() >= deadline {
-                // Another process may have appended beside us; it cannot wake us.
+                // Appends of other processes send no notification here.
                 let log_ends = log_ends.clone();
                 self.store.read("log_ends", move |sql| log_ends.refresh(sql)).await?;
                 let ready = self.ready();
@@ -133,12 +134,12 @@ impl GroupMember for LogGroupMember {
     async fn acknowledge(&self, positions: &[Position]) -> Result<(), Error> {
         let mut ends: Vec<(u32, u64)> = Vec::with_capacity(positions.len());
         {
-            let partitions_owned = self.partitions_owned.lock();
+            let owned = self.owned.lock();
             for position in positions {
-                let Some(share) = partitions_owned.iter().find(|share| share.stands_at(position)) else {
-                    return Err(Error::Rejected(format!("{position:?} is not of this member")));
+                let Some(partition) = owned.iter().find(|partition| partition.contains(position)) else {
+                    return Err(Error::Rejected(format!("{position:?} is not in a partition of this member")));
                 };
-                ends.push((share.number(), position.offset + 1));
+                ends.push((partition.number(), position.offset + 1));
             }
         }
         let (group, offsets) = (self.group.clone(), ends.clone());
@@ -154,63 +155,64 @@ impl GroupMember for LogGroupMember {
                 Ok(())
             })
             .await?;
-        let mut partitions_owned = self.partitions_owned.lock();
+        let mut owned = self.owned.lock();
         for (number, end) in ends {
-            for share in partitions_owned.iter_mut().filter(|share| share.number() == number) {
-                share.acknowledged = share.acknowledged.max(end);
-                share.next = share.next.max(share.acknowledged);
+            for partition in owned.iter_mut().filter(|partition| partition.number() == number) {
+                partition.acknowledged = partition.acknowledged.max(end);
+                partition.next = partition.next.max(partition.acknowledged);
             }
         }
         Ok(())
     }
 
     async fn rewind(&self) -> Result<(), Error> {
-        self.partitions_owned.lock().iter_mut().for_each(|share| share.next = share.acknowledged);
+        self.owned.lock().iter_mut().for_each(|partition| partition.next = partition.acknowledged);
         Ok(())
     }
 
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
-        let mut partitions_owned = self.partitions_owned.lock();
-        let Some(share) = partitions_owned.iter_mut().find(|share| share.stands_at(from)) else {
-            return Err(Error::Rejected(format!("{from:?} is not of this member")));
+        let mut owned = self.owned.lock();
+        let Some(partition) = owned.iter_mut().find(|partition| partition.contains(from)) else {
+            return Err(Error::Rejected(format!("{from:?} is not in a partition of this member")));
         };
-        share.next = from.offset.max(share.acknowledged);
-        share.paused_until = Some(Instant::now() + resume_after);
+        partition.next = from.offset.max(partition.acknowledged);
+        partition.paused_until = Some(Instant::now() + resume_after);
         Ok(())
     }
 
     async fn lag(&self) -> Result<Vec<Lag>, Error> {
-        let (partitions_owned, now) = (self.partitions_owned.lock().clone(), self.store.inner.clock.now());
+        let (owned, now) = (self.owned.lock().clone(), self.store.inner.clock.now());
         self.store
             .read("lag", move |sql| {
                 let mut next = sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
                 let mut oldest = sql.prepare_cached(
                     "SELECT appended_at FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT 1",
                 )?;
-                let lag = |share: &MemberPartition| {
-                    let end = next.query_row([share.number()], |row| row.get::<_, i64>(0))? as u64;
-                    let places = params![place(share.number(), share.acknowledged), place(share.number() + 1, 0)];
+                let lag = |partition: &MemberPartition| {
+                    let end = next.query_row([partition.number()], |row| row.get::<_, i64>(0))? as u64;
+                    let places =
+                        params![place(partition.number(), partition.acknowledged), place(partition.number() + 1, 0)];
                     let appended: Option<i64> = oldest.query_row(places, |row| row.get(0)).optional()?;
                     let age = appended.map(|at| now.since(domain::Timestamp::from_millis(at))).unwrap_or_default();
-                    let messages = end.saturating_sub(share.acknowledged);
-                    Ok(Lag { topic: share.name.to_string(), partition: share.partition, messages, age })
+                    let messages = end.saturating_sub(partition.acknowledged);
+                    Ok(Lag { topic: partition.name.to_string(), partition: partition.partition, messages, age })
                 };
-                partitions_owned.iter().map(lag).collect()
+                owned.iter().map(lag).collect()
             })
             .await
     }
 }
 
-/// Reads from each share in turn until the limit is reached.
-fn fetch(sql: &Connection, partitions_owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<Delivery>>> {
+/// Reads from the partitions in their order until the limit is reached.
+fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<Delivery>>> {
     let mut left = limit;
-    let one = |share: &MemberPartition| {
+    let one = |partition: &MemberPartition| {
         if left == 0 {
             return Ok(Vec::new());
         }
-        let got = log::read(sql, &share.name, share.topic, share.partition, share.next, left)?;
-        left -= got.len() as u32;
-        Ok(got)
+        let deliveries = log::read(sql, &partition.name, partition.topic, partition.partition, partition.next, left)?;
+        left -= deliveries.len() as u32;
+        Ok(deliveries)
     };
-    partitions_owned.iter().map(one).collect()
+    owned.iter().map(one).collect()
 }

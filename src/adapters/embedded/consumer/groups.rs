@@ -1,9 +1,9 @@
-//! `ConsumerGroups`: members of consumer groups share the partitions by number.
+//! `ConsumerGroups`: the members of a group divide the topic partitions by number.
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::{ConsumerGroups, GroupMember};
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;
@@ -21,23 +21,24 @@ impl ConsumerGroups for Embedded {
         members: u32,
     ) -> Result<Arc<dyn GroupMember>, Error> {
         if members == 0 || member >= members {
-            return Err(Error::Rejected(format!("member {member} of {members} cannot be")));
+            return Err(Error::Rejected(format!("there is no member {member} of {members}")));
         }
-        let mut partitions_owned = Vec::new();
+        let mut owned = Vec::new();
         for name in topics {
             let (name, topic) = self.topic(name).await?;
-            let mine = (0..topic.partitions).filter(|partition| partition % members == member);
-            partitions_owned.extend(mine.map(|partition| MemberPartition::new(name.clone(), topic, partition)));
+            let assigned = (0..topic.partitions).filter(|partition| partition % members == member);
+            owned.extend(assigned.map(|partition| MemberPartition::new(name.clone(), topic, partition)));
         }
-        let numbers: Vec<u32> = partitions_owned.iter().map(MemberPartition::number).collect();
+        let numbers: Vec<u32> = owned.iter().map(MemberPartition::number).collect();
         let name = group.to_string();
         let offsets = self.write("group_join", move |context| join(context, &name, &numbers)).await?;
-        partitions_owned.iter_mut().zip(offsets).for_each(|(share, offset)| share.begin(offset));
-        Ok(Arc::new(LogGroupMember::new(self.clone(), group.into(), partitions_owned)))
+        owned.iter_mut().zip(offsets).for_each(|(partition, offset)| partition.begin(offset));
+        Ok(Arc::new(LogGroupMember::new(self.clone(), group.into(), owned)))
     }
 }
 
-/// Where the group stands in each topic partition. Being asked is a sign of life: a living group holds the log's sweep back.
+/// Reads the group's offset in each topic partition. It also sets the group's `seen_at`: the sweep of the log keeps the unread records of
+/// groups seen within the retention.
 fn join(context: &WriteContext<'_>, group: &str, numbers: &[u32]) -> CommandResult<Vec<u64>> {
     let mut seen = context.sql.prepare_cached(
         "INSERT INTO group_offset (consumer_group, number, next_offset, seen_at) VALUES (?1, ?2, 0, ?3)

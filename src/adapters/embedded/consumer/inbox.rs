@@ -1,4 +1,4 @@
-//! `Inbox`: what was consumed, and what became true with it.
+//! `Inbox`: consumed events, and the effects that commit with them.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -55,7 +55,7 @@ impl Inbox for Embedded {
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let oldest = self.before(keep);
         self.write("inbox_sweep", move |context| {
-            // Ids grow with time, so what is too old stands in front: the limit bounds the look, too.
+            // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
             let mut statement = context.sql.prepare_cached(
                 "DELETE FROM processed_events WHERE processed_at < ?1
                    AND id IN (SELECT id FROM processed_events ORDER BY id LIMIT ?2)",
@@ -85,7 +85,7 @@ fn commit(context: &WriteContext<'_>, group: &str, mark: &ProcessedEvent) -> Com
     Ok(InboxOutcome::New)
 }
 
-/// Two consumers may race with two winners: the later stamp stays, whatever the order, and the incoming one wins a tie.
+/// Stores the later of two stamps, in whichever order they arrive; the incoming one replaces an equal one.
 fn remember(context: &WriteContext<'_>, order_id: OrderId, region: &RegionId, hlc: Hlc) -> CommandResult<()> {
     let mut put = context.sql.prepare_cached(
         "INSERT INTO remote_stamp (order_id, region, hlc_millis, hlc_counter) VALUES (?1, ?2, ?3, ?4)

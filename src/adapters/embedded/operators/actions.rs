@@ -1,4 +1,4 @@
-//! Operators' statements: they change PENDING, FAILED and PARKED rows only, raise the partition's counter and leave an audit row.
+//! Operator actions: they change PENDING, FAILED and PARKED rows only, increment the partition's counter and write an audit row.
 use std::collections::BTreeSet;
 
 use outbox::{OperatorAction, OutboxRow, RowChange, operator};
@@ -14,10 +14,10 @@ use crate::outbox::blocked_keys;
 use crate::outbox::open_batch::KeyBytes;
 use crate::units::millis;
 
-/// A row that was not sent, with its place.
+/// An unsent row with its partition and status.
 struct UnsentOutboxRow {
     partition: u32,
-    /// The code in the file.
+    /// Code of the status in the file.
     status: i64,
     row: OutboxRow<KeyBytes>,
     has_reason: bool,
@@ -28,7 +28,7 @@ pub(crate) fn retry(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) ->
     act(context, OperatorAction::Retry, id, audit)
 }
 
-/// Parks a PENDING or FAILED row; its key waits with it.
+/// Parks a PENDING or FAILED row; the later rows of its key wait.
 pub(crate) fn park(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
     act(context, OperatorAction::Park, id, audit)
 }

@@ -1,4 +1,4 @@
-//! Why an event stands where it stands.
+//! Diagnosis of an outbox row: its state, and the row and lease on which it depends.
 use std::sync::Arc;
 
 use ports::broker::Position;
@@ -10,8 +10,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::error::CommandResult;
 use crate::operators::rows;
 
-/// Everything known about one event, or about the row that speaks for a key.
-pub(crate) fn standing(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowDiagnosis>> {
+/// Diagnoses the row of an event, or a key's first unsent row (its last sent one if all were sent).
+pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowDiagnosis>> {
     let Some(id) = row_of(sql, selector)? else { return Ok(None) };
     let Some(row) = rows::find(sql, id)? else { return Ok(None) };
     let head = match row.sent_at {
@@ -45,7 +45,7 @@ fn row_of(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowId
     }
 }
 
-/// The first row of a key that has not left; `blocking` leaves out those that are parked alone.
+/// The first unsent row of a key. With `blocking`, without the parked rows that do not block their key.
 fn first_unsent(sql: &Connection, key: [u8; 16], blocking: bool) -> CommandResult<Option<RowId>> {
     let mut statement = sql.prepare_cached(
         "SELECT e.id FROM outbox_event e CROSS JOIN outbox q ON q.partition = e.partition AND q.id = e.id

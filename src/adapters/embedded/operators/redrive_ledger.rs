@@ -1,11 +1,11 @@
-//! `RedriveLedger`: which dead letters were sent back, by whom and why.
+//! `RedriveLedger`: the dead letters that were replayed, with operator and reason.
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
+use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::connection::group_commit::WriteContext;
@@ -79,12 +79,12 @@ fn take(context: &WriteContext<'_>, dead_letter: &DeadLetterId, stale: i64, audi
 }
 
 fn known(sql: &Connection, dead_letter: &DeadLetterId) -> CommandResult<Option<RedriveRecord>> {
-    let mut look = sql.prepare_cached(
+    let mut select = sql.prepare_cached(
         "SELECT who, why, taken_at, arrived FROM redriven_letter
          WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4",
     )?;
     let DeadLetterId { position: at, timestamp } = dead_letter;
-    let found = look.query_row(params![&*at.topic, at.partition, at.offset as i64, timestamp.millis()], |row| {
+    let found = select.query_row(params![&*at.topic, at.partition, at.offset as i64, timestamp.millis()], |row| {
         let audit = Audit { operator: row.get(0)?, reason: row.get(1)? };
         Ok(RedriveRecord { audit, at: Timestamp::from_millis(row.get(2)?), confirmed: row.get(3)? })
     });

@@ -1,4 +1,4 @@
-//! Rows as operators see them: which table leads the way decides what a question costs.
+//! Queries for outbox rows as operators see them. The table that a query scans first decides its cost.
 use domain::{EventId, OrderId, Timestamp};
 use ports::FailureType;
 use ports::operators::{RowFilter, RowView};
@@ -15,14 +15,14 @@ const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key),
   coalesce(q.lease_version, a.token), coalesce(q.attempts, a.attempts), q.next_attempt_at, coalesce(q.failure_type, a.failure_type),
   coalesce(q.reason, a.reason), coalesce(e.created_at, 0), a.sent_at";
 
-/// The table that is walked along.
+/// The table that a query scans in id order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeadingTable {
-    /// All events in id order, or those of one key.
+    /// All events, or those of one key.
     Events,
-    /// Rows that wait or are parked: few.
+    /// Rows that are FAILED or PARKED; there are few.
     Waiting,
-    /// What has left.
+    /// Rows that are SENT, in the archive.
     Archive,
 }
 
@@ -61,7 +61,7 @@ impl LeadingTable {
     }
 }
 
-/// A filter as SQL.
+/// A row filter as an SQL query.
 pub(crate) struct OutboxRowQuery {
     lead: LeadingTable,
     conditions: String,
@@ -69,7 +69,7 @@ pub(crate) struct OutboxRowQuery {
 }
 
 impl OutboxRowQuery {
-    /// Rows that a filter lets through, seen from now.
+    /// The query for the rows that match a filter; ages are counted from `now`.
     pub(crate) fn of(filter: &RowFilter, now: Timestamp) -> Self {
         let lead = LeadingTable::of(filter.status);
         let mut query = Self { lead, conditions: String::new(), values: Vec::new() };
@@ -103,7 +103,7 @@ impl OutboxRowQuery {
         query
     }
 
-    /// One row, wherever it stands.
+    /// The query for one row by its id.
     pub(crate) fn row(id: RowId, lead_waiting: bool) -> Self {
         let lead = if lead_waiting { LeadingTable::Waiting } else { LeadingTable::Events };
         let mut query = Self { lead, conditions: String::new(), values: Vec::new() };
@@ -130,7 +130,7 @@ impl OutboxRowQuery {
         Ok(views)
     }
 
-    /// How many rows.
+    /// Counts the rows that match.
     pub(crate) fn count(self, sql: &Connection) -> CommandResult<u64> {
         let text = format!("SELECT count(*) FROM {}{}", self.lead.tables(), self.conditions);
         let rows: i64 = sql.prepare_cached(&text)?.query_row(params_from_iter(self.values), |row| row.get(0))?;
@@ -138,7 +138,7 @@ impl OutboxRowQuery {
     }
 }
 
-/// One row, also one whose event is gone.
+/// Reads one row by its id, also a row whose event was deleted.
 pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>> {
     if let Some(view) = OutboxRowQuery::row(id, false).rows(sql, 1)?.pop() {
         return Ok(Some(view));
@@ -146,7 +146,7 @@ pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>
     Ok(OutboxRowQuery::row(id, true).rows(sql, 1)?.pop())
 }
 
-/// The status behind a code.
+/// The status that a code in the file means.
 pub(crate) fn status_of(number: i64) -> RowStatus {
     match number {
         code::PENDING => RowStatus::Pending,

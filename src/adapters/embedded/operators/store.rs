@@ -1,4 +1,4 @@
-//! `OutboxOperators`: looking goes to the readers, acting to the writer.
+//! `OutboxOperators`: queries run on the readers, actions on the writer.
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
@@ -21,7 +21,7 @@ impl OutboxOperators for Embedded {
     }
 
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        self.read("outbox_standing", move |sql| diagnosis::standing(sql, selector)).await
+        self.read("outbox_standing", move |sql| diagnosis::diagnose(sql, selector)).await
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {

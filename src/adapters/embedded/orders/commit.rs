@@ -1,4 +1,4 @@
-//! One atomic change of an order: mark, state and events, all or none.
+//! One atomic commit of an order: idempotency mark, state and events, all or none.
 use std::sync::Arc;
 
 use domain::{OrderId, Status};
@@ -11,10 +11,11 @@ use crate::error::{CommandResult, WriteError, broken};
 use crate::orders::row;
 use crate::outbox::counts::code;
 
-/// Does it, or says why not; then nothing was changed. Tidy: everything is looked at before anything is written.
+/// Commits the change, or returns the reason to refuse it. Checks every reason before the first write, as
+/// [`crate::connection::group_commit::Isolation::SharedSavepoint`] requires.
 pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<Committed> {
-    for (place, event) in commit.events.iter().enumerate() {
-        refuse_known_event(context, event, &commit.events[..place])?;
+    for (index, event) in commit.events.iter().enumerate() {
+        refuse_known_event(context, event, &commit.events[..index])?;
     }
     if let Some(refused) = refusal(context, commit)? {
         return Ok(refused);
@@ -30,7 +31,7 @@ pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> Command
     Ok(Committed::Done)
 }
 
-/// Refuses an event whose id is already stored or stands twice in the commit.
+/// Refuses an event whose id is already stored or occurs twice in the commit.
 fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewRow]) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached("SELECT 1 FROM outbox_event WHERE event_id = ?1")?;
     let twice = before.iter().any(|other| other.event_id == event.event_id);
@@ -40,15 +41,15 @@ fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewR
     Ok(())
 }
 
-/// Some answer when the mark or the order stands in the way.
+/// The reason for which the mark or the stored version refuses the commit, if there is one.
 fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<Committed>> {
     if let Some(mark) = &commit.mark
         && let Some(taken) = taken_mark(context, mark)?
     {
         return Ok(Some(Committed::KeyUsed(taken)));
     }
-    let stands = version_of(context, commit.order.id)?;
-    Ok(match (commit.expected, stands) {
+    let stored = version_of(context, commit.order.id)?;
+    Ok(match (commit.expected, stored) {
         (None, None) => None,
         (Some(expected), Some(current)) if expected == current => None,
         (_, Some(current)) => Some(Committed::Stale { current }),
@@ -116,7 +117,7 @@ fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResu
     }))
 }
 
-/// Writes an event and its place in line. The id is drawn here, by the one writer, so ids are in commit order.
+/// Writes an event and its outbox row. The single writer generates the id here, so ids are in commit order.
 fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> CommandResult<()> {
     let mut insert = context.sql.prepare_cached(
         "INSERT INTO outbox_event (event_id, key, type, topic, partition, sequence, occurred_at, region, hlc_millis, hlc_counter,

@@ -1,4 +1,4 @@
-//! An order as a row, and back.
+//! Conversion of orders to rows and back.
 use domain::{Hlc, Item, Items, Money, Order, OrderId, RegionId, Status, Subject, Timestamp};
 use rusqlite::{Row, params};
 
@@ -34,7 +34,7 @@ pub(crate) fn insert(context: &WriteContext<'_>, order: &Order) -> CommandResult
     Ok(written == 1)
 }
 
-/// Replaces an order that still stands at a version. What never changes is not written again.
+/// Updates an order that still has the expected version; returns whether it had. Columns that never change are not written.
 pub(crate) fn update(context: &WriteContext<'_>, order: &Order, expected: u64) -> CommandResult<bool> {
     let mut statement = context.sql.prepare_cached(
         "UPDATE orders SET status = ?3, version = ?4, updated_at = ?5, region = ?6, hlc_millis = ?7, hlc_counter = ?8
@@ -67,7 +67,7 @@ pub(crate) fn read(row: &Row<'_>) -> CommandResult<Order> {
         version: row.get::<_, i64>(3)? as u64,
         created_at: Timestamp::from_millis(row.get(4)?),
         updated_at: Timestamp::from_millis(row.get(5)?),
-        items: items_of(items).map_err(|why| broken(format!("order {id}: {why}")))?,
+        items: items_of(items).map_err(|error| broken(format!("order {id}: {error}")))?,
         region: RegionId::new(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?),
         hlc: Hlc { millis: row.get(8)?, counter: row.get(9)? },
     })

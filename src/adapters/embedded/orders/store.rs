@@ -1,4 +1,4 @@
-//! `OrderStore`: commits go to the writer, everything else to the readers.
+//! `OrderStore`: commits and sweeps run on the writer, reads on the readers.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,7 +62,7 @@ impl OrderStore for Embedded {
     async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let oldest = self.before(keep);
         self.write("mark_sweep", move |context| {
-            // Ids grow with time, so what is too old stands in front: the limit bounds the look, too.
+            // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
             let mut statement = context.sql.prepare_cached(
                 "DELETE FROM mark WHERE created_at < ?1 AND id IN (SELECT id FROM mark ORDER BY id LIMIT ?2)",
             )?;
@@ -73,14 +73,14 @@ impl OrderStore for Embedded {
 }
 
 impl Embedded {
-    /// The store's time so long ago, in milliseconds.
+    /// The store's time minus `ago`, in milliseconds.
     pub(crate) fn before(&self, ago: Duration) -> i64 {
         let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
         self.inner.clock.now().millis().saturating_sub(ago)
     }
 }
 
-/// Where a filter's ids stand, and its values. The narrowest way in: an owner's list, else the state's index, else the orders.
+/// The query for the ids that match a filter, and its values. It uses the most selective index: by owner, else by status, else the orders.
 fn ids(filter: &OrderFilter) -> (String, Vec<Value>) {
     let mut values = Vec::new();
     values.extend(filter.owner.as_ref().map(|owner| Value::Text(owner.as_str().into())));
@@ -89,7 +89,7 @@ fn ids(filter: &OrderFilter) -> (String, Vec<Value>) {
         (None, None) => "SELECT id FROM orders WHERE true".to_owned(),
         (None, Some(_)) => "SELECT id FROM orders WHERE status = ?1".to_owned(),
         (Some(_), None) => format!("SELECT id FROM ({IDS}) WHERE true"),
-        // The owner's list is the narrower one: the status only filters.
+        // The index by owner is the more selective one; `+` keeps SQLite from using the index by status.
         (Some(_), Some(_)) => format!("SELECT id FROM ({IDS}) JOIN orders USING (id) WHERE +status = ?2"),
     };
     (text, values)
@@ -107,7 +107,7 @@ fn list(sql: &Connection, filter: &OrderFilter, from: PageStart, limit: u32) -> 
     }
     values.extend([Value::Integer(limit.into()), Value::Integer(skip)]);
     let (last, before) = (values.len(), values.len() - 1);
-    // Skipping walks what is narrow; only the page's own rows are read in full.
+    // The offset skips ids in an index; only the rows of the page are read in full.
     let text = format!(
         "SELECT {columns} FROM orders WHERE id IN ({text} ORDER BY id DESC LIMIT ?{before} OFFSET ?{last}) ORDER BY id DESC",
         columns = row::COLUMNS
@@ -121,7 +121,7 @@ fn list(sql: &Connection, filter: &OrderFilter, from: PageStart, limit: u32) -> 
     Ok(orders)
 }
 
-/// Without an owner the running counts know; an owner's orders are few enough to be counted one by one.
+/// Counts orders. Without an owner it reads the running counts; an owner's orders are few enough to count one by one.
 fn count(sql: &Connection, filter: &OrderFilter) -> CommandResult<u64> {
     let (text, values) = match (&filter.owner, filter.status) {
         (Some(_), _) => {

@@ -191,7 +191,7 @@ fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> CommandRes
     Ok(Candidate { row: claimed, deaths: row.get(2)?, head })
 }
 
-/// The number that stands for a claimer's name in rows.
+/// The number that represents a claimer's name in rows.
 fn claimer(context: &WriteContext<'_>, name: &str) -> CommandResult<i64> {
     let mut known = context.sql.prepare_cached("SELECT number FROM claimer WHERE name = ?1")?;
     if let Some(number) = known.query_row([name], |row| row.get(0)).optional()? {

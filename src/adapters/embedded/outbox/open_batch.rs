@@ -79,7 +79,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Sets the blocks of these keys anew.
+/// Recomputes the blocks of these keys.
 pub(crate) fn refresh_blocks(
     context: &mut WriteContext<'_>,
     partition: u32,

@@ -65,7 +65,7 @@ fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<Dep
     Ok(Depth { oldest_unsent: oldest_unsent(sql, partitions)?.map(|written| now.since(written)), ..depth })
 }
 
-/// The first row of each partition that is not parked; the lowest id among them is the oldest, because ids are drawn in time.
+/// Time of the oldest unsent event. It is the lowest id among the first unparked row of each partition, because ids grow with time.
 fn oldest_unsent(sql: &Connection, partitions: u32) -> CommandResult<Option<Timestamp>> {
     let mut first =
         sql.prepare_cached("SELECT id FROM outbox WHERE partition = ?1 AND status <= 2 ORDER BY id LIMIT 1")?;

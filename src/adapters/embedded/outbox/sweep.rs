@@ -1,4 +1,4 @@
-//! Forgetting, in bounded bites: archived rows past their time, payloads nobody needs, records every group has read.
+//! Sweeps in bounded steps: archived rows past their retention, unreferenced events, and records that every group has acknowledged.
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::log_ends::OFFSET_BITS;
@@ -6,47 +6,47 @@ use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::outbox::counts::code;
 
-/// Forgets archived rows sent before `oldest`, and the events that belong to nothing any more.
+/// Deletes archived rows sent before `oldest`, and the events that no row references.
 ///
-/// The look is bounded by the limit as well: rows stand by id, so one that was sent late may keep its successors a while longer, at most
-/// until it is too old itself.
+/// The limit also bounds the rows read, which are in id order: a row that was sent late may delay the deletion of later ids, at most until
+/// it is old enough itself.
 pub(crate) fn outbox(context: &mut WriteContext<'_>, oldest: i64, limit: u32, partitions: u32) -> CommandResult<u64> {
     let sql = context.sql;
-    let mut forget = sql.prepare_cached(
+    let mut delete = sql.prepare_cached(
         "DELETE FROM outbox_archive WHERE sent_at < ?1 AND id IN (SELECT id FROM outbox_archive ORDER BY id LIMIT ?2)
          RETURNING id, partition",
     )?;
     let rows: Vec<(i64, u32)> =
-        forget.query_map(params![oldest, limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
-    // The newest event stays, so that its id is never drawn again.
-    let mut drop_event =
+        delete.query_map(params![oldest, limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    // The newest event is kept, so that SQLite never generates its id again.
+    let mut delete_event =
         sql.prepare_cached("DELETE FROM outbox_event WHERE id = ?1 AND id < (SELECT max(id) FROM outbox_event)")?;
     for (id, partition) in &rows {
-        drop_event.execute([id])?;
+        delete_event.execute([id])?;
         context.counts.rows(*partition, code::SENT, -1);
     }
-    orphans(sql, limit, partitions)?;
+    unreferenced_events(sql, limit, partitions)?;
     Ok(rows.len() as u64)
 }
 
-/// Events below everything that lives or is archived: former newest ones.
-fn orphans(sql: &Connection, limit: u32, partitions: u32) -> CommandResult<()> {
+/// Deletes events below every outbox and archive row: each was the newest event at an earlier sweep.
+fn unreferenced_events(sql: &Connection, limit: u32, partitions: u32) -> CommandResult<()> {
     let mut floor: Option<i64> = sql.query_row("SELECT min(id) FROM outbox_archive", [], |row| row.get(0))?;
     let mut first = sql.prepare_cached("SELECT id FROM outbox WHERE partition = ?1 ORDER BY id LIMIT 1")?;
     for partition in 0..partitions {
         let id: Option<i64> = first.query_row([partition], |row| row.get(0)).optional()?;
         floor = floor.into_iter().chain(id).min();
     }
-    let mut drop_events = sql.prepare_cached(
+    let mut delete_events = sql.prepare_cached(
         "DELETE FROM outbox_event WHERE id IN (SELECT id FROM outbox_event
            WHERE id < coalesce(?1, (SELECT max(id) FROM outbox_event)) ORDER BY id LIMIT ?2)",
     )?;
-    drop_events.execute(params![floor, limit])?;
+    delete_events.execute(params![floor, limit])?;
     Ok(())
 }
 
-/// Forgets at most `limit` records appended before `oldest`, each partition from its front. A record that a living group has still to read
-/// stays; a group that has not been seen since `oldest` holds nothing back.
+/// Deletes at most `limit` records appended before `oldest`, from the start of each partition. It keeps the records that a group seen since
+/// `oldest` has not acknowledged.
 pub(crate) fn log(context: &WriteContext<'_>, oldest: i64, limit: u32) -> CommandResult<u64> {
     let mut numbers = context.sql.prepare_cached(
         "SELECT t.number, coalesce((SELECT min(g.next_offset) FROM group_offset g WHERE g.number = t.number AND g.seen_at >= ?1),
@@ -54,13 +54,13 @@ pub(crate) fn log(context: &WriteContext<'_>, oldest: i64, limit: u32) -> Comman
     )?;
     let ends: Vec<(i64, i64)> =
         numbers.query_map([oldest], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
-    let mut forget = context.sql.prepare_cached(
+    let mut delete = context.sql.prepare_cached(
         "DELETE FROM log WHERE appended_at < ?1 AND place IN (SELECT place FROM log WHERE place >= ?2 AND place < ?3 ORDER BY place LIMIT ?4)",
     )?;
     let mut left = limit as usize;
-    for (number, read) in ends {
-        let front = number << OFFSET_BITS;
-        left -= forget.execute(params![oldest, front, front + read, left as i64])?.min(left);
+    for (number, acknowledged) in ends {
+        let start = number << OFFSET_BITS;
+        left -= delete.execute(params![oldest, start, start + acknowledged, left as i64])?.min(left);
         if left == 0 {
             break;
         }

@@ -1,4 +1,4 @@
-//! Many at once, and what one does not do to another.
+//! Concurrent commits, and that a refused one does not affect the others.
 use std::sync::Arc;
 
 use domain::Subject;
@@ -8,8 +8,8 @@ use ports::orders::{Committed, IdempotencyMark, OrderFilter, OrderStore, PageSta
 use crate::support::*;
 
 #[tokio::test]
-async fn concurrent_commits_are_all_answered_and_one_refusal_takes_no_neighbour() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn concurrent_commits_all_return_and_a_refusal_affects_no_other() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = Embedded::open(options(folder.path(), &clock)).unwrap();
     let commits = (0..200_u16).map(|number| {
         let store = store.clone();
@@ -31,8 +31,8 @@ async fn concurrent_commits_are_all_answered_and_one_refusal_takes_no_neighbour(
 }
 
 #[tokio::test]
-async fn a_used_key_changes_nothing_and_says_what_it_meant() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn used_key_changes_nothing_and_returns_its_order() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let mark = |number| IdempotencyMark {
         subject: Subject::new("ann").unwrap(),
@@ -54,14 +54,14 @@ async fn a_used_key_changes_nothing_and_says_what_it_meant() {
     assert_eq!(store.find(id(2)).await.unwrap(), None);
     let subject = Subject::new("ann").unwrap();
     let day = std::time::Duration::from_secs(86_400);
-    assert_eq!(store.find_mark(&subject, "free", day).await.unwrap(), None, "a stale commit uses no key up");
+    assert_eq!(store.find_mark(&subject, "free", day).await.unwrap(), None, "a stale commit stores no mark");
     assert_eq!(store.find_mark(&subject, "k", day).await.unwrap(), Some(mark(1)));
     assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_queue_refuses_at_once_and_nobody_is_forgotten() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn full_queue_refuses_at_once_and_every_caller_gets_a_result() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = Embedded::open(Options { queue: 4, ..options(folder.path(), &clock) }).unwrap();
     let refused = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let commits: Vec<_> = (0..500_u16)

@@ -1,12 +1,12 @@
-//! Who may have a folder, and what is said when it cannot be had.
+//! Opening a data folder: its lock, its schema, and the errors when it cannot be opened.
 use embedded::{Embedded, OpenError, Options, WriterMode};
 use ports::orders::OrderStore;
 
 use crate::support::*;
 
 #[test]
-fn a_second_holder_is_refused_with_the_name_of_the_first() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+fn second_process_is_refused_with_the_name_of_the_holder() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let first = Embedded::open(options(folder.path(), &clock)).unwrap();
     first.announce("127.0.0.1:8080").unwrap();
 
@@ -19,8 +19,8 @@ fn a_second_holder_is_refused_with_the_name_of_the_first() {
 }
 
 #[tokio::test]
-async fn a_closed_store_frees_its_folder_and_refuses_work() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn closed_store_releases_its_folder_and_refuses_commands() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let first = Embedded::open(options(folder.path(), &clock)).unwrap();
     place(&first, 1, 0).await;
 
@@ -35,8 +35,8 @@ async fn a_closed_store_frees_its_folder_and_refuses_work() {
 }
 
 #[test]
-fn a_lock_file_left_behind_is_no_obstacle() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+fn stale_lock_file_does_not_block_the_folder() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     std::fs::write(folder.path().join("posthaste.lock"), "instance=dead\npid=1\naddress=x\n").unwrap();
 
     Embedded::open(options(folder.path(), &clock)).unwrap();
@@ -44,7 +44,7 @@ fn a_lock_file_left_behind_is_no_obstacle() {
 
 #[test]
 fn another_number_of_partitions_is_refused() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     drop(Embedded::open(options(folder.path(), &clock)).unwrap());
 
     let error = Embedded::open(Options { partitions: 8, ..options(folder.path(), &clock) }).err().unwrap();
@@ -53,8 +53,8 @@ fn another_number_of_partitions_is_refused() {
 }
 
 #[test]
-fn a_file_in_the_folders_place_is_refused_clearly() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+fn path_of_a_file_is_refused_as_not_writable() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let path = folder.path().join("data");
     std::fs::write(&path, "not a folder").unwrap();
 
@@ -64,23 +64,23 @@ fn a_file_in_the_folders_place_is_refused_clearly() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_as_it_is() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+fn damaged_file_is_refused_and_not_changed() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let path = folder.path().join("posthaste.db");
-    let rubbish = b"this has never been a database, but it is long enough to look at ".repeat(20);
-    std::fs::write(&path, &rubbish).unwrap();
+    let not_a_database = b"this is not a database, but it is long enough to be read as one ".repeat(20);
+    std::fs::write(&path, &not_a_database).unwrap();
 
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
 
     assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
-    assert_eq!(std::fs::read(&path).unwrap(), rubbish);
+    assert_eq!(std::fs::read(&path).unwrap(), not_a_database);
 }
 
 #[test]
-fn another_programs_database_and_a_newer_one_of_ours_are_refused() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+fn foreign_databases_and_newer_schemas_are_refused() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let path = folder.path().join("posthaste.db");
-    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE foreign_table (x)").unwrap();
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
     assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
 
@@ -90,19 +90,19 @@ fn another_programs_database_and_a_newer_one_of_ours_are_refused() {
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
     let (found, known) = Embedded::schema(folder.path()).unwrap();
-    assert!(found == Some(99) && known < 99, "whoever only asks for the version is told it");
+    assert!(found == Some(99) && known < 99, "the version of a newer file is returned");
     assert_eq!(Embedded::schema(&folder.path().join("nowhere")).unwrap(), (None, known));
 }
 
 #[tokio::test]
-async fn answered_commits_survive_a_process_that_vanishes() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn confirmed_commits_survive_a_killed_process() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = Embedded::open(options(folder.path(), &clock)).unwrap();
     for number in 0..20 {
         place(&store, number, 0).await;
     }
 
-    // What a kill leaves behind: the files as they are, without a goodbye.
+    // A killed process leaves the files as they are, without a checkpoint.
     let after = tempfile::tempdir().unwrap();
     for file in ["posthaste.db", "posthaste.db-wal"] {
         std::fs::copy(folder.path().join(file), after.path().join(file)).unwrap();
@@ -116,40 +116,40 @@ async fn answered_commits_survive_a_process_that_vanishes() {
 }
 
 #[tokio::test]
-async fn an_operator_looks_and_acts_beside_a_running_service() {
+async fn operator_reads_and_acts_while_a_service_runs() {
     use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let service = Embedded::open(options(folder.path(), &clock)).unwrap();
     place(&service, 1, 0).await;
 
-    let beside = Embedded::open_beside(folder.path(), clock.clone()).unwrap();
-    let rows = beside.rows(&RowFilter::default(), 10).await.unwrap();
-    let audit = Audit { operator: "ann".into(), reason: "looking".into() };
-    assert_eq!(beside.park(rows[0].id, &audit).await.unwrap(), OperatorOutcome::Done(1));
+    let operator = Embedded::open_for_operator(folder.path(), clock.clone()).unwrap();
+    let rows = operator.rows(&RowFilter::default(), 10).await.unwrap();
+    let audit = Audit { operator: "ann".into(), reason: "inspection".into() };
+    assert_eq!(operator.park(rows[0].id, &audit).await.unwrap(), OperatorOutcome::Done(1));
 
-    let seen = service.row(rows[0].id).await.unwrap().unwrap();
-    assert_eq!(seen.status, ports::outbox::RowStatus::Parked);
+    let row = service.row(rows[0].id).await.unwrap().unwrap();
+    assert_eq!(row.status, ports::outbox::RowStatus::Parked);
     place(&service, 2, 0).await;
-    assert!(beside.find(id(2)).await.unwrap().is_some());
-    let nowhere = Embedded::open_beside(&folder.path().join("nowhere"), clock).err().unwrap();
+    assert!(operator.find(id(2)).await.unwrap().is_some());
+    let nowhere = Embedded::open_for_operator(&folder.path().join("nowhere"), clock).err().unwrap();
     assert!(matches!(nowhere, OpenError::Absent { .. }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn inline_nothing_blocks_the_paused_clock() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn inline_commands_need_no_progress_of_the_clock() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = Embedded::open(Options { writing: WriterMode::Inline, ..options(folder.path(), &clock) }).unwrap();
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
 
     place(&store, 1, 0).await;
 
     assert!(store.find(id(1)).await.unwrap().is_some());
-    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+    assert_eq!(started.elapsed(), std::time::Duration::ZERO);
 }
 
 #[test]
-fn the_views_have_the_columns_people_rely_on() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+fn views_have_their_documented_columns() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     drop(Embedded::open(options(folder.path(), &clock)).unwrap());
     let sql = rusqlite::Connection::open(folder.path().join("posthaste.db")).unwrap();
     let columns = |view: &str| -> Vec<String> {

@@ -1,14 +1,14 @@
-//! The embedded broker: places, lanes, groups and their waits.
+//! The embedded broker: positions, producer sessions, consumer groups and their waits.
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Timestamp;
 use embedded::Embedded;
 use outbox::partition::topic_partition;
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::PartitionNo;
-use ports::source::{ConsumerGroups, GroupMember};
-use ports::topics::TopicReader;
 
 use crate::support::*;
 
@@ -27,8 +27,8 @@ async fn join(store: &Embedded, member: u32, members: u32) -> Arc<dyn GroupMembe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_goes_on_where_it_acknowledged() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn group_continues_after_its_last_acknowledged_record() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let source = join(&store, 0, 1).await;
     let positions = store.append((0..5).map(|n| record("same", &n.to_string())).collect()).await.unwrap();
@@ -51,8 +51,8 @@ async fn a_group_goes_on_where_it_acknowledged() {
 }
 
 #[tokio::test]
-async fn members_share_the_partitions_and_wake_when_records_come() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn members_divide_the_partitions_and_wake_on_new_records() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = Embedded::open(options(folder.path(), &clock)).unwrap();
     let (one, two) = (join(&store, 0, 2).await, join(&store, 1, 2).await);
     let both = async {
@@ -69,8 +69,8 @@ async fn members_share_the_partitions_and_wake_when_records_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_partition_waits_and_comes_back_with_the_same_record() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn paused_partition_resumes_with_the_same_record() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let source = join(&store, 0, 1).await;
     store.append(vec![record("k", "0"), record("k", "1")]).await.unwrap();
@@ -79,17 +79,22 @@ async fn a_paused_partition_waits_and_comes_back_with_the_same_record() {
     source.pause(&got[1].position, Duration::from_secs(5)).await.unwrap();
 
     assert!(source.poll(10, Duration::from_secs(4)).await.unwrap().is_empty());
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert_eq!(source.poll(10, Duration::from_secs(60)).await.unwrap()[0].position, got[1].position);
-    assert!(begun.elapsed() <= Duration::from_millis(1100), "{:?}", begun.elapsed());
+    assert!(started.elapsed() <= Duration::from_millis(1100), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn a_new_session_of_a_lane_ends_the_former_one_across_restarts() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn new_session_fences_the_former_one_across_restarts() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
-    let batch =
-        |token| Batch { partition: PartitionNo(1), token, records: vec![(1, record("k", "v"))], time_left: TTL };
+    let batch = |token| Batch {
+        partition: PartitionNo(1),
+        token,
+        records: vec![(1, record("k", "v"))],
+        time_left: TTL,
+        companions: 0,
+    };
     let first = store.open_session(0).await.unwrap();
     assert!(matches!(store.publish(&first, batch(1)).await, Published::Committed(_)));
     drop(store);
@@ -106,8 +111,8 @@ async fn a_new_session_of_a_lane_ends_the_former_one_across_restarts() {
 }
 
 #[tokio::test]
-async fn what_is_late_or_too_large_leaves_nothing_behind() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn late_or_too_large_batch_leaves_no_record() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let session = store.open_session(0).await.unwrap();
     let large = "x".repeat(store.record_bytes_max() + 1);
@@ -116,6 +121,7 @@ async fn what_is_late_or_too_large_leaves_nothing_behind() {
         token: 1,
         records: vec![(1, record("k", "v")), (2, record("k", value))],
         time_left,
+        companions: 0,
     };
 
     let late = store.publish(&session, batch("v", Duration::ZERO)).await;
@@ -124,14 +130,14 @@ async fn what_is_late_or_too_large_leaves_nothing_behind() {
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2]);
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 
-    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
+    assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
     let ends: u64 = TopicReader::list(&store).await.unwrap()[0].partitions.iter().map(|(_, end)| end).sum();
     assert_eq!(ends, 0);
 }
 
 #[tokio::test]
-async fn the_sweep_keeps_what_a_living_group_has_still_to_read() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn sweep_keeps_the_records_that_an_active_group_has_not_acknowledged() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let positions = store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
     clock.advance(Duration::from_secs(8 * 24 * 3600));

@@ -1,5 +1,5 @@
-//! What the embedded store promises beyond the ports' conformance suites: its folder, its one writer, its crashes.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+//! Guarantees of the embedded store beyond the conformance suites: its folder, its single writer, its crashes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod failures;
 mod folder;

@@ -1,10 +1,10 @@
-//! An owner's orders are all there and in order, whether they are filed under the owner yet or not, and after a restart.
+//! Queries by owner return all orders in order, whether they are in the index by owner yet or not, and after a restart.
 use domain::{Status, Subject};
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
-use crate::support::{HandClock, change, inline};
+use crate::support::{ManualClock, change, inline};
 
-/// More than are filed in one go, with some left over.
+/// More than one list of new orders, so that some orders are in the index and some are not.
 const ORDERS: u16 = 4_000;
 
 fn owner(number: u16) -> Subject {
@@ -12,8 +12,8 @@ fn owner(number: u16) -> Subject {
 }
 
 #[tokio::test]
-async fn an_owners_orders_are_found_before_and_after_they_are_filed() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn orders_of_an_owner_are_found_before_and_after_they_are_indexed() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     for number in 0..ORDERS {
         let mut commit = change(number, 0);

@@ -1,4 +1,4 @@
-//! A row that kills whoever handles it is found, and its neighbours are not blamed.
+//! A row whose processing kills its process is found and parked; the other rows of its batches are sent.
 use std::time::Duration;
 
 use ports::operators::{OutboxOperators, RowFilter};
@@ -7,7 +7,7 @@ use ports::partitions::AcquireReason;
 
 use crate::support::*;
 
-/// The process dies with the open batch in hand; another takes over.
+/// The process dies with an open batch; another process takes the partition over.
 async fn die(worker: Worker) -> Worker {
     let store = worker.store.clone();
     let acquired = acquire(&store, AcquireReason::Vacant).await;
@@ -20,8 +20,8 @@ async fn die(worker: Worker) -> Worker {
 }
 
 #[tokio::test]
-async fn poison_is_convicted_alone_and_its_neighbours_go_free() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn only_the_poison_row_is_parked_and_the_others_are_sent() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     for number in 0..20 {
         place(&store, number, 0).await;
@@ -33,7 +33,7 @@ async fn poison_is_convicted_alone_and_its_neighbours_go_free() {
 
     let mut sent = Vec::new();
     loop {
-        match worker.ask(100, ClaimKind::Ordinary).await {
+        match worker.try_claim(100, ClaimKind::Ordinary).await {
             Claimed::Batch(batch) => {
                 worker.fence.counter = batch.token;
                 if texts(&batch).iter().any(poison) {
@@ -62,19 +62,23 @@ async fn poison_is_convicted_alone_and_its_neighbours_go_free() {
         }
     }
 
-    assert_eq!(sizes, [21, 12, 1], "ever smaller pieces");
+    assert_eq!(sizes, [21, 12, 1], "batches shrink with each death");
     assert_eq!(sent.len(), 19, "{sent:?}");
     let parked = store.rows(&RowFilter { status: Some(RowStatus::Parked), ..RowFilter::default() }, 10).await.unwrap();
     assert_eq!(parked.len(), 1);
     assert_eq!((parked[0].key, parked[0].retry_count), (id(7), 5));
     assert!(parked[0].last_failure_reason.as_ref().unwrap().contains("poison"));
     let depth = store.depth().await.unwrap();
-    assert_eq!((depth.pending, depth.failed, depth.parked, depth.sent), (1, 0, 1, 19), "its key waits behind it");
+    assert_eq!(
+        (depth.pending, depth.failed, depth.parked, depth.sent),
+        (1, 0, 1, 19),
+        "the later row of its key waits"
+    );
 }
 
 #[tokio::test]
-async fn a_death_without_the_suspect_in_hand_clears_it() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn death_outside_a_suspects_batch_clears_the_suspect() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
@@ -82,7 +86,7 @@ async fn a_death_without_the_suspect_in_hand_clears_it() {
         worker.claim().await;
         worker = die(worker).await;
     }
-    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
+    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
 
     let acquired = acquire(&store, AcquireReason::Vacant).await;
     let mut worker = Worker::of(&store, acquired).await;

@@ -1,4 +1,4 @@
-//! Claim, publish, settle, and what stands between them when something breaks.
+//! Claim, publish and settle, and their recovery after failures and crashes.
 use std::time::Duration;
 
 use ports::FailureType;
@@ -9,13 +9,13 @@ use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 
 use crate::support::*;
 
-fn exclusion(row: i64, fate: Disposition) -> Exclusion {
-    Exclusion { row, disposition: fate, failure_type: FailureType::Timeout, reason: "no answer".into() }
+fn exclusion(row: i64, disposition: Disposition) -> Exclusion {
+    Exclusion { row, disposition, failure_type: FailureType::Timeout, reason: "no reply".into() }
 }
 
 #[tokio::test]
-async fn events_leave_in_order_and_the_counts_follow() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn events_are_claimed_in_order_and_counted() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     for version in 0..3 {
         place(&store, 1, version).await;
@@ -26,9 +26,9 @@ async fn events_leave_in_order_and_the_counts_follow() {
     let batch = worker.claim_as(4, ClaimKind::Ordinary).await;
     assert_eq!(texts(&batch), ["1/0", "2/0", "1/1", "2/1"]);
     assert!(batch.more);
-    assert!(matches!(worker.ask(4, ClaimKind::Ordinary).await, Claimed::Fenced), "a batch is open");
+    assert!(matches!(worker.try_claim(4, ClaimKind::Ordinary).await, Claimed::Fenced), "a batch is open");
     let published = worker.publish(&batch).await;
-    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), Some(batch.token));
+    assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), Some(batch.token));
     assert_eq!(worker.settle(&batch, published).await, 4);
 
     let depth = store.depth().await.unwrap();
@@ -40,8 +40,8 @@ async fn events_leave_in_order_and_the_counts_follow() {
 }
 
 #[tokio::test]
-async fn a_keys_later_events_wait_for_its_failed_one_and_other_keys_go_on() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn later_events_of_a_failed_key_wait_and_other_keys_continue() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     place(&store, 1, 1).await;
@@ -51,7 +51,7 @@ async fn a_keys_later_events_wait_for_its_failed_one_and_other_keys_go_on() {
     let mut batch = worker.claim().await;
     let retry = exclusion(batch.rows[0].id, Disposition::Retry(Duration::from_secs(5)));
     let changed = store.exclude(&worker.fence, batch.token, &[retry]).await.unwrap();
-    assert_eq!(worker.done(changed), 2, "the follower goes back with its head");
+    assert_eq!(worker.done(changed), 2, "the later row of the key returns with its head");
     batch.rows.retain(|row| row.key == id(2));
     let published = worker.publish(&batch).await;
     assert_eq!(worker.settle(&batch, published).await, 1);
@@ -62,7 +62,7 @@ async fn a_keys_later_events_wait_for_its_failed_one_and_other_keys_go_on() {
     assert_eq!(texts(&others), ["3/0"]);
     let published = worker.publish(&others).await;
     worker.settle(&others, published).await;
-    let waiting = worker.ask(10, ClaimKind::Ordinary).await;
+    let waiting = worker.try_claim(10, ClaimKind::Ordinary).await;
     let Claimed::Nothing { next_due, suspect_due } = waiting else { panic!("{waiting:?}") };
     assert_eq!((next_due, suspect_due), (Some(Duration::from_secs(5)), false));
 
@@ -76,8 +76,8 @@ async fn a_keys_later_events_wait_for_its_failed_one_and_other_keys_go_on() {
 }
 
 #[tokio::test]
-async fn a_crash_between_publish_and_settlement_is_resolved_by_the_watermark() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
@@ -90,19 +90,19 @@ async fn a_crash_between_publish_and_settlement_is_resolved_by_the_watermark() {
     let open = acquired.in_flight.clone().unwrap();
     assert_eq!((open.token, open.claimer_died), (batch.token, true));
     store.fence(&open.session).await.unwrap();
-    let watermark = store.watermark(PartitionNo(0)).await.unwrap().unwrap();
+    let watermark = store.watermark(PartitionNo(0), None).await.unwrap().unwrap();
     assert!(open.token <= watermark && acquired.fence.counter > watermark);
     let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::Published).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     assert_eq!(worker.done(changed), 1);
 
-    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
     assert_eq!(store.depth().await.unwrap().sent, 1);
 }
 
 #[tokio::test]
-async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
@@ -114,7 +114,7 @@ async fn a_crash_between_claim_and_publish_makes_the_rows_due_again() {
     let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
     store.fence(&open.session).await.unwrap();
-    assert_eq!(store.watermark(PartitionNo(0)).await.unwrap(), None);
+    assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
     let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
@@ -130,8 +130,8 @@ fn acquire_again(worker: &Worker) -> ports::partitions::Acquired {
 }
 
 #[tokio::test]
-async fn an_old_fence_changes_nothing() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn stale_fence_changes_nothing() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
@@ -156,8 +156,8 @@ async fn an_old_fence_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_token_is_published_once() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn token_is_published_once() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
@@ -168,8 +168,8 @@ async fn a_token_is_published_once() {
 }
 
 #[tokio::test]
-async fn a_parked_key_goes_on_in_order_after_its_redrive() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn redriven_key_continues_in_order() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let audit = ports::operators::Audit { operator: "ann".into(), reason: "fixed".into() };
     place(&store, 1, 0).await;
@@ -182,13 +182,16 @@ async fn a_parked_key_goes_on_in_order_after_its_redrive() {
     let changed = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
     worker.done(changed);
 
-    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
-    let why = store.diagnose(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
-    assert_eq!((why.row.status, why.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
+    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    let diagnosis = store.diagnose(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
+    assert_eq!((diagnosis.row.status, diagnosis.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
     let found = store.redrive(&RowFilter::default(), 10, false, &audit).await.unwrap();
     assert_eq!(found, OperatorOutcome::Done(1));
     assert_eq!(store.redrive(&RowFilter::default(), 10, true, &audit).await.unwrap(), OperatorOutcome::Done(1));
-    assert!(matches!(worker.ask(10, ClaimKind::Ordinary).await, Claimed::Fenced), "an operator raised the counter");
+    assert!(
+        matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Fenced),
+        "an operator raised the counter"
+    );
 
     let mut worker = Worker::start(&store).await;
     let head = worker.claim().await;
@@ -201,8 +204,8 @@ async fn a_parked_key_goes_on_in_order_after_its_redrive() {
 }
 
 #[tokio::test]
-async fn an_operator_may_park_a_row_in_the_middle_of_its_line() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn operator_may_park_a_row_that_is_not_the_first_of_its_key() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let audit = ports::operators::Audit { operator: "ann".into(), reason: "wait".into() };
     for version in 0..3 {
@@ -216,8 +219,8 @@ async fn an_operator_may_park_a_row_in_the_middle_of_its_line() {
 }
 
 #[tokio::test]
-async fn sweeping_forgets_what_left_and_never_draws_an_id_twice() {
-    let (folder, clock) = (tempfile::tempdir().unwrap(), HandClock::new());
+async fn sweep_deletes_sent_rows_and_no_id_is_used_twice() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     place(&store, 1, 0).await;
     place(&store, 2, 0).await;

@@ -1,4 +1,4 @@
-//! Folders, clocks and orders for tests.
+//! Clock, options, orders and a partition worker for tests.
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,10 +17,10 @@ use ports::partitions::{
 /// A lease that outlasts every test.
 pub const TTL: Duration = Duration::from_secs(30);
 
-/// A clock that stands until it is moved.
-pub struct HandClock(AtomicI64);
+/// A clock that changes only when a test advances it.
+pub struct ManualClock(AtomicI64);
 
-impl HandClock {
+impl ManualClock {
     pub fn new() -> Arc<Self> {
         Arc::new(Self(AtomicI64::new(1_700_000_000_000)))
     }
@@ -30,7 +30,7 @@ impl HandClock {
     }
 }
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
@@ -40,12 +40,12 @@ pub fn instance() -> InstanceId {
     InstanceId("here:8080".into())
 }
 
-pub fn options(folder: &Path, clock: &Arc<HandClock>) -> Options {
+pub fn options(folder: &Path, clock: &Arc<ManualClock>) -> Options {
     Options { partitions: 4, topic_partitions: 3, ..Options::new(folder, instance(), clock.clone()) }
 }
 
-/// A store in virtual time.
-pub fn inline(folder: &Path, clock: &Arc<HandClock>) -> Embedded {
+/// A store in inline mode, for virtual time.
+pub fn inline(folder: &Path, clock: &Arc<ManualClock>) -> Embedded {
     Embedded::open(Options { writing: WriterMode::Inline, ..options(folder, clock) }).unwrap()
 }
 
@@ -55,7 +55,7 @@ pub fn id(number: u16) -> OrderId {
     OrderId::at(Timestamp::from_millis(1_700_000_000_000 + i64::from(number)), entropy)
 }
 
-/// The change of order `number` to its `version`, with one event in partition 0.
+/// The commit of order `number` at `version`, with one event in partition 0.
 pub fn change(number: u16, version: u64) -> Commit {
     let now = Timestamp::from_millis(1_700_000_000_000);
     let items = Items::new(vec![Item::new("tea \"green\"", 2, Money::parse("4.50").unwrap()).unwrap()]).unwrap();
@@ -111,13 +111,13 @@ impl Worker {
         Self { store: store.clone(), fence: acquired.fence, session }
     }
 
-    pub async fn ask(&self, limit: u32, kind: ClaimKind) -> Claimed {
+    pub async fn try_claim(&self, limit: u32, kind: ClaimKind) -> Claimed {
         let claim = Claim { fence: self.fence.clone(), session: self.session.clone(), limit, kind };
         self.store.claim(claim).await.unwrap()
     }
 
     pub async fn claim_as(&mut self, limit: u32, kind: ClaimKind) -> ClaimedBatch {
-        match self.ask(limit, kind).await {
+        match self.try_claim(limit, kind).await {
             Claimed::Batch(batch) => {
                 self.fence.counter = batch.token;
                 batch
@@ -142,7 +142,7 @@ impl Worker {
             (row.id, record)
         });
         let records = records.collect();
-        let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL };
+        let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL, companions: 0 };
         self.store.publish(&self.session, batch).await
     }
 
@@ -154,7 +154,7 @@ impl Worker {
         self.done(changed)
     }
 
-    /// Takes over the counter of a statement that must have changed something.
+    /// Adopts the counter of a statement that must have changed rows; returns their number.
     pub fn done(&mut self, changed: FencedOutcome) -> u64 {
         let FencedOutcome::Done { counter, rows } = changed else { panic!("stale") };
         self.fence.counter = counter;
@@ -163,7 +163,7 @@ impl Worker {
 }
 
 pub async fn acquire(store: &Embedded, reason: AcquireReason) -> Acquired {
-    let watermark = store.watermark(PartitionNo(0)).await.unwrap();
+    let watermark = store.watermark(PartitionNo(0), None).await.unwrap();
     match store.acquire(PartitionNo(0), &instance(), reason, watermark, TTL).await.unwrap() {
         Acquisition::Taken(acquired) => acquired,
         held => panic!("{held:?}"),

@@ -76,7 +76,13 @@ fn record(kafka: &Kafka, number: usize, headers: usize) -> Record {
 }
 
 fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
-    Batch { partition: PartitionNo(partition), token, records: (0..).zip(records).collect(), time_left: HOUR }
+    Batch {
+        partition: PartitionNo(partition),
+        token,
+        records: (0..).zip(records).collect(),
+        time_left: HOUR,
+        companions: 0,
+    }
 }
 
 async fn publish(kafka: &Kafka, session: &ProducerSessionId, batch: Batch) -> usize {
@@ -175,13 +181,15 @@ async fn recovery() {
         publish(&kafka, &session, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;
     }
     let begun = Instant::now();
-    let watermarks =
-        futures::future::join_all((0..PARTITIONS).map(|partition| kafka.watermark(PartitionNo(partition)))).await;
+    let watermarks = futures::future::join_all(
+        (0..PARTITIONS).map(|partition| kafka.watermark(PartitionNo(partition), Some(&session))),
+    )
+    .await;
     assert!(watermarks.iter().all(|watermark| matches!(watermark, Ok(Some(7)))), "{watermarks:?}");
     println!("64 watermarks at once, cold: {:?}", begun.elapsed());
     let begun = Instant::now();
     for partition in 0..PARTITIONS {
-        kafka.watermark(PartitionNo(partition)).await.expect("read");
+        kafka.watermark(PartitionNo(partition), Some(&session)).await.expect("read");
     }
     println!("64 watermarks one by one: {:?} each", begun.elapsed() / PARTITIONS);
     let mut took = Vec::new();

@@ -21,7 +21,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Most requests that may wait. They come from probes and commands, one at a time.
 const REQUESTS_MAX: usize = 64;
 
-/// What the watcher knows about the installation's topics.
+/// Last known state of the installation's topics.
 #[derive(Clone, Debug)]
 enum TopicsStatus {
     /// No broker has been reached yet.

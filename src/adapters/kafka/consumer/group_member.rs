@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;

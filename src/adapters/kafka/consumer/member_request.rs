@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag};
+use ports::broker::consumer_groups::{Delivery, Lag};
 use rdkafka::error::KafkaResult;
 use tokio::sync::oneshot;
 

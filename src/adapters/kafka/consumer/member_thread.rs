@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::broker::Position;
-use ports::source::{Delivery, Lag};
+use ports::broker::consumer_groups::{Delivery, Lag};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Message, TopicPartitionList};

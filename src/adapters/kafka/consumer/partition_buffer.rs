@@ -2,7 +2,7 @@
 use std::collections::VecDeque;
 
 use domain::Timestamp;
-use ports::source::Delivery;
+use ports::broker::consumer_groups::Delivery;
 
 /// Messages of one topic partition. A delivered message stays in the buffer until it is acknowledged, so that a rewind needs no broker.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! The sessions of this process, at most one live session for each slot. A slot's transactional id outlives its sessions; the id of a
 //! session is never used again.
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -16,18 +15,16 @@ use rdkafka::producer::Producer;
 
 use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_config;
+use crate::connection::topic_metadata::partition_count;
 use crate::error::map_err;
 use crate::options::{Guarantee, Options};
 use crate::producer::sender::RecordSender;
 use crate::producer::session::SessionThread;
 use crate::producer::session_batch::SessionBatch;
+use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
 
 /// Pause before a fence is repeated that was itself fenced by another producer.
 const FENCE_PAUSE: Duration = Duration::from_millis(50);
-/// Separates the transactional id from the rest of a session's id.
-const EXACTLY_ONCE: char = '#';
-/// The same for a session without transactions, which the broker cannot fence.
-const AT_LEAST_ONCE: char = '~';
 
 /// The live sessions of this process, and the dead ones that it knows.
 pub(crate) struct SessionRegistry {
@@ -35,7 +32,11 @@ pub(crate) struct SessionRegistry {
     contact: Arc<BrokerContact>,
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
     dead: Mutex<DeadSessions>,
+    initialising: Mutex<HashMap<String, InitialisationLock>>,
 }
+
+/// Held while a transactional id is initialised: two producers that do so at once fence each other. Holds the last failed fence.
+type InitialisationLock = Arc<Mutex<Option<(Instant, Error)>>>;
 
 struct LiveSession {
     transactional_id: String,
@@ -68,24 +69,30 @@ impl DeadSessions {
 
 impl SessionRegistry {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> Self {
-        Self { options, contact, live: Mutex::default(), dead: Mutex::default() }
+        Self { options, contact, live: Mutex::default(), dead: Mutex::default(), initialising: Mutex::default() }
     }
 
     /// Opens a session of this slot. Fences every earlier session with the same transactional id, in this process or another. Blocks.
     pub(crate) fn open(&self, slot: &str) -> Result<ProducerSessionId, Error> {
         let transactional_id = format!("{}-{slot}", self.options.transactional_id_prefix());
+        let initialisation = self.initialisation(&transactional_id);
+        let _held = initialisation.lock();
         self.end_sessions(
             |session| session.transactional_id == transactional_id,
             "another session of its slot was opened",
         );
-        let (sender, separator) = match self.options.guarantee {
-            Guarantee::ExactlyOnce => (self.init_producer(&transactional_id)?, EXACTLY_ONCE),
-            Guarantee::AtLeastOnce => (self.open_sender(&client_config::plain_producer(&self.options))?, AT_LEAST_ONCE),
+        let (sender, watermark_partition) = match self.options.guarantee {
+            Guarantee::ExactlyOnce => {
+                let sender = self.init_producer(&transactional_id)?;
+                let partition = self.watermark_partition(&sender, &transactional_id)?;
+                (sender, Some(partition))
+            }
+            Guarantee::AtLeastOnce => (self.open_sender(&client_config::plain_producer(&self.options))?, None),
         };
-        let id = ProducerSessionId(format!("{transactional_id}{separator}{:016x}", random_number()).into());
+        let id = session_id::new(&transactional_id, watermark_partition);
         let (queue, batches) = sync_channel(self.options.session_queue_max);
         let is_ended = Arc::new(AtomicBool::new(false));
-        let thread = SessionThread::new(sender, Arc::clone(&self.options), Arc::clone(&is_ended));
+        let thread = SessionThread::new(sender, Arc::clone(&self.options), watermark_partition, Arc::clone(&is_ended));
         std::thread::Builder::new().name(format!("kafka-session-{slot}")).spawn(move || thread.run(&batches)).map_err(
             |error| Error::Overloaded(format!("cannot start the thread of producer session {slot}: {error}")),
         )?;
@@ -121,21 +128,42 @@ impl SessionRegistry {
         }
     }
 
-    /// Ends a session, if it belongs to this process, and makes the broker abort the open transaction of its transactional id. Blocks.
+    /// Ends a session, if it belongs to this process, and makes the broker abort the open transaction of its transactional id. One caller
+    /// fences; concurrent callers wait for it and share its failure. Blocks.
     pub(crate) fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        if self.dead.lock().fenced.contains(session) {
+        let requested = Instant::now();
+        if self.is_fenced(session) {
             return Ok(());
         }
-        let end = session.0.rfind([EXACTLY_ONCE, AT_LEAST_ONCE]).unwrap_or(session.0.len());
-        let (transactional_id, suffix) = session.0.split_at(end);
-        let has_transactions = !suffix.starts_with(AT_LEAST_ONCE);
+        let SessionIdParts { transactional_id, watermarks } = session_id::parse(session);
+        let initialisation = self.initialisation(transactional_id);
+        let mut last_failure = initialisation.lock();
+        if self.is_fenced(session) {
+            return Ok(());
+        }
+        if let Some((at, error)) = &*last_failure
+            && *at > requested
+        {
+            return Err(error.clone());
+        }
         self.end_sessions(|live| live.transactional_id == transactional_id, "it was fenced");
-        if !has_transactions {
+        if watermarks == WatermarkPlace::Nowhere {
             return Ok(());
         }
-        self.init_producer(transactional_id)?;
+        if let Err(error) = self.init_producer(transactional_id) {
+            *last_failure = Some((Instant::now(), error.clone()));
+            return Err(error);
+        }
         self.dead.lock().fenced.insert(session.clone());
         Ok(())
+    }
+
+    fn is_fenced(&self, session: &ProducerSessionId) -> bool {
+        self.dead.lock().fenced.contains(session)
+    }
+
+    fn initialisation(&self, transactional_id: &str) -> InitialisationLock {
+        Arc::clone(self.initialising.lock().entry(transactional_id.to_owned()).or_default())
     }
 
     fn end_sessions(&self, is_affected: impl Fn(&LiveSession) -> bool, reason: &str) {
@@ -148,6 +176,13 @@ impl SessionRegistry {
             }
             !ends
         });
+    }
+
+    /// The partition of the watermark topic that belongs to a transactional id. Two ids may share one: then they only wait for each other.
+    fn watermark_partition(&self, sender: &RecordSender, transactional_id: &str) -> Result<u32, Error> {
+        let (topic, timeout) = (self.options.watermark_topic(), self.options.connect_timeout);
+        let partitions = partition_count(sender.producer.client(), &topic, timeout)?;
+        Ok(outbox::partition::topic_partition(transactional_id.as_bytes(), partitions))
     }
 
     fn open_sender(&self, config: &rdkafka::ClientConfig) -> Result<RecordSender, Error> {
@@ -180,9 +215,4 @@ impl SessionRegistry {
             std::thread::sleep(FENCE_PAUSE);
         }
     }
-}
-
-/// A random number that makes a session's id unique: the standard library seeds each state from the system's entropy.
-fn random_number() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -92,18 +92,17 @@ impl RecordSender {
         self.enqueue(base, deadline)
     }
 
-    /// Queues a watermark record in the client, like [`RecordSender::send`].
+    /// Queues a watermark record in the client, for this topic partition, like [`RecordSender::send`].
     pub(crate) fn send_watermark(
         &self,
-        topic: &str,
-        partition: u32,
+        (topic, partition): (&str, u32),
+        key: &str,
         value: &str,
         slot: usize,
         deadline: Instant,
     ) -> Result<(), KafkaError> {
-        let key = partition.to_string();
         let number = self.context().reports().number(slot);
-        let base = BaseRecord::with_opaque_to(topic, number).partition(partition as i32).key(&key).payload(value);
+        let base = BaseRecord::with_opaque_to(topic, number).partition(partition as i32).key(key).payload(value);
         self.enqueue(base, deadline)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use ports::Error;
@@ -12,7 +12,7 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use rdkafka::producer::Producer;
 
-use crate::options::{Guarantee, Options};
+use crate::options::Options;
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
 use crate::producer::session_batch::SessionBatch;
@@ -24,6 +24,8 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long one such poll takes.
 const IDLE_POLL_TIME: Duration = Duration::from_millis(1);
 
+/// Longest wait for the batches that the first one of a transaction announces: a transaction costs several times as much.
+const LINGER: Duration = Duration::from_millis(1);
 /// A transaction that fails within this time met a broker in transition (a new topic, a leader that moved), not an outage.
 const QUICK_FAILURE: Duration = Duration::from_millis(500);
 /// Pause before the transaction is repeated.
@@ -36,6 +38,8 @@ pub(crate) struct SessionThread {
     sender: RecordSender,
     options: Arc<Options>,
     watermark_topic: String,
+    /// Partition of the watermark topic for all watermarks of this session; `None` sends without transactions and watermarks.
+    watermark_partition: Option<u32>,
     /// Set when the session ends, by this thread or another.
     is_ended: Arc<AtomicBool>,
     /// The last token committed for each partition. A batch whose token is not above it was published before.
@@ -56,10 +60,16 @@ pub(crate) struct SessionThread {
 struct SessionOver(String);
 
 impl SessionThread {
-    pub(crate) fn new(sender: RecordSender, options: Arc<Options>, is_ended: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        sender: RecordSender,
+        options: Arc<Options>,
+        watermark_partition: Option<u32>,
+        is_ended: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             sender,
             watermark_topic: options.watermark_topic(),
+            watermark_partition,
             is_ended,
             committed: HashMap::new(),
             has_sequence_gap: false,
@@ -102,11 +112,14 @@ impl SessionThread {
         }
     }
 
-    /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction.
+    /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction. Waits a moment for those
+    /// that are announced and not queued yet.
     fn gather(&mut self, first: SessionBatch, queue: &Receiver<SessionBatch>) -> Vec<SessionBatch> {
-        let (mut records, mut bytes) = (first.records.len(), first.bytes);
+        let linger_until = Instant::now() + LINGER;
+        let (mut records, mut bytes, mut companions) = (first.records.len(), first.bytes, first.companions);
         let mut group = vec![first];
-        while let Ok(next) = queue.try_recv() {
+        while let Some(next) = next_queued(queue, companions, linger_until) {
+            companions = next.companions;
             records += next.records.len();
             bytes += next.bytes;
             if records > self.options.transaction_records_max || bytes > self.options.transaction_bytes_max {
@@ -144,13 +157,14 @@ impl SessionThread {
 
     /// Runs one transaction, or one round at least once; returns the batches that go again.
     fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionOver> {
-        if self.options.guarantee == Guarantee::AtLeastOnce {
+        let Some(watermark_partition) = self.watermark_partition else {
             return at_least_once::publish(&self.sender, batches, self.options.delivery_timeout, &self.is_ended)
                 .map(|()| Vec::new())
                 .map_err(SessionOver);
-        }
+        };
         let terms = TransactionTerms {
             watermark_topic: &self.watermark_topic,
+            watermark_partition,
             installation: &self.options.installation,
             delivery_timeout: self.options.delivery_timeout,
             abort_timeout: self.options.connect_timeout,
@@ -269,6 +283,16 @@ impl SessionThread {
     }
 }
 
+/// The next queued batch. Where companions are announced, it may still arrive until `linger_until`.
+fn next_queued<T>(queue: &Receiver<T>, companions: u32, linger_until: Instant) -> Option<T> {
+    match queue.try_recv() {
+        Err(TryRecvError::Empty) if companions > 0 => {
+            queue.recv_timeout(linger_until.saturating_duration_since(Instant::now())).ok()
+        }
+        next => next.ok(),
+    }
+}
+
 /// Records whose value exceeds the configured limit.
 fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
     let large = batch.records.iter().filter(|(_, record)| record.value.len() > bytes_max);
@@ -314,4 +338,24 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
         }
     }
     again
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    #[test]
+    fn session_waits_only_for_announced_batches_and_only_until_the_deadline() {
+        let (batches, queue) = sync_channel(1);
+        let late = Instant::now() + Duration::from_secs(30);
+        assert_eq!(next_queued(&queue, 0, late), None, "none is announced");
+        assert_eq!(next_queued(&queue, 1, Instant::now()), None, "it is too late");
+
+        let sender = std::thread::spawn(move || batches.send(7));
+        assert_eq!(next_queued(&queue, 1, late), Some(7));
+        sender.join().expect("no panic").expect("sent");
+        assert_eq!(next_queued(&queue, 1, late), None, "the queue is closed");
+    }
 }

@@ -19,14 +19,16 @@ pub(crate) struct SessionBatch {
     pub(crate) bytes: usize,
     /// The broker refused a request with several of its records: they are now sent one by one, so that a refusal names the invalid one.
     pub(crate) is_suspect: bool,
+    /// How many other batches of the session are expected soon.
+    pub(crate) companions: u32,
     reply: oneshot::Sender<Published>,
 }
 
 impl SessionBatch {
     /// A claimed batch. Its remaining lease time counts from now.
     pub(crate) fn of_claim(batch: Batch, reply: oneshot::Sender<Published>) -> Self {
-        let Batch { partition, token, records, time_left } = batch;
-        Self::new(records, Some((partition, token)), Instant::now() + time_left, reply)
+        let Batch { partition, token, records, time_left, companions } = batch;
+        Self { companions, ..Self::new(records, Some((partition, token)), Instant::now() + time_left, reply) }
     }
 
     /// Records without a watermark; their row ids are their indexes.
@@ -41,7 +43,7 @@ impl SessionBatch {
         reply: oneshot::Sender<Published>,
     ) -> Self {
         let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
-        Self { records, watermark, deadline, bytes, is_suspect: false, reply }
+        Self { records, watermark, deadline, bytes, is_suspect: false, companions: 0, reply }
     }
 
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {

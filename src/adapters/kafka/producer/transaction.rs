@@ -28,6 +28,8 @@ const COMMIT_DELIVERY_TIMEOUTS: u32 = 3;
 pub(crate) struct TransactionTerms<'a> {
     /// The full name of the watermark topic.
     pub(crate) watermark_topic: &'a str,
+    /// Its partition that takes the watermarks of all batches: each partition that a transaction touches costs the broker a request.
+    pub(crate) watermark_partition: u32,
     /// The installation that the watermark records name.
     pub(crate) installation: &'a str,
     /// Longest wait for the delivery reports; a commit gets several times as long.
@@ -159,7 +161,8 @@ fn send_all(
         }
         if let Some((partition, token)) = batch.watermark {
             let value = format!("{token} {}", terms.installation);
-            let result = sender.send_watermark(terms.watermark_topic, partition.0, &value, slot, deadline);
+            let place = (terms.watermark_topic, terms.watermark_partition);
+            let result = sender.send_watermark(place, &partition.to_string(), &value, slot, deadline);
             result.map_err(SendError::Failed)?;
             slot += 1;
         }

@@ -24,7 +24,7 @@ async fn batch_is_published_in_order_without_a_watermark() {
     for (key, seen) in by_key {
         assert_eq!(seen, values, "{key}");
     }
-    assert_eq!(installation.watermark(P0).await, None);
+    assert_eq!(installation.watermark(&session, P0).await, None);
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn batch_left_open_by_exactly_once_is_resolved_at_least_once() {
     let after = before.other_instance(Guarantee::AtLeastOnce).await;
     after.kafka.fence(&session).await.expect("fenced");
 
-    assert_eq!(after.watermark(P0).await, Some(5));
+    assert_eq!(after.watermark(&session, P0).await, Some(5));
     let late = before.publish(&session, batch(P1, 6, before.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     let next = after.session(0).await;

@@ -7,9 +7,9 @@ use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::{Backend, TestClock, conformance_suite};
 use ports::Error;
 use ports::broker::Broker;
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::topics::TopicReader;
 use ports::probe::Probe;
-use ports::source::{ConsumerGroups, GroupMember};
-use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
 use crate::support::{TopicCleanup, opened, options, servers};

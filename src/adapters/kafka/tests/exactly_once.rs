@@ -8,13 +8,16 @@ use kit::TestClock;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::{Batch, Broker, Published};
 use ports::outbox::RowId;
-use ports::partitions::PartitionNo;
+use ports::partitions::{PartitionNo, ProducerSessionId};
 use ports::{Error, Fault};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::proxy::{CutAt, Proxy};
-use crate::support::{HOUR, Installation, P0, P1, P2, TIMEOUT, batch, noise, opened, options, servers};
+use crate::support::{
+    HOUR, Installation, P0, P1, P2, TIMEOUT, batch, noise, opened, options, servers, transactional_id,
+    watermark_partition,
+};
 
 fn refused(published: &Published) -> Vec<RowId> {
     match published {
@@ -38,7 +41,7 @@ async fn zombie_commits_nothing_after_another_instance_fenced_its_session() {
 
     assert!(results.iter().all(|result| matches!(result, Published::SessionLost(_))), "{results:?}");
     assert_eq!(other.values().await, ["1"]);
-    assert_eq!((other.watermark(P0).await, other.watermark(P1).await), (Some(1), None));
+    assert_eq!((other.watermark(&session, P0).await, other.watermark(&session, P1).await), (Some(1), None));
     let next = zombie.session(0).await;
     zombie.committed(&next, batch(P0, 4, zombie.records(&[("a", "4")]))).await;
 }
@@ -63,9 +66,26 @@ async fn fencing_a_dead_session_again_does_not_end_its_successor() {
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 
+/// Each partition with an open batch of a dead session requests the fence, all at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
+    let installation = Installation::new().await;
+    let former = installation.session(0).await;
+    installation.committed(&former, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+
+    let begun = Instant::now();
+    let fences = join_all((0..16).map(|_| other.kafka.fence(&former))).await;
+
+    assert!(fences.iter().all(Result::is_ok), "{fences:?}");
+    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
+    let late = installation.publish(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+}
+
 /// A producer that stops with its transaction open: the broker has all records and the watermark, and the commit never arrives.
-fn leave_transaction_open(installation: &Installation, id: &str) {
-    let options = installation.kafka.options();
+fn leave_transaction_open(installation: &Installation, session: &ProducerSessionId) {
+    let (id, options) = (transactional_id(session), installation.kafka.options());
     let producer: BaseProducer = ClientConfig::new()
         .set("bootstrap.servers", servers())
         .set("transactional.id", id)
@@ -76,7 +96,7 @@ fn leave_transaction_open(installation: &Installation, id: &str) {
     let (events, watermarks) = (options.topic("order.events"), options.topic(WATERMARK_TOPIC));
     producer.send(BaseRecord::to(&events).key("a").payload("never")).map_err(|(error, _)| error).expect("sent");
     let watermark = format!("9 {}", options.installation);
-    let record = BaseRecord::to(&watermarks).partition(0).key("0").payload(&watermark);
+    let record = BaseRecord::to(&watermarks).partition(watermark_partition(session)).key("0").payload(&watermark);
     producer.send(record).map_err(|(error, _)| error).expect("sent");
     producer.flush(TIMEOUT).expect("delivered");
 }
@@ -86,11 +106,10 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
     let installation = Installation::new().await;
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 3, installation.records(&[("a", "3")]))).await;
-    let id = session.0.rsplit_once('#').expect("a session's name").0.to_owned();
-    leave_transaction_open(&installation, &id);
+    leave_transaction_open(&installation, &session);
 
     // The watermark is undecided while the transaction is open; the read returns when the fence has aborted it.
-    let (watermark, ()) = join!(installation.watermark(P0), async {
+    let (watermark, ()) = join!(installation.watermark(&session, P0), async {
         assert_eq!(installation.values().await, ["3"]);
         installation.kafka.fence(&session).await.expect("fenced");
     });
@@ -115,7 +134,7 @@ async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>)
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     let other = installation.other_instance(Guarantee::ExactlyOnce).await;
     other.kafka.fence(&session).await.expect("fenced");
-    (other.watermark(P0).await, other.values().await)
+    (other.watermark(&session, P0).await, other.values().await)
 }
 
 #[tokio::test]
@@ -284,7 +303,10 @@ async fn lease_that_expires_in_a_shared_transaction_aborts_only_its_batch() {
     assert!(matches!(second, Published::Committed(_)), "{second:?}");
     assert_eq!(refused(&third), [0; 0]);
     assert_eq!(installation.values().await, ["1", "2", "2"]);
-    assert_eq!((installation.watermark(P1).await, installation.watermark(P2).await), (Some(2), None));
+    assert_eq!(
+        (installation.watermark(&session, P1).await, installation.watermark(&session, P2).await),
+        (Some(2), None)
+    );
 }
 
 #[tokio::test]
@@ -297,7 +319,8 @@ async fn watermark_of_another_installation_with_the_same_prefix_is_ignored() {
 
     let other = Installation::of(opened(options).await);
 
-    assert_eq!(other.watermark(P0).await, None);
+    assert_eq!(other.watermark(&session, P0).await, None);
+    assert_eq!(other.present_watermark(P0).await, None);
 }
 
 #[tokio::test]
@@ -324,7 +347,7 @@ async fn batch_is_published_although_its_caller_was_dropped() {
     installation.committed(&session, batch(P1, 2, installation.records(&[("b", "2")]))).await;
 
     assert_eq!(installation.values().await, ["1", "2"]);
-    assert_eq!(installation.watermark(P0).await, Some(1));
+    assert_eq!(installation.watermark(&session, P0).await, Some(1));
 }
 
 #[tokio::test]

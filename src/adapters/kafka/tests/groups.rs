@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
 use ports::broker::{Broker, Position};
-use ports::source::{ConsumerGroups, Delivery, GroupMember};
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};

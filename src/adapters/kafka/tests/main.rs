@@ -7,3 +7,4 @@ mod outages;
 mod proxy;
 mod support;
 mod topic_creation;
+mod watermark_layouts;

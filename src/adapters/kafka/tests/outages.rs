@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::TestClock;
 use ports::Error;
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
-use ports::source::{ConsumerGroups, GroupMember};
-use ports::topics::TopicReader;
 
 use crate::proxy::Proxy;
 use crate::support::{Installation, P0, TIMEOUT, batch, opened, options, servers};
@@ -36,7 +36,7 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
 
     let refused = installation.kafka.open_session(0).await;
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
-    assert!(matches!(installation.kafka.watermark(P0).await, Err(Error::Unreachable(_))));
+    assert!(matches!(installation.kafka.watermark(P0, None).await, Err(Error::Unreachable(_))));
     assert!(matches!(installation.kafka.append(installation.records(&[("a", "1")])).await, Err(Error::Unreachable(_))));
     assert!(installation.kafka.join("g", &["t".into()], 0, 1).await.is_err());
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
@@ -100,7 +100,7 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
         proxy.mend();
         let begun = Instant::now();
         while proxy.connections_without_brokers() < CLIENTS {
-            let reads = async { tokio::join!(installation.kafka.list(), installation.kafka.watermark(P0)) };
+            let reads = async { tokio::join!(installation.kafka.list(), installation.kafka.watermark(P0, None)) };
             // A client without brokers blocks until its timeout.
             drop(tokio::time::timeout(Duration::from_millis(200), reads).await);
             assert!(
@@ -126,7 +126,7 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
         })
         .await;
         assert_eq!(received(&installation, &mut member).await, "2");
-        eventually("the watermark is read", async || installation.kafka.watermark(P0).await.ok()).await;
+        eventually("the watermark is read", async || installation.kafka.watermark(P0, None).await.ok()).await;
         eventually("topics are listed", async || installation.kafka.list().await.ok()).await;
         assert_eq!(installation.values().await, ["1", "2"]);
     }
@@ -227,7 +227,7 @@ async fn published_values_and_watermark_agree_after_outages_during_publishing() 
         if is_unknown {
             let other = installation.other_instance(Guarantee::ExactlyOnce).await;
             other.kafka.fence(&session).await.expect("fenced");
-            committed += usize::from(other.watermark(P0).await == Some(token));
+            committed += usize::from(other.watermark(&session, P0).await == Some(token));
         }
         session = reopen_session(&installation).await;
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use kafka::{Guarantee, Kafka, Options};
 use kit::{Factory, TestClock};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
-use ports::topics::TopicReader;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -126,8 +126,14 @@ impl Installation {
         assert!(matches!(result, Published::Committed(_)), "{result:?}");
     }
 
-    pub async fn watermark(&self, partition: PartitionNo) -> Option<Token> {
-        self.kafka.watermark(partition).await.expect("the watermark is read")
+    /// The watermark once every transaction of this session is decided.
+    pub async fn watermark(&self, session: &ProducerSessionId, partition: PartitionNo) -> Option<Token> {
+        self.kafka.watermark(partition, Some(session)).await.expect("the watermark is read")
+    }
+
+    /// The watermark as an acquisition without an open batch reads it.
+    pub async fn present_watermark(&self, partition: PartitionNo) -> Option<Token> {
+        self.kafka.watermark(partition, None).await.expect("the watermark is read")
     }
 
     /// The committed values in the event topic, by key and in order.
@@ -170,10 +176,21 @@ impl Installation {
     }
 }
 
+/// The transactional id of a session.
+pub fn transactional_id(session: &ProducerSessionId) -> &str {
+    session.0.rsplit_once('#').expect("the id of a session with transactions").0
+}
+
+/// The partition of the watermark topic that a session writes to.
+pub fn watermark_partition(session: &ProducerSessionId) -> i32 {
+    let (_, partition) = session.0.rsplit_once('@').expect("the id names the partition");
+    partition.parse().expect("a partition")
+}
+
 /// A batch of these records. Row ids count from the token times 1,000.
 pub fn batch(partition: PartitionNo, token: Token, records: Vec<Record>) -> Batch {
     let rows = (1..).zip(records).map(|(at, record)| (token as i64 * 1_000 + at, record));
-    Batch { partition, token, records: rows.collect(), time_left: HOUR }
+    Batch { partition, token, records: rows.collect(), time_left: HOUR, companions: 0 }
 }
 
 pub fn admin() -> AdminClient<DefaultClientContext> {

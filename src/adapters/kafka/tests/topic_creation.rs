@@ -4,8 +4,8 @@ use kit::TestClock;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
 use ports::broker::Broker;
+use ports::broker::topics::TopicReader;
 use ports::probe::Probe;
-use ports::topics::TopicReader;
 
 use crate::support::{Installation, create_topic, opened, options, servers};
 

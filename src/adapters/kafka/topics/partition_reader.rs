@@ -12,6 +12,7 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::connection::broker_contact::{BrokerContact, ContactContext};
 use crate::connection::client_config;
+use crate::connection::topic_metadata::partition_count;
 use crate::error::{map_err, may_pass};
 use crate::options::Options;
 
@@ -36,28 +37,6 @@ pub(crate) struct PartitionReader {
     committed: BaseConsumer<ContactContext>,
     uncommitted: BaseConsumer<ContactContext>,
     contact: Arc<BrokerContact>,
-}
-
-/// The end offsets of partitions.
-pub(crate) enum SettledEnds {
-    /// Every transaction below the ends has ended.
-    All(PartitionOffsets),
-    /// A transaction was still open at the deadline.
-    Undecided {
-        /// The offsets below which every transaction has ended.
-        ends: PartitionOffsets,
-        /// A partition with an open transaction.
-        open: (String, u32),
-    },
-}
-
-impl SettledEnds {
-    /// The offsets below which every transaction has ended.
-    pub(crate) fn ends(self) -> PartitionOffsets {
-        match self {
-            SettledEnds::All(ends) | SettledEnds::Undecided { ends, .. } => ends,
-        }
-    }
 }
 
 /// Whether a read goes on after a message.
@@ -90,20 +69,31 @@ impl PartitionReader {
         self.offsets(&self.committed, partitions, Offset::Beginning)
     }
 
-    /// The end offsets, once every transaction that was open at the time of the call has ended. The high watermarks are read first and the
-    /// last stable offsets afterwards: where these have caught up, nothing below is undecided.
-    pub(crate) fn settled_ends(&self, partitions: &[(String, u32)], timeout: Duration) -> Result<SettledEnds, Error> {
+    /// The end of each partition, open transactions included.
+    pub(crate) fn high_ends(&self, partitions: &[(String, u32)]) -> Result<PartitionOffsets, Error> {
+        self.offsets(&self.uncommitted, partitions, Offset::End)
+    }
+
+    /// The last stable offset of each partition: every transaction below it has ended.
+    pub(crate) fn stable_ends(&self, partitions: &[(String, u32)]) -> Result<PartitionOffsets, Error> {
+        self.offsets(&self.committed, partitions, Offset::End)
+    }
+
+    /// The last stable offsets, once every transaction that was open at the time of the call has ended, or when `timeout` has passed. The
+    /// high watermarks are read first and the last stable offsets afterwards: where these have caught up, nothing below is undecided.
+    pub(crate) fn settled_ends(
+        &self,
+        partitions: &[(String, u32)],
+        timeout: Duration,
+    ) -> Result<PartitionOffsets, Error> {
         let deadline = Instant::now() + timeout;
-        let high = self.offsets(&self.uncommitted, partitions, Offset::End)?;
+        let high = self.high_ends(partitions)?;
         loop {
-            let ends = self.offsets(&self.committed, partitions, Offset::End)?;
-            match partitions.iter().find(|name| ends.get(*name) < high.get(*name)) {
-                None => return Ok(SettledEnds::All(ends)),
-                Some(open) if Instant::now() > deadline => {
-                    return Ok(SettledEnds::Undecided { ends, open: open.clone() });
-                }
-                Some(_) => std::thread::sleep(SETTLE_PAUSE),
+            let ends = self.stable_ends(partitions)?;
+            if Instant::now() > deadline || partitions.iter().all(|name| ends.get(name) >= high.get(name)) {
+                return Ok(ends);
             }
+            std::thread::sleep(SETTLE_PAUSE);
         }
     }
 
@@ -208,6 +198,11 @@ impl PartitionReader {
             }
         }
         Ok(())
+    }
+
+    /// The number of a topic's partitions.
+    pub(crate) fn partition_count(&self, topic: &str) -> Result<u32, Error> {
+        partition_count(self.uncommitted.client(), topic, REQUEST_TIMEOUT)
     }
 
     /// All topics of the cluster, with their numbers of partitions.

@@ -1,12 +1,11 @@
-//! A thread that reads topics on request. Waiting requests for watermarks are answered by one read.
+//! A thread that reads topics on request. One read serves all waiting requests for watermarks.
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::partitions::Token;
-use ports::source::Delivery;
-use ports::topics::TopicView;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicView;
 use tokio::sync::oneshot;
 
 use crate::connection::blocking_call::client_stopped;
@@ -15,13 +14,15 @@ use crate::connection::client_replacement::ClientReplacement;
 use crate::connection::open_error::KafkaOpenError;
 use crate::message::delivery;
 use crate::options::Options;
-use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl, SettledEnds};
-use crate::topics::watermarks;
+use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl};
+use crate::topics::pending_watermarks::{PendingWatermarks, WatermarkQuery};
 
 /// Most queries that may wait: more than an outbox has partitions.
 const QUERIES_MAX: usize = 4096;
 /// How often an idle thread serves its clients' callbacks.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause between two checks whether the transactions that queries wait for have ended.
+const SETTLE_PAUSE: Duration = Duration::from_millis(3);
 /// Longest read for an operator.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for an open transaction. One of another application may last long; the read then ends before it.
@@ -36,7 +37,7 @@ type QueryReply<T> = oneshot::Sender<Result<T, Error>>;
 /// A read of topics; the reply fails when the caller was dropped, which loses nothing.
 pub(crate) enum TopicQuery {
     /// The watermark of an outbox partition.
-    Watermark { partition: u32, reply: QueryReply<Option<Token>> },
+    Watermark(WatermarkQuery),
     /// The installation's topics, with the first and end offset of each partition.
     List { reply: QueryReply<Vec<TopicView>> },
     /// At most `limit` records of a topic partition, from `offset` on.
@@ -57,7 +58,8 @@ impl QueryThread {
         let (queries, received) = sync_channel(QUERIES_MAX);
         let reader =
             PartitionReader::new(&options, &contact).map_err(|error| KafkaOpenError::Options(error.to_string()))?;
-        let runner = QueryRunner { options, contact, reader, replacement: ClientReplacement::default() };
+        let (watermarks, replacement) = (PendingWatermarks::default(), ClientReplacement::default());
+        let runner = QueryRunner { options, contact, reader, watermarks, replacement };
         std::thread::Builder::new().name(thread_name.into()).spawn(move || runner.run(&received))?;
         Ok(Self { queries })
     }
@@ -75,14 +77,17 @@ struct QueryRunner {
     options: Arc<Options>,
     contact: Arc<BrokerContact>,
     reader: PartitionReader,
+    watermarks: PendingWatermarks,
     replacement: ClientReplacement,
 }
 
 impl QueryRunner {
     fn run(mut self, queries: &Receiver<TopicQuery>) {
         loop {
-            match queries.recv_timeout(IDLE_POLL_INTERVAL) {
+            let pause = if self.watermarks.is_waiting() { SETTLE_PAUSE } else { IDLE_POLL_INTERVAL };
+            match queries.recv_timeout(pause) {
                 Ok(first) => self.answer(std::iter::once(first).chain(queries.try_iter()).collect()),
+                Err(RecvTimeoutError::Timeout) if self.watermarks.is_waiting() => self.answer_watermarks(),
                 Err(RecvTimeoutError::Timeout) => self.reader.serve_events(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -93,7 +98,7 @@ impl QueryRunner {
         let mut watermarks = Vec::new();
         for query in queries {
             match query {
-                TopicQuery::Watermark { partition, reply } => watermarks.push((partition, reply)),
+                TopicQuery::Watermark(query) => watermarks.push(query),
                 TopicQuery::List { reply } => {
                     let (started, topics) = (Instant::now(), self.list());
                     self.replace_failing_reader(started, &topics);
@@ -106,24 +111,19 @@ impl QueryRunner {
                 }
             }
         }
-        if !watermarks.is_empty() {
-            self.answer_watermarks(watermarks);
+        self.watermarks.add(watermarks);
+        if self.watermarks.is_waiting() {
+            self.answer_watermarks();
         }
     }
 
-    fn answer_watermarks(&mut self, queries: Vec<(u32, QueryReply<Option<Token>>)>) {
-        let mut partitions: Vec<u32> = queries.iter().map(|(partition, _)| *partition).collect();
-        partitions.sort_unstable();
-        partitions.dedup();
+    fn answer_watermarks(&mut self) {
         let started = Instant::now();
-        let mut read = watermarks::read(&self.reader, &self.options, &partitions);
+        let mut read = self.watermarks.read(&self.reader, &self.options);
         if self.replace_failing_reader(started, &read) {
-            read = watermarks::read(&self.reader, &self.options, &partitions);
+            read = self.watermarks.read(&self.reader, &self.options);
         }
-        for (partition, reply) in queries {
-            let watermark = read.as_ref().map(|found| found.get(&partition).copied().flatten()).map_err(Error::clone);
-            drop(reply.send(watermark));
-        }
+        self.watermarks.answer(&read, &self.options.watermark_topic());
     }
 
     /// Replaces a reader that has reached no broker for long, because the reader itself may have failed; returns whether it did.
@@ -161,7 +161,7 @@ impl QueryRunner {
     /// A broker confirms a commit before the control records are in every partition: waits a short time for the transactions that were
     /// committed before this call.
     fn ends(&self, names: &[(String, u32)]) -> Result<PartitionOffsets, Error> {
-        self.reader.settled_ends(names, SETTLE_TIMEOUT).map(SettledEnds::ends)
+        self.reader.settled_ends(names, SETTLE_TIMEOUT)
     }
 
     fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
@@ -169,7 +169,9 @@ impl QueryRunner {
         match topics.get(topic) {
             Some(size) if partition < *size => {}
             Some(size) => {
-                return Err(Error::Rejected(format!("topic {topic} has {size} partitions, none is {partition}")));
+                return Err(Error::Rejected(format!(
+                    "topic {topic} has {size} partitions; there is no partition {partition}"
+                )));
             }
             None => {
                 let own: Vec<&str> = topics.keys().filter(|name| self.is_own(name)).map(String::as_str).collect();

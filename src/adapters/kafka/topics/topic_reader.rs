@@ -1,8 +1,8 @@
 //! `TopicReader`: lists the installation's topics and reads their committed records.
 use async_trait::async_trait;
 use ports::Error;
-use ports::source::Delivery;
-use ports::topics::{TopicReader, TopicView};
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::{TopicReader, TopicView};
 
 use crate::adapter::Kafka;
 use crate::topics::query_thread::TopicQuery;

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use domain::OrderId;
-use ports::idempotency::BeginOutcome;
+use ports::orders::idempotency::BeginOutcome;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 

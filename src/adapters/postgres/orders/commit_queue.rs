@@ -120,7 +120,7 @@ impl QueueState {
         self.commits.is_empty() && self.in_progress == 0
     }
 
-    /// The next group. No order and no idempotency mark occurs in it twice, because one statement cannot tell which of two came first.
+    /// The next group. No order and no idempotency mark occurs in it twice, because one statement does not define which of two comes first.
     fn take_group(&mut self, options: &Options) -> Vec<QueuedCommit> {
         let (mut group, mut postponed, mut bytes) = (Vec::new(), VecDeque::new(), 0);
         let mut keys = GroupKeys::default();

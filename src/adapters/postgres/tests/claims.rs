@@ -181,7 +181,7 @@ async fn claim_that_waited_while_the_partition_was_taken_over_takes_nothing() {
 }
 
 #[tokio::test]
-async fn claim_whose_lease_expired_while_it_waited_takes_nothing() {
+async fn claim_takes_nothing_when_its_lease_expired_during_the_wait() {
     let mut fixture = ClaimFixture::new().await;
     fixture.fence = acquire(&fixture.store, Duration::from_millis(700)).await;
     fixture.sql("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 0 FOR UPDATE").await;

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{Backend, conformance_suite};
-use ports::idempotency::Idempotency;
 use ports::inbox::Inbox;
+use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
+use ports::orders::idempotency::Idempotency;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::redrives::RedriveLedger;
 use postgres::{Options, Postgres, PostgresProbe};
 use tokio_postgres::Client;
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::partitions::PartitionNo;
-use ports::wake::WakeChannel;
+use ports::partitions::wake::WakeChannel;
 use postgres::{Options, Postgres};
 
 use crate::support::{Database, until};

@@ -1,7 +1,7 @@
 //! The port `WakeChannel` over NOTIFY and LISTEN.
 use async_trait::async_trait;
 use ports::partitions::PartitionNo;
-use ports::wake::WakeChannel;
+use ports::partitions::wake::WakeChannel;
 
 use crate::store::postgres::Postgres;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ports::wake::{CoalescedSet, format_hint, parse_hint};
+use ports::partitions::wake::{CoalescedSet, format_hint, parse_hint};
 use tokio_postgres::Notification;
 use tokio_postgres::types::Type;
 

@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis;
 use domain::{Order, OrderId};
 use ports::Error;
-use ports::cache::OrderCache;
+use ports::orders::cache::OrderCache;
 
 use crate::connection::call::{Caller, Request, single};
 use crate::connection::client::{Redis, RedisInner};

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use domain::OrderId;
-use ports::idempotency::BeginOutcome;
+use ports::orders::idempotency::BeginOutcome;
 
 /// The value of a key in use by this run of this instance. An instance's name may contain any character, so it comes last.
 pub(crate) fn in_progress(fingerprint: &[u8; 32], boot_id: &str, instance: &str) -> String {

@@ -1,4 +1,4 @@
-//! Releases of idempotency keys that could not be sent. Without its release a key stays locked by a living process: its client would be
+//! Releases of idempotency keys that could not be sent. Without its release a key stays locked by a live process: its client would be
 //! answered "in progress" until the lock expires, although nothing runs. The maintenance task sends them after the server's return.
 use std::collections::VecDeque;
 

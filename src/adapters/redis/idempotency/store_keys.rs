@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{OrderId, Subject};
 use ports::Error;
-use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
 use crate::store::client::RedisStore;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::Audit;
-use ports::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
+use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use crate::store::arguments::ScriptArguments;
 use crate::store::call::millis;

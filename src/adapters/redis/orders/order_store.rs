@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis::{Value, cmd};
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::idempotency::BeginOutcome;
+use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
 
 use crate::idempotency::mark;

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ports::Error;
-use ports::cache::OrderCache;
+use ports::orders::cache::OrderCache;
 use redis::Redis;
 
 use crate::server::{Proxy, Server};

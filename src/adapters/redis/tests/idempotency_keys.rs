@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::OrderId;
 use ports::Error;
-use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use redis::Redis;
 
 use crate::support::{FINGERPRINT, LOCK, ann, command, opened, options, orders, prefix, until, url};

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::cache::OrderCache;
-use ports::idempotency::{BeginOutcome, Idempotency};
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use ports::probe::Probe;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use redis::{Options, Redis, RedisOpenError};

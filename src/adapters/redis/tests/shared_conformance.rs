@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use kit::{Backend, conformance_suite};
-use ports::cache::OrderCache;
-use ports::idempotency::Idempotency;
+use ports::orders::cache::OrderCache;
+use ports::orders::idempotency::Idempotency;
 use ports::probe::Probe;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use redis::Redis;

@@ -1,8 +1,8 @@
 //! The store on Redis: instance names, durability settings, installations and wake-ups.
 use std::time::Duration;
 
+use ports::partitions::wake::WakeChannel;
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
-use ports::wake::WakeChannel;
 use redis::{Durability, RedisStore, StoreOpenError, StoreOptions};
 
 use crate::server::Server;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use kit::{Backend, conformance_suite};
-use ports::idempotency::Idempotency;
 use ports::inbox::Inbox;
+use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
+use ports::orders::idempotency::Idempotency;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::redrives::RedriveLedger;
 use redis::{RedisStore, RedisStoreProbe};
 
 use crate::support::{PARTITIONS, command, connection, prefix, store_options, url};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use deadpool_redis::redis as client;
 use domain::{Order, Status, Subject};
 use kit::{Factory, SeededRng};
-use ports::cache::OrderCache;
+use ports::orders::cache::OrderCache;
 use ports::partitions::InstanceId;
 use redis::{Options, Redis, StoreOptions};
 

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ports::wake::CoalescedSet;
+use ports::partitions::wake::CoalescedSet;
 use tokio::task::JoinHandle;
 
 /// Both directions of the wake channel. Until its tasks are started it sends and receives nothing. Its tasks end with it.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_redis::redis::{Client, RedisResult, cmd};
 use futures::StreamExt;
+use ports::partitions::wake::{WakeChannel, format_hint, parse_hint};
 use ports::partitions::{InstanceId, PartitionNo};
-use ports::wake::{WakeChannel, format_hint, parse_hint};
 
 use crate::store::client::{RedisStore, StoreInner};
 

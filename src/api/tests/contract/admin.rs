@@ -1,4 +1,4 @@
-//! The admin routes.
+//! The admin routes for actors, outbox rows and partitions.
 use actix_web::test::TestRequest;
 use app::dispatch::InjectedFault;
 use serde_json::json;

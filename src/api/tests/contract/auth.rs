@@ -141,9 +141,9 @@ async fn a_cached_token_still_expires() {
     assert_eq!(server.send(get("/orders").insert_header(token)).await.status, 401);
 }
 
-fn signed(algorithm: Algorithm, key: &EncodingKey, kid: Option<&str>) -> HeaderPair {
+fn signed(algorithm: Algorithm, key: &EncodingKey, key_id: Option<&str>) -> HeaderPair {
     let mut header = Header::new(algorithm);
-    header.kid = kid.map(str::to_owned);
+    header.kid = key_id.map(str::to_owned);
     bearer(&encode(&header, &claims("ann", json!(["USER"])), key).unwrap())
 }
 
@@ -187,7 +187,7 @@ fn key_server(body: String) -> (String, Arc<AtomicUsize>) {
 }
 
 #[actix_web::test]
-async fn a_key_set_is_fetched_for_an_unknown_kid_but_not_often() {
+async fn a_key_set_is_fetched_for_an_unknown_key_id_but_not_often() {
     let set = json!({"keys": [
         {"kty": "oct", "kid": "secret", "k": "c2VjcmV0", "alg": "HS256"},
         {"kty": "EC", "crv": "P-256", "kid": "ec", "alg": "ES256", "use": "sig",

@@ -22,7 +22,7 @@ async fn probes_follow_the_health_snapshot() {
     let verbose = server.send(get("/readyz?verbose")).await.text();
     assert!(verbose.contains("[+]db UP\n") && verbose.ends_with("ok\n"), "{verbose}");
 
-    server.vitals.update(|picture| picture.passive = true);
+    server.health.update(|snapshot| snapshot.passive = true);
     let ready = server.send(get("/readyz?verbose")).await;
     assert_eq!((ready.status, ready.header("retry-after")), (503, "5"));
     assert!(ready.text().contains("[-]region OUT_OF_SERVICE\n"));
@@ -31,14 +31,14 @@ async fn probes_follow_the_health_snapshot() {
     assert_eq!(status("/livez").await, 200);
     assert_eq!(status("/actuator/health/readiness").await, 503);
 
-    server.vitals.update(|picture| {
-        picture.passive = false;
-        picture.draining = true;
+    server.health.update(|snapshot| {
+        snapshot.passive = false;
+        snapshot.draining = true;
     });
     assert_eq!((status("/readyz").await, status("/livez").await), (503, 200));
-    server.vitals.update(|picture| {
-        picture.draining = false;
-        picture.started = false;
+    server.health.update(|snapshot| {
+        snapshot.draining = false;
+        snapshot.started = false;
     });
     assert_eq!((status("/startupz").await, status("/readyz").await, status("/livez").await), (503, 503, 200));
 }
@@ -47,14 +47,14 @@ async fn probes_follow_the_health_snapshot() {
 async fn the_service_stays_ready_without_its_broker() {
     let server = TestServer::new();
     let part = |name, up, gates| Component { name, up, gates, latency: Duration::ZERO, detail: Some("refused".into()) };
-    server.vitals.update(|picture| picture.components.push(part("broker", false, false)));
+    server.health.update(|snapshot| snapshot.components.push(part("broker", false, false)));
 
     assert_eq!(server.send(get("/readyz")).await.status, 200);
     let health = server.send(get("/actuator/health").insert_header(admin())).await;
     assert_eq!(health.status, 503);
     assert_eq!(health.json()["components"]["broker"]["status"], "DOWN");
 
-    server.vitals.update(|picture| picture.components = vec![part("db", false, true)]);
+    server.health.update(|snapshot| snapshot.components = vec![part("db", false, true)]);
     assert_eq!(server.send(get("/readyz")).await.status, 503);
     let readiness = server.send(get("/actuator/health/readiness")).await;
     assert_eq!((readiness.status, readiness.text().as_str()), (503, r#"{"status":"OUT_OF_SERVICE"}"#));
@@ -66,7 +66,7 @@ async fn readiness_fails_when_unsent_events_exceed_the_configured_age() {
     config.options.unsent_age_max = Duration::from_secs(10);
     let server = TestServer::with_config(config);
     for (age, status) in [(10, 200), (11, 503)] {
-        server.vitals.update(|picture| picture.depth.oldest_unsent = Some(Duration::from_secs(age)));
+        server.health.update(|snapshot| snapshot.depth.oldest_unsent = Some(Duration::from_secs(age)));
         assert_eq!(server.send(get("/readyz")).await.status, status);
     }
 }
@@ -74,9 +74,9 @@ async fn readiness_fails_when_unsent_events_exceed_the_configured_age() {
 #[actix_web::test]
 async fn components_and_info_require_admin() {
     let server = TestServer::new();
-    server.vitals.update(|picture| {
+    server.health.update(|snapshot| {
         let latency = Duration::from_millis(1);
-        picture.components.push(Component { name: "redis", up: true, gates: false, latency, detail: None });
+        snapshot.components.push(Component { name: "redis", up: true, gates: false, latency, detail: None });
     });
 
     assert_eq!(server.send(get("/actuator/health").insert_header(user("ann"))).await.text(), r#"{"status":"UP"}"#);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use domain::Timestamp;
 use ports::FailureType;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Header, Record};
-use ports::redrives::{DeadLetterId, RedriveRecord};
-use ports::source::Delivery;
+use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::DeadLetterCursor;
 

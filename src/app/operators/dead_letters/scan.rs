@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use domain::Timestamp;
-use ports::source::Delivery;
+use ports::broker::consumer_groups::Delivery;
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
 

@@ -46,7 +46,7 @@ pub(super) async fn an_aborted_batch_is_never_visible<B: Backend>(backend: &B) {
     refused(&given, &session).await;
 
     assert_eq!(given.values().await, [""; 0]);
-    assert_eq!(given.watermark(P0).await, None);
+    assert_eq!(given.watermark(&session, P0).await, None);
 
     given.published(&session, given.batch(P0, 6, given.records([("a", "after")]))).await;
     assert_eq!(given.values().await, ["after"]);
@@ -71,7 +71,7 @@ pub(super) async fn the_rest_of_an_aborted_batch_is_published_under_its_token<B:
     }
 
     assert_eq!(given.values().await, ["1", "3"]);
-    assert_eq!(given.watermark(P0).await, Some(5));
+    assert_eq!(given.watermark(&session, P0).await, Some(5));
 }
 
 pub(super) async fn a_batch_without_lease_time_left_is_not_committed<B: Backend>(backend: &B) {
@@ -83,7 +83,7 @@ pub(super) async fn a_batch_without_lease_time_left_is_not_committed<B: Backend>
 
     assert!(matches!(&result, Published::Aborted { refused, .. } if refused.is_empty()), "{result:?}");
     assert_eq!(given.values().await, [""; 0]);
-    assert_eq!(given.watermark(P0).await, None);
+    assert_eq!(given.watermark(&session, P0).await, None);
 }
 
 pub(super) async fn concurrent_batches_each_get_their_own_result<B: Backend>(backend: &B) {
@@ -102,11 +102,12 @@ pub(super) async fn concurrent_batches_each_get_their_own_result<B: Backend>(bac
     .await;
 
     assert_eq!(given.visible().await.len(), partitions as usize);
-    for (partition, positions) in (0..).zip(results) {
+    for (partition, positions) in (0_u32..).zip(results) {
+        let session = if partition.is_multiple_of(2) { &first } else { &second };
         let token = Token::from(partition) + 1;
         assert_eq!(positions.len(), 1);
         assert_eq!(positions[0].0, row_of(token, 1), "each batch gets its own result");
-        assert_eq!(given.watermark(PartitionNo(partition)).await, Some(token));
+        assert_eq!(given.watermark(session, PartitionNo(partition)).await, Some(token));
     }
 }
 
@@ -127,5 +128,5 @@ pub(super) async fn a_refused_record_loses_no_record_of_another_batch<B: Backend
         other => panic!("a batch without refused records: {other:?}"),
     }
     assert_eq!(given.values().await, ["1", "2"]);
-    assert_eq!((given.watermark(P0).await, given.watermark(P1).await), (Some(1), None));
+    assert_eq!((given.watermark(&session, P0).await, given.watermark(&session, P1).await), (Some(1), None));
 }

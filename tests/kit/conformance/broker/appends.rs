@@ -33,6 +33,6 @@ pub(super) async fn an_append_does_not_change_watermarks<B: Backend>(backend: &B
 
     backend.broker().append(given.records([("a", "2")])).await.expect("appended");
 
-    assert_eq!(given.watermark(P0).await, Some(3));
+    assert_eq!(given.watermark(&session, P0).await, Some(3));
     assert_eq!(given.values().await, ["1", "2"]);
 }

@@ -10,13 +10,13 @@ use crate::murmur2::topic_partition;
 
 pub(super) async fn a_published_batch_and_its_watermark_are_visible_together<B: Backend>(backend: &B) {
     let given = given(backend);
-    assert_eq!(given.watermark(P0).await, None);
+    assert_eq!(given.present_watermark(P0).await, None);
     let session = given.session(0).await;
 
     given.published(&session, given.batch(P0, 7, given.records([("a", "1"), ("b", "2")]))).await;
 
     assert_eq!(given.values().await, ["1", "2"]);
-    assert_eq!(given.watermark(P0).await, Some(7));
+    assert_eq!(given.watermark(&session, P0).await, Some(7));
 }
 
 pub(super) async fn a_record_reads_back_exactly_as_it_was_published<B: Backend>(backend: &B) {
@@ -94,7 +94,7 @@ pub(super) async fn each_partition_has_its_own_watermark<B: Backend>(backend: &B
     given.published(&session, given.batch(P0, 5, given.records([("a", "1")]))).await;
     given.published(&session, given.batch(P1, 9, given.records([("b", "2")]))).await;
 
-    assert_eq!((given.watermark(P0).await, given.watermark(P1).await), (Some(5), Some(9)));
+    assert_eq!((given.watermark(&session, P0).await, given.watermark(&session, P1).await), (Some(5), Some(9)));
 }
 
 pub(super) async fn the_watermark_is_the_highest_committed_token<B: Backend>(backend: &B) {
@@ -103,7 +103,8 @@ pub(super) async fn the_watermark_is_the_highest_committed_token<B: Backend>(bac
     for token in [3, 8, 21] {
         given.published(&session, given.batch(P0, token, given.records([("a", "1")]))).await;
         backend.broker().fence(&session).await.expect("fenced");
-        assert_eq!(given.watermark(P0).await, Some(token));
+        assert_eq!(given.watermark(&session, P0).await, Some(token));
+        assert_eq!(given.present_watermark(P0).await, Some(token), "a decided token is present for every later read");
         session = given.session(0).await;
     }
 }

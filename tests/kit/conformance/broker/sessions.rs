@@ -54,7 +54,7 @@ pub(super) async fn a_fenced_session_cannot_publish<B: Backend>(backend: &B) {
         assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
     assert_eq!(given.values().await, ["1"]);
-    assert_eq!(given.watermark(P0).await, Some(1));
+    assert_eq!(given.watermark(&session, P0).await, Some(1));
 }
 
 pub(super) async fn fencing_is_idempotent<B: Backend>(backend: &B) {
@@ -72,9 +72,10 @@ pub(super) async fn fencing_is_idempotent<B: Backend>(backend: &B) {
 pub(super) async fn a_session_of_an_earlier_process_can_be_fenced<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    backend.broker().fence(&ProducerSessionId("of-a-stopped-instance-0".into())).await.expect("fenced");
+    let session = ProducerSessionId("of-a-stopped-instance-0".into());
+    backend.broker().fence(&session).await.expect("fenced");
 
-    assert_eq!(given.watermark(P0).await, None);
+    assert_eq!(given.watermark(&session, P0).await, None);
 }
 
 pub(super) async fn records_committed_before_the_fence_stay<B: Backend>(backend: &B) {
@@ -85,5 +86,5 @@ pub(super) async fn records_committed_before_the_fence_stay<B: Backend>(backend:
     backend.broker().fence(&session).await.expect("fenced");
 
     assert_eq!(given.values().await, ["1"]);
-    assert_eq!(given.watermark(P0).await, Some(4));
+    assert_eq!(given.watermark(&session, P0).await, Some(4));
 }

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ports::source::Delivery;
+use ports::broker::consumer_groups::Delivery;
 
 use crate::backend::Backend;
 use crate::conformance::consumer_groups::fixture::sorted_values;

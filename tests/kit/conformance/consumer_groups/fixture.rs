@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::source::{Delivery, GroupMember};
+use ports::broker::consumer_groups::{Delivery, GroupMember};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::broker::value_text;

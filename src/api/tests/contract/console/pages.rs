@@ -28,9 +28,9 @@ async fn the_overview_shows_the_service_state_and_links_to_each_metric() {
     }
 
     server.state.sample_depth();
-    server.vitals.update(|picture| {
-        (picture.passive, picture.breaker) = (true, "open");
-        picture.depth = Depth {
+    server.health.update(|snapshot| {
+        (snapshot.passive, snapshot.breaker) = (true, "open");
+        snapshot.depth = Depth {
             pending: 41,
             parked: 3,
             oldest_unsent: Some(std::time::Duration::from_secs(90)),
@@ -260,7 +260,7 @@ async fn hostile_texts_are_escaped() {
     };
     let place = server.broker.broker().append(vec![record]).await.expect("appended").remove(0);
     server.outbox.rows.lock()[1].last_failure_reason = Some(hostile.to_owned());
-    server.vitals.update(|picture| picture.no_room = Some(hostile.to_owned()));
+    server.health.update(|snapshot| snapshot.no_room = Some(hostile.to_owned()));
     let encoded = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
 
     let dead_letter = format!("/console/dlt/{}/{}", place.partition, place.offset);

@@ -19,9 +19,9 @@ pub struct FakeDispatch {
     pub received: AtomicU32,
     /// The error of the next command.
     pub fails: Mutex<Option<CommandError>>,
-    /// Commands panic.
+    /// Whether each command panics.
     pub panics: Mutex<bool>,
-    /// Commands never complete.
+    /// Whether each command waits forever.
     pub hangs: Mutex<bool>,
     pub keys: Mutex<Vec<(KeyedIntent, OrderId)>>,
     pub seen: Mutex<Vec<CreateOrder>>,

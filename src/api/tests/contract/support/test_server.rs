@@ -35,7 +35,7 @@ pub struct TestServer {
     pub rate_limiter: Arc<FakeRateLimiter>,
     /// The broker with the dead letters.
     pub broker: Reference,
-    pub vitals: HealthBoard,
+    pub health: HealthBoard,
     pub metrics: Arc<Metrics>,
 }
 
@@ -78,13 +78,13 @@ impl TestServer {
         let orders = Arc::new(FakeOrderStore::default());
         let outbox = Arc::new(FakeOutbox::default());
         let rate_limiter = Arc::new(FakeRateLimiter { tokens: Mutex::new(config.tokens), requested: Mutex::default() });
-        let vitals = HealthBoard::default();
-        vitals.update(|picture| {
-            picture.started = true;
-            picture.breaker = "closed";
-            picture.broker_configured = true;
+        let health = HealthBoard::default();
+        health.update(|snapshot| {
+            snapshot.started = true;
+            snapshot.breaker = "closed";
+            snapshot.broker_configured = true;
             let latency = Duration::from_millis(2);
-            picture.components = vec![Component { name: "db", up: true, gates: true, latency, detail: None }];
+            snapshot.components = vec![Component { name: "db", up: true, gates: true, latency, detail: None }];
         });
         let metrics = Metrics::new();
         let mut dispatch = FakeDispatch::new(Arc::clone(&orders), Arc::clone(&clock));
@@ -104,7 +104,7 @@ impl TestServer {
                 outbox.clone(),
                 Arc::new(UnusedPorts),
                 clock.clone(),
-                vitals.clone(),
+                health.clone(),
             )),
             dead_letters,
             admission: Arc::new(Admission::new(
@@ -117,7 +117,7 @@ impl TestServer {
             auth: Verifier::new(auth).unwrap(),
             options: config.options,
         });
-        Self { state, dispatch, orders, outbox, rate_limiter, broker, vitals, metrics }
+        Self { state, dispatch, orders, outbox, rate_limiter, broker, health, metrics }
     }
 
     /// Sends a request and reads the whole response.

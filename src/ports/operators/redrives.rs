@@ -4,9 +4,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 
+use super::audit::Audit;
 use crate::broker::Position;
 use crate::error::Error;
-use crate::operators::Audit;
 
 /// Identifies a dead letter. A topic that is created again starts at offset 0, so the id includes the record's timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

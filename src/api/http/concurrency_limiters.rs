@@ -15,7 +15,7 @@ const REFUSAL_DELAY: Duration = Duration::from_millis(500);
 const REFUSAL_JITTER: Duration = Duration::from_secs(1);
 
 /// One limiter for each class of requests with its own duration: overload of one class does not refuse the others.
-pub(crate) struct ConcurrencyLimits {
+pub(crate) struct ConcurrencyLimiters {
     /// Limits creates and changes.
     pub(crate) changes: ConcurrencyLimiter,
     /// Limits reads of one order.
@@ -24,7 +24,7 @@ pub(crate) struct ConcurrencyLimits {
     pub(crate) lists: ConcurrencyLimiter,
 }
 
-impl ConcurrencyLimits {
+impl ConcurrencyLimiters {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         Self {
             changes: ConcurrencyLimiter::new("change", load_shedding::ConcurrencyLimits::CHANGES, metrics),
@@ -43,8 +43,8 @@ pub(crate) struct ConcurrencyLimiter {
 }
 
 impl ConcurrencyLimiter {
-    fn new(class: &str, room: load_shedding::ConcurrencyLimits, metrics: &Metrics) -> Self {
-        let shedding = AdaptiveLimit::new(room);
+    fn new(class: &str, limits: load_shedding::ConcurrencyLimits, metrics: &Metrics) -> Self {
+        let shedding = AdaptiveLimit::new(limits);
         let (refused, limit) = (metrics.orders_shed_count.with([class]), metrics.orders_in_flight_limit.with([class]));
         limit.set(shedding.limit().into());
         Self { started: Instant::now(), shedding: Mutex::new(shedding), refused, limit }
@@ -113,7 +113,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_persistent_queue_lowers_the_limit_and_refusals_are_delayed() {
         let metrics = Metrics::new();
-        let ConcurrencyLimits { changes: limiter, reads, .. } = ConcurrencyLimits::new(&metrics);
+        let ConcurrencyLimiters { changes: limiter, reads, .. } = ConcurrencyLimiters::new(&metrics);
         let first = burst(&limiter, 4_000).await;
         assert!((100..1_000).contains(&first), "{first}");
         let second = burst(&limiter, 4_000).await;

@@ -1,8 +1,8 @@
 //! Reads topics for operators: names, partitions, records. Reading acknowledges nothing.
 use async_trait::async_trait;
 
+use super::consumer_groups::Delivery;
 use crate::error::Error;
-use crate::source::Delivery;
 
 /// A topic and its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]

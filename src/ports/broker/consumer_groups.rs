@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::broker::{Position, Record};
+use super::record::{Position, Record};
 use crate::error::Error;
 
 /// A message as a group member receives it.

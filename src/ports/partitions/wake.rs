@@ -4,9 +4,8 @@ use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use ::outbox::{InstanceId, PartitionNo};
 use async_trait::async_trait;
-
-use crate::partitions::{InstanceId, PartitionNo};
 
 /// Most wakers that a [`CoalescedSet`] keeps. Beyond 16 all are woken and register again, so that cancelled waits do not accumulate.
 const WAKERS_MAX: usize = 16;
