@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
@@ -44,7 +44,7 @@ impl Broker for Embedded {
         };
         match self.write("publish", move |context| publish(context, &outgoing)).await {
             Ok(published) => published,
-            Err(Error::Unknown(message)) => Published::Unknown(message),
+            Err(Error::Unknown(message)) => Published::Unknown(BrokerFailure::unknown(message)),
             Err(cause) => aborted(cause),
         }
     }
@@ -122,19 +122,25 @@ fn too_large(record: &Record, most: usize) -> Error {
 }
 
 fn aborted(cause: Error) -> Published {
-    Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+    Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
 }
 
 fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<Published> {
     if !sessions::lives(context, &outgoing.session)? {
-        return Ok(Published::SessionLost(format!("{} is not the living session of its slot", outgoing.session)));
+        return Ok(Published::SessionLost(BrokerFailure::unknown(format!(
+            "{} is not the living session of its slot",
+            outgoing.session
+        ))));
     }
     if context.now >= outgoing.until {
         return Ok(aborted(Error::Unreachable("the lease's time was over before the batch's turn came".into())));
     }
     if let Some(stands) = watermark(context, outgoing.partition)?.filter(|stands| *stands >= outgoing.token) {
         // Written before, or overtaken: only the watermark may say which.
-        return Ok(Published::Unknown(format!("token {} is not above the watermark {stands}", outgoing.token)));
+        return Ok(Published::Unknown(BrokerFailure::unknown(format!(
+            "token {} is not above the watermark {stands}",
+            outgoing.token
+        ))));
     }
     let positions = log::append(context, &outgoing.records)?;
     let mut mark = context.sql.prepare_cached(
