@@ -26,9 +26,11 @@ mod orders {
 
 mod outbox {
     pub(crate) mod claim;
+    pub(crate) mod claim_text;
     pub(crate) mod claimed_row;
     pub(crate) mod depth;
     pub(crate) mod exclude;
+    pub(crate) mod id_ticks;
     pub(crate) mod open_batch;
     pub(crate) mod outbox_store;
     pub(crate) mod resolve;
