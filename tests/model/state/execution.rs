@@ -1,0 +1,286 @@
+//! The store executes statements. Each is one transaction; it changes a partition only if its fence is up to date (law 4).
+use crate::configuration::{Configuration, Nature, PARTITIONS_MAX, TRIAL_DEATHS_MAX};
+use crate::laws::{BrokenLaw, Violation};
+use crate::state::broker::IDS;
+use crate::state::event_set::EventSet;
+use crate::state::instance::transactional_id;
+use crate::state::statement::{Kind, Part, Reply, Statement};
+use crate::state::store::{Row, Status};
+use crate::state::system::System;
+
+/// Executes the statement; one reply for each partition.
+pub fn execute(system: &mut System, config: &Configuration, statement: &Statement) -> [Reply; PARTITIONS_MAX] {
+    let mut replies = [Reply::Absent; PARTITIONS_MAX];
+    if statement.kind == Kind::Cycle {
+        execute_cycle(system, config, statement, &mut replies);
+        return replies;
+    }
+    for (partition, reply) in replies.iter_mut().enumerate() {
+        if statement.parts[partition].is_present {
+            *reply = match statement.kind {
+                Kind::Acquire => acquire(system, config, statement, partition),
+                Kind::Exclude => exclude(system, config, statement, partition),
+                Kind::ResolvePublished | Kind::ResolveUnpublished => resolve(system, config, statement, partition),
+                Kind::RaiseCounter => raise_counter(system, statement, partition),
+                Kind::Release => release(system, config, statement, partition),
+                Kind::Cycle => Reply::Absent,
+            };
+        }
+    }
+    replies
+}
+
+fn is_held(system: &System, statement: &Statement, partition: usize) -> bool {
+    system.store.leases[partition].is_held(statement.instance, statement.parts[partition].epoch)
+}
+
+/// Whether the fence names owner, epoch and counter of the lease row.
+fn is_current(system: &System, statement: &Statement, partition: usize) -> bool {
+    let counter = statement.parts[partition].counter;
+    is_held(system, statement, partition) && system.store.leases[partition].counter == counter
+}
+
+/// Takes the lease unless another live instance holds it. The open batch, its token and its transactional id stay in the row.
+fn acquire(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    let owner_is_dead = |owner: u8| !system.instances[owner as usize].is_alive;
+    let lease = system.store.leases[partition];
+    let is_free = lease.owner.is_none_or(|owner| owner == statement.instance || owner_is_dead(owner));
+    if !is_free && !lease.is_expired {
+        return Reply::Held;
+    }
+    if lease.owner_died && config.counts_deaths {
+        for event in config.events_of(partition) {
+            let row = &mut system.store.rows[event];
+            if row.status != Status::InFlight {
+                (row.deaths, row.trial_deaths) = (0, 0);
+            }
+        }
+    }
+    let lease = &mut system.store.leases[partition];
+    lease.owner = Some(statement.instance);
+    lease.epoch += 1;
+    (lease.is_expired, lease.owner_died, lease.awaits_resolution) = (false, false, lease.in_flight != 0);
+    let former_id = lease.transactional_id;
+    if config.breaks(BrokenLaw::FormerIdReplacedAtAcquisition) && former_id.is_some() {
+        lease.transactional_id = Some(transactional_id(statement.instance as usize, 0) as u8);
+    }
+    Reply::Acquired { epoch: lease.epoch, counter: lease.counter, open_token: lease.in_flight, former_id }
+}
+
+fn execute_cycle(system: &mut System, config: &Configuration, statement: &Statement, replies: &mut [Reply; 2]) {
+    let present = (0..PARTITIONS_MAX).filter(|partition| statement.parts[*partition].is_present);
+    let stale = present.clone().filter(|partition| !is_cycle_part_current(system, statement, *partition)).count();
+    let valid = present.clone().count() - stale;
+    for partition in present {
+        let is_stale = !is_cycle_part_current(system, statement, partition);
+        if is_stale && valid > 0 && config.breaks(BrokenLaw::StaleLeasePassesInCycle) {
+            let token = statement.parts[partition].counter + 1;
+            let rows = take_rows(system, &statement.parts[partition], token);
+            replies[partition] = Reply::Claimed { token, rows };
+        } else if stale > 0 && !is_stale && config.breaks(BrokenLaw::StaleLeaseFailsCycle) {
+            replies[partition] = Reply::Stale;
+            system.report(config, Violation::NeighbourFailed);
+        } else {
+            replies[partition] = cycle_part(system, config, statement, partition);
+        }
+    }
+}
+
+fn is_cycle_part_current(system: &System, statement: &Statement, partition: usize) -> bool {
+    let (lease, token) = (&system.store.leases[partition], statement.parts[partition].token);
+    is_held(system, statement, partition) && lease.in_flight == token
+}
+
+/// Settles the batch of this token, then claims. Both halves commit together.
+fn cycle_part(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    let part = statement.parts[partition];
+    let claims = !part.rows.is_empty();
+    let torn = config.breaks(BrokenLaw::ClaimStoredWithoutSettlement) && claims;
+    let mut known = part.counter;
+    if part.token != 0 && !torn {
+        if !settle(system, config, statement, partition) {
+            return Reply::Stale;
+        }
+        known += 1;
+    }
+    if claims && may_claim(system, config, statement, partition, known) {
+        return claim(system, config, statement, partition);
+    }
+    if part.token != 0 && !torn {
+        return Reply::Done { counter: system.store.leases[partition].counter };
+    }
+    Reply::Stale
+}
+
+/// Compares owner, epoch and token. The token alone names the batch, so the counter is not compared.
+fn settle(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> bool {
+    let part = &statement.parts[partition];
+    let lease = system.store.leases[partition];
+    let has_token = lease.in_flight == part.token;
+    let is_current = match config.broken {
+        Some(BrokenLaw::SettlementWithoutToken) => is_held(system, statement, partition),
+        Some(BrokenLaw::SettlementWithoutEpochAndToken) => true,
+        _ => is_held(system, statement, partition) && has_token,
+    };
+    if !is_current {
+        return false;
+    }
+    for event in system.store.rows_of_token(config, partition, lease.in_flight).iter() {
+        let row = &mut system.store.rows[event];
+        if part.failed.contains(event) {
+            *row = Row { status: Status::Failed, blocks_key: true, ..Row::default() };
+        } else {
+            row.settle();
+        }
+    }
+    let lease = &mut system.store.leases[partition];
+    lease.close_batch();
+    lease.counter += 1;
+    true
+}
+
+fn may_claim(system: &System, config: &Configuration, statement: &Statement, partition: usize, known: u8) -> bool {
+    let lease = &system.store.leases[partition];
+    let is_free = lease.in_flight == 0;
+    match config.broken {
+        Some(BrokenLaw::ClaimWithoutFence) => is_free,
+        Some(BrokenLaw::ClaimDespiteOpenBatch) => is_held(system, statement, partition) && !lease.is_expired,
+        Some(BrokenLaw::ClaimStoredWithoutSettlement) if lease.in_flight != 0 => {
+            is_held(system, statement, partition) && lease.in_flight == statement.parts[partition].token
+        }
+        _ => {
+            let counts = lease.counter == known || config.breaks(BrokenLaw::ClaimWithoutCounter);
+            is_held(system, statement, partition) && counts && is_free && !lease.is_expired
+        }
+    }
+}
+
+/// Claims the rows that the read found. The new counter is the batch's token; the session's transactional id is recorded with it.
+fn claim(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    let part = statement.parts[partition];
+    let token = system.store.leases[partition].counter + 1;
+    if config.breaks(BrokenLaw::ClaimReportedWithoutStore) && part.token != 0 {
+        return Reply::Claimed { token, rows: part.rows };
+    }
+    let is_reused = (0..IDS).any(|id| {
+        let pending = system.broker.transactions[id].tokens[partition];
+        system.broker.watermarks[id][partition].max(pending) >= token
+    });
+    if is_reused {
+        system.report(config, Violation::TokenReused);
+    }
+    if !is_held(system, statement, partition) {
+        system.report(config, Violation::StaleStatementTookEffect);
+    }
+    let lease = &mut system.store.leases[partition];
+    (lease.counter, lease.in_flight, lease.is_trial) = (token, token, part.is_trial);
+    (lease.awaits_resolution, lease.claimer_died) = (false, false);
+    let id = transactional_id(statement.instance as usize, statement.producer as usize) as u8;
+    lease.transactional_id = (!config.breaks(BrokenLaw::ClaimRecordsNoId)).then_some(id);
+    Reply::Claimed { token, rows: take_rows(system, &part, token) }
+}
+
+fn take_rows(system: &mut System, part: &Part, token: u8) -> EventSet {
+    let mut taken = EventSet::default();
+    for event in part.rows.iter() {
+        let row = &mut system.store.rows[event];
+        if matches!(row.status, Status::Pending | Status::Due) {
+            (row.status, row.token) = (Status::InFlight, token);
+            taken.insert(event);
+        }
+    }
+    taken
+}
+
+/// The row fails or is parked; later rows of its key in the batch are due again; the rest of the batch gets a new token.
+fn exclude(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    let part = &statement.parts[partition];
+    let open = system.store.leases[partition].in_flight;
+    if !is_current(system, statement, partition) || open != part.token || open == 0 {
+        return Reply::Stale;
+    }
+    let counter = system.store.leases[partition].counter + 1;
+    let token = if config.breaks(BrokenLaw::ExclusionKeepsToken) { open } else { counter };
+    let excluded = part.row as usize;
+    let key = config.events[excluded].key;
+    let is_permanent = config.events[excluded].nature == Nature::Permanent;
+    for event in system.store.rows_of_token(config, partition, open).iter() {
+        let row = &mut system.store.rows[event];
+        if event == excluded {
+            row.token = 0;
+            row.status = if is_permanent { Status::Parked } else { Status::Failed };
+            row.blocks_key = !(is_permanent && config.skips_parked_rows);
+        } else if event > excluded && config.events[event].key == key {
+            row.make_due();
+        } else {
+            row.token = token;
+        }
+    }
+    let lease = &mut system.store.leases[partition];
+    (lease.counter, lease.in_flight) = (counter, token);
+    Reply::Done { counter }
+}
+
+fn resolve(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    let part = statement.parts[partition];
+    let lease = system.store.leases[partition];
+    let is_fenced = config.breaks(BrokenLaw::ResolutionWithoutFence) || is_current(system, statement, partition);
+    let is_open = lease.in_flight == part.token || config.breaks(BrokenLaw::ResolutionWithoutFence);
+    if !is_fenced || !is_open || lease.in_flight == 0 {
+        return Reply::Stale;
+    }
+    let died = lease.claimer_died || config.breaks(BrokenLaw::FencedClaimerCountsAsDead);
+    for event in system.store.rows_of_token(config, partition, lease.in_flight).iter() {
+        let row = &mut system.store.rows[event];
+        if statement.kind == Kind::ResolvePublished {
+            row.settle();
+        } else if died && config.counts_deaths && !config.breaks(BrokenLaw::DeathsNotCounted) {
+            count_death(row, config, lease.is_trial);
+            if row.status == Status::Parked && config.events[event].nature != Nature::Poison {
+                system.report(config, Violation::HealthyEventParked);
+            }
+        } else {
+            row.make_due();
+        }
+    }
+    let lease = &mut system.store.leases[partition];
+    lease.close_batch();
+    lease.counter += 1;
+    Reply::Done { counter: lease.counter }
+}
+
+/// Law 7: each row of a claim whose claimer died carries the death. Only deaths in trials park a row.
+fn count_death(row: &mut Row, config: &Configuration, is_trial: bool) {
+    row.deaths = (row.deaths + 1).min(config.suspect_deaths);
+    row.trial_deaths += u8::from(is_trial);
+    row.blocks_key |= row.is_suspect(config);
+    row.make_due();
+    if is_trial && row.trial_deaths >= TRIAL_DEATHS_MAX {
+        row.status = Status::Parked;
+    }
+}
+
+fn raise_counter(system: &mut System, statement: &Statement, partition: usize) -> Reply {
+    if !is_held(system, statement, partition) {
+        return Reply::Stale;
+    }
+    let (watermark, lease) = (statement.parts[partition].token, &mut system.store.leases[partition]);
+    lease.counter = lease.counter.max(watermark) + 1;
+    Reply::Done { counter: lease.counter }
+}
+
+/// A hand-over releases a drained partition: the store refuses the release while a batch is open.
+fn release(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    let ignores_batch = config.breaks(BrokenLaw::ReleaseWithOpenBatch);
+    let is_held = is_held(system, statement, partition);
+    let lease = &mut system.store.leases[partition];
+    if !is_held || (lease.in_flight != 0 && !ignores_batch) {
+        return Reply::Stale;
+    }
+    lease.owner = None;
+    lease.is_expired = false;
+    if ignores_batch {
+        lease.close_batch();
+    }
+    Reply::Done { counter: lease.counter }
+}

@@ -1,0 +1,98 @@
+//! The whole state of one moment.
+use crate::configuration::{Configuration, Delivery, Faults, INSTANCES, KEYS_MAX};
+use crate::laws::Violation;
+use crate::state::broker::Broker;
+use crate::state::event_set::EventSet;
+use crate::state::instance::Instance;
+use crate::state::statement::Statement;
+use crate::state::store::{Status, Store};
+
+/// Most statements on their way at once.
+pub const STATEMENTS_MAX: usize = 2;
+
+/// Store, broker, instances, statements on their way, and the faults that may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct System {
+    pub store: Store,
+    /// The store at the moment when replication stopped: a failover goes back to it.
+    pub replica: Option<Store>,
+    pub broker: Broker,
+    pub instances: [Instance; INSTANCES],
+    pub statements: [Option<Statement>; STATEMENTS_MAX],
+    pub faults: Faults,
+    /// Events of which the store lost a statement: they may be published twice.
+    pub may_repeat: EventSet,
+    pub violation: Option<Violation>,
+}
+
+impl System {
+    /// The first state: both processes run, no lease is taken, and the committed rows are due.
+    pub fn first(config: &Configuration) -> Self {
+        let mut system = Self { faults: config.faults, ..Self::default() };
+        system.store.ids_fenced = true;
+        for (event, row) in config.events.iter().zip(&mut system.store.rows) {
+            row.status = if event.is_committed { Status::Pending } else { Status::Uncommitted };
+        }
+        for instance in &mut system.instances {
+            instance.is_alive = true;
+        }
+        system
+    }
+
+    /// Records a violation, unless it is only a preventive rule and some rule is switched off.
+    pub fn report(&mut self, config: &Configuration, violation: Violation) {
+        if self.violation.is_none() && (config.broken.is_none() || violation.is_damage()) {
+            self.violation = Some(violation);
+        }
+    }
+
+    /// Laws 3 and 5 on the records that are committed: each event once, and within a key in id order.
+    pub fn check_records(&mut self, config: &Configuration) {
+        for key in 0..KEYS_MAX {
+            let mut seen = EventSet::default();
+            for record in self.broker.logs[key].into_iter().flatten() {
+                if !self.broker.is_record_committed(&record) {
+                    continue;
+                }
+                let event = record.event as usize;
+                if seen.contains(event) {
+                    let is_permitted = config.delivery == Delivery::AtLeastOnce;
+                    if !is_permitted && !self.may_repeat.contains(event) {
+                        self.report(config, Violation::Duplicate);
+                    }
+                    continue;
+                }
+                seen.insert(event);
+                let is_overtaken = |earlier: usize| {
+                    let status = self.store.rows[earlier].status;
+                    let is_skipped = status == Status::Parked && config.skips_parked_rows;
+                    !seen.contains(earlier) && !is_skipped && status != Status::Erased
+                };
+                if config.earlier_of_key(event).any(is_overtaken) {
+                    self.report(config, Violation::OutOfOrder);
+                }
+            }
+        }
+    }
+
+    /// Law 2: each SENT event is committed on the broker.
+    pub fn check_settled(&mut self, config: &Configuration) {
+        let is_lost =
+            |event: usize| self.store.rows[event].status == Status::Sent && !self.broker.is_committed(config, event);
+        if (0..config.events.len()).any(is_lost) {
+            self.report(config, Violation::Lost);
+        }
+    }
+
+    /// A good end: each event is SENT, or parked, or waits behind a parked one, or was lost with the store's own past.
+    pub fn is_good_end(&self, config: &Configuration) -> bool {
+        let is_parked = |event: usize| self.store.rows[event].status == Status::Parked;
+        (0..config.events.len()).all(|event| match self.store.rows[event].status {
+            Status::Sent | Status::Erased | Status::Parked => true,
+            Status::Pending | Status::Failed | Status::Due => {
+                !config.skips_parked_rows && config.earlier_of_key(event).any(is_parked)
+            }
+            Status::Uncommitted | Status::InFlight => false,
+        })
+    }
+}
