@@ -3,6 +3,7 @@ mod batch_sender;
 pub mod context;
 mod in_flight_batch;
 pub mod lease_book;
+mod overlapping_failures;
 pub mod producer_sessions;
 mod producer_turns;
 pub mod relay;

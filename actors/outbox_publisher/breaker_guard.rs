@@ -1,8 +1,10 @@
 //! BreakerGuard: the circuit breaker of this instance's sends, its only probe, and what operators see of it.
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use app::health::HealthBoard;
 use app::policy::breaker::{self, BreakerPermit, CircuitBreaker};
+use ports::broker::FailureId;
 use ports::partitions::PartitionNo;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
@@ -10,11 +12,16 @@ use tokio::time::Instant;
 
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
 
+/// How many failures are remembered as counted. Their reports come within one round of the batches in flight.
+const COUNTED_MAX: usize = 64;
+
 /// Decides whether a batch may be sent, and learns from the reports.
 pub struct BreakerGuard {
     breaker: CircuitBreaker,
     /// The breaker's time is counted from here.
     created_at: Instant,
+    /// The latest failures that the breaker has counted: one transaction's failure is reported by each of its batches.
+    counted: VecDeque<FailureId>,
     /// The partition whose batch is the probe.
     probing: Option<PartitionNo>,
     retry_is_due: bool,
@@ -31,6 +38,7 @@ impl BreakerGuard {
         Self {
             breaker: CircuitBreaker::new(options),
             created_at: Instant::now(),
+            counted: VecDeque::with_capacity(COUNTED_MAX),
             probing: None,
             retry_is_due: false,
             broker_is_down: false,
@@ -72,13 +80,26 @@ impl BreakerGuard {
     pub fn record(&mut self, partition: PartitionNo, report: &BatchReport) {
         let changed = match report.broker {
             BrokerSignal::Works => self.breaker.succeeded(),
-            BrokerSignal::Failed => self.breaker.failed(self.created_at.elapsed()),
+            BrokerSignal::Failed(id) => self.count(partition, id),
             BrokerSignal::None => false,
         };
         self.end_probe(partition, report.broker);
         if changed {
             self.report_change(report);
         }
+    }
+
+    /// Counts a failure once. The probe's own result counts in any case, because it ends the probe. Returns whether the breaker opened.
+    fn count(&mut self, partition: PartitionNo, id: FailureId) -> bool {
+        let known = self.counted.contains(&id);
+        if known && self.probing != Some(partition) {
+            return false;
+        }
+        if !known {
+            self.counted.truncate(COUNTED_MAX - 1);
+            self.counted.push_front(id);
+        }
+        self.breaker.failed(self.created_at.elapsed())
     }
 
     /// Requests a retry after the breaker's pause. Returns true if the caller must set a timer: one timer serves all wake-ups, and the end
@@ -168,9 +189,34 @@ mod tests {
 
     fn opened() -> BreakerGuard {
         let mut guard = guard();
-        guard.record(PARTITION, &report(BrokerSignal::Failed));
-        guard.record(PARTITION, &report(BrokerSignal::Failed));
+        guard.record(PARTITION, &report(failed()));
+        guard.record(PARTITION, &report(failed()));
         guard
+    }
+
+    /// A failure that no other batch reports.
+    fn failed() -> BrokerSignal {
+        BrokerSignal::Failed(FailureId::unique())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn batches_of_one_failed_transaction_count_as_one_failure() {
+        let (mut guard, first, second) = (guard(), failed(), failed());
+        for partition in 0..16 {
+            guard.record(PartitionNo(partition), &report(first));
+        }
+        assert_eq!(guard.pass(), BreakerPermit::Free, "one failure of two");
+        guard.record(PARTITION, &report(second));
+        assert_eq!(pause(&mut guard), Some(OPEN));
+
+        // The probe's transaction fails: a late report of an older failure changes nothing.
+        tokio::time::advance(OPEN).await;
+        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        guard.begin_probe(PARTITION);
+        guard.record(PartitionNo(2), &report(first));
+        assert!(!guard.request_retry(), "the probe still runs");
+        guard.record(PARTITION, &report(failed()));
+        assert_eq!(pause(&mut guard), Some(OPEN));
     }
 
     #[tokio::test(start_paused = true)]

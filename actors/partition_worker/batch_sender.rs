@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use app::relay::RefusedRow;
 use ports::Error;
-use ports::broker::{Batch, Position, Published, Record};
+use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimedBatch, FencedOutcome, RowId, Settlement};
 use ports::partitions::Token;
 
@@ -71,8 +71,8 @@ impl BatchSender {
                     return self.settle(session, batch, positions).await;
                 }
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {
-                    let cause =
-                        cause.unwrap_or_else(|| Error::Unreachable("the broker aborted without a cause".into()));
+                    let without_cause = || Error::Unreachable("the broker aborted without a cause".into()).into();
+                    let cause = cause.unwrap_or_else(without_cause);
                     return self.return_unsent(session, batch, cause, reached).await;
                 }
                 Published::Aborted { refused, .. } => refused,
@@ -80,9 +80,14 @@ impl BatchSender {
                     batch.record_sent(sent);
                     refused
                 }
-                Published::Unknown(detail) => return self.leave_open(&producer, detail, BrokerSignal::Failed).await,
+                Published::Unknown(failure) => {
+                    let broker = BrokerSignal::Failed(failure.id);
+                    return self.leave_open(&producer, failure.error, broker).await;
+                }
                 // Another batch of the same producer was fenced, and this one with it: that says nothing about the broker.
-                Published::SessionLost(detail) => return self.leave_open(&producer, detail, BrokerSignal::None).await,
+                Published::SessionLost(failure) => {
+                    return self.leave_open(&producer, failure.error, BrokerSignal::None).await;
+                }
             };
             let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
             if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
@@ -90,14 +95,13 @@ impl BatchSender {
             }
         }
         let cause = Error::Overloaded("the broker kept refusing rows of one batch".into());
-        self.return_unsent(session, batch, cause, false).await
+        self.return_unsent(session, batch, cause.into(), false).await
     }
 
     /// The outcome is unknown: ends the producer session, and the next session resolves the batch.
-    async fn leave_open(&self, producer: &ProducerClaim, detail: String, broker: BrokerSignal) -> RunResult {
+    async fn leave_open(&self, producer: &ProducerClaim, error: Error, broker: BrokerSignal) -> RunResult {
         self.0.producers.end(producer.session()).await;
-        let error = Some(Error::Unknown(detail));
-        RunResult::unknown(BatchReport { more: true, error, broker, ..BatchReport::default() })
+        RunResult::unknown(BatchReport { more: true, error: Some(error), broker, ..BatchReport::default() })
     }
 
     async fn publish(
@@ -116,8 +120,12 @@ impl BatchSender {
         // Nothing of the batch may commit after the lease's end, so a later reply carries no information.
         let deadline = time_left + self.0.options.margin;
         let reply = tokio::time::timeout(deadline, self.0.broker.publish(producer.session(), batch)).await;
-        reply
-            .unwrap_or_else(|_| Published::Unknown(format!("the broker did not reply within {} s", deadline.as_secs())))
+        reply.unwrap_or_else(|_| {
+            Published::Unknown(BrokerFailure::unknown(format!(
+                "the broker did not reply within {} s",
+                deadline.as_secs()
+            )))
+        })
     }
 
     /// Excludes rows from the batch. The batch goes on only after the store has confirmed it: a sent message alone confirms nothing.
@@ -205,10 +213,12 @@ impl BatchSender {
         &self,
         mut session: PartitionSession,
         mut batch: InFlightBatch,
-        cause: Error,
+        cause: BrokerFailure,
         reached: bool,
     ) -> RunResult {
-        let report = |error| BatchReport { broker: BrokerSignal::Failed, error: Some(error), ..BatchReport::default() };
+        let BrokerFailure { id, error: cause } = cause;
+        let broker = BrokerSignal::Failed(id);
+        let report = |error| BatchReport { broker, error: Some(error), ..BatchReport::default() };
         let partly_sent = !batch.sent.is_empty();
         if partly_sent || (reached && !batch.probe) {
             let refused = batch.unsent_heads().into_iter().map(|row| batch.refusal(row, &cause)).collect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex as StateMutex;
 use ports::Error;
-use ports::broker::Broker;
+use ports::broker::{Broker, BrokerFailure};
 use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -32,8 +32,8 @@ pub struct ProducerSessions {
 #[derive(Default)]
 struct Slot {
     open: Option<ProducerSessionId>,
-    /// Time and error of the last failed attempt to open.
-    failed: Option<(Instant, Error)>,
+    /// The last failed attempt to open, and when it failed.
+    failed: Option<(Instant, BrokerFailure)>,
 }
 
 /// A claim's use of a producer session, until the broker has answered its batch or the value is dropped.
@@ -93,7 +93,7 @@ impl ProducerSessions {
     ///
     /// # Errors
     /// The broker's; the slot stays closed.
-    pub async fn claim(&self, partition: PartitionNo) -> Result<ProducerClaim, Error> {
+    pub async fn claim(&self, partition: PartitionNo) -> Result<ProducerClaim, BrokerFailure> {
         let (slot, mut turn) = match &self.turns {
             None => (partition.0 as usize % self.slots.len(), None),
             Some(turns) => {
@@ -103,31 +103,32 @@ impl ProducerSessions {
         };
         match self.open(slot).await {
             Ok(session) => Ok(ProducerClaim { session, turn }),
-            Err(error) => {
+            Err(failure) => {
                 if let Some(turn) = &mut turn {
                     turn.end = TurnEnd::NotOpened;
                 }
-                Err(error)
+                Err(failure)
             }
         }
     }
 
     /// The session of this slot, opened if there is none. One caller opens; concurrent callers wait for it and share its failure, because
     /// one attempt after another would multiply the wait for a broker that is down.
-    async fn open(&self, number: usize) -> Result<ProducerSessionId, Error> {
+    async fn open(&self, number: usize) -> Result<ProducerSessionId, BrokerFailure> {
         let requested = Instant::now();
         let mut slot = self.slots[number].lock().await;
         match &*slot {
             Slot { open: Some(session), .. } => return Ok(session.clone()),
-            Slot { failed: Some((at, error)), .. } if *at > requested => return Err(error.clone()),
+            Slot { failed: Some((at, failure)), .. } if *at > requested => return Err(failure.clone()),
             Slot { .. } => {}
         }
         let number = u32::try_from(number).map_err(|_| Error::Broken("a producer slot's number exceeds u32".into()))?;
         match self.broker.open_session(number).await {
             Ok(session) => Ok(slot.open.insert(session).clone()),
             Err(error) => {
-                slot.failed = Some((Instant::now(), error.clone()));
-                Err(error)
+                let failure = BrokerFailure::from(error);
+                slot.failed = Some((Instant::now(), failure.clone()));
+                Err(failure)
             }
         }
     }

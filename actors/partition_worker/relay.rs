@@ -1,6 +1,7 @@
 //! Relay: one run of a partition worker. Begins a session if there is none, claims a batch, and sends it.
 use std::sync::Arc;
 
+use ports::broker::BrokerFailure;
 use ports::outbox::{Claim, ClaimKind, Claimed};
 use ports::partitions::{AcquireReason, PartitionNo};
 
@@ -55,8 +56,9 @@ impl Relay {
         let fence = session.fence.clone();
         let producer = match producers.claim(fence.partition).await {
             Ok(producer) => producer,
-            Err(error) => {
-                let report = BatchReport { error: Some(error), broker: BrokerSignal::Failed, ..BatchReport::default() };
+            Err(BrokerFailure { id, error }) => {
+                let broker = BrokerSignal::Failed(id);
+                let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
                 return RunResult::known(session, report);
             }
         };

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use ports::Error;
+use ports::broker::FailureId;
 
 /// Result of one batch.
 #[derive(Debug, Default)]
@@ -30,6 +31,6 @@ pub enum BrokerSignal {
     None,
     /// The broker acknowledged records.
     Works,
-    /// The broker failed, and no row caused it.
-    Failed,
+    /// The broker failed, and no row caused it. Batches of one transaction report the same failure.
+    Failed(FailureId),
 }

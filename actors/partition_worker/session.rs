@@ -3,10 +3,12 @@ use std::sync::Arc;
 
 use outbox::store_went_back;
 use ports::Error;
+use ports::broker::BrokerFailure;
 use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
 
 use super::context::RelayContext;
+use super::overlapping_failures::OverlappingFailures;
 use super::report::BrokerSignal;
 
 /// A held lease without an open batch.
@@ -29,9 +31,9 @@ pub struct SessionFailure {
     pub broker: BrokerSignal,
 }
 
-impl SessionFailure {
-    fn of_broker(error: Error) -> Self {
-        Self { error, broker: BrokerSignal::Failed }
+impl From<BrokerFailure> for SessionFailure {
+    fn from(BrokerFailure { id, error }: BrokerFailure) -> Self {
+        Self { error, broker: BrokerSignal::Failed(id) }
     }
 }
 
@@ -42,12 +44,15 @@ impl From<Error> for SessionFailure {
 }
 
 /// Begins and ends the sessions of all partitions.
-pub struct PartitionSessions(Arc<RelayContext>);
+pub struct PartitionSessions {
+    context: Arc<RelayContext>,
+    failures: OverlappingFailures,
+}
 
 impl PartitionSessions {
     /// Sessions that use these ports.
     pub fn new(context: Arc<RelayContext>) -> Self {
-        Self(context)
+        Self { context, failures: OverlappingFailures::default() }
     }
 
     /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
@@ -57,11 +62,10 @@ impl PartitionSessions {
         partition: PartitionNo,
         reason: &mut AcquireReason,
     ) -> Result<SessionStart, SessionFailure> {
-        let context = &self.0;
         let Some(mut fence) = self.acquire(partition, reason, None).await? else {
             return Ok(SessionStart::HeldElsewhere);
         };
-        let watermark = context.broker.watermark(partition, None).await.map_err(SessionFailure::of_broker)?;
+        let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
         if store_went_back(watermark, fence.counter) {
             self.report_rewind(&fence, watermark);
             let Some(above) = self.acquire(partition, reason, watermark).await? else {
@@ -80,7 +84,7 @@ impl PartitionSessions {
         reason: &mut AcquireReason,
         watermark: Option<Token>,
     ) -> Result<Option<Fence>, SessionFailure> {
-        let RelayContext { leases, book, instance, .. } = &*self.0;
+        let RelayContext { leases, book, instance, .. } = &*self.context;
         let requested = book.request_time();
         let acquisition = leases.acquire(partition, instance, *reason, watermark, book.ttl()).await?;
         let Acquired { mut fence, in_flight } = match acquisition {
@@ -100,11 +104,10 @@ impl PartitionSessions {
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
     async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<Counter, SessionFailure> {
-        let RelayContext { broker, outbox, producers, metrics, .. } = &*self.0;
-        broker.fence(&open.session).await.map_err(SessionFailure::of_broker)?;
+        let RelayContext { broker, outbox, producers, metrics, .. } = &*self.context;
+        self.failures.call(broker.fence(&open.session)).await?;
         producers.end(&open.session).await;
-        let watermark =
-            broker.watermark(fence.partition, Some(&open.session)).await.map_err(SessionFailure::of_broker)?;
+        let watermark = self.failures.call(broker.watermark(fence.partition, Some(&open.session))).await?;
         // The counter may have passed the watermark since the store went back: a later acquisition would not see it.
         if store_went_back(watermark, open.token) && !store_went_back(watermark, fence.counter) {
             self.report_rewind(fence, watermark);
@@ -126,7 +129,7 @@ impl PartitionSessions {
     }
 
     fn report_rewind(&self, fence: &Fence, watermark: Option<Token>) {
-        self.0.metrics.outbox_store_rewound_total.inc();
+        self.context.metrics.outbox_store_rewound_total.inc();
         let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
         tracing::error!(
             event = "store_rewound",
@@ -147,7 +150,7 @@ impl PartitionSessions {
         mut session: Option<PartitionSession>,
         reason: &mut AcquireReason,
     ) -> (bool, Option<PartitionSession>) {
-        let RelayContext { leases, book, instance, .. } = &*self.0;
+        let RelayContext { leases, book, instance, .. } = &*self.context;
         loop {
             let known = session.as_ref().map(|session| session.fence.epoch);
             let Some(epoch) = known.or_else(|| book.epoch(partition)) else { return (true, None) };

@@ -1,5 +1,6 @@
 //! The broker, one port for every backend. `publish` commits a claimed batch and its watermark atomically; `append` writes records without
 //! a watermark (retry topics, dead letters, publishing without an outbox).
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
@@ -29,6 +30,42 @@ pub struct Batch {
     pub companions: u32,
 }
 
+/// Identifies one failure of a transaction or a producer session. All batches that it concerns report the same id, so that a circuit
+/// breaker counts it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FailureId(u64);
+
+impl FailureId {
+    /// An id that no other failure of this process has.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A failure of the broker that no record caused.
+#[derive(Clone, Debug)]
+pub struct BrokerFailure {
+    /// Which failure it is.
+    pub id: FailureId,
+    /// Its cause, for operators and the retry policy.
+    pub error: Error,
+}
+
+impl BrokerFailure {
+    /// A new failure after which it is unknown what the broker has done.
+    pub fn unknown(reason: impl Into<String>) -> Self {
+        Error::Unknown(reason.into()).into()
+    }
+}
+
+impl From<Error> for BrokerFailure {
+    /// A failure that no batch has reported yet.
+    fn from(error: Error) -> Self {
+        Self { id: FailureId::unique(), error }
+    }
+}
+
 /// Result of publishing a batch. With exactly-once delivery there is no partial success: records and watermark commit together or not at all.
 #[derive(Clone, Debug)]
 pub enum Published {
@@ -39,7 +76,7 @@ pub enum Published {
         /// Rows that the broker refused; the others may be published under the same token once these are excluded.
         refused: Vec<(RowId, Error)>,
         /// Failure that is not caused by a row.
-        cause: Option<Error>,
+        cause: Option<BrokerFailure>,
         /// Whether any record reached the broker; if none did, the rows' attempt is not counted.
         reached: bool,
     },
@@ -51,9 +88,9 @@ pub enum Published {
         refused: Vec<(RowId, Error)>,
     },
     /// The outcome is unknown: the caller fences the session and reads the watermark.
-    Unknown(String),
+    Unknown(BrokerFailure),
     /// The producer session is fenced or lost: every open batch claimed under it must be resolved.
-    SessionLost(String),
+    SessionLost(BrokerFailure),
 }
 
 /// A broker that publishes a batch and its watermark atomically.

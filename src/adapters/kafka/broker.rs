@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
 
@@ -29,9 +29,11 @@ impl Broker for Kafka {
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
         let (reply, result) = oneshot::channel();
         self.inner.sessions.enqueue(session, SessionBatch::of_claim(batch, reply));
-        result
-            .await
-            .unwrap_or_else(|_| Published::SessionLost(format!("the session {session} ended before it sent a result")))
+        result.await.unwrap_or_else(|_| {
+            Published::SessionLost(BrokerFailure::unknown(format!(
+                "the session {session} ended before it sent a result"
+            )))
+        })
     }
 
     async fn watermark(
@@ -59,14 +61,19 @@ impl Broker for Kafka {
         let (reply, result) = oneshot::channel();
         let deadline = Instant::now() + self.inner.options.delivery_timeout;
         self.inner.sessions.enqueue(&session, SessionBatch::of_append(records, deadline, reply));
-        match result.await.unwrap_or_else(|_| Published::Unknown("the session that appends ended".into())) {
+        match result
+            .await
+            .unwrap_or_else(|_| Published::Unknown(BrokerFailure::unknown("the session that appends ended")))
+        {
             Published::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
             Published::Aborted { refused, cause, .. } => {
                 let first = refused.into_iter().next().map(|(_, error)| error);
-                Err(first.or(cause).unwrap_or_else(|| Error::Unreachable("the append was aborted".into())))
+                Err(first
+                    .or(cause.map(|failure| failure.error))
+                    .unwrap_or_else(|| Error::Unreachable("the append was aborted".into())))
             }
             Published::Partial { .. } => Err(Error::Unknown("only some of the records could be appended".into())),
-            Published::Unknown(reason) | Published::SessionLost(reason) => Err(Error::Unknown(reason)),
+            Published::Unknown(failure) | Published::SessionLost(failure) => Err(failure.error),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The store on PostgreSQL: orders, outbox, leases, inbox and idempotency keys in one database that several instances share.
 //!
-//! Commits queue up and share transactions. Claims and settlements are one statement each, fenced by the partition's lease row. All times
+//! Commits queue up and share transactions, and so do claims and settlements, which are fenced by the lease rows of their partitions. All times
 //! are the database's. Every statement knows whether it may have changed something when its reply is lost, and returns that.
 #![warn(missing_docs)]
 
@@ -26,12 +26,20 @@ mod orders {
 
 mod outbox {
     pub(crate) mod claim;
+    pub(crate) mod claim_text;
     pub(crate) mod claimed_row;
     pub(crate) mod depth;
     pub(crate) mod exclude;
+    pub(crate) mod id_ticks;
     pub(crate) mod open_batch;
     pub(crate) mod outbox_store;
     pub(crate) mod resolve;
+    pub(crate) mod rounds {
+        pub(crate) mod claim_group;
+        pub(crate) mod relay_queue;
+        pub(crate) mod relay_rounds;
+        pub(crate) mod settle_group;
+    }
     pub(crate) mod row_changes;
     pub(crate) mod scan_start;
     pub(crate) mod settle;

@@ -34,7 +34,20 @@ pub struct Options {
     /// Connections of the pool for leases and the relay, kept apart so that a slow list delays no renewal. 4: more gained little when
     /// measured.
     pub relay_connections: usize,
-    /// Most commits that wait; one more is refused at once. 8,192 are some tenths of a second of work.
+    /// Rounds of the relay that run at the same time: a round is one transaction for what its partitions ask of the store. 1: a second one
+    /// only makes both smaller (measured).
+    pub relay_rounds: usize,
+    /// Most claims and settlements in one round. 128: above it the server spends far more on the rows than on the statement and the commit.
+    pub relay_group_max: usize,
+    /// Most rows that the claims of a round take together, in equal shares. 16,384 rows of half a kilobyte are a reply of 8 MB. A partition
+    /// with more due rows than its share claims them by itself.
+    pub relay_group_rows_max: u32,
+    /// Most bytes of payload that the claims of a round take together, in equal shares; one row is always taken.
+    pub relay_group_bytes_max: usize,
+    /// Longest wait of a round of several requests for a locked row. Then each is repeated by itself, so that a lease row that stays locked
+    /// delays the other partitions only by this time.
+    pub relay_lock_timeout: Duration,
+    /// Most commits, and most claims and settlements, that wait; one more is refused at once. 8,192 are some tenths of a second of work.
     pub queue_max: usize,
     /// Most commits in one transaction: beyond 256 a group only adds latency.
     pub group_max: usize,
@@ -89,6 +102,11 @@ impl Options {
             pool: 16,
             committers: 3,
             relay_connections: 4,
+            relay_rounds: 1,
+            relay_group_max: 128,
+            relay_group_rows_max: 16_384,
+            relay_group_bytes_max: 64 * 1024 * 1024,
+            relay_lock_timeout: ms(200),
             queue_max: 8192,
             group_max: 256,
             group_bytes_max: 8 * 1024 * 1024,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use crate::faults::script::{Call, FaultScript, InjectedFault};
@@ -38,17 +38,19 @@ impl Broker for FaultyBroker {
             None if refused.is_empty() => self.real.publish(session, batch).await,
             None => Published::Aborted { refused, cause: None, reached: true },
             Some(InjectedFault::UnknownDone) => match self.real.publish(session, batch).await {
-                Published::Committed(_) => Published::Unknown("injected: the reply was lost".to_owned()),
+                Published::Committed(_) => Published::Unknown(BrokerFailure::unknown("injected: the reply was lost")),
                 other => other,
             },
-            Some(InjectedFault::UnknownNotDone) => Published::Unknown("injected: the batch was lost".to_owned()),
+            Some(InjectedFault::UnknownNotDone) => {
+                Published::Unknown(BrokerFailure::unknown("injected: the batch was lost"))
+            }
             Some(InjectedFault::SessionLost) => match self.real.fence(session).await {
-                Ok(()) => Published::SessionLost(format!("injected: {session} was fenced")),
-                Err(error) => Published::Unknown(error.to_string()),
+                Ok(()) => Published::SessionLost(BrokerFailure::unknown(format!("injected: {session} was fenced"))),
+                Err(error) => Published::Unknown(BrokerFailure::unknown(error.to_string())),
             },
             Some(InjectedFault::Unreachable | InjectedFault::Slow(_) | InjectedFault::Hang | InjectedFault::Panic) => {
                 let cause = Error::Unreachable("injected: the broker is unreachable".to_owned());
-                Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+                Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
             }
         }
     }

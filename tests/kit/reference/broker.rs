@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
 use ports::broker::topics::{TopicReader, TopicView};
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
@@ -32,11 +32,11 @@ impl State {
 
     fn publish(&mut self, session: &ProducerSessionId, batch: Batch) -> Published {
         if !self.sessions.values().any(|valid| valid == session) {
-            return Published::SessionLost(format!("{session} was fenced"));
+            return Published::SessionLost(BrokerFailure::unknown(format!("{session} was fenced")));
         }
         if batch.time_left.is_zero() {
             let cause = Error::Unreachable(format!("batch {}: its lease has expired", batch.token));
-            return Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false };
+            return Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false };
         }
         let refused: Vec<(RowId, Error)> = batch
             .records

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::Instant;
 
@@ -128,7 +128,7 @@ impl FaultyRecordBroker {
             Ok(published) => published,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Published::Unknown("the broker's task was stopped".into()),
+                Err(_) => Published::Unknown(BrokerFailure::unknown("the broker's task was stopped")),
             },
         }
     }
@@ -171,7 +171,7 @@ impl Broker for FaultyRecordBroker {
                     refused.push((*row, Error::Rejected(format!("fault: never row {row}"))))
                 }
                 Some(RecordFault::AbortBatch) => {
-                    let cause = Some(Error::Unreachable("fault: the batch was aborted".into()));
+                    let cause = Some(Error::Unreachable("fault: the batch was aborted".into()).into());
                     return Published::Aborted { refused: Vec::new(), cause, reached: true };
                 }
                 Some(RecordFault::KillSender) => panic!("fault: row {row} kills its sender"),

@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
@@ -44,7 +44,7 @@ impl Broker for Embedded {
         };
         match self.write("publish", move |context| publish(context, &outgoing)).await {
             Ok(published) => published,
-            Err(Error::Unknown(message)) => Published::Unknown(message),
+            Err(Error::Unknown(message)) => Published::Unknown(BrokerFailure::unknown(message)),
             Err(cause) => aborted(cause),
         }
     }
@@ -122,19 +122,21 @@ fn too_large(record: &Record, limit: usize) -> Error {
 }
 
 fn aborted(cause: Error) -> Published {
-    Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+    Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
 }
 
 fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<Published> {
     if !sessions::is_open(context, &outgoing.session)? {
-        return Ok(Published::SessionLost(format!("{} is not the open session of its slot", outgoing.session)));
+        let reason = format!("{} is not the open session of its slot", outgoing.session);
+        return Ok(Published::SessionLost(BrokerFailure::unknown(reason)));
     }
     if context.now >= outgoing.until {
         return Ok(aborted(Error::Unreachable("the lease expired before the batch could be written".into())));
     }
     if let Some(last) = watermark(context, outgoing.partition)?.filter(|last| *last >= outgoing.token) {
         // Published before, or a later batch was: resolution by the watermark decides.
-        return Ok(Published::Unknown(format!("token {} is not above the watermark {last}", outgoing.token)));
+        let reason = format!("token {} is not above the watermark {last}", outgoing.token);
+        return Ok(Published::Unknown(BrokerFailure::unknown(reason)));
     }
     let positions = log::append(context, &outgoing.records)?;
     let mut set_watermark = context.sql.prepare_cached(

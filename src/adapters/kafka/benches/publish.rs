@@ -29,6 +29,7 @@ fn main() {
 
 async fn all() {
     latency().await;
+    cohorts().await;
     throughput().await;
     recovery().await;
 }
@@ -115,6 +116,43 @@ async fn latency() {
             took.sort();
             println!("one event, {count} session(s), {pause} ms apart: p50 {:?}, p99 {:?}", took[150], took[297]);
         }
+    }
+}
+
+/// Two groups of 32 partitions that publish small batches one after another: on one session, and on a session each.
+async fn cohorts() {
+    const COHORT: u32 = 32;
+    const TRANSACTIONS: u64 = 150;
+    let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
+    let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
+    let kafka = &kafka;
+    for round in 0..4_u64 {
+        let count = 1 + (round % 2) as usize;
+        let group = async |number: usize| {
+            let (session, mut took) = (&sessions[number % count], Vec::new());
+            for token in 1..=TRANSACTIONS {
+                let begun = Instant::now();
+                let batches = (0..COHORT).map(|at| {
+                    let records = vec![record(kafka, (token * 64) as usize + at as usize, 14)];
+                    let partition = number as u32 * COHORT + at;
+                    Batch { companions: COHORT - 1 - at, ..batch(partition, round * 10_000 + token, records) }
+                });
+                futures::future::join_all(batches.map(|one| publish(kafka, session, one))).await;
+                took.push(begun.elapsed());
+            }
+            took
+        };
+        let begun = Instant::now();
+        let (one, other) = futures::join!(group(0), group(1));
+        let elapsed = begun.elapsed();
+        let mut took = [one, other].concat();
+        took.sort();
+        let rate = f64::from(COHORT) * took.len() as f64 / elapsed.as_secs_f64();
+        println!(
+            "two groups of {COHORT} batches, {count} session(s): p50 {:?}, p99 {:?}, {rate:.0} events/s",
+            took[took.len() / 2],
+            took[took.len() * 99 / 100]
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::broker::{Published, Record};
+use ports::broker::{BrokerFailure, FailureId, Published, Record};
 use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{Producer, PurgeConfig};
@@ -169,6 +169,8 @@ fn may_still_arrive(code: Code) -> bool {
 /// Finishes each batch with its result. At least once there are no watermark records, so only the records have slots.
 fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<usize, Code>) {
     let reports = sender.context().reports();
+    // One round without acknowledgements is one failure, however many batches it carried.
+    let id = FailureId::unique();
     let mut first = 0;
     for batch in batches {
         let slots = first..first + batch.records.len();
@@ -178,9 +180,13 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
         let result = match send_outcome(&batch, positions.len(), &codes) {
             SendOutcome::All => Published::Committed(positions),
             SendOutcome::Some(refused) => Published::Partial { sent: positions, refused },
-            SendOutcome::Unknown => Published::Unknown("no broker acknowledged the records in time".into()),
-            SendOutcome::Nothing(cause) => {
-                Published::Aborted { refused: Vec::new(), cause: Some(cause), reached: false }
+            SendOutcome::Unknown => {
+                let error = Error::Unknown("no broker acknowledged the records in time".into());
+                Published::Unknown(BrokerFailure { id, error })
+            }
+            SendOutcome::Nothing(error) => {
+                let cause = Some(BrokerFailure { id, error });
+                Published::Aborted { refused: Vec::new(), cause, reached: false }
             }
         };
         batch.finish(result);

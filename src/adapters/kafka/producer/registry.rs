@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::Published;
+use ports::broker::{BrokerFailure, Published};
 use ports::partitions::ProducerSessionId;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer;
@@ -114,15 +114,17 @@ impl SessionRegistry {
                 self.dead.lock().ended.push((ended.transactional_id, session.clone()));
             }
             drop(sessions);
-            return batch.finish(Published::SessionLost(format!("{session} is not the live session of its slot")));
+            return batch.finish(Published::SessionLost(BrokerFailure::unknown(format!(
+                "{session} is not the live session of its slot"
+            ))));
         };
         match queue.try_send(batch) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(batch)) => {
-                batch.finish(Published::SessionLost(format!("the session {session} is over")));
+                batch.finish(Published::SessionLost(BrokerFailure::unknown(format!("the session {session} is over"))));
             }
             Err(TrySendError::Full(batch)) => {
-                let cause = Some(Error::Overloaded(format!("the queue of {session} is full")));
+                let cause = Some(Error::Overloaded(format!("the queue of {session} is full")).into());
                 batch.finish(Published::Aborted { refused: Vec::new(), cause, reached: false });
             }
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::broker::{Published, Record};
+use ports::broker::{BrokerFailure, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use rdkafka::producer::Producer;
@@ -107,9 +107,8 @@ impl SessionThread {
             }
         };
         self.is_ended.store(true, Ordering::Relaxed);
-        for batch in self.held_back.take().into_iter().chain(queue.try_iter()) {
-            batch.finish(Published::SessionLost(reason.clone()));
-        }
+        let lost = Published::SessionLost(BrokerFailure::unknown(reason));
+        finish_all(self.held_back.take().into_iter().chain(queue.try_iter()), &lost);
     }
 
     /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction. Waits a moment for those
@@ -148,7 +147,7 @@ impl SessionThread {
             left = match self.publish_once(current) {
                 Ok(again) => waiting.into_iter().chain(again).collect(),
                 Err(SessionOver(reason)) => {
-                    finish_all(waiting, &Published::SessionLost(reason.clone()));
+                    finish_all(waiting, &Published::SessionLost(BrokerFailure::unknown(&reason)));
                     return Err(SessionOver(reason));
                 }
             };
@@ -180,11 +179,11 @@ impl SessionThread {
             }
             TransactionEnd::Aborted(report) => self.handle_abort(batches, report, started),
             TransactionEnd::Unknown(reason) => {
-                finish_all(batches, &Published::Unknown(reason.clone()));
+                finish_all(batches, &Published::Unknown(BrokerFailure::unknown(&reason)));
                 Err(SessionOver(reason))
             }
             TransactionEnd::SessionLost(reason) => {
-                finish_all(batches, &Published::SessionLost(reason.clone()));
+                finish_all(batches, &Published::SessionLost(BrokerFailure::unknown(&reason)));
                 Err(SessionOver(reason))
             }
         }
@@ -230,7 +229,7 @@ impl SessionThread {
     /// Finishes the batches that need no transaction, and returns the others.
     fn admit(&self, batches: Vec<SessionBatch>) -> Vec<SessionBatch> {
         let now = Instant::now();
-        let mut admitted = Vec::with_capacity(batches.len());
+        let (mut admitted, overdue) = (Vec::with_capacity(batches.len()), overdue(false));
         for batch in batches {
             let stale = batch.watermark.and_then(|(partition, token)| {
                 self.committed.get(&partition).filter(|last| **last >= token).map(|last| (token, *last))
@@ -240,10 +239,12 @@ impl SessionThread {
                 refused = self.known_oversized(&batch, now);
             }
             if batch.is_overdue(now) {
-                batch.finish(overdue(false));
+                batch.finish(overdue.clone());
             } else if let Some((token, last)) = stale {
                 // The batch was published before, or a later one overtook it: only the watermark decides which.
-                batch.finish(Published::Unknown(format!("token {token} is not above the watermark {last}")));
+                batch.finish(Published::Unknown(BrokerFailure::unknown(format!(
+                    "token {token} is not above the watermark {last}"
+                ))));
             } else if !refused.is_empty() {
                 batch.finish(Published::Aborted { refused, cause: None, reached: true });
             } else {
@@ -301,12 +302,14 @@ fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
     large.map(|(row, record)| (*row, Error::Rejected(message(record)))).collect()
 }
 
+/// The result of batches whose lease expired at the same time.
 fn overdue(reached: bool) -> Published {
-    let cause = Some(Error::Unreachable("the lease expired before the batch could be committed".into()));
-    Published::Aborted { refused: Vec::new(), cause, reached }
+    let cause = Error::Unreachable("the lease expired before the batch could be committed".into());
+    Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached }
 }
 
-fn finish_all(batches: Vec<SessionBatch>, result: &Published) {
+/// Finishes batches with one result: a failure keeps its id.
+fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &Published) {
     batches.into_iter().for_each(|batch| batch.finish(result.clone()));
 }
 
@@ -314,7 +317,7 @@ fn finish_all(batches: Vec<SessionBatch>, result: &Published) {
 fn finish_cut_off(batches: Vec<SessionBatch>, report: AbortReport) -> SessionOver {
     let reached = report.reached;
     let reason = "no broker acknowledged the records in time, although other clients reach the brokers";
-    let cause = Some(Error::Unreachable(reason.into()));
+    let cause = Some(Error::Unreachable(reason.into()).into());
     finish_all(finish_aborted(batches, report), &Published::Aborted { refused: Vec::new(), cause, reached });
     SessionOver(reason.into())
 }
@@ -322,6 +325,7 @@ fn finish_cut_off(batches: Vec<SessionBatch>, report: AbortReport) -> SessionOve
 /// Finishes the batches that an abort concerns; returns the others, which go again.
 fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<SessionBatch> {
     let AbortReport { mut refused, suspects, overdue: overdue_batches, cause, reached, .. } = report;
+    let (cause, overdue) = (cause.map(BrokerFailure::from), overdue(reached));
     let mut again = Vec::new();
     for (at, mut batch) in batches.into_iter().enumerate() {
         let own: Vec<(RowId, Error)> =
@@ -329,7 +333,7 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
         if !own.is_empty() {
             batch.finish(Published::Aborted { refused: own, cause: None, reached: true });
         } else if overdue_batches.contains(&at) {
-            batch.finish(overdue(reached));
+            batch.finish(overdue.clone());
         } else if let Some(cause) = &cause {
             batch.finish(Published::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
         } else {

@@ -147,6 +147,33 @@ async fn commit_with_a_lost_response_is_done() {
     assert_eq!(publish_with_unknown_outcome(CutAt::AfterTheEnd).await, (Some(2), vec!["1".into(), "2".into()]));
 }
 
+/// The failures of two batches that are announced as companions, when the commit of the first transaction never reaches the broker.
+async fn failures_of_companions() -> [Published; 2] {
+    let proxy = Proxy::to(&servers());
+    let mut options = options(&proxy.address, &TestClock::default());
+    options.delivery_timeout = Duration::from_secs(3);
+    let installation = Installation::of(opened(options).await);
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    proxy.cut_at(CutAt::BeforeTheEnd);
+    let first = Batch { companions: 1, ..batch(P0, 2, installation.records(&[("a", "2")])) };
+    let second = batch(P1, 3, installation.records(&[("b", "3")]));
+    join!(installation.publish(&session, first), installation.publish(&session, second)).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_of_one_unanswered_transaction_report_one_failure() {
+    for _ in 0..10 {
+        match failures_of_companions().await {
+            [Published::Unknown(first), Published::Unknown(second)] => return assert_eq!(first.id, second.id),
+            // The machine was too busy to queue the second batch within a millisecond: it was in no transaction.
+            [Published::Unknown(first), Published::SessionLost(second)] => assert_ne!(first.id, second.id),
+            other => panic!("the commit never reached the broker: {other:?}"),
+        }
+    }
+    panic!("no two batches shared a transaction");
+}
+
 /// librdkafka ends the process by an assertion when a commit's response arrives after a repeated commit call has timed out.
 #[tokio::test(flavor = "multi_thread")]
 async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {

@@ -157,7 +157,7 @@ async fn resolution_waits_for_another_id_that_shares_its_partition() {
     let kafka = installation.kafka.clone();
     let fenced = session.clone();
     let resolution = tokio::spawn(async move { kafka.watermark(P0, Some(&fenced)).await });
-    // An acquisition without an open batch waits for nobody's transaction, and for no resolution either.
+    // An acquisition without an open batch waits for no transaction and no resolution.
     assert_eq!(installation.present_watermark(P0).await, None);
     // The list waits half a second for open transactions.
     installation.kafka.list().await.expect("listed");

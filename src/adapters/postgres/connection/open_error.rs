@@ -115,9 +115,11 @@ impl PostgresOpenError {
     pub(crate) fn of(location: &str, error: &tokio_postgres::Error) -> Self {
         let (location, reason) = (location.to_string(), describe(error));
         match class_of(error) {
-            ErrorClass::ConnectionLost | ErrorClass::Overloaded | ErrorClass::Conflict | ErrorClass::Unavailable => {
-                Self::Unreachable { location, reason }
-            }
+            ErrorClass::ConnectionLost
+            | ErrorClass::Overloaded
+            | ErrorClass::Conflict
+            | ErrorClass::LockTimeout
+            | ErrorClass::Unavailable => Self::Unreachable { location, reason },
             ErrorClass::DiskFull => Self::Full { location, reason },
             ErrorClass::InvalidData | ErrorClass::LeaseExpired | ErrorClass::Broken => {
                 Self::Refused { location, reason }

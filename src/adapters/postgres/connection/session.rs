@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
+use futures::future::{join_all, try_join_all};
 use ports::Error;
-use tokio_postgres::Row;
+use tokio_postgres::{Row, Statement};
 
 use crate::connection::sql_value::SqlValue;
 use crate::connection::statement_error::{CommitStage, StatementError, StatementResult, statement_error};
@@ -71,6 +72,37 @@ impl PooledSession {
         self.with_timeout(CommitStage::Committing, work).await
     }
 
+    /// Runs statements in one transaction that waits at most `lock_timeout` for a row lock. BEGIN, statements and COMMIT are pipelined: one
+    /// round trip. Without a reply it returns [`Error::Unknown`]; any other failure has changed nothing.
+    pub(crate) async fn execute_all(
+        &self,
+        lock_timeout: Duration,
+        statements: &[(&str, Vec<SqlValue<'_>>)],
+    ) -> StatementResult<Vec<Vec<Row>>> {
+        let begin = format!("{}; SET LOCAL lock_timeout = {}", self.begin_text(), lock_timeout.as_millis());
+        // A statement that had to be prepared within the pipeline would be sent after the COMMIT.
+        if !self.settings.pooler {
+            let prepare = try_join_all(statements.iter().map(|(text, values)| self.prepare(text, values)));
+            self.with_timeout(CommitStage::BeforeCommit, prepare).await?;
+        }
+        if self.client().is_closed() {
+            self.mark_unusable();
+            return Err(StatementError::Port(Error::Unreachable("the connection closed before the statements".into())));
+        }
+        let work = async {
+            let client = self.client();
+            let queries = join_all(statements.iter().map(|(text, values)| self.send(text, values)));
+            let (begun, results, committed) =
+                futures::join!(client.batch_execute(&begin), queries, client.batch_execute("COMMIT"));
+            begun?;
+            // After a failed statement the server treats the COMMIT as a ROLLBACK, and the first error is the cause of the others.
+            let rows = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            committed?;
+            Ok(rows)
+        };
+        self.with_timeout(CommitStage::Committing, work).await
+    }
+
     /// Begins a transaction and runs its first statement, pipelined. A failure has changed nothing.
     pub(crate) async fn begin_with(
         self,
@@ -123,10 +155,15 @@ impl PooledSession {
         if self.settings.pooler {
             return client.query_typed(text, values).await;
         }
-        let types: Vec<_> = values.iter().map(|(_, ty)| ty.clone()).collect();
-        let statement = client.prepare_typed_cached(text, &types).await?;
+        let statement = self.prepare(text, values).await?;
         let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
         client.query(&statement, &values).await
+    }
+
+    /// The prepared statement of a text; from the second time on without a round trip.
+    async fn prepare(&self, text: &str, values: &[SqlValue<'_>]) -> Result<Statement, tokio_postgres::Error> {
+        let types: Vec<_> = values.iter().map(|(_, ty)| ty.clone()).collect();
+        self.client().prepare_typed_cached(text, &types).await
     }
 
     /// Runs a statement of an open transaction. After a failure the connection does not return to the pool, so that no transaction stays

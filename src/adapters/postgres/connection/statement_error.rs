@@ -16,6 +16,8 @@ pub(crate) enum ErrorClass {
     Conflict,
     /// A lease expired while its statement waited for a lock: the statement rolled itself back.
     LeaseExpired,
+    /// A row stayed locked for longer than `lock_timeout`: nothing was changed.
+    LockTimeout,
     /// The server's disk is full.
     DiskFull,
     /// The server can never accept this data.
@@ -36,7 +38,7 @@ const TABLE: [(&str, ErrorClass); 28] = [
     ("57014", ErrorClass::Unavailable), // query_canceled: statement_timeout
     ("57P04", ErrorClass::Broken),      // database_dropped
     ("57P", ErrorClass::Unavailable),   // admin_shutdown, crash_shutdown, cannot_connect_now, idle_session_timeout
-    ("55P03", ErrorClass::Unavailable), // lock_not_available: lock_timeout
+    ("55P03", ErrorClass::LockTimeout), // lock_not_available: lock_timeout
     ("55P04", ErrorClass::Broken),
     ("55", ErrorClass::Unavailable),    // object_in_use, object_not_in_prerequisite_state
     ("25006", ErrorClass::Unavailable), // read_only_sql_transaction: a standby, or a primary that was demoted
@@ -105,6 +107,8 @@ pub(crate) enum StatementError {
     Conflict(String),
     /// The lease expired while the statement waited; nothing was changed.
     LeaseExpired,
+    /// A row stayed locked for too long; nothing was changed.
+    LockTimeout(String),
     /// An error that the port returns as it is.
     Port(Error),
 }
@@ -122,7 +126,7 @@ impl StatementError {
     /// The error that the port returns.
     pub(crate) fn into_port(self) -> Error {
         match self {
-            StatementError::Conflict(detail) => Error::Unreachable(detail),
+            StatementError::Conflict(detail) | StatementError::LockTimeout(detail) => Error::Unreachable(detail),
             StatementError::LeaseExpired => Error::Unreachable("the lease expired while the statement waited".into()),
             StatementError::Port(error) => error,
         }
@@ -145,6 +149,7 @@ fn classified(class: ErrorClass, fatal: bool, stage: CommitStage, detail: String
     match class {
         ErrorClass::Conflict => StatementError::Conflict(detail),
         ErrorClass::LeaseExpired => StatementError::LeaseExpired,
+        ErrorClass::LockTimeout => StatementError::LockTimeout(detail),
         ErrorClass::ConnectionLost | ErrorClass::Unavailable => StatementError::Port(Error::Unreachable(detail)),
         ErrorClass::Overloaded => StatementError::Port(Error::Overloaded(detail)),
         ErrorClass::DiskFull => StatementError::Port(Error::Full(detail)),
@@ -196,7 +201,7 @@ mod tests {
             ("25006", ErrorClass::Unavailable),
             ("40001", ErrorClass::Conflict),
             ("40P01", ErrorClass::Conflict),
-            ("55P03", ErrorClass::Unavailable),
+            ("55P03", ErrorClass::LockTimeout),
             ("08006", ErrorClass::ConnectionLost),
             ("22021", ErrorClass::InvalidData),
             ("23505", ErrorClass::InvalidData),

@@ -61,7 +61,7 @@ impl PartitionLeases for Postgres {
         let core = self.core();
         let request = AcquireRequest { partition, owner: owner.clone(), reason, watermark, ttl };
         self.run("acquire", async move {
-            core.take_scan_start(partition.0);
+            core.scan_memory.take(partition.0);
             retry_conflicts!(acquire::acquire(&core, &request))
         })
         .await

@@ -4,9 +4,11 @@
 //! that row: every statement that changes rows raises the counter, so a claim with an old snapshot finds another counter and takes
 //! nothing. Its expiry is checked once more after the wait, because PostgreSQL evaluates a condition again only if the row was changed
 //! meanwhile: a claim that waited past the expiry divides by zero, which rolls it back.
+use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::limits::BATCH_BYTES_MAX;
+use outbox::{Counter, Epoch};
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -14,42 +16,52 @@ use tokio_postgres::types::Type;
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
-use crate::outbox::claimed_row;
-use crate::outbox::scan_start::{ScanResult, ScanStart};
+use crate::outbox::claim_text::{candidates, snapshot, waiting};
+use crate::outbox::claimed_row::{self, event_columns};
+use crate::outbox::scan_start::{BaseSnapshot, ScanResult, ScanSnapshot};
 use crate::store::core::Core;
+
+/// Selects where the scan begins: above the known start, and above what the base's running transactions that have ended may have drawn.
+macro_rules! start {
+    () => {
+        concat!(
+            "WITH n AS MATERIALIZED (",
+            snapshot!(),
+            "),
+             b AS MATERIALIZED (SELECT n.snapshot, n.server, CASE WHEN n.server = $9 THEN least($4, (SELECT min(v.low)
+                 FROM unnest($10::int8[], $11::int8[]) v (xid, low) WHERE pg_visible_in_snapshot(v.xid::text::xid8, n.snapshot)))
+                 ELSE 0 END AS start FROM n),"
+        )
+    };
+}
 
 /// Selects ready rows and due heads, one more of each than the limit, which shows whether more are due. Of both, in id order, the
 /// statement takes as many as `outbox::claim::BatchQuota` admits. The quota ends both kinds at the same id, so no head overtakes an
 /// earlier row of its key.
 macro_rules! ordinary {
     () => {
-        "WITH x AS MATERIALIZED (
-           (SELECT q.ctid AS place, q.id, q.deaths, q.bytes, false AS head FROM outbox q
-            WHERE q.partition = $1 AND q.id > $4 AND q.status = 0 AND NOT EXISTS (SELECT FROM outbox_waiting w
-              WHERE w.partition = q.partition AND w.key = q.key AND w.blocks AND w.id <= q.id)
-            ORDER BY q.id LIMIT $2 + 1)
-           UNION ALL
-           (SELECT q.ctid, q.id, q.deaths, q.bytes, true FROM outbox_waiting w JOIN outbox q ON q.partition = w.partition AND q.id = w.id
-            WHERE w.partition = $1 AND w.due <= statement_timestamp() AND w.blocks AND NOT w.suspect AND q.status = 2
-              AND NOT EXISTS (SELECT FROM outbox_waiting b WHERE b.partition = w.partition AND b.key = w.key AND b.blocks AND b.id < w.id)
-            ORDER BY w.id LIMIT $2 + 1)),
-         y AS (SELECT x.*, row_number() OVER w <= min(greatest($2 >> (3 * least(deaths, 20)), 1)) OVER w
-             AND (row_number() OVER w = 1 OR sum(bytes) OVER w - bytes < $8) AS taken
-           FROM x WINDOW w AS (ORDER BY id ROWS UNBOUNDED PRECEDING)),"
+        concat!(
+            "x AS MATERIALIZED (",
+            candidates!("$1", "(SELECT start FROM b)", "$2 + 1"),
+            "),
+             y AS (SELECT x.*, row_number() OVER w <= min(greatest($2 >> (3 * least(deaths, 20)), 1)) OVER w
+                 AND (row_number() OVER w = 1 OR sum(bytes) OVER w - bytes < $8) AS taken
+               FROM x WINDOW w AS (ORDER BY id ROWS UNBOUNDED PRECEDING)),"
+        )
     };
 }
 
 /// Selects the suspect that has been due longest, unless an earlier row of its key is unsent (an operator may have retried one).
 macro_rules! trial {
     () => {
-        "WITH y AS MATERIALIZED (
+        "y AS MATERIALIZED (
            SELECT q.ctid AS place, q.id, true AS head, true AS taken FROM outbox_waiting w
              JOIN outbox q ON q.partition = w.partition AND q.id = w.id
            WHERE w.partition = $1 AND w.due <= statement_timestamp() AND w.blocks AND w.suspect AND q.status = 2
              AND NOT EXISTS (SELECT FROM outbox_waiting b WHERE b.partition = w.partition AND b.key = w.key AND b.blocks AND b.id < w.id)
              AND NOT EXISTS (SELECT FROM outbox_event e JOIN outbox p ON p.partition = w.partition AND p.id = e.id
                WHERE e.key = w.key AND e.id < w.id AND p.status = 0)
-             AND $2 > 0 AND $4 IS NOT NULL AND $8 > 0
+             AND $2 > 0 AND $8 > 0
            ORDER BY w.due, w.id LIMIT 1),"
     };
 }
@@ -60,7 +72,6 @@ macro_rules! take {
             "s AS MATERIALIZED (SELECT array_agg(place) FILTER (WHERE taken) AS places, min(id) FILTER (WHERE taken) AS first,
                max(id) FILTER (WHERE taken) AS last, max(id) FILTER (WHERE taken AND NOT head) AS last_ready,
                coalesce(bool_or(NOT taken AND NOT head), false) AS ready_left, coalesce(bool_or(NOT taken), false) AS more,
-               pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS xmin,
                CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM y),
              l AS MATERIALIZED (UPDATE outbox_lease t SET counter = counter + 1, in_flight = counter + 1, lane = $7, claim_epoch = epoch,
                  died = false, trial = ",
@@ -71,42 +82,48 @@ macro_rules! take {
                RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter),
              c AS MATERIALIZED (UPDATE outbox o SET status = 1, lease_owner = $3, lease_version = l.counter, attempts = o.attempts + 1,
                  next_attempt_at = NULL FROM l WHERE o.ctid = ANY((SELECT places FROM s)::tid[]) RETURNING o.id, o.key, o.attempts)
-             SELECT s.places IS NOT NULL, s.last_ready, s.ready_left, s.more, s.xmin, s.xid, l.counter, c.id, c.key, c.attempts, e.event_id,
-               e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate, e.created_at,
-               e.payload
-             FROM s LEFT JOIN l ON true LEFT JOIN c ON true LEFT JOIN outbox_event e ON e.id = c.id"
+             SELECT s.places IS NOT NULL, s.last_ready, s.ready_left, s.more, s.last, s.xid, b.start, b.server, b.snapshot::text, l.counter,
+               c.id, c.key, c.attempts, ",
+            event_columns!(),
+            " FROM s CROSS JOIN b LEFT JOIN l ON true LEFT JOIN c ON true LEFT JOIN outbox_event e ON e.id = c.id"
         )
     };
 }
 
-const ORDINARY: &str = concat!(ordinary!(), take!("false"));
-const TRIAL: &str = concat!(trial!(), take!("true"));
+/// The column of a claimed row's id.
+const ROW_ID: usize = 10;
+
+const ORDINARY: &str = concat!(start!(), ordinary!(), take!("false"));
+const TRIAL: &str = concat!(start!(), trial!(), take!("true"));
 
 /// After a claim that found nothing due: whether the fence is valid, when the next head is due, and whether a suspect is due.
-const NOTHING_DUE: &str = "SELECT coalesce(l.owner = $2 AND l.epoch = $3 AND l.counter = $4 AND l.in_flight IS NULL
-       AND l.expires_at > clock_timestamp(), false),
-     (SELECT extract(epoch FROM min(w.due) - statement_timestamp())::float8 FROM outbox_waiting w
-       WHERE w.partition = $1 AND w.blocks AND w.due > statement_timestamp()),
-     EXISTS (SELECT FROM outbox_waiting w WHERE w.partition = $1 AND w.blocks AND w.suspect AND w.due <= statement_timestamp())
-     FROM outbox_lease l WHERE l.partition = $1";
+const NOTHING_DUE: &str = concat!(
+    "SELECT coalesce(l.owner = $2 AND l.epoch = $3 AND l.counter = $4 AND l.in_flight IS NULL AND l.expires_at > clock_timestamp(), false), ",
+    waiting!("$1"),
+    " FROM outbox_lease l WHERE l.partition = $1"
+);
 
 /// Claims the rows that are due, under the fence.
 pub(crate) async fn claim(core: &Core, claim: Claim) -> StatementResult<Claimed> {
     let session = core.relay_session().await?;
     let fence = &claim.fence;
     let partition = fence.partition.0;
-    // Removed before the statement: after any failure the start is unknown.
-    let known = core.take_scan_start(partition).filter(|start| start.is_valid_for(fence));
-    let mut start = known.unwrap_or_else(|| ScanStart::new(fence));
-    let values: [SqlValue<'_>; 8] = [
+    let known = [core.scan_memory.take(partition).filter(|start| start.is_valid_for(fence))];
+    let bounds = core.scan_memory.bounds(&known);
+    let [known] = known;
+    let start = bounds.starts.first().copied().unwrap_or_default();
+    let values: [SqlValue<'_>; 11] = [
         (&(partition as i32), Type::INT4),
         (&i64::from(claim.limit.max(1)), Type::INT8),
         (&&*fence.owner.0, Type::TEXT),
-        (&start.id(), Type::INT8),
+        (&start, Type::INT8),
         (&(fence.epoch as i64), Type::INT8),
         (&(fence.counter as i64), Type::INT8),
         (&&*claim.session.0, Type::TEXT),
         (&(BATCH_BYTES_MAX as i64), Type::INT8),
+        (&bounds.server, Type::FLOAT8),
+        (&bounds.running, Type::INT8_ARRAY),
+        (&bounds.lows, Type::INT8_ARRAY),
     ];
     let text = match claim.kind {
         ClaimKind::Ordinary => ORDINARY,
@@ -117,30 +134,37 @@ pub(crate) async fn claim(core: &Core, claim: Claim) -> StatementResult<Claimed>
         result => result?,
     };
     let Some(first) = rows.first() else { return Ok(Claimed::Fenced) };
+    let snapshot = scan_snapshot(first)?;
+    core.scan_memory.record_snapshot(&snapshot);
     if !get::<bool>(first, 0)? {
         let nothing = nothing_due(&session, &claim).await?;
         if claim.kind == ClaimKind::Ordinary && matches!(nothing, Claimed::Nothing { .. }) {
-            start.record(scan_result(first)?);
-            core.put_scan_start(partition, start);
+            core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, fence.counter)?);
         }
         return Ok(nothing);
     }
-    let Some(token) = get::<Option<i64>>(first, 6)? else { return Ok(Claimed::Fenced) };
-    let batch = ClaimedBatch { token: token as u64, rows: claimed_row::read_all(&rows)?, more: get(first, 3)? };
+    let Some(token) = get::<Option<i64>>(first, 9)? else { return Ok(Claimed::Fenced) };
+    let batch = ClaimedBatch { token: token as u64, rows: claimed_row::read_all(&rows, ROW_ID)?, more: get(first, 3)? };
     if batch.rows.is_empty() {
         return Err(broken(format!("claim {token} of partition {partition} selected rows and updated none")));
     }
     if claim.kind == ClaimKind::Ordinary {
-        start.record(scan_result(first)?);
+        core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, batch.token)?);
+    } else if let Some(mut start) = known {
+        start.set_counter(batch.token);
+        core.scan_memory.put(partition, start);
     }
-    start.set_counter(batch.token);
-    core.put_scan_start(partition, start);
     Ok(Claimed::Batch(batch))
 }
 
-fn scan_result(row: &Row) -> StatementResult<ScanResult> {
-    let (last, xid) = (get::<Option<i64>>(row, 1)?, get::<Option<i64>>(row, 5)?);
-    Ok(ScanResult { last: last.zip(xid), complete: !get::<bool>(row, 2)?, xmin: get(row, 4)? })
+/// The snapshot of the claim. Its transaction's number is assigned while the statement runs, after the snapshot.
+fn scan_snapshot(row: &Row) -> StatementResult<ScanSnapshot> {
+    let (last, xid) = (get::<Option<i64>>(row, 4)?, get::<Option<i64>>(row, 5)?);
+    Ok(ScanSnapshot { base: Arc::new(BaseSnapshot::parse(get(row, 7)?, get(row, 8)?)?), tick: last.zip(xid) })
+}
+
+fn scan_result(row: &Row, epoch: Epoch, counter: Counter) -> StatementResult<ScanResult> {
+    Ok(ScanResult { epoch, counter, start: get(row, 6)?, last: get(row, 1)?, complete: !get::<bool>(row, 2)? })
 }
 
 async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<Claimed> {
@@ -156,7 +180,11 @@ async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<
     if !get::<bool>(row, 0)? {
         return Ok(Claimed::Fenced);
     }
-    let next_due = get::<Option<f64>>(row, 1)?.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)));
     let suspect_due = claim.kind == ClaimKind::Ordinary && get(row, 2)?;
-    Ok(Claimed::Nothing { next_due, suspect_due })
+    Ok(Claimed::Nothing { next_due: next_due(get(row, 1)?), suspect_due })
+}
+
+/// The time until the next head is due, from its seconds.
+pub(crate) fn next_due(seconds: Option<f64>) -> Option<Duration> {
+    seconds.map(|seconds| Duration::from_secs_f64(seconds.max(0.0)))
 }

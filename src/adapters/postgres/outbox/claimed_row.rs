@@ -9,12 +9,21 @@ use tokio_postgres::Row;
 use crate::connection::sql_value::{event_id, get, get_time_opt, order_id};
 use crate::connection::statement_error::StatementResult;
 
-/// Decodes all rows, in id order.
-pub(crate) fn read_all(rows: &[Row]) -> StatementResult<Vec<ClaimedRow>> {
-    let mut claimed: Vec<ClaimedRow> = Vec::with_capacity(rows.len());
+/// The columns of an event `e`, after the id, the key and the attempts of its row.
+macro_rules! event_columns {
+    () => {
+        "e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate,
+           e.created_at, e.payload"
+    };
+}
+pub(crate) use event_columns;
+
+/// Decodes rows, in id order. `first` is the column of the row's id; rows in which it is NULL are skipped.
+pub(crate) fn read_all<'a>(rows: impl IntoIterator<Item = &'a Row>, first: usize) -> StatementResult<Vec<ClaimedRow>> {
+    let mut claimed: Vec<ClaimedRow> = Vec::new();
     for row in rows {
-        if get::<Option<i64>>(row, 7)?.is_some() {
-            let decoded = read(row, claimed.last())?;
+        if get::<Option<i64>>(row, first)?.is_some() {
+            let decoded = read(row, first, claimed.last())?;
             claimed.push(decoded);
         }
     }
@@ -24,32 +33,32 @@ pub(crate) fn read_all(rows: &[Row]) -> StatementResult<Vec<ClaimedRow>> {
 }
 
 /// Decodes one row. The event's columns are NULL if the event was deleted.
-fn read(row: &Row, previous: Option<&ClaimedRow>) -> StatementResult<ClaimedRow> {
+fn read(row: &Row, first: usize, previous: Option<&ClaimedRow>) -> StatementResult<ClaimedRow> {
     let shared = |column: usize, previous: Option<&Arc<str>>| -> StatementResult<Arc<str>> {
         // Neighbouring rows mostly have the same type and topic, and share one allocation.
         let text = get::<Option<&str>>(row, column)?.unwrap_or("");
         Ok(previous.filter(|previous| &***previous == text).cloned().unwrap_or_else(|| text.into()))
     };
-    let region = get::<Option<&str>>(row, 15)?.unwrap_or("");
+    let region = get::<Option<&str>>(row, first + 8)?.unwrap_or("");
     let same_region = previous.map(|previous| &previous.region).filter(|previous| previous.as_str() == region).cloned();
-    let parent = get::<Option<&str>>(row, 18)?;
-    let state = get::<Option<&str>>(row, 19)?;
+    let parent = get::<Option<&str>>(row, first + 11)?;
+    let state = get::<Option<&str>>(row, first + 12)?;
     Ok(ClaimedRow {
-        id: get(row, 7)?,
-        event_id: event_id(get::<Option<_>>(row, 10)?.unwrap_or_default()),
-        key: order_id(get(row, 8)?),
-        kind: shared(11, previous.map(|previous| &previous.kind))?,
-        topic: shared(12, previous.map(|previous| &previous.topic))?,
-        payload: get::<Option<&[u8]>>(row, 21)?.map(Arc::from),
-        sequence: get::<Option<i64>>(row, 13)?.unwrap_or_default() as u64,
-        occurred_at: get_time_opt(row, 14)?.unwrap_or_default(),
+        id: get(row, first)?,
+        event_id: event_id(get::<Option<_>>(row, first + 3)?.unwrap_or_default()),
+        key: order_id(get(row, first + 1)?),
+        kind: shared(first + 4, previous.map(|previous| &previous.kind))?,
+        topic: shared(first + 5, previous.map(|previous| &previous.topic))?,
+        payload: get::<Option<&[u8]>>(row, first + 14)?.map(Arc::from),
+        sequence: get::<Option<i64>>(row, first + 6)?.unwrap_or_default() as u64,
+        occurred_at: get_time_opt(row, first + 7)?.unwrap_or_default(),
         region: same_region.unwrap_or_else(|| RegionId::new(region)),
         hlc: Hlc {
-            millis: get::<Option<_>>(row, 16)?.unwrap_or_default(),
-            counter: get::<Option<i64>>(row, 17)?.unwrap_or_default() as u32,
+            millis: get::<Option<_>>(row, first + 9)?.unwrap_or_default(),
+            counter: get::<Option<i64>>(row, first + 10)?.unwrap_or_default() as u32,
         },
         trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
-        attempt: get::<i32>(row, 9)?.unsigned_abs(),
-        created_at: get_time_opt(row, 20)?.unwrap_or_default(),
+        attempt: get::<i32>(row, first + 2)?.unsigned_abs(),
+        created_at: get_time_opt(row, first + 13)?.unwrap_or_default(),
     })
 }

@@ -14,7 +14,7 @@ pub(crate) async fn exclude(
     exclusions: &[Exclusion],
 ) -> StatementResult<FencedOutcome> {
     let partition = fence.partition;
-    core.take_scan_start(partition.0);
+    core.scan_memory.take(partition.0);
     let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
     let open = lease.as_ref().is_some_and(|lease| lease.open_batch_at_counter(fence, token).is_some());
     let changes = if open {

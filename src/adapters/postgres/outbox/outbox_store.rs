@@ -1,9 +1,12 @@
-//! The port `OutboxStore`: each call is one transaction, fenced by the lease row.
+//! The port `OutboxStore`: each call is one transaction, or shares one with calls of other partitions, and is fenced by the lease row.
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
+use ports::outbox::{
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement,
+};
 use ports::partitions::{Fence, Token};
 
 use crate::connection::statement_error::retry_conflicts;
@@ -13,8 +16,17 @@ use crate::store::postgres::Postgres;
 #[async_trait]
 impl OutboxStore for Postgres {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
-        let core = self.core();
-        self.run("claim", async move { claim::claim(&core, claim).await }).await
+        let (core, relay) = (self.core(), Arc::clone(&self.inner.opened.relay));
+        let partition = claim.fence.partition.0;
+        if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {
+            return self.queued("claim", relay.claim(claim)).await;
+        }
+        self.run("claim", async move {
+            let claimed = claim::claim(&core, claim).await?;
+            relay.set_full(partition, matches!(&claimed, Claimed::Batch(batch) if batch.more));
+            Ok(claimed)
+        })
+        .await
     }
 
     async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
@@ -23,7 +35,10 @@ impl OutboxStore for Postgres {
     }
 
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
-        let core = self.core();
+        let (core, relay) = (self.core(), &self.inner.opened.relay);
+        if !relay.is_full(settlement.fence.partition.0) {
+            return self.queued("settle", relay.settle(settlement)).await;
+        }
         self.run("settle", async move { settle::settle(&core, &settlement).await }).await
     }
 

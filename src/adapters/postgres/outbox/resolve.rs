@@ -17,7 +17,7 @@ pub(crate) async fn resolve(
     if outcome == BatchOutcome::Published {
         return settle::settle_published(core, fence, token).await;
     }
-    core.take_scan_start(partition.0);
+    core.scan_memory.take(partition.0);
     let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
     let Some(open) = lease.as_ref().and_then(|lease| lease.open_batch_at_counter(fence, token)) else {
         transaction.rollback().await?;

@@ -1,147 +1,253 @@
 //! Where a scan for ready rows begins. Rows at and below that id were sent, or wait in `outbox_waiting`. Without it a claim would walk
 //! over all dead rows that a long transaction keeps, a little further each time.
 //!
-//! Ids are drawn before their transactions commit, so a row may appear below one that was claimed already. The start may pass an id only
-//! when every transaction that was running when the id was read has ended, and a scan from the old start came after that. The number of
-//! the claim's own transaction decides which ones those are: it is assigned after the claim's snapshot was taken, and writers have theirs
-//! before they draw an id. A snapshot's xmax does not decide it: it is one past the last transaction that had *ended*, and younger
-//! ones may be running.
-use std::collections::VecDeque;
+//! Ids are drawn before their transactions commit, so a row may appear below one that was claimed already. A row that the last scan did not
+//! see, and this one sees, belongs to a transaction that has ended since: it was among the running ones of the last scan's snapshot, or
+//! its number is at least that snapshot's xmax. (xmax is one past the last transaction that had *ended*; younger ones may be
+//! running.) Such a transaction has drawn only ids above [`IdTicks::id_below`] its number. A transaction that is still running brings no
+//! row into this scan, however long it runs, so it does not hold the start back. Which of them have ended is decided by the claim's own
+//! snapshot, within its statement.
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use outbox::{Counter, Epoch, Fence};
+use parking_lot::Mutex;
 
-/// Most claims remembered per partition. Beyond 64 the youngest one is replaced, which only delays the start.
-const CLAIMS_MAX: usize = 64;
+use crate::connection::statement_error::{StatementResult, broken};
+use crate::outbox::id_ticks::IdTicks;
+
+/// The transactions that a snapshot did not see.
+#[derive(Debug, PartialEq)]
+pub(crate) struct BaseSnapshot {
+    /// When the server started, in seconds. Another server, or one that restarted, may reuse the numbers of lost transactions.
+    server: f64,
+    /// One past the last transaction that had ended.
+    xmax: i64,
+    /// The transactions below `xmax` that were running.
+    running: Vec<i64>,
+}
+
+impl BaseSnapshot {
+    /// Parses the text of a `pg_snapshot`: `xmin:xmax:xip,xip,…`.
+    pub(crate) fn parse(server: f64, text: &str) -> StatementResult<Self> {
+        let invalid = || broken(format!("the server's snapshot {text:?} is not readable"));
+        let mut parts = text.splitn(3, ':').skip(1);
+        let (xmax, running) = (parts.next().ok_or_else(invalid)?, parts.next().ok_or_else(invalid)?);
+        let number = |text: &str| text.parse::<i64>().map_err(|_| invalid());
+        let running = running.split(',').filter(|text| !text.is_empty()).map(number).collect::<StatementResult<_>>()?;
+        Ok(Self { server, xmax: number(xmax)?, running })
+    }
+}
 
 /// The scan's start in one partition, valid while no other statement has changed the partition's rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct ScanStart {
     epoch: Epoch,
     /// The counter after this process's latest statement. The statement of another process raises it and so invalidates this value.
     counter: Counter,
-    id: i64,
-    /// Claims that the start has not passed yet: the highest id taken, and the number of the claim's transaction.
-    claims: VecDeque<(i64, i64)>,
-}
-
-/// The result of one scan for ready rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ScanResult {
-    /// The highest ready id that was taken, and the number of the claim's transaction.
-    pub(crate) last: Option<(i64, i64)>,
-    /// Whether all ready rows were taken.
-    pub(crate) complete: bool,
-    /// The oldest transaction that was running.
-    pub(crate) xmin: i64,
+    /// Of the rows that the last scan saw, those at and below this id are not ready.
+    passed: i64,
+    /// The snapshot of the last scan.
+    base: Arc<BaseSnapshot>,
 }
 
 impl ScanStart {
-    /// A start at the first row.
-    pub(crate) fn new(fence: &Fence) -> Self {
-        Self { epoch: fence.epoch, counter: fence.counter, id: 0, claims: VecDeque::new() }
-    }
-
     /// Whether the start is valid for a statement with this fence.
     pub(crate) fn is_valid_for(&self, fence: &Fence) -> bool {
         (self.epoch, self.counter) == (fence.epoch, fence.counter)
-    }
-
-    /// The id above which a scan begins; no row at or below it is ready.
-    pub(crate) fn id(&self) -> i64 {
-        self.id
     }
 
     /// Keeps the start valid after a statement of this process that raised the counter and made no row ready.
     pub(crate) fn set_counter(&mut self, counter: Counter) {
         self.counter = counter;
     }
+}
 
-    /// Records a scan that began above [`ScanStart::id`], and advances the start as far as it proves.
-    pub(crate) fn record(&mut self, scan: ScanResult) {
-        if let Some(claim) = scan.last {
-            if self.claims.len() >= CLAIMS_MAX {
-                self.claims.pop_back();
+/// One scan for ready rows.
+pub(crate) struct ScanResult {
+    /// The lease under which it ran, with the counter after it.
+    pub(crate) epoch: Epoch,
+    pub(crate) counter: Counter,
+    /// The id above which it began.
+    pub(crate) start: i64,
+    /// The highest ready id that was taken.
+    pub(crate) last: Option<i64>,
+    /// Whether all ready rows were taken.
+    pub(crate) complete: bool,
+}
+
+/// The snapshot of a statement that scanned one or more partitions.
+pub(crate) struct ScanSnapshot {
+    pub(crate) base: Arc<BaseSnapshot>,
+    /// The highest id that the statement's snapshot showed, and the number of its transaction, if that was assigned after the snapshot.
+    pub(crate) tick: Option<(i64, i64)>,
+}
+
+/// The starts of a statement's partitions as parameters: [`ScanBounds::starts`] apply to the rows of transactions that the base did not
+/// know, the bounds to those of the base's running transactions that have ended.
+#[derive(Debug, Default)]
+pub(crate) struct ScanBounds {
+    /// The server on which the rest is valid.
+    pub(crate) server: f64,
+    /// Per partition the id above which the scan begins.
+    pub(crate) starts: Vec<i64>,
+    /// Per partition the number of its base.
+    pub(crate) bases: Vec<i32>,
+    /// Per bound the number of the base, the running transaction, and an id below all of that transaction's ids.
+    pub(crate) base_numbers: Vec<i32>,
+    pub(crate) running: Vec<i64>,
+    pub(crate) lows: Vec<i64>,
+}
+
+/// The starts of all partitions, as this process knows them.
+#[derive(Default)]
+pub(crate) struct ScanMemory(Mutex<ScanState>);
+
+/// What is known about one server.
+#[derive(Default)]
+struct ScanState {
+    server: f64,
+    ticks: IdTicks,
+    starts: HashMap<u32, ScanStart>,
+}
+
+impl ScanMemory {
+    /// Removes a partition's start. Called before each statement: after a failure the start is unknown.
+    pub(crate) fn take(&self, partition: u32) -> Option<ScanStart> {
+        self.0.lock().starts.remove(&partition)
+    }
+
+    /// Stores a partition's start.
+    pub(crate) fn put(&self, partition: u32, start: ScanStart) {
+        self.0.lock().starts.insert(partition, start);
+    }
+
+    /// The parameters for scans from these starts, in their order; a scan without a start begins at the first row.
+    pub(crate) fn bounds(&self, starts: &[Option<ScanStart>]) -> ScanBounds {
+        let state = self.0.lock();
+        let mut bounds = ScanBounds { server: state.server, ..ScanBounds::default() };
+        let mut numbers: HashMap<*const BaseSnapshot, i32> = HashMap::new();
+        for start in starts {
+            let Some(start) = start.as_ref().filter(|start| start.base.server.to_bits() == state.server.to_bits())
+            else {
+                bounds.starts.push(0);
+                bounds.bases.push(0);
+                continue;
+            };
+            let next = numbers.len() as i32 + 1;
+            let number = *numbers.entry(Arc::as_ptr(&start.base)).or_insert(next);
+            if number == next {
+                for xid in &start.base.running {
+                    bounds.base_numbers.push(number);
+                    bounds.running.push(*xid);
+                    bounds.lows.push(state.ticks.id_below(*xid));
+                }
             }
-            self.claims.push_back(claim);
+            bounds.starts.push(start.passed.min(state.ticks.id_below(start.base.xmax)));
+            bounds.bases.push(number);
         }
-        // The transactions that ran during such a claim have ended, and this scan has seen their rows.
-        while let Some((id, _)) = self.claims.front().copied().filter(|(_, xid)| *xid <= scan.xmin) {
-            let passed = if scan.complete { id } else { scan.last.map_or(self.id, |(last, _)| id.min(last)) };
-            self.id = self.id.max(passed);
-            if passed < id {
-                break;
-            }
-            self.claims.pop_front();
+        bounds
+    }
+
+    /// Remembers the snapshot of a scan.
+    pub(crate) fn record_snapshot(&self, snapshot: &ScanSnapshot) {
+        let mut state = self.0.lock();
+        if state.server.to_bits() != snapshot.base.server.to_bits() {
+            state.server = snapshot.base.server;
+            state.ticks.clear();
+            state.starts.clear();
         }
+        if let Some((id, xid)) = snapshot.tick {
+            state.ticks.add(xid, id);
+        }
+    }
+
+    /// Remembers where the next scan of a partition begins.
+    pub(crate) fn record_scan(&self, partition: u32, snapshot: &ScanSnapshot, scan: &ScanResult) {
+        let passed = if scan.complete { i64::MAX } else { scan.last.unwrap_or(scan.start) };
+        let start = ScanStart { epoch: scan.epoch, counter: scan.counter, passed, base: Arc::clone(&snapshot.base) };
+        self.0.lock().starts.insert(partition, start);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use outbox::{InstanceId, PartitionNo};
-
     use super::*;
 
-    fn fence() -> Fence {
-        Fence { partition: PartitionNo(0), owner: InstanceId("a".into()), epoch: 1, counter: 5 }
+    const COMPLETE: ScanResult = ScanResult { epoch: 1, counter: 5, start: 0, last: None, complete: true };
+
+    fn snapshot(text: &str, tick: Option<(i64, i64)>) -> ScanSnapshot {
+        ScanSnapshot { base: Arc::new(BaseSnapshot::parse(1.5, text).unwrap()), tick }
     }
 
-    fn scan(last: Option<(i64, i64)>, complete: bool, xmin: i64) -> ScanResult {
-        ScanResult { last, complete, xmin }
-    }
-
-    #[test]
-    fn start_passes_a_claim_at_once_when_no_transaction_was_running() {
-        let mut start = ScanStart::new(&fence());
-        start.record(scan(Some((10, 100)), false, 100));
-        assert_eq!(start.id(), 10, "the claim is the oldest transaction: every later one draws a larger id");
+    fn bounds_after(memory: &ScanMemory, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
+        memory.record_snapshot(snapshot);
+        memory.record_scan(0, snapshot, scan);
+        memory.bounds(&[memory.take(0)])
     }
 
     #[test]
-    fn start_waits_for_running_transactions_and_for_a_scan_after_them() {
-        let mut start = ScanStart::new(&fence());
-        start.record(scan(Some((10, 100)), true, 90));
-        start.record(scan(Some((20, 110)), true, 90));
-        assert_eq!(start.id(), 0, "transaction 90 may still commit a row below");
-        start.record(scan(None, true, 100));
-        assert_eq!(start.id(), 10);
-        start.record(scan(None, true, 120));
-        assert_eq!(start.id(), 20);
-    }
-
-    #[test]
-    fn start_waits_for_transactions_younger_than_the_last_that_had_ended() {
-        let mut start = ScanStart::new(&fence());
-        start.record(scan(Some((10, 105)), true, 100));
-        start.record(scan(None, true, 100));
-        assert_eq!(start.id(), 0, "100 to 104 were running, and no later one had ended");
-        start.record(scan(None, true, 105));
-        assert_eq!(start.id(), 10);
-    }
-
-    #[test]
-    fn start_does_not_pass_a_late_row_that_was_not_taken() {
-        let mut start = ScanStart::new(&fence());
-        start.record(scan(Some((10, 100)), true, 90));
-        start.record(scan(Some((4, 130)), false, 120));
-        assert_eq!(start.id(), 4, "the limit ended the scan at 4: 5 may be ready");
-        start.record(scan(Some((8, 131)), false, 131));
-        assert_eq!(start.id(), 8);
-        start.record(scan(None, true, 140));
-        assert_eq!(start.id(), 10);
-    }
-
-    #[test]
-    fn remembered_claims_are_bounded_and_another_counter_invalidates_the_start() {
-        let mut start = ScanStart::new(&fence());
-        for id in 0..1_000 {
-            start.record(scan(Some((id, 100 + id)), true, 1));
+    fn snapshots_are_parsed() {
+        let cases =
+            [("10:10:", (10, vec![])), ("10:20:10,14,15", (20, vec![10, 14, 15])), ("10:20:11", (20, vec![11]))];
+        for (text, (xmax, running)) in cases {
+            assert_eq!(BaseSnapshot::parse(1.5, text).unwrap(), BaseSnapshot { server: 1.5, xmax, running });
         }
-        assert!(start.claims.len() <= CLAIMS_MAX && start.id() == 0);
-        start.record(scan(None, true, 5_000));
-        assert_eq!(start.id(), 999);
-        assert!(start.is_valid_for(&fence()) && !start.is_valid_for(&Fence { counter: 6, ..fence() }));
-        start.set_counter(6);
-        assert!(!start.is_valid_for(&fence()));
+        for text in ["", "10", "10:20", "a:b:c", "1:2:x"] {
+            assert!(BaseSnapshot::parse(1.5, text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn start_lies_below_what_transactions_without_a_number_may_draw() {
+        let memory = ScanMemory::default();
+        let bounds = bounds_after(&memory, &snapshot("100:100:", Some((10, 100))), &COMPLETE);
+        assert_eq!(bounds.starts, [0], "the tick's own transaction is not below the snapshot's xmax");
+        let bounds = bounds_after(&memory, &snapshot("101:101:", None), &COMPLETE);
+        assert_eq!(bounds.starts, [10], "every later transaction draws a larger id");
+    }
+
+    #[test]
+    fn running_transactions_hold_nothing_back_but_have_bounds() {
+        let memory = ScanMemory::default();
+        memory.record_snapshot(&snapshot("80:80:", Some((5, 80))));
+        let bounds = bounds_after(&memory, &snapshot("90:110:90,105", Some((10, 100))), &COMPLETE);
+        assert_eq!((bounds.starts, bounds.running, bounds.lows), (vec![10], vec![90, 105], vec![5, 10]));
+    }
+
+    #[test]
+    fn incomplete_scan_is_passed_only_as_far_as_it_took_rows() {
+        let memory = ScanMemory::default();
+        memory.record_snapshot(&snapshot("100:100:", Some((50, 100))));
+        let scan = |start, last| ScanResult { start, last, complete: false, ..COMPLETE };
+        assert_eq!(bounds_after(&memory, &snapshot("120:120:", None), &scan(3, Some(7))).starts, [7]);
+        assert_eq!(bounds_after(&memory, &snapshot("120:120:", None), &scan(3, None)).starts, [3]);
+        assert_eq!(bounds_after(&memory, &snapshot("120:120:", None), &scan(3, Some(60))).starts, [50]);
+    }
+
+    #[test]
+    fn partitions_that_were_scanned_together_share_their_bounds() {
+        let memory = ScanMemory::default();
+        let (first, second) = (snapshot("90:110:90", Some((10, 100))), snapshot("90:120:90,112", None));
+        memory.record_snapshot(&first);
+        for (partition, snapshot) in [(0, &first), (1, &first), (2, &second)] {
+            memory.record_scan(partition, snapshot, &COMPLETE);
+        }
+        let bounds = memory.bounds(&[memory.take(0), None, memory.take(1), memory.take(2)]);
+        assert_eq!((bounds.starts, bounds.bases), (vec![10, 0, 10, 10], vec![1, 0, 1, 2]));
+        assert_eq!((bounds.base_numbers, bounds.running), (vec![1, 2, 2], vec![90, 90, 112]));
+    }
+
+    #[test]
+    fn another_server_invalidates_everything() {
+        let memory = ScanMemory::default();
+        let first = snapshot("100:110:", Some((10, 100)));
+        assert_eq!(bounds_after(&memory, &first, &COMPLETE).starts, [10]);
+        memory.record_scan(1, &first, &COMPLETE);
+        let late = memory.take(1);
+        let other = ScanSnapshot { base: Arc::new(BaseSnapshot::parse(2.5, "100:110:").unwrap()), tick: None };
+        assert_eq!(bounds_after(&memory, &other, &COMPLETE).starts, [0], "its ticks are unknown");
+        memory.record_snapshot(&ScanSnapshot { tick: Some((10, 100)), ..other });
+        assert_eq!(memory.bounds(&[late]).starts, [0], "the start belongs to the other server");
     }
 }

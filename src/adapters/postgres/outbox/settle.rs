@@ -11,6 +11,7 @@ use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::leases::lease_row;
+use crate::outbox::scan_start::ScanStart;
 use crate::store::core::Core;
 
 /// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows
@@ -44,17 +45,17 @@ const SETTLE: &str = "WITH l AS MATERIALIZED (SELECT first_id, last_id FROM outb
 
 /// The positions of sent rows, one array per column, ascending by id.
 #[derive(Default)]
-struct SentColumns<'a> {
-    ids: Vec<RowId>,
-    partitions: Vec<Option<i32>>,
-    offsets: Vec<Option<i64>>,
+pub(crate) struct SentColumns<'a> {
+    pub(crate) ids: Vec<RowId>,
+    pub(crate) partitions: Vec<Option<i32>>,
+    pub(crate) offsets: Vec<Option<i64>>,
     /// Empty if no row went to a fallback: then the topic is the event's own.
-    topics: Vec<Option<&'a str>>,
-    by_fallback: Vec<bool>,
+    pub(crate) topics: Vec<Option<&'a str>>,
+    pub(crate) by_fallback: Vec<bool>,
 }
 
 impl<'a> SentColumns<'a> {
-    fn of(settlement: &'a Settlement) -> Self {
+    pub(crate) fn of(settlement: &'a Settlement) -> Self {
         let by_fallback: HashSet<RowId> = settlement.by_fallback.iter().copied().collect();
         let known = settlement.positions.iter().map(|(row, position)| (*row, Some(position)));
         let mut positions: Vec<(RowId, Option<&Position>)> =
@@ -128,10 +129,22 @@ async fn close_as_sent(
         (&sent.by_fallback, Type::BOOL_ARRAY),
         (&any_fallback, Type::BOOL),
     ];
-    let known = core.take_scan_start(fence.partition.0);
+    let known = core.scan_memory.take(fence.partition.0);
     let rows = session.execute(SETTLE, &values).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (counter, rows, unblocked): (i64, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+    Ok(Some(done(core, fence, known, counter, rows, unblocked)))
+}
+
+/// The outcome of a settlement that closed the batch. `known` was the partition's scan start before it.
+pub(crate) fn done(
+    core: &Core,
+    fence: &Fence,
+    known: Option<ScanStart>,
+    counter: i64,
+    rows: i64,
+    unblocked: i64,
+) -> FencedOutcome {
     let counter = counter as u64;
     // Rows behind a head that was sent may be ready now, also below the scan's start. Otherwise the start stays valid if it was valid at
     // the counter before this statement.
@@ -140,7 +153,7 @@ async fn close_as_sent(
         && start.is_valid_for(&Fence { counter: counter - 1, ..fence.clone() })
     {
         start.set_counter(counter);
-        core.put_scan_start(fence.partition.0, start);
+        core.scan_memory.put(fence.partition.0, start);
     }
-    Ok(Some(FencedOutcome::Done { counter, rows: rows as u64 }))
+    FencedOutcome::Done { counter, rows: rows as u64 }
 }

@@ -1,17 +1,15 @@
 //! What every statement of one store needs: options, connection pools, and what this process remembers about the database.
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use deadpool_postgres::Pool;
-use parking_lot::Mutex;
 use ports::Error;
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::session::{PooledSession, SessionSettings};
 use crate::options::Options;
-use crate::outbox::scan_start::ScanStart;
+use crate::outbox::scan_start::ScanMemory;
 
 /// Shared by the store and its background tasks. The tasks hold this and not the store, so that they do not keep the store open.
 pub(crate) struct Core {
@@ -22,8 +20,8 @@ pub(crate) struct Core {
     relay_pool: Pool,
     service_pool: Pool,
     settings: SessionSettings,
-    /// Per partition, the id above which a scan for ready rows begins.
-    scan_starts: Mutex<HashMap<u32, ScanStart>>,
+    /// Where the scans for ready rows begin.
+    pub(crate) scan_memory: ScanMemory,
     /// The highest event id that this process has deleted the payloads up to.
     pub(crate) swept_event_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
@@ -51,7 +49,7 @@ impl Core {
             installation,
             partitions,
             settings,
-            scan_starts: Mutex::default(),
+            scan_memory: ScanMemory::default(),
             swept_event_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
         })
@@ -77,16 +75,6 @@ impl Core {
         let status = self.service_pool.status();
         let busy = status.size.saturating_sub(status.available) + status.waiting;
         (busy as f64 / status.max_size.max(1) as f64).min(1.0)
-    }
-
-    /// Removes what is known about where a partition's ready rows begin.
-    pub(crate) fn take_scan_start(&self, partition: u32) -> Option<ScanStart> {
-        self.scan_starts.lock().remove(&partition)
-    }
-
-    /// Remembers where a partition's ready rows begin.
-    pub(crate) fn put_scan_start(&self, partition: u32, start: ScanStart) {
-        self.scan_starts.lock().insert(partition, start);
     }
 
     /// Closes the pools: connections in use are closed when they return.

@@ -10,6 +10,8 @@ use crate::leases::instance_name::InstanceNameLease;
 use crate::options::Options;
 use crate::orders::commit_queue::CommitQueue;
 use crate::orders::committer;
+use crate::outbox::rounds::relay_queue::RelayQueue;
+use crate::outbox::rounds::relay_rounds;
 use crate::schema::{archive_days, migrations};
 use crate::store::core::Core;
 use crate::wake::wake_tasks::WakeTasks;
@@ -18,6 +20,7 @@ use crate::wake::wake_tasks::WakeTasks;
 pub(crate) struct OpenedStore {
     pub(crate) core: Arc<Core>,
     pub(crate) commits: Arc<CommitQueue>,
+    pub(crate) relay: Arc<RelayQueue>,
     pub(crate) wake: WakeTasks,
     /// `None` for an operator, who needs no name.
     pub(crate) name: Option<InstanceNameLease>,
@@ -44,7 +47,8 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
     } else {
         WakeTasks::disabled()
     };
-    Ok(OpenedStore { commits: start_committers(&core, &tasks), core, wake, name: Some(name), tasks })
+    let (commits, relay) = (start_committers(&core, &tasks), start_relay(&core, &tasks));
+    Ok(OpenedStore { core, commits, relay, wake, name: Some(name), tasks })
 }
 
 /// Opens the store for an operator's command: without a name and without wake-ups.
@@ -54,14 +58,22 @@ pub(crate) async fn for_operator(
 ) -> Result<OpenedStore, PostgresOpenError> {
     let core = open_core(&options, &connector).await?;
     let tasks = BackgroundTasks::default();
-    let commits = start_committers(&core, &tasks);
-    Ok(OpenedStore { core, commits, wake: WakeTasks::disabled(), name: None, tasks })
+    let (commits, relay) = (start_committers(&core, &tasks), start_relay(&core, &tasks));
+    Ok(OpenedStore { core, commits, relay, wake: WakeTasks::disabled(), name: None, tasks })
 }
 
 fn start_committers(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<CommitQueue> {
     let queue = Arc::new(CommitQueue::new(&core.options));
     for _ in 0..core.options.committers.max(1) {
         tasks.add(tokio::spawn(committer::run(Arc::clone(core), Arc::clone(&queue))));
+    }
+    queue
+}
+
+fn start_relay(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<RelayQueue> {
+    let queue = Arc::new(RelayQueue::new(&core.options));
+    for _ in 0..core.options.relay_rounds.max(1) {
+        tasks.add(tokio::spawn(relay_rounds::run(Arc::clone(core), Arc::clone(&queue))));
     }
     queue
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use ports::Error;
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
@@ -115,14 +116,16 @@ impl Postgres {
         }
     }
 
-    /// Finishes the pending commits, releases the instance's name and closes all connections. May be called twice.
+    /// Finishes the pending commits and the statements of the relay that have begun, releases the instance's name and closes all connections. May be called twice.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when commits are still pending after `close_timeout`; they are given up then.
+    /// [`Error::Unreachable`] when something is still pending after `close_timeout`; it is given up then.
     pub async fn close(&self) -> Result<(), Error> {
         let opened = &self.inner.opened;
         opened.commits.shut();
-        let drained = tokio::time::timeout(opened.core.options.close_timeout, opened.commits.drained()).await.is_ok();
+        opened.relay.shut();
+        let drained = async { tokio::join!(opened.commits.drained(), opened.relay.idle()) };
+        let drained = tokio::time::timeout(opened.core.options.close_timeout, drained).await.is_ok();
         if !self.inner.closed.swap(true, Relaxed) {
             if let Some(name) = &opened.name {
                 name.release(&self.inner.handle).await;
@@ -130,7 +133,11 @@ impl Postgres {
             opened.tasks.abort();
             opened.core.close();
         }
-        if drained { Ok(()) } else { Err(Error::Unreachable("close: commits are still pending".into())) }
+        if drained {
+            Ok(())
+        } else {
+            Err(Error::Unreachable("close: commits or statements of the relay are still pending".into()))
+        }
     }
 
     pub(crate) fn core(&self) -> Arc<Core> {
@@ -151,6 +158,25 @@ impl Postgres {
             Ok(result) => result.map_err(|error| with_operation(operation, error.into_port())),
             Err(_) => Err(Error::Unknown(format!("{operation}: it was aborted before it finished"))),
         };
+        self.record(operation, started, &result);
+        result
+    }
+
+    /// Waits for the reply to a request that another task runs.
+    pub(crate) async fn queued<T>(
+        &self,
+        operation: &'static str,
+        queued: Result<oneshot::Receiver<Result<T, Error>>, Error>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let result = match queued {
+            // The task drops the sender without a reply only when the store is closed.
+            Ok(reply) => {
+                reply.await.unwrap_or_else(|_| Err(Error::Unknown("it was aborted before it finished".into())))
+            }
+            Err(error) => Err(error),
+        };
+        let result = result.map_err(|error| with_operation(operation, error));
         self.record(operation, started, &result);
         result
     }

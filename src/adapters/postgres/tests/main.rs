@@ -2,14 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod archive_days;
-mod claim_sizes;
-mod claims;
 mod commits;
 mod conformance;
 mod instance_name;
 mod migrations;
 mod outages;
 mod proxy;
+mod relay {
+    mod claim_sizes;
+    pub mod claims;
+    mod fixture;
+    mod rounds;
+    mod rounds_with_faults;
+    mod scan_starts;
+}
 mod support;
 mod tls;
 mod wake_channel;

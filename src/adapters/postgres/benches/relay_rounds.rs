@@ -1,0 +1,152 @@
+//! Measures what many partitions ask of the store at the same time, on the server of POSTHASTE_TEST_POSTGRES: claim and settle of each
+//! partition in transactions of their own, and in rounds. The variants run in turns; compare the figures of one run only.
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
+use postgres::{Options, Postgres};
+use tokio_postgres::Client;
+
+const PARTITIONS: u32 = 64;
+const TURNS: usize = 15;
+
+/// Inserts $2 events, spread over the first $1 partitions.
+const FILL: &str = "WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic,
+         region, payload)
+       SELECT gen_random_uuid(), gen_random_uuid(), g % $1, 1, now(), 0, 0, 'ORDER_CREATED', 'orders', 'eu', decode(repeat('ab', 500), 'hex')
+       FROM generate_series(1, $2) g RETURNING id, key, partition)
+     INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, 500 FROM e";
+
+fn print(text: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    // A closed standard output is no failure of the measurement.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// A store and its leases.
+struct Variant {
+    name: &'static str,
+    store: Postgres,
+    fences: Vec<Fence>,
+    times: Vec<Duration>,
+}
+
+impl Variant {
+    async fn open(url: &str, name: &'static str, change: impl FnOnce(Options) -> Options) -> Self {
+        let options = Options { partitions: PARTITIONS, migrate: true, ..Options::new(url, InstanceId(name.into())) };
+        let store = Postgres::open(change(options)).await.expect("the bench's database can be opened");
+        Self { name, store, fences: Vec::new(), times: Vec::new() }
+    }
+
+    /// Takes the leases of all partitions from the variant that ran before.
+    async fn acquire(&mut self) {
+        self.fences.clear();
+        for partition in 0..PARTITIONS {
+            let (owner, ttl) = (InstanceId("bench".into()), Duration::from_secs(600));
+            let acquired =
+                self.store.acquire(PartitionNo(partition), &owner, AcquireReason::Uncertain, None, ttl).await;
+            let Ok(Acquisition::Taken(acquired)) = acquired else { panic!("{acquired:?}") };
+            self.fences.push(acquired.fence);
+        }
+    }
+
+    /// Claims and settles in the first partitions at once until nothing is due; returns the number of rows.
+    async fn drain(&mut self, partitions: usize) -> usize {
+        let store = &self.store;
+        let drained = self.fences.iter_mut().take(partitions).map(|fence| async move {
+            let mut rows = 0;
+            loop {
+                let session = ProducerSessionId("bench".into());
+                let claim = Claim { fence: fence.clone(), session, limit: 1_000, kind: ClaimKind::Ordinary };
+                let Claimed::Batch(batch) = store.claim(claim).await.expect("the server replied") else { return rows };
+                rows += batch.rows.len();
+                fence.counter = batch.token;
+                let settlement = Settlement {
+                    fence: fence.clone(),
+                    token: batch.token,
+                    positions: Vec::new(),
+                    by_fallback: Vec::new(),
+                };
+                let FencedOutcome::Done { counter, .. } = store.settle(settlement).await.expect("the server replied")
+                else {
+                    panic!("stale")
+                };
+                fence.counter = counter;
+            }
+        });
+        join_all(drained).await.into_iter().sum()
+    }
+
+    fn median(&mut self) -> Duration {
+        self.times.sort_unstable();
+        let median = self.times.get(self.times.len() / 2).copied().unwrap_or_default();
+        self.times.clear();
+        median
+    }
+}
+
+/// Drains `rows` of the first `partitions` with each variant in turns, and prints the medians.
+async fn compare(client: &Client, variants: &mut [Variant], partitions: u32, rows: i32, turns: usize) {
+    for turn in 0..=turns {
+        for variant in &mut *variants {
+            variant.acquire().await;
+            client.execute(FILL, &[&(partitions as i32), &rows]).await.expect("filled");
+            let started = Instant::now();
+            let drained = variant.drain(partitions as usize).await;
+            assert_eq!(drained, rows as usize, "{}", variant.name);
+            // The first turn prepares the statements.
+            if turn > 0 {
+                variant.times.push(started.elapsed());
+            }
+        }
+    }
+    for variant in variants {
+        let median = variant.median();
+        let per_row = median.as_micros() as f64 / f64::from(rows);
+        print(format_args!(
+            "{partitions} partitions, {rows} rows, {}: {:.1} ms, {per_row:.0} µs per row",
+            variant.name,
+            median.as_secs_f64() * 1_000.0
+        ));
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    // `cargo test --all-targets` runs this too, without `--bench`: then it only has to build.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let server = std::env::var("POSTHASTE_TEST_POSTGRES").expect("POSTHASTE_TEST_POSTGRES names a throw-away server");
+    let name = format!("posthaste_bench_{}", std::process::id());
+    let (client, connection) =
+        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("the server accepts connections");
+    tokio::spawn(connection);
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("databases can be created");
+    let url = format!("{}/{name}", server.rsplit_once('/').expect("the URL ends with a database").0);
+
+    let single = |options| Options { relay_group_max: 1, relay_rounds: 64, ..options };
+    let two_rounds = |options| Options { relay_rounds: 2, ..options };
+    // Each claim may take its whole limit in a round.
+    let unshared = |options| Options { relay_group_rows_max: 64_000, ..options };
+    let mut variants = [
+        Variant::open(&url, "a transaction each", single).await,
+        Variant::open(&url, "one round", |options| options).await,
+        Variant::open(&url, "two rounds", two_rounds).await,
+        Variant::open(&url, "full batches in a round", unshared).await,
+    ];
+    let (filler, connection) =
+        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("the server accepts connections");
+    tokio::spawn(connection);
+    let cases = [(1, 1, 4 * TURNS), (64, 192, TURNS), (64, 1_280, TURNS), (64, 16_000, 5), (16, 16_000, 5)];
+    // A number as an argument selects the cases from that one on.
+    let first = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(0);
+    for (partitions, rows, turns) in cases.into_iter().skip(first) {
+        compare(&filler, &mut variants, partitions, rows, turns).await;
+    }
+    drop(variants);
+    client.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.expect("dropped");
+}

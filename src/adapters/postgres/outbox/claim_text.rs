@@ -1,0 +1,55 @@
+//! The parts of a claim's SQL that claims of one partition and of many have in common.
+
+/// Selects a partition's ready rows above the start, and its due heads, each up to a number of rows. OFFSET 0 makes the planner look up
+/// each head: with the statistics of an empty table it would walk all rows of the partition, dead ones too, to find them.
+macro_rules! candidates {
+    ($partition:literal, $start:literal, $rows:literal) => {
+        concat!(
+            "(SELECT q.ctid AS place, q.id, q.deaths, q.bytes, false AS head FROM outbox q
+              WHERE q.partition = ",
+            $partition,
+            " AND q.id > ",
+            $start,
+            " AND q.status = 0 AND NOT EXISTS (SELECT FROM outbox_waiting w
+                WHERE w.partition = q.partition AND w.key = q.key AND w.blocks AND w.id <= q.id)
+              ORDER BY q.id LIMIT ",
+            $rows,
+            ")
+             UNION ALL
+             (SELECT q.place, q.id, q.deaths, q.bytes, true FROM outbox_waiting w CROSS JOIN LATERAL (
+                SELECT q.ctid AS place, q.id, q.deaths, q.bytes FROM outbox q
+                WHERE q.partition = w.partition AND q.id = w.id AND q.status = 2 OFFSET 0) q
+              WHERE w.partition = ",
+            $partition,
+            " AND w.due <= statement_timestamp() AND w.blocks AND NOT w.suspect
+                AND NOT EXISTS (SELECT FROM outbox_waiting b WHERE b.partition = w.partition AND b.key = w.key AND b.blocks AND b.id < w.id)
+              ORDER BY w.id LIMIT ",
+            $rows,
+            ")"
+        )
+    };
+}
+
+/// Selects the seconds until a partition's next head is due, and whether one of its suspects is due.
+macro_rules! waiting {
+    ($partition:literal) => {
+        concat!(
+            "(SELECT extract(epoch FROM min(w.due) - statement_timestamp())::float8 FROM outbox_waiting w
+               WHERE w.partition = ",
+            $partition,
+            " AND w.blocks AND w.due > statement_timestamp()) AS next_due,
+             EXISTS (SELECT FROM outbox_waiting w WHERE w.partition = ",
+            $partition,
+            " AND w.blocks AND w.suspect AND w.due <= statement_timestamp()) AS suspect_due"
+        )
+    };
+}
+
+/// Selects the statement's snapshot, and the time at which the server started.
+macro_rules! snapshot {
+    () => {
+        "SELECT pg_current_snapshot() AS snapshot, extract(epoch FROM pg_postmaster_start_time())::float8 AS server"
+    };
+}
+
+pub(crate) use {candidates, snapshot, waiting};

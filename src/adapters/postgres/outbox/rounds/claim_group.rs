@@ -1,0 +1,221 @@
+//! Claims of several partitions in one statement.
+//!
+//! It selects per partition what the claim of one partition selects, then locks the lease rows in the order of their numbers, then takes
+//! the partitions whose row still has the owner, the epoch and the counter of their claim. After a wait for a lock PostgreSQL continues with
+//! the statement's old snapshot and reads only the locked row again; the counter shows whether anything of that partition changed meanwhile.
+//! A partition that fails the comparison drops out by itself. The expiry is compared after the last lock was acquired, with the value of the
+//! locked row, so that a lease that expired during the wait drops out as well and one that was renewed does not.
+//!
+//! The same step locks the lease rows of the round's settlements. If their own statement did that later, a renewal, which locks many rows
+//! in this order, and the round could wait for each other.
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use outbox::Fence;
+use outbox::limits::BATCH_BYTES_MAX;
+use ports::outbox::{Claim, Claimed, ClaimedBatch};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::statement_error::{StatementResult, broken};
+use crate::outbox::claim::next_due;
+use crate::outbox::claim_text::{candidates, snapshot, waiting};
+use crate::outbox::claimed_row::{self, event_columns};
+use crate::outbox::rounds::settle_group::LeaseColumns;
+use crate::outbox::scan_start::{BaseSnapshot, ScanBounds, ScanResult, ScanSnapshot};
+use crate::store::core::Core;
+
+/// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
+/// so that all locks are acquired before the first expiry is compared. Rows are found by their places without a join on the partition,
+/// and events one by one, so that the plan does not depend on how many rows the planner expects.
+const CLAIM: &str = concat!(
+    "WITH n AS MATERIALIZED (",
+    snapshot!(),
+    "),
+     b AS MATERIALIZED (SELECT v.base, min(v.low) AS low FROM unnest($9::int4[], $10::int8[], $11::int8[]) v (base, xid, low), n
+       WHERE pg_visible_in_snapshot(v.xid::text::xid8, n.snapshot) GROUP BY v.base),
+     u AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter, u.lane, u.size,
+         CASE WHEN n.server = $12 THEN least(u.start, b.low) ELSE 0 END AS start
+       FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::int8[], $8::int4[])
+         u (partition, owner, epoch, counter, lane, size, start, base) CROSS JOIN n LEFT JOIN b ON b.base = u.base),
+     x AS MATERIALIZED (SELECT u.partition, u.size, q.place, q.id, q.deaths, q.bytes, q.head FROM u CROSS JOIN LATERAL (",
+    candidates!("u.partition", "u.start", "least(u.size, $13) + 1"),
+    ") q),
+     y AS (SELECT x.*, row_number() OVER w <= least(min(greatest(size >> (3 * least(deaths, 20)), 1)) OVER w, $13)
+         AND (row_number() OVER w = 1 OR sum(bytes) OVER w - bytes < $14) AS taken
+       FROM x WINDOW w AS (PARTITION BY partition ORDER BY id ROWS UNBOUNDED PRECEDING)),
+     s AS MATERIALIZED (SELECT partition, array_agg(place) FILTER (WHERE taken) AS places, min(id) FILTER (WHERE taken) AS first,
+         max(id) FILTER (WHERE taken) AS last, max(id) FILTER (WHERE taken AND NOT head) AS last_ready,
+         bool_or(NOT taken AND NOT head) AS ready_left, bool_or(NOT taken) AS more FROM y GROUP BY partition),
+     v AS (SELECT u.partition, u.owner, u.epoch, u.counter, NULL::int8 AS token FROM u JOIN s ON s.partition = u.partition
+       UNION ALL SELECT v.partition, v.owner, v.epoch, NULL, v.token
+       FROM unnest($15::int4[], $16::text[], $17::int8[], $18::int8[]) v (partition, owner, epoch, token)),
+     k AS MATERIALIZED (SELECT t.partition, t.expires_at, v.token FROM v JOIN outbox_lease t ON t.partition = v.partition
+       WHERE t.owner = v.owner AND t.epoch = v.epoch AND t.in_flight IS NOT DISTINCT FROM v.token
+         AND (t.counter = v.counter OR v.token IS NOT NULL)
+       ORDER BY t.partition FOR UPDATE OF t),
+     h AS MATERIALIZED (SELECT k.partition, k.expires_at, k.token, count(*) OVER () AS locked FROM k),
+     l AS MATERIALIZED (UPDATE outbox_lease t SET counter = t.counter + 1, in_flight = t.counter + 1, lane = u.lane, claim_epoch = t.epoch,
+         died = false, trial = false, first_id = s.first, last_id = s.last
+       FROM h JOIN u ON u.partition = h.partition JOIN s ON s.partition = h.partition
+       WHERE t.partition = h.partition AND h.locked > 0 AND h.token IS NULL AND h.expires_at > clock_timestamp()
+       RETURNING t.partition, t.counter, t.owner, s.places),
+     c AS MATERIALIZED (UPDATE outbox o SET status = 1, lease_owner = l.owner, lease_version = l.counter, attempts = o.attempts + 1,
+         next_attempt_at = NULL FROM l CROSS JOIN LATERAL unnest(l.places) r (place) WHERE o.ctid = r.place
+       RETURNING o.partition, o.id, o.key, o.attempts)
+     SELECT NULL::int4, n.server, n.snapshot::text, (SELECT max(last) FROM s),
+       CASE WHEN EXISTS (SELECT FROM s) THEN pg_current_xact_id()::text::bigint END,
+       NULL::int8, NULL::bool, NULL::int8, NULL::bool, NULL::bool, NULL::int8, NULL::bool, NULL::float8, NULL::bool,
+       NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
+       NULL::int8, NULL::text, NULL::text, NULL::timestamptz, NULL::bytea
+     FROM n
+     UNION ALL
+     SELECT u.partition, NULL, NULL, NULL, NULL, u.start, s.partition IS NOT NULL, s.last_ready, s.ready_left, s.more, l.counter,
+       z.valid, z.next_due, z.suspect_due, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+     FROM u LEFT JOIN s ON s.partition = u.partition LEFT JOIN l ON l.partition = u.partition LEFT JOIN LATERAL (
+       SELECT coalesce(t.owner = u.owner AND t.epoch = u.epoch AND t.counter = u.counter AND t.in_flight IS NULL
+           AND t.expires_at > clock_timestamp(), false) AS valid, ",
+    waiting!("u.partition"),
+    " FROM outbox_lease t WHERE t.partition = u.partition AND s.partition IS NULL) z ON true
+     UNION ALL
+     SELECT c.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts, e.*
+     FROM c LEFT JOIN LATERAL (SELECT ",
+    event_columns!(),
+    " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e ON true"
+);
+
+/// The column of a claimed row's id.
+const ROW_ID: usize = 14;
+
+/// Claims of different partitions, and their parameters as columns.
+pub(crate) struct ClaimGroup<'a> {
+    claims: Vec<&'a Claim>,
+    partitions: Vec<i32>,
+    owners: Vec<&'a str>,
+    epochs: Vec<i64>,
+    counters: Vec<i64>,
+    lanes: Vec<&'a str>,
+    sizes: Vec<i64>,
+    bounds: ScanBounds,
+    rows_max: i64,
+    bytes_max: i64,
+    settlements: &'a LeaseColumns<'a>,
+}
+
+impl<'a> ClaimGroup<'a> {
+    /// `settlements` names the lease rows that the statement locks for the settlements of the round.
+    pub(crate) fn new(core: &Core, claims: Vec<&'a Claim>, settlements: &'a LeaseColumns<'a>) -> Self {
+        let known: Vec<_> = claims
+            .iter()
+            .map(|claim| {
+                core.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence))
+            })
+            .collect();
+        let (options, shares) = (&core.options, claims.len().max(1));
+        Self {
+            partitions: claims.iter().map(|claim| claim.fence.partition.0 as i32).collect(),
+            owners: claims.iter().map(|claim| &*claim.fence.owner.0).collect(),
+            epochs: claims.iter().map(|claim| claim.fence.epoch as i64).collect(),
+            counters: claims.iter().map(|claim| claim.fence.counter as i64).collect(),
+            lanes: claims.iter().map(|claim| &*claim.session.0).collect(),
+            sizes: claims.iter().map(|claim| i64::from(claim.limit.max(1))).collect(),
+            bounds: core.scan_memory.bounds(&known),
+            rows_max: (i64::from(options.relay_group_rows_max) / shares as i64).max(1),
+            bytes_max: (options.relay_group_bytes_max / shares).clamp(1, BATCH_BYTES_MAX) as i64,
+            settlements,
+            claims,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
+    /// The statement and its parameters; `None` without claims.
+    pub(crate) fn statement(&self) -> Option<(&'static str, Vec<SqlValue<'_>>)> {
+        let values: Vec<SqlValue<'_>> = vec![
+            (&self.partitions, Type::INT4_ARRAY),
+            (&self.owners, Type::TEXT_ARRAY),
+            (&self.epochs, Type::INT8_ARRAY),
+            (&self.counters, Type::INT8_ARRAY),
+            (&self.lanes, Type::TEXT_ARRAY),
+            (&self.sizes, Type::INT8_ARRAY),
+            (&self.bounds.starts, Type::INT8_ARRAY),
+            (&self.bounds.bases, Type::INT4_ARRAY),
+            (&self.bounds.base_numbers, Type::INT4_ARRAY),
+            (&self.bounds.running, Type::INT8_ARRAY),
+            (&self.bounds.lows, Type::INT8_ARRAY),
+            (&self.bounds.server, Type::FLOAT8),
+            (&self.rows_max, Type::INT8),
+            (&self.bytes_max, Type::INT8),
+            (&self.settlements.partitions, Type::INT4_ARRAY),
+            (&self.settlements.owners, Type::TEXT_ARRAY),
+            (&self.settlements.epochs, Type::INT8_ARRAY),
+            (&self.settlements.tokens, Type::INT8_ARRAY),
+        ];
+        (!self.is_empty()).then_some((CLAIM, values))
+    }
+
+    /// The result of each claim, in their order.
+    pub(crate) fn results(&self, core: &Core, rows: Vec<Row>) -> StatementResult<Vec<StatementResult<Claimed>>> {
+        let mut snapshot = None;
+        let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
+        for row in &rows {
+            let Some(partition) = get::<Option<i32>>(row, 0)? else {
+                snapshot = Some(scan_snapshot(row)?);
+                continue;
+            };
+            let part = parts.entry(partition.unsigned_abs()).or_default();
+            if get::<Option<i64>>(row, ROW_ID)?.is_some() { part.rows.push(row) } else { part.summary = Some(row) }
+        }
+        let snapshot = snapshot.ok_or_else(|| broken("a grouped claim returned no snapshot"))?;
+        core.scan_memory.record_snapshot(&snapshot);
+        let result = |claim: &&Claim| match parts.get(&claim.fence.partition.0) {
+            Some(part) => part.claimed(core, &claim.fence, &snapshot),
+            None => Ok(Claimed::Fenced),
+        };
+        Ok(self.claims.iter().map(result).collect())
+    }
+}
+
+/// The returned rows of one partition.
+#[derive(Default)]
+struct PartitionResult<'a> {
+    summary: Option<&'a Row>,
+    rows: Vec<&'a Row>,
+}
+
+impl PartitionResult<'_> {
+    fn claimed(&self, core: &Core, fence: &Fence, snapshot: &ScanSnapshot) -> StatementResult<Claimed> {
+        let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
+        let partition = fence.partition.0;
+        let record = |counter| -> StatementResult<()> {
+            let complete = !get::<Option<bool>>(summary, 8)?.unwrap_or(false);
+            let (start, last) = (get(summary, 5)?, get(summary, 7)?);
+            let scan = ScanResult { epoch: fence.epoch, counter, start, last, complete };
+            core.scan_memory.record_scan(partition, snapshot, &scan);
+            Ok(())
+        };
+        if !get::<bool>(summary, 6)? {
+            if get::<Option<bool>>(summary, 11)? != Some(true) {
+                return Ok(Claimed::Fenced);
+            }
+            record(fence.counter)?;
+            return Ok(Claimed::Nothing { next_due: next_due(get(summary, 12)?), suspect_due: get(summary, 13)? });
+        }
+        let Some(token) = get::<Option<i64>>(summary, 10)? else { return Ok(Claimed::Fenced) };
+        let rows = claimed_row::read_all(self.rows.iter().copied(), ROW_ID)?;
+        if rows.is_empty() {
+            return Err(broken(format!("claim {token} of partition {partition} selected rows and updated none")));
+        }
+        record(token as u64)?;
+        Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, 9)? }))
+    }
+}
+
+/// The snapshot of the statement. The claims are the transaction's first statement, so its number is assigned after the snapshot.
+fn scan_snapshot(row: &Row) -> StatementResult<ScanSnapshot> {
+    let (last, xid) = (get::<Option<i64>>(row, 3)?, get::<Option<i64>>(row, 4)?);
+    Ok(ScanSnapshot { base: Arc::new(BaseSnapshot::parse(get(row, 1)?, get(row, 2)?)?), tick: last.zip(xid) })
+}

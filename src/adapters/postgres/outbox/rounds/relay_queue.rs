@@ -1,0 +1,249 @@
+//! The claims and settlements that wait for a round of the relay, and the choice of the next round.
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use ports::Error;
+use ports::outbox::{Claim, Claimed, FencedOutcome, Settlement};
+use tokio::sync::{Notify, oneshot};
+
+use crate::options::Options;
+
+/// The result of a request.
+pub(crate) type RequestResult<T> = Result<T, Error>;
+
+/// A claim or a settlement, and the caller that waits for its result.
+pub(crate) enum RelayRequest {
+    Claim(Claim, oneshot::Sender<RequestResult<Claimed>>),
+    Settle(Settlement, oneshot::Sender<RequestResult<FencedOutcome>>),
+}
+
+impl RelayRequest {
+    fn partition(&self) -> u32 {
+        match self {
+            Self::Claim(claim, _) => claim.fence.partition.0,
+            Self::Settle(settlement, _) => settlement.fence.partition.0,
+        }
+    }
+
+    /// Whether it is a claim without a caller. A batch that it opened would only have to be resolved. (A settlement is run in any case.)
+    fn is_abandoned_claim(&self) -> bool {
+        matches!(self, Self::Claim(_, reply) if reply.is_closed())
+    }
+}
+
+/// Requests that wait for a round. Bounded by [`Options::queue_max`].
+pub(crate) struct RelayQueue {
+    state: Mutex<RelayQueueState>,
+    added: Notify,
+    ended: Notify,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct RelayQueueState {
+    requests: VecDeque<RelayRequest>,
+    /// Partitions with a request that is being run: the next one waits, so that no statement contains a partition twice.
+    busy: HashSet<u32>,
+    /// Partitions whose last claim left rows behind.
+    full: HashSet<u32>,
+    shut: bool,
+}
+
+/// The requests of one round, of different partitions.
+pub(crate) struct Round {
+    pub(crate) requests: Vec<RunningRequest>,
+}
+
+/// A request that is being run. Its partition is busy until this is dropped.
+pub(crate) struct RunningRequest {
+    pub(crate) request: RelayRequest,
+    pub(crate) busy: BusyPartition,
+}
+
+/// Keeps a partition busy.
+pub(crate) struct BusyPartition {
+    queue: Arc<RelayQueue>,
+    partition: u32,
+}
+
+impl Drop for BusyPartition {
+    fn drop(&mut self) {
+        let mut state = self.queue.state.lock();
+        state.busy.remove(&self.partition);
+        if !state.requests.is_empty() {
+            self.queue.added.notify_one();
+        }
+        if state.busy.is_empty() {
+            self.queue.ended.notify_waiters();
+        }
+    }
+}
+
+impl RelayQueue {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { state: Mutex::default(), added: Notify::new(), ended: Notify::new(), limit: options.queue_max.max(1) }
+    }
+
+    /// Adds a claim. The receiver gets its result; dropping it does not stop a claim that has begun.
+    pub(crate) fn claim(&self, claim: Claim) -> RequestResult<oneshot::Receiver<RequestResult<Claimed>>> {
+        let (reply, result) = oneshot::channel();
+        self.push(RelayRequest::Claim(claim, reply)).map(|()| result)
+    }
+
+    /// Adds a settlement. The receiver gets its result; dropping it does not stop the settlement.
+    pub(crate) fn settle(
+        &self,
+        settlement: Settlement,
+    ) -> RequestResult<oneshot::Receiver<RequestResult<FencedOutcome>>> {
+        let (reply, result) = oneshot::channel();
+        self.push(RelayRequest::Settle(settlement, reply)).map(|()| result)
+    }
+
+    fn push(&self, request: RelayRequest) -> RequestResult<()> {
+        let mut state = self.state.lock();
+        if state.shut {
+            return Err(Error::Unreachable("the store is closed".into()));
+        }
+        if state.requests.len() >= self.limit {
+            return Err(Error::Overloaded(format!("{} claims and settlements are waiting already", self.limit)));
+        }
+        state.requests.push_back(request);
+        drop(state);
+        self.added.notify_one();
+        Ok(())
+    }
+
+    /// Whether the partition's requests are run by themselves: its last claim left rows behind, so the next batch is a full one.
+    pub(crate) fn is_full(&self, partition: u32) -> bool {
+        self.state.lock().full.contains(&partition)
+    }
+
+    /// Remembers whether a claim left rows behind.
+    pub(crate) fn set_full(&self, partition: u32, full: bool) {
+        let mut state = self.state.lock();
+        if full {
+            state.full.insert(partition);
+        } else {
+            state.full.remove(&partition);
+        }
+    }
+
+    /// Refuses requests from now on, and those that have not begun.
+    pub(crate) fn shut(&self) {
+        let mut state = self.state.lock();
+        state.shut = true;
+        let refused: Vec<RelayRequest> = state.requests.drain(..).collect();
+        drop(state);
+        let error = || Error::Unreachable("the store is closed".into());
+        for request in refused {
+            // Fails if the caller has gone.
+            let _ = match request {
+                RelayRequest::Claim(_, reply) => reply.send(Err(error())).is_ok(),
+                RelayRequest::Settle(_, reply) => reply.send(Err(error())).is_ok(),
+            };
+        }
+    }
+
+    /// Waits until no request is being run.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // Registers before the check: a notification between the check and the wait would be lost.
+            ended.as_mut().enable();
+            if self.state.lock().busy.is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Waits for the next round: the oldest requests of partitions that are not busy.
+    pub(crate) async fn next_round(self: &Arc<Self>, options: &Options) -> Round {
+        loop {
+            let requests = self.state.lock().take_round(options.relay_group_max.max(1));
+            if !requests.is_empty() {
+                let running = |request: RelayRequest| {
+                    let busy = BusyPartition { queue: Arc::clone(self), partition: request.partition() };
+                    RunningRequest { request, busy }
+                };
+                return Round { requests: requests.into_iter().map(running).collect() };
+            }
+            self.added.notified().await;
+        }
+    }
+}
+
+impl RelayQueueState {
+    fn take_round(&mut self, size_max: usize) -> Vec<RelayRequest> {
+        let (mut round, mut left) = (Vec::new(), VecDeque::new());
+        for request in self.requests.drain(..) {
+            if request.is_abandoned_claim() {
+                continue;
+            }
+            if round.len() < size_max && self.busy.insert(request.partition()) {
+                round.push(request);
+            } else {
+                left.push_back(request);
+            }
+        }
+        self.requests = left;
+        round
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outbox::{Fence, InstanceId, PartitionNo, ProducerSessionId};
+    use ports::outbox::ClaimKind;
+
+    use super::*;
+
+    fn queue() -> (Arc<RelayQueue>, Options) {
+        let options = Options { queue_max: 5, relay_group_max: 3, ..Options::new("", InstanceId("a".into())) };
+        (Arc::new(RelayQueue::new(&options)), options)
+    }
+
+    fn claim(partition: u32) -> Claim {
+        let fence = Fence { partition: PartitionNo(partition), owner: InstanceId("a".into()), epoch: 1, counter: 1 };
+        Claim { fence, session: ProducerSessionId("s".into()), limit: 1, kind: ClaimKind::Ordinary }
+    }
+
+    fn partitions(round: &Round) -> Vec<u32> {
+        round.requests.iter().map(|running| running.request.partition()).collect()
+    }
+
+    #[tokio::test]
+    async fn round_takes_each_partition_once_and_at_most_the_limit() {
+        let (queue, options) = queue();
+        let results: Vec<_> = [1, 1, 2, 3, 4].map(|partition| queue.claim(claim(partition)).unwrap()).into();
+        assert!(matches!(queue.claim(claim(5)), Err(Error::Overloaded(_))));
+
+        let first = queue.next_round(&options).await;
+        assert_eq!(partitions(&first), [1, 2, 3]);
+        let second = queue.next_round(&options).await;
+        assert_eq!(partitions(&second), [4], "partition 1 is busy");
+        drop(first);
+        assert_eq!(partitions(&queue.next_round(&options).await), [1]);
+        drop((second, results));
+        queue.idle().await;
+    }
+
+    #[tokio::test]
+    async fn abandoned_claims_are_skipped_and_closing_refuses_the_rest() {
+        let (queue, options) = queue();
+        drop(queue.claim(claim(1)).unwrap());
+        let kept = queue.claim(claim(2)).unwrap();
+        let round = queue.next_round(&options).await;
+        assert_eq!(partitions(&round), [2]);
+        let waiting = queue.claim(claim(2)).unwrap();
+
+        queue.shut();
+
+        assert!(matches!(waiting.await.unwrap(), Err(Error::Unreachable(_))));
+        assert!(matches!(queue.claim(claim(3)), Err(Error::Unreachable(_))));
+        drop(round);
+        assert!(kept.await.is_err(), "a request that ended without a result has an unknown outcome");
+        queue.idle().await;
+    }
+}

@@ -1,0 +1,177 @@
+//! A store with a lease of every partition, and calls of several partitions that share one round.
+use std::future::Future;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kit::Factory;
+use ports::Error;
+use ports::operators::{OutboxOperators, RowFilter};
+use ports::orders::{Committed, OrderStore};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+};
+use postgres::{Options, Postgres};
+use tokio_postgres::Client;
+
+use crate::support::{Database, PARTITIONS, until};
+
+pub const LEASE: Duration = Duration::from_secs(3_600);
+
+pub struct RelayFixture {
+    pub store: Postgres,
+    /// A session outside the store.
+    pub client: Client,
+    pub make: Factory,
+    /// The lease of each partition.
+    pub fences: Vec<Fence>,
+    pub database: Database,
+}
+
+impl RelayFixture {
+    /// A store whose rounds wait for locked rows for as long as the tests need.
+    pub async fn new() -> Self {
+        Self::with(|options| options).await
+    }
+
+    /// A store with other options.
+    pub async fn with(change: impl FnOnce(Options) -> Options) -> Self {
+        let database = Database::migrated().await;
+        let options = Options { relay_lock_timeout: Duration::from_secs(3), ..database.options("a") };
+        let store = Postgres::open(change(options)).await.expect("a migrated database can be opened");
+        let client = database.client().await;
+        let mut fixture =
+            Self { store, client, make: Factory::seeded(7, "orders".into()), fences: Vec::new(), database };
+        for partition in 0..PARTITIONS {
+            let fence = fixture.acquire(partition, LEASE).await.fence;
+            fixture.fences.push(fence);
+        }
+        fixture
+    }
+
+    /// Opens the store again, so that it remembers nothing.
+    pub async fn reopen(&mut self) {
+        self.store.close().await.unwrap();
+        let options = Options { relay_lock_timeout: Duration::from_secs(3), ..self.database.options("a") };
+        self.store = Postgres::open(options).await.expect("a migrated database can be opened");
+    }
+
+    pub async fn acquire(&self, partition: u32, ttl: Duration) -> Acquired {
+        acquire(&self.store, partition, ttl).await
+    }
+
+    /// Creates orders of different keys in a partition.
+    pub async fn create(&self, partition: u32, orders: usize) {
+        for _ in 0..orders {
+            let commit = self.make.creation("ann", PartitionNo(partition));
+            assert_eq!(self.store.commit(commit).await.unwrap(), Committed::Done);
+        }
+    }
+
+    /// Creates one order in each partition.
+    pub async fn create_in_all(&self) {
+        for partition in 0..PARTITIONS {
+            self.create(partition, 1).await;
+        }
+    }
+
+    pub async fn claim(&self, partition: usize) -> Claimed {
+        claim(&self.store, &self.fences[partition], 100).await.unwrap()
+    }
+
+    /// Claims a partition's due rows, and remembers the counter.
+    pub async fn claim_batch(&mut self, partition: usize) -> ClaimedBatch {
+        let batch = batch(self.claim(partition).await);
+        self.fences[partition].counter = batch.token;
+        batch
+    }
+
+    pub async fn settle(&mut self, partition: usize, batch: &ClaimedBatch) {
+        match self.store.settle(settlement(&self.fences[partition], batch)).await.unwrap() {
+            FencedOutcome::Done { counter, .. } => self.fences[partition].counter = counter,
+            FencedOutcome::Stale => panic!("the batch is open"),
+        }
+    }
+
+    pub async fn sql(&self, text: &str) {
+        self.client.batch_execute(text).await.unwrap();
+    }
+
+    /// Runs calls in one round: they queue up behind a claim that waits for a lock.
+    pub async fn together<T>(&self, calls: impl IntoIterator<Item: Future<Output = T>>) -> Vec<T> {
+        let mut calls = Box::pin(join_all(calls));
+        let plug = self.plug().await;
+        assert!(futures::poll!(&mut calls).is_pending(), "the first poll queues the calls");
+        plug.commit().await;
+        calls.await
+    }
+
+    /// Starts a round that waits until the plug is removed.
+    pub async fn plug(&self) -> Plug {
+        let client = self.database.client().await;
+        client.batch_execute("BEGIN; LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        let stale = Fence { epoch: 0, ..self.fences[PARTITIONS as usize - 1].clone() };
+        let store = self.store.clone();
+        let claimed = tokio::spawn(async move { claim(&store, &stale, 1).await });
+        self.until_waiting_for("relation").await;
+        Plug { client, claimed }
+    }
+
+    /// Waits until a session waits for a lock of this kind: `relation` or `transactionid`.
+    pub async fn until_waiting_for(&self, kind: &str) {
+        until("a session to wait for a lock", async || {
+            let text = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = $1";
+            self.client.query_opt(text, &[&kind]).await.unwrap()
+        })
+        .await;
+    }
+
+    /// The status of every row, in id order.
+    pub async fn statuses(&self) -> Vec<RowStatus> {
+        self.store.rows(&RowFilter::default(), 100).await.unwrap().iter().map(|row| row.status).collect()
+    }
+
+    /// The number of transactions that wrote the lease rows of these partitions last.
+    pub async fn writers(&self, partitions: &[i32]) -> i64 {
+        let text = "SELECT count(DISTINCT xmin::text) FROM outbox_lease WHERE partition = ANY($1)";
+        self.client.query_one(text, &[&partitions]).await.unwrap().get(0)
+    }
+}
+
+/// A round that waits for a table.
+pub struct Plug {
+    client: Client,
+    claimed: tokio::task::JoinHandle<Result<Claimed, Error>>,
+}
+
+impl Plug {
+    /// Lets the round end.
+    pub async fn commit(self) {
+        self.client.batch_execute("COMMIT").await.unwrap();
+        self.claimed.await.unwrap().unwrap();
+    }
+}
+
+pub async fn acquire(store: &Postgres, partition: u32, ttl: Duration) -> Acquired {
+    let owner = InstanceId("a".into());
+    match store.acquire(PartitionNo(partition), &owner, AcquireReason::Uncertain, None, ttl).await.unwrap() {
+        Acquisition::Taken(acquired) => acquired,
+        held => panic!("{held:?}"),
+    }
+}
+
+pub async fn claim(store: &Postgres, fence: &Fence, limit: u32) -> Result<Claimed, Error> {
+    let session = ProducerSessionId("session".into());
+    store.claim(Claim { fence: fence.clone(), session, limit, kind: ClaimKind::Ordinary }).await
+}
+
+pub fn settlement(fence: &Fence, batch: &ClaimedBatch) -> Settlement {
+    Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() }
+}
+
+pub fn batch(claimed: Claimed) -> ClaimedBatch {
+    match claimed {
+        Claimed::Batch(batch) => batch,
+        other => panic!("{other:?}"),
+    }
+}

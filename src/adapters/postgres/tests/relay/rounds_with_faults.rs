@@ -1,0 +1,224 @@
+//! Rounds that wait for locks, lose their callers or their connection, or run while the store closes.
+use std::time::Duration;
+
+use ports::Error;
+use ports::outbox::{Claimed, FencedOutcome, OutboxStore, RowStatus};
+use ports::partitions::Fence;
+use postgres::{Options, Postgres};
+
+use crate::proxy::{Cut, Proxy};
+use crate::relay::fixture::{LEASE, RelayFixture, acquire, batch, claim, settlement};
+use crate::support::until;
+
+#[tokio::test]
+async fn leases_that_expire_while_a_round_waits_drop_out_of_it() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    for partition in [0, 1] {
+        fixture.fences[partition] = fixture.acquire(partition as u32, Duration::from_millis(900)).await.fence;
+    }
+    let holder = fixture.database.client().await;
+    holder
+        .batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition IN (1, 2) ORDER BY partition FOR UPDATE")
+        .await
+        .unwrap();
+
+    let calls = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100)));
+    let release = async {
+        until("both leases to expire", async || {
+            let text = "SELECT 1 FROM outbox_lease HAVING count(*) FILTER (WHERE expires_at < clock_timestamp()) = 2";
+            fixture.client.query_opt(text, &[]).await.unwrap()
+        })
+        .await;
+        fixture.until_waiting_for("transactionid").await;
+        holder.batch_execute("ROLLBACK").await.unwrap();
+    };
+    let (claimed, ()) = tokio::join!(calls, release);
+
+    let claimed: Vec<_> = claimed.into_iter().map(Result::unwrap).collect();
+    assert!(
+        matches!(claimed[..], [Claimed::Fenced, Claimed::Fenced, Claimed::Batch(_), Claimed::Batch(_)]),
+        "{claimed:?}"
+    );
+}
+
+/// The statement reads the rows with the snapshot from before its wait; only the counter shows what was committed meanwhile.
+#[tokio::test]
+async fn partition_that_changed_while_a_round_waits_drops_out_of_it() {
+    let fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let holder = fixture.database.client().await;
+    let change = "BEGIN; UPDATE outbox_lease SET counter = counter + 1 WHERE partition = 1;
+         UPDATE outbox_lease SET expires_at = expires_at + interval '1 s' WHERE partition = 2";
+    holder.batch_execute(change).await.unwrap();
+
+    let claims = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100)));
+    let commit = async {
+        fixture.until_waiting_for("transactionid").await;
+        let block = "UPDATE outbox SET status = 2 WHERE partition = 1;
+             INSERT INTO outbox_waiting SELECT partition, key, id, now() + interval '1 hour', true, false FROM outbox WHERE partition = 1;
+             COMMIT";
+        holder.batch_execute(block).await.unwrap();
+    };
+    let (claims, ()) = tokio::join!(claims, commit);
+
+    let claimed: Vec<_> = claims.into_iter().map(Result::unwrap).collect();
+    assert!(
+        matches!(claimed[..], [Claimed::Batch(_), Claimed::Fenced, Claimed::Batch(_), Claimed::Batch(_)]),
+        "{claimed:?}"
+    );
+    assert_eq!(fixture.writers(&[0, 2, 3]).await, 1);
+    use RowStatus::{Failed, InFlight};
+    assert_eq!(fixture.statuses().await, [InFlight, Failed, InFlight, InFlight]);
+}
+
+/// A renewal locks the lease rows in the order of their numbers, and the round does so for claims and settlements together.
+#[tokio::test]
+async fn round_that_waits_for_a_renewal_holds_no_later_lease_row() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let open = fixture.claim_batch(0).await;
+    let renewal = fixture.database.client().await;
+    renewal.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 0 FOR UPDATE").await.unwrap();
+
+    let plug = fixture.plug().await;
+    let mut claimed = Box::pin(claim(&fixture.store, &fixture.fences[2], 10));
+    let mut settled = Box::pin(fixture.store.settle(settlement(&fixture.fences[0], &open)));
+    assert!(futures::poll!(&mut claimed).is_pending());
+    assert!(futures::poll!(&mut settled).is_pending());
+    plug.commit().await;
+    fixture.until_waiting_for("transactionid").await;
+    renewal.batch_execute("SELECT 1 FROM outbox_lease WHERE partition = 2 FOR UPDATE NOWAIT; COMMIT").await.unwrap();
+
+    let (claimed, settled) = tokio::join!(claimed, settled);
+    batch(claimed.unwrap());
+    assert!(matches!(settled, Ok(FencedOutcome::Done { rows: 1, .. })), "{settled:?}");
+    assert_eq!(fixture.writers(&[0, 2]).await, 1);
+}
+
+#[tokio::test]
+async fn lease_row_that_stays_locked_delays_only_its_own_partition() {
+    let fixture =
+        RelayFixture::with(|options| Options { relay_lock_timeout: Duration::from_millis(20), ..options }).await;
+    fixture.create_in_all().await;
+    let holder = fixture.database.client().await;
+    holder.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 1 FOR UPDATE").await.unwrap();
+    let (store, fence) = (fixture.store.clone(), fixture.fences[1].clone());
+    let locked = tokio::spawn(async move { claim(&store, &fence, 100).await });
+    let others = [0, 2, 3].map(|partition| claim(&fixture.store, &fixture.fences[partition], 100));
+
+    for claimed in futures::future::join_all(others).await {
+        batch(claimed.unwrap());
+    }
+    assert!(!locked.is_finished());
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    batch(locked.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn dropped_callers_cancel_neither_the_round_nor_the_others() {
+    let fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let plug = fixture.plug().await;
+    let mut waiting = Box::pin(claim(&fixture.store, &fixture.fences[0], 10));
+    let mut dropped = Box::pin(claim(&fixture.store, &fixture.fences[1], 10));
+    let mut other = Box::pin(claim(&fixture.store, &fixture.fences[2], 10));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    assert!(futures::poll!(&mut dropped).is_pending());
+    assert!(futures::poll!(&mut other).is_pending());
+    drop(dropped);
+    plug.commit().await;
+    batch(waiting.await.unwrap());
+    batch(other.await.unwrap());
+    assert!(fixture.acquire(1, LEASE).await.in_flight.is_none(), "a claim that no caller waits for does not begin");
+
+    // The caller goes away while its statement waits for a lock.
+    let holder = fixture.database.client().await;
+    holder.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 3 FOR UPDATE").await.unwrap();
+    let mut begun = Box::pin(claim(&fixture.store, &fixture.fences[3], 10));
+    assert!(futures::poll!(&mut begun).is_pending());
+    fixture.until_waiting_for("transactionid").await;
+    drop(begun);
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    until("the claim to take effect", async || {
+        let text = "SELECT 1 FROM outbox_lease WHERE partition = 3 AND in_flight IS NOT NULL";
+        fixture.client.query_opt(text, &[]).await.unwrap()
+    })
+    .await;
+}
+
+/// A round through a proxy that cuts its connection at the COMMIT.
+async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, Error>>, Result<FencedOutcome, Error>) {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let open = fixture.claim_batch(0).await;
+    let proxy = Proxy::to(&fixture.database.url).await;
+    fixture.store.close().await.unwrap();
+    let options = fixture.database.options("a");
+    fixture.store = Postgres::open(Options {
+        url: proxy.url(&fixture.database.url).into(),
+        relay_connections: 1,
+        relay_lock_timeout: Duration::from_secs(3),
+        ..options
+    })
+    .await
+    .unwrap();
+    // Prepares the statements: the round itself is one request.
+    let stale: Vec<Fence> = fixture.fences.iter().map(|fence| Fence { epoch: 0, ..fence.clone() }).collect();
+    fixture.together(stale.iter().skip(1).map(|fence| claim(&fixture.store, fence, 10))).await;
+    let settle = |fence: &Fence| fixture.store.settle(settlement(fence, &open));
+    fixture.together([settle(&stale[0]), settle(&Fence { epoch: 0, ..fixture.fences[1].clone() })]).await;
+
+    let plug = fixture.plug().await;
+    let mut claims = Box::pin(futures::future::join_all(
+        [1, 2, 3].map(|partition| claim(&fixture.store, &fixture.fences[partition], 10)),
+    ));
+    let mut settled = Box::pin(settle(&fixture.fences[0]));
+    assert!(futures::poll!(&mut claims).is_pending());
+    assert!(futures::poll!(&mut settled).is_pending());
+    proxy.cut_at(b"COMMIT\0", cut);
+    plug.commit().await;
+    let (claimed, settled) = tokio::join!(claims, settled);
+    assert_eq!(proxy.cuts(), 1);
+    (fixture, claimed, settled)
+}
+
+#[tokio::test]
+async fn lost_reply_of_a_round_is_unknown_to_all_its_callers() {
+    for cut in [Cut::BeforeRequest, Cut::AfterReply] {
+        let (fixture, claimed, settled) = round_without_a_reply(cut).await;
+
+        assert!(claimed.iter().all(|claimed| matches!(claimed, Err(Error::Unknown(_)))), "{cut:?}: {claimed:?}");
+        assert!(matches!(settled, Err(Error::Unknown(_))), "{cut:?}: {settled:?}");
+        // One transaction: it took effect for all partitions or for none.
+        let mut open = Vec::new();
+        for partition in [1, 2, 3] {
+            open.push(acquire(&fixture.store, partition, LEASE).await.in_flight.is_some());
+        }
+        let settled = fixture.store.depth().await.unwrap().sent == 1;
+        assert!(open.iter().all(|open| *open == settled), "{cut:?}: {open:?} {settled}");
+        assert!(cut != Cut::BeforeRequest || !settled);
+    }
+}
+
+#[tokio::test]
+async fn closing_refuses_what_waits_and_finishes_what_runs() {
+    let fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let holder = fixture.database.client().await;
+    holder.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 0 FOR UPDATE").await.unwrap();
+    let mut running = Box::pin(claim(&fixture.store, &fixture.fences[0], 10));
+    assert!(futures::poll!(&mut running).is_pending());
+    fixture.until_waiting_for("transactionid").await;
+    let mut waiting = Box::pin(claim(&fixture.store, &fixture.fences[1], 10));
+    assert!(futures::poll!(&mut waiting).is_pending());
+
+    let mut closing = Box::pin(fixture.store.close());
+    assert!(futures::poll!(&mut closing).is_pending());
+    assert!(matches!(waiting.await, Err(Error::Unreachable(_))));
+    holder.batch_execute("ROLLBACK").await.unwrap();
+
+    batch(running.await.unwrap());
+    closing.await.unwrap();
+    assert!(matches!(claim(&fixture.store, &fixture.fences[2], 10).await, Err(Error::Unreachable(_))));
+}
