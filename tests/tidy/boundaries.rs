@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use crate::source::{read, root, sources};
 
 /// Which crates each crate may import. A new arrow is a decision: write it down in ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("src/domain", &[]),
     ("src/outbox", &[]),
     ("src/ports", &["domain", "outbox"]),
@@ -20,10 +20,11 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("actors", &["app", "domain", "outbox", "ports", "supervision", "telemetry"]),
     ("actors/supervision", &[]),
     ("tests/kit", &["domain", "ports"]),
+    ("tests/model", &[]),
 ];
 
 /// Crates of the workspace, by the name under which they are imported.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "bench",
     "domain",
     "outbox",
@@ -39,6 +40,7 @@ const CRATES: [&str; 15] = [
     "actors",
     "supervision",
     "kit",
+    "model",
 ];
 
 /// Clients and runtimes that a crate must not depend on.
