@@ -36,7 +36,12 @@ struct Variant {
 
 impl Variant {
     async fn open(url: &str, name: &'static str, change: impl FnOnce(Options) -> Options) -> Self {
-        let options = Options { partitions: PARTITIONS, migrate: true, ..Options::new(url, InstanceId(name.into())) };
+        let options = Options {
+            partitions: PARTITIONS,
+            migrate: true,
+            checkout_timeout: Duration::from_secs(60),
+            ..Options::new(url, InstanceId(name.into()))
+        };
         let store = Postgres::open(change(options)).await.expect("the bench's database can be opened");
         Self { name, store, fences: Vec::new(), times: Vec::new() }
     }

@@ -23,7 +23,7 @@ impl OutboxStore for Postgres {
         }
         self.run("claim", async move {
             let claimed = claim::claim(&core, claim).await?;
-            relay.set_full(partition, matches!(&claimed, Claimed::Batch(batch) if batch.more));
+            relay.record_claim(partition, &claimed);
             Ok(claimed)
         })
         .await

@@ -28,7 +28,8 @@ use crate::store::core::Core;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
 /// so that all locks are acquired before the first expiry is compared. Rows are found by their places without a join on the partition,
-/// and events one by one, so that the plan does not depend on how many rows the planner expects.
+/// and events one by one, so that the plan does not depend on how many rows the planner expects. What the lease rows are joined with is
+/// materialized: PostgreSQL then compares a row that changed during the wait with the copy that it matched before.
 const CLAIM: &str = concat!(
     "WITH n AS MATERIALIZED (",
     snapshot!(),
@@ -48,7 +49,7 @@ const CLAIM: &str = concat!(
      s AS MATERIALIZED (SELECT partition, array_agg(place) FILTER (WHERE taken) AS places, min(id) FILTER (WHERE taken) AS first,
          max(id) FILTER (WHERE taken) AS last, max(id) FILTER (WHERE taken AND NOT head) AS last_ready,
          bool_or(NOT taken AND NOT head) AS ready_left, bool_or(NOT taken) AS more FROM y GROUP BY partition),
-     v AS (SELECT u.partition, u.owner, u.epoch, u.counter, NULL::int8 AS token FROM u JOIN s ON s.partition = u.partition
+     v AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter, NULL::int8 AS token FROM u JOIN s ON s.partition = u.partition
        UNION ALL SELECT v.partition, v.owner, v.epoch, NULL, v.token
        FROM unnest($15::int4[], $16::text[], $17::int8[], $18::int8[]) v (partition, owner, epoch, token)),
      k AS MATERIALIZED (SELECT t.partition, t.expires_at, v.token FROM v JOIN outbox_lease t ON t.partition = v.partition

@@ -84,8 +84,8 @@ async fn settle_alone(core: &Core, pending: PendingSettle) {
 }
 
 fn reply_to_claim(queue: &RelayQueue, pending: PendingClaim, result: RequestResult<Claimed>) {
-    if let Ok(Claimed::Batch(batch)) = &result {
-        queue.set_full(pending.request.fence.partition.0, batch.more);
+    if let Ok(claimed) = &result {
+        queue.record_claim(pending.request.fence.partition.0, claimed);
     }
     pending.reply(result);
 }
