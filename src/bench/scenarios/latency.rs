@@ -13,7 +13,7 @@ use crate::store::throwaway::with_data;
 /// Measures each rate on data of its own, in turns, and reports the median of the rounds.
 pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> {
     let plan = bench.plan;
-    let mut rounds: Vec<Vec<Round>> = plan.rates.iter().map(|_| Vec::new()).collect();
+    let mut rounds: Vec<Vec<LatencyRound>> = plan.rates.iter().map(|_| Vec::new()).collect();
     for round in 1..=plan.rounds {
         for (rate, rounds) in plan.rates.iter().zip(&mut rounds) {
             bench.reporter.progress(&format!("latency at {rate}/s, round {round} of {}", plan.rounds));
@@ -39,13 +39,13 @@ pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
 }
 
 /// One load at a set rate.
-struct Round {
+struct LatencyRound {
     rate: f64,
     settled_ms: Value,
     checked: Value,
 }
 
-async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) -> Result<Round, Error> {
+async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) -> Result<LatencyRound, Error> {
     let plan = bench.plan;
     let service = ServiceProcess::start(data, &[]).await?;
     let load = |time| Load {
@@ -62,5 +62,5 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) ->
     service.await_consumed(answered).await?;
     let settled = newest_rows_ms(data, measured.answered).await?;
     let checked = service.stop_and_check(answered).await?;
-    Ok(Round { rate: measured.rate(), settled_ms: percentiles(&settled), checked: checked.json() })
+    Ok(LatencyRound { rate: measured.rate(), settled_ms: percentiles(&settled), checked: checked.json() })
 }

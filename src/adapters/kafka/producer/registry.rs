@@ -18,6 +18,7 @@ use crate::connection::client_config;
 use crate::connection::topic_metadata::partition_count;
 use crate::error::map_err;
 use crate::options::{Guarantee, Options};
+use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
 use crate::producer::session::SessionThread;
 use crate::producer::session_batch::SessionBatch;
@@ -33,6 +34,8 @@ pub(crate) struct SessionRegistry {
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
     dead: Mutex<DeadSessions>,
     initialising: Mutex<HashMap<String, InitialisationLock>>,
+    /// Sizes that the broker refused a moment ago, for all sessions.
+    refused_sizes: Arc<Mutex<RefusedSizes>>,
 }
 
 /// Held while a transactional id is initialised: two producers that do so at once fence each other. Holds the last failed fence.
@@ -69,7 +72,15 @@ impl DeadSessions {
 
 impl SessionRegistry {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> Self {
-        Self { options, contact, live: Mutex::default(), dead: Mutex::default(), initialising: Mutex::default() }
+        let refused_sizes = Arc::new(Mutex::new(RefusedSizes::new(options.compression)));
+        Self {
+            options,
+            contact,
+            live: Mutex::default(),
+            dead: Mutex::default(),
+            initialising: Mutex::default(),
+            refused_sizes,
+        }
     }
 
     /// Opens a session of this slot. Fences every earlier session with the same transactional id, in this process or another. Blocks.
@@ -92,7 +103,13 @@ impl SessionRegistry {
         let id = session_id::new(&transactional_id, watermark_partition);
         let (queue, batches) = sync_channel(self.options.session_queue_max);
         let is_ended = Arc::new(AtomicBool::new(false));
-        let thread = SessionThread::new(sender, Arc::clone(&self.options), watermark_partition, Arc::clone(&is_ended));
+        let thread = SessionThread::new(
+            sender,
+            Arc::clone(&self.options),
+            watermark_partition,
+            Arc::clone(&is_ended),
+            Arc::clone(&self.refused_sizes),
+        );
         std::thread::Builder::new().name(format!("kafka-session-{slot}")).spawn(move || thread.run(&batches)).map_err(
             |error| Error::Overloaded(format!("cannot start the thread of producer session {slot}: {error}")),
         )?;

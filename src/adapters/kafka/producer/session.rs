@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::{BrokerFailure, Published, Record};
 use ports::outbox::RowId;
@@ -49,7 +50,8 @@ pub(crate) struct SessionThread {
     has_sequence_gap: bool,
     /// How many transactions in a row the broker refused at once.
     quick_failures: u32,
-    refused_sizes: RefusedSizes,
+    /// Shared by all sessions of the process: with two in turn, one must not refuse what the other has just found to be accepted.
+    refused_sizes: Arc<Mutex<RefusedSizes>>,
     /// Since when no broker has acknowledged a record.
     undelivered_since: Option<Instant>,
     /// A batch that exceeded the current transaction's limits; it begins the next one.
@@ -65,6 +67,7 @@ impl SessionThread {
         options: Arc<Options>,
         watermark_partition: Option<u32>,
         is_ended: Arc<AtomicBool>,
+        refused_sizes: Arc<Mutex<RefusedSizes>>,
     ) -> Self {
         Self {
             sender,
@@ -74,7 +77,7 @@ impl SessionThread {
             committed: HashMap::new(),
             has_sequence_gap: false,
             quick_failures: 0,
-            refused_sizes: RefusedSizes::new(options.compression),
+            refused_sizes,
             undelivered_since: None,
             held_back: None,
             options,
@@ -267,13 +270,14 @@ impl SessionThread {
         let now = Instant::now();
         let record = |(at, row): &(usize, RowId)| batches[*at].records.iter().find(|(id, _)| id == row);
         for (_, record) in report.too_large.iter().filter_map(record) {
-            self.refused_sizes.insert(record, now);
+            self.refused_sizes.lock().insert(record, now);
         }
     }
 
     fn known_oversized(&self, batch: &SessionBatch, now: Instant) -> Vec<(RowId, Error)> {
+        let refused_sizes = self.refused_sizes.lock();
         let refusal = |(row, record): &(RowId, Record)| {
-            let refused = self.refused_sizes.refusal_of(record, now)?;
+            let refused = refused_sizes.refusal_of(record, now)?;
             let message = format!(
                 "key {}: the broker has just refused a record of {refused} bytes, and this one is not smaller",
                 record.key
