@@ -1,5 +1,5 @@
 //! Where scans begin: a transaction that is still running makes no claim slower, and no event of it is lost, whenever it commits.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::Status;
 use ports::orders::OrderStore;
@@ -183,20 +183,21 @@ async fn reads_during(held: Held) -> (i64, usize) {
     (reads - before, late)
 }
 
+/// Longer than all other tests of this binary together, also on a slow machine.
+const QUIET_ATTEMPT_WITHIN: Duration = Duration::from_secs(300);
+
 #[tokio::test]
 async fn transactions_that_are_still_running_make_no_claim_read_more() {
     let (alone, late) = reads_during(Held::Nothing).await;
     assert_eq!(late, 0);
     for (held, expected) in [(Held::WriterElsewhere, 0), (Held::WriterOfTheOutbox, 1), (Held::Reader, 0)] {
-        // Transactions of other databases that end meanwhile add reads, each once: only the attempt with the fewest counts.
-        let mut fewest = i64::MAX;
-        for _ in 0..10 {
+        // Transactions of other tests' databases that end meanwhile add reads, each once. The other tests end before the deadline, so that
+        // one attempt at least is undisturbed.
+        let (started, mut fewest) = (Instant::now(), i64::MAX);
+        while fewest > alone * 3 / 2 && started.elapsed() < QUIET_ATTEMPT_WITHIN {
             let (reads, late) = reads_during(held).await;
             assert_eq!(late, expected, "{held:?}");
             fewest = fewest.min(reads);
-            if fewest <= alone * 3 / 2 {
-                break;
-            }
         }
         assert!(fewest <= alone * 3 / 2, "{held:?}: {fewest} index entries instead of {alone}");
     }
