@@ -72,9 +72,8 @@ impl ProducerTurns {
         self.calls += 1;
         let turn = &mut self.turns[at];
         match end {
-            TurnEnd::Unused => turn.gathering -= 1,
+            TurnEnd::Unused | TurnEnd::NotOpened => turn.gathering -= 1,
             TurnEnd::Published => turn.publishing -= 1,
-            TurnEnd::NotOpened => turn.gathering -= 1,
         }
         // A session that cannot be opened goes to the end of the queue, so that the other one is tried.
         if end == TurnEnd::NotOpened || (end == TurnEnd::Published && turn.publishing == 0) {

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 
-use crate::source::SourceFile;
+use crate::source::{SourceFile, is_test_only};
 
 /// From a file to the files that it imports.
 pub(crate) type Edges = BTreeMap<String, BTreeSet<String>>;
@@ -25,13 +25,6 @@ fn flatten(tree: &syn::UseTree, front: &mut Vec<String>, paths: &mut Vec<Vec<Str
         syn::UseTree::Rename(rename) => paths.push(leaf(front, &rename.ident)),
         syn::UseTree::Glob(_) => paths.push(front.clone()),
     }
-}
-
-fn is_test_only(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| match &attribute.meta {
-        syn::Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string().contains("test"),
-        _ => false,
-    })
 }
 
 impl<'ast> Visit<'ast> for Paths {

@@ -5,7 +5,7 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use crate::source::{SourceFile, parsed};
+use crate::source::{SourceFile, is_test_only, parsed};
 
 /// Longest function, in lines.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -60,17 +60,12 @@ fn is_sentence(line: &str) -> bool {
     line.chars().next().is_some_and(char::is_uppercase) && line.ends_with('.')
 }
 
-/// Inline test modules may repeat a name: what they define never leaves them.
-fn is_test_module(item: &syn::ItemMod) -> bool {
-    let is_test = |meta: &syn::MetaList| meta.path.is_ident("cfg") && meta.tokens.to_string() == "test";
-    item.attrs.iter().any(|attribute| attribute.meta.require_list().is_ok_and(is_test))
-}
-
 impl<'ast> Visit<'ast> for Inspection {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         let outside = self.types.len();
         visit::visit_item_mod(self, item);
-        if is_test_module(item) {
+        // What an inline test module defines never leaves it.
+        if is_test_only(&item.attrs) {
             self.types.truncate(outside);
         }
     }

@@ -84,3 +84,12 @@ pub(crate) fn paths() -> Vec<String> {
     files(&root(), "", &mut found);
     found.iter().map(|path| path.strip_prefix(root()).expect("below the root").display().to_string()).collect()
 }
+
+/// Whether an item is compiled for tests only: `#[cfg(test)]`, or `test` and further conditions.
+pub(crate) fn is_test_only(attributes: &[syn::Attribute]) -> bool {
+    let is_test = |meta: &syn::MetaList| {
+        let condition = meta.tokens.to_string().replace(' ', "");
+        meta.path.is_ident("cfg") && (condition == "test" || condition.starts_with("all(test,"))
+    };
+    attributes.iter().any(|attribute| attribute.meta.require_list().is_ok_and(is_test))
+}
