@@ -1,9 +1,10 @@
 //! OutboxPublisher: decides which partition runs when, and which partitions this instance owns. It routes messages between the parts that
 //! decide; the workers move the rows.
+mod alarms;
 mod breaker_guard;
+mod cycles;
 pub mod dirty_partitions;
 pub mod membership;
-mod pacing;
 pub mod peers;
 mod relay_status;
 mod schedule;
@@ -18,22 +19,24 @@ use app::policy::breaker::BreakerPermit;
 use futures::StreamExt;
 use futures::future::join_all;
 use ports::Error;
-use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 use supervision::{AskError, MailboxMessage, SupervisionBus};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
+use crate::partition_worker::HandOver;
+use crate::partition_worker::batch_request::RunBatch;
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
-use crate::partition_worker::{HandOver, RunBatch};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
+use alarms::Alarms;
 use breaker_guard::BreakerGuard;
+use cycles::{CycleStart, Cycles};
 use dirty_partitions::DirtyPartitions;
 use membership::{LeaseScan, Membership, Rebalance};
-use pacing::Pacing;
 use peers::{Peers, SCAN_SPACING};
 use relay_status::RelayStatus;
-use schedule::Schedule;
+use schedule::{Schedule, Selection};
 use sweeper::Sweeper;
 use workers::Workers;
 
@@ -44,6 +47,16 @@ pub struct Wake {
     /// The partition of the rows.
     pub partition: PartitionNo,
 }
+
+/// The schedule may have work that can start.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct RunDue;
+
+/// The broker has answered all batches of a cycle.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct CycleEnded(u64);
 
 /// Other instances notify of new rows in these partitions, or that these partitions are free.
 #[derive(Message)]
@@ -78,7 +91,14 @@ pub struct OutboxPublisher {
     peers: Peers,
     dirty: DirtyPartitions,
     schedule: Schedule,
-    pacing: Pacing,
+    cycles: Cycles,
+    /// Yields each cycle that has ended, once the actor listens.
+    cycle_endings: Option<UnboundedReceiver<u64>>,
+    alarms: Alarms,
+    /// A look at the schedule is requested already: the messages that wait in the mailbox come first.
+    run_requested: bool,
+    /// When the timer of the next cycle fires.
+    cycle_timer: Option<Instant>,
     breaker: BreakerGuard,
     sweeper: Sweeper,
     status: RelayStatus,
@@ -96,13 +116,18 @@ impl OutboxPublisher {
         dirty: DirtyPartitions,
     ) -> Self {
         let (health, metrics) = (dependencies.health.clone(), Arc::clone(&dependencies.metrics));
+        let (cycles, cycle_endings) = Cycles::new(&options);
         Self {
             workers,
             membership,
             peers: Peers::new(dependencies.wake_channel.clone()),
             dirty,
-            schedule: Schedule::new(options.affinity_groups),
-            pacing: Pacing::new(&options),
+            schedule: Schedule::default(),
+            cycles,
+            cycle_endings: Some(cycle_endings),
+            alarms: Alarms::default(),
+            run_requested: false,
+            cycle_timer: None,
             breaker: BreakerGuard::new(options.breaker.clone(), health, metrics, bus),
             sweeper: Sweeper::new(&dependencies, &options),
             status: RelayStatus::default(),
@@ -118,26 +143,63 @@ impl OutboxPublisher {
 
     // Runs: which partition moves a batch now.
 
-    /// Starts all batches that may run now.
+    /// Looks at the schedule after the messages that wait in the mailbox: wake-ups that arrive together start together.
+    fn request_run(&mut self, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.run_requested, true) {
+            ctx.notify(RunDue);
+        }
+    }
+
+    /// Starts all batches that may run now: a cycle, or full batches until the next cycle may begin.
     fn run_due(&mut self, ctx: &mut Context<Self>) {
-        let max = self.options.max_in_flight;
-        while !self.retiring && self.schedule.is_waiting() && self.schedule.running() < max {
+        if self.retiring || !self.schedule.is_waiting() {
+            return;
+        }
+        let (now, max) = (Instant::now(), self.options.max_in_flight);
+        let selection = match self.cycles.next_start(now) {
+            CycleStart::Now => Selection::All,
+            CycleStart::At(at) => {
+                self.run_due_at(at, ctx);
+                Selection::Full
+            }
+        };
+        let (mut cycle, mut started) = (None, 0);
+        while self.schedule.is_waiting() && self.schedule.running() < max {
             let probe = match self.breaker.pass() {
                 BreakerPermit::Free => false,
                 BreakerPermit::Probe => true,
-                BreakerPermit::Wait(pause) => return self.run_due_after(pause, ctx),
+                BreakerPermit::Wait(pause) => {
+                    self.run_due_after(pause, ctx);
+                    break;
+                }
             };
-            let Some((partition, kind)) = self.schedule.next(max) else {
+            let Some((partition, kind)) = self.schedule.next(max, selection) else {
                 if probe {
                     self.breaker.unused();
                 }
-                return;
+                break;
             };
             if probe {
                 self.breaker.begin_probe(partition);
             }
-            self.run(partition, kind, probe, ctx);
+            if selection == Selection::All && cycle.is_none() {
+                cycle = Some(self.cycles.begin(now));
+            }
+            started += u32::from(self.run(RunBatch { kind, probe, cycle: cycle.clone() }, partition, ctx));
         }
+        if started > 1 {
+            self.dependencies.outbox.expect_requests(started);
+        }
+    }
+
+    /// Looks again when the next cycle may begin. One timer is enough; it may fire early, when a cycle has ended before.
+    fn run_due_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        if self.cycle_timer.is_some_and(|timer| timer <= at && timer > now) {
+            return;
+        }
+        self.cycle_timer = Some(at);
+        ctx.run_later(at.saturating_duration_since(now), Self::run_due);
     }
 
     fn run_due_after(&mut self, pause: Duration, ctx: &mut Context<Self>) {
@@ -149,7 +211,8 @@ impl OutboxPublisher {
         }
     }
 
-    fn run(&mut self, partition: PartitionNo, kind: ClaimKind, probe: bool, ctx: &mut Context<Self>) {
+    /// Asks the partition's worker for a batch. Returns whether there is a worker.
+    fn run(&mut self, batch: RunBatch, partition: PartitionNo, ctx: &mut Context<Self>) -> bool {
         // Cleared before the claim and not on receipt of the wake-up: until then each further row costs no message, and a row that commits
         // after the claim marks the partition again.
         self.dirty.clear(partition);
@@ -159,11 +222,12 @@ impl OutboxPublisher {
             self.schedule.finished(partition);
             self.schedule.forget(partition);
             self.breaker.end_probe(partition, BrokerSignal::None);
-            return;
+            return false;
         };
         let started = Instant::now();
-        let ask = async move { worker.try_ask(RunBatch { kind, probe }, RUN_DEADLINE).await };
+        let ask = async move { worker.try_ask(batch, RUN_DEADLINE).await };
         ctx.spawn(ask.into_actor(self).map(move |reply, this, ctx| this.ran(partition, started, reply, ctx)));
+        true
     }
 
     fn ran(
@@ -180,12 +244,10 @@ impl OutboxPublisher {
             Err(AskError::Closed | AskError::Overloaded | AskError::Timeout) => {
                 self.breaker.end_probe(partition, BrokerSignal::None);
                 self.wake_after(partition, PAUSE_AFTER_REFUSAL, ctx);
-                return self.run_due(ctx);
+                return self.request_run(ctx);
             }
         };
         if report.sent > 0 {
-            self.schedule.record_batch(report.more);
-            self.pacing.batch_sent(partition, started, Instant::now(), self.schedule.running());
             self.dependencies.metrics.outbox_publish_duration.record(started.elapsed());
         }
         self.breaker.record(partition, &report);
@@ -195,33 +257,24 @@ impl OutboxPublisher {
         }
         match (&report.error, report.more, report.next_due) {
             (Some(_), _, _) => self.wake_after(partition, PAUSE_AFTER_FAILURE, ctx),
-            (None, true, _) => self.schedule.wake(partition),
+            (None, true, _) => self.schedule.wake_full(partition),
             (None, false, Some(due)) => self.wake_after(partition, due, ctx),
             (None, false, None) => {}
         }
         if woken {
-            self.wake(partition, ctx);
+            self.schedule.wake(partition);
         }
         if report.held_elsewhere {
             ctx.run_later(SCAN_AFTER_HELD, |this, ctx| this.scan(ctx));
         }
-        self.run_due(ctx);
-    }
-
-    /// A partition has new rows. One that ran a moment ago finishes its pause first, so that under load a batch carries several events; an
-    /// idle one runs at once.
-    fn wake(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
-        match self.pacing.pause_left(partition, Instant::now()) {
-            Duration::ZERO => self.schedule.wake(partition),
-            pause => self.wake_after(partition, pause, ctx),
-        }
+        self.request_run(ctx);
     }
 
     fn wake_after(&mut self, partition: PartitionNo, pause: Duration, ctx: &mut Context<Self>) {
         let now = Instant::now();
-        if self.pacing.set_alarm(partition, now + pause, now) {
+        if self.alarms.set(partition, now + pause, now) {
             ctx.run_later(pause, move |this, ctx| {
-                this.pacing.alarm_fired(partition, Instant::now());
+                this.alarms.fired(partition, Instant::now());
                 this.schedule.wake(partition);
                 this.run_due(ctx);
             });
@@ -231,7 +284,7 @@ impl OutboxPublisher {
     /// Wakes every partition in case a wake-up was lost. The interval varies by a fifth, so that instances do not poll in step.
     fn poll(&mut self, ctx: &mut Context<Self>) {
         for partition in self.workers.as_ref().map(Workers::partitions).unwrap_or_default() {
-            self.wake(partition, ctx);
+            self.schedule.wake(partition);
         }
         self.run_due(ctx);
         let jitter = 0.8 + 0.4 * self.dependencies.rng.fraction();
@@ -333,6 +386,10 @@ impl Actor for OutboxPublisher {
         if let Some(notifications) = self.peers.notifications() {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }
+        if let Some(endings) = self.cycle_endings.take() {
+            let endings = futures::stream::unfold(endings, async |mut endings| Some((endings.recv().await?, endings)));
+            ctx.add_message_stream(endings.map(CycleEnded));
+        }
         self.heartbeat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);
@@ -350,8 +407,26 @@ impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
             self.dirty.clear(partition);
             return self.peers.notify(partition);
         }
-        self.wake(partition, ctx);
+        self.schedule.wake(partition);
+        self.request_run(ctx);
+    }
+}
+
+impl Handler<RunDue> for OutboxPublisher {
+    type Result = ();
+
+    fn handle(&mut self, RunDue: RunDue, ctx: &mut Self::Context) {
+        self.run_requested = false;
         self.run_due(ctx);
+    }
+}
+
+impl Handler<CycleEnded> for OutboxPublisher {
+    type Result = ();
+
+    fn handle(&mut self, CycleEnded(number): CycleEnded, ctx: &mut Self::Context) {
+        self.cycles.end(number, Instant::now());
+        self.request_run(ctx);
     }
 }
 
@@ -361,7 +436,7 @@ impl Handler<PeersNotified> for OutboxPublisher {
     fn handle(&mut self, PeersNotified(partitions): PeersNotified, ctx: &mut Self::Context) {
         for partition in partitions {
             if self.owns(partition) {
-                self.wake(partition, ctx);
+                self.schedule.wake(partition);
             } else if self.peers.request_scan() {
                 // The partition may be free to take.
                 ctx.run_later(SCAN_SPACING, |this, ctx| {

@@ -1,6 +1,8 @@
 //! PartitionWorker: moves the rows of one partition, one batch at a time (claim, publish, settle), under its lease and a producer session.
+pub mod batch_request;
 mod batch_sender;
 pub mod context;
+pub mod cycle_ticket;
 mod in_flight_batch;
 pub mod lease_book;
 mod overlapping_failures;
@@ -14,25 +16,15 @@ mod session;
 use std::sync::Arc;
 
 use actix::prelude::*;
-use ports::outbox::ClaimKind;
 use ports::partitions::{AcquireReason, PartitionNo};
 use supervision::{ExitReason, Incarnation, MailboxMessage};
 
 use crate::retry_handler;
+use batch_request::RunBatch;
 use relay::Relay;
 use report::BatchReport;
 use run_result::RunResult;
 use session::PartitionSession;
-
-/// Move one batch. The mailbox holds one of these and its permit stays taken until the batch is done: a full mailbox *is* the backpressure.
-#[derive(Message)]
-#[rtype(result = "BatchReport")]
-pub struct RunBatch {
-    /// Which rows may be claimed.
-    pub kind: ClaimKind,
-    /// Whether this is the circuit breaker's only probe: its failure costs no attempt.
-    pub probe: bool,
-}
 
 /// Release the partition. Returns false while a batch of it is in flight.
 #[derive(Message)]
@@ -77,11 +69,11 @@ impl Handler<MailboxMessage<RunBatch>> for PartitionWorker {
     type Result = ResponseActFuture<Self, BatchReport>;
 
     fn handle(&mut self, message: MailboxMessage<RunBatch>, ctx: &mut Self::Context) -> Self::Result {
-        let (RunBatch { kind, probe }, permit) = message.begin(ctx);
+        let (batch, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
         // Boxed on its own: the future of a whole batch is large.
-        let work = Box::pin(async move { (relay.run(partition, session, &mut reason, kind, probe).await, reason) });
+        let work = Box::pin(async move { (relay.run(partition, session, &mut reason, batch).await, reason) });
         Box::pin(work.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
             let _permit = permit;
             (this.session, this.reason) = (session, reason);

@@ -1,50 +1,48 @@
 //! Schedule: which partition runs next. Partitions take turns, so that none starves; a suspect row's trial runs only when nothing else
-//! does. Partitions of one affinity group run together, so that one transaction touches few partitions of the topic.
+//! does. A partition whose last batch was full runs again as soon as there is a place: its next batch is worth its price by itself.
 use std::collections::{BTreeSet, VecDeque};
 
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
 /// Waiting and running partitions. Pure: the publisher calls it for each change.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Schedule {
-    /// Partitions with the same number modulo this form a group: their keys go to the same partitions of the topic.
-    affinity_groups: u32,
-    /// The group whose turn it is, and how many of its partitions may still run before others that have waited longer.
-    turn: (u32, usize),
-    /// The last batch was full: a full batch is worth its price by itself, and a topic takes parallel writes to its partitions faster.
-    full: bool,
     waiting: VecDeque<PartitionNo>,
     queued: BTreeSet<PartitionNo>,
     running: BTreeSet<PartitionNo>,
+    /// Waiting partitions whose last batch was full.
+    full: BTreeSet<PartitionNo>,
     /// Partitions with a wake-up during their run: they run again afterwards.
     again: BTreeSet<PartitionNo>,
     trials: VecDeque<PartitionNo>,
     on_trial: Option<PartitionNo>,
 }
 
-impl Schedule {
-    /// An empty schedule. With one group, the partition that has waited longest is always next.
-    pub fn new(affinity_groups: u32) -> Self {
-        Self {
-            affinity_groups: affinity_groups.max(1),
-            turn: (0, 0),
-            full: false,
-            waiting: VecDeque::new(),
-            queued: BTreeSet::new(),
-            running: BTreeSet::new(),
-            again: BTreeSet::new(),
-            trials: VecDeque::new(),
-            on_trial: None,
-        }
-    }
+/// Which waiting partitions may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All of them: a cycle begins.
+    All,
+    /// Those whose last batch was full.
+    Full,
+}
 
+impl Schedule {
     /// The partition may have due rows: it waits for its turn, or runs again after its current run.
     pub fn wake(&mut self, partition: PartitionNo) {
         if self.running.contains(&partition) {
             self.again.insert(partition);
         } else if self.queued.insert(partition) {
             self.waiting.push_back(partition);
+        }
+    }
+
+    /// The partition's last batch was full: it waits for a place, but for no cycle.
+    pub fn wake_full(&mut self, partition: PartitionNo) {
+        self.wake(partition);
+        if self.queued.contains(&partition) {
+            self.full.insert(partition);
         }
     }
 
@@ -56,7 +54,7 @@ impl Schedule {
     }
 
     /// The next partition to run, if fewer than `max` run. A trial waits until nothing runs, and nothing else runs during it.
-    pub fn next(&mut self, max: usize) -> Option<(PartitionNo, ClaimKind)> {
+    pub fn next(&mut self, max: usize, selection: Selection) -> Option<(PartitionNo, ClaimKind)> {
         if self.on_trial.is_some() || self.running.len() >= max {
             return None;
         }
@@ -69,26 +67,18 @@ impl Schedule {
             self.running.insert(partition);
             return Some((partition, ClaimKind::Trial));
         }
-        let partition = self.pop_waiting(max)?;
+        let partition = match selection {
+            Selection::All => self.waiting.pop_front()?,
+            Selection::Full if self.full.is_empty() => return None,
+            Selection::Full => {
+                let at = self.waiting.iter().position(|partition| self.full.contains(partition))?;
+                self.waiting.remove(at)?
+            }
+        };
         self.queued.remove(&partition);
+        self.full.remove(&partition);
         self.running.insert(partition);
         Some((partition, ClaimKind::Ordinary))
-    }
-
-    /// The partition of the current group that has waited longest. After `max` of them, or when none of them waits, the turn goes to the
-    /// group of the partition that has waited longest of all.
-    fn pop_waiting(&mut self, max: usize) -> Option<PartitionNo> {
-        let (turn, left) = self.turn;
-        let group_of = |partition: &PartitionNo| partition.0 % self.affinity_groups;
-        let in_group = self.waiting.iter().position(|partition| left > 0 && !self.full && group_of(partition) == turn);
-        let partition = self.waiting.remove(in_group.unwrap_or(0))?;
-        self.turn = if in_group.is_some() { (turn, left - 1) } else { (group_of(&partition), max.saturating_sub(1)) };
-        Some(partition)
-    }
-
-    /// Records whether the last batch was full.
-    pub fn record_batch(&mut self, full: bool) {
-        self.full = full;
     }
 
     /// Whether any partition waits for its turn or a trial.
@@ -112,6 +102,7 @@ impl Schedule {
         self.waiting.retain(|other| *other != partition);
         self.trials.retain(|other| *other != partition);
         self.queued.remove(&partition);
+        self.full.remove(&partition);
         self.again.remove(&partition);
     }
 
@@ -131,19 +122,19 @@ mod tests {
 
     #[test]
     fn every_partition_runs_once_before_any_runs_twice() {
-        let mut schedule = Schedule::new(1);
+        let mut schedule = Schedule::default();
         for partition in [A, B, C, A] {
             schedule.wake(partition);
         }
-        assert_eq!(schedule.next(1), Some((A, ClaimKind::Ordinary)));
+        assert_eq!(schedule.next(1, Selection::All), Some((A, ClaimKind::Ordinary)));
         schedule.wake(A);
-        assert_eq!(schedule.next(1), None, "no more than asked");
+        assert_eq!(schedule.next(1, Selection::All), None, "no more than asked");
         assert!(schedule.finished(A), "it was woken while it ran");
         schedule.wake(A);
 
         let turns: Vec<_> = (0..3)
             .filter_map(|_| {
-                let (partition, _) = schedule.next(1)?;
+                let (partition, _) = schedule.next(1, Selection::All)?;
                 schedule.finished(partition);
                 Some(partition)
             })
@@ -153,58 +144,48 @@ mod tests {
     }
 
     #[test]
-    fn a_group_runs_together_and_the_others_wait_for_one_turn_of_it_at_most() {
-        let mut schedule = Schedule::new(4);
-        (0..12).for_each(|number| schedule.wake(PartitionNo(number)));
-        let mut order = Vec::new();
-        while let Some((partition, _)) = schedule.next(4) {
-            order.push(partition.0);
-            schedule.finished(partition);
-            // This group always has more work.
-            if partition.0 % 4 == 0 {
-                schedule.wake(partition);
-            }
-            if order.len() == 16 {
-                break;
-            }
-        }
-        assert_eq!(order, [0, 4, 8, 0, 1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 0]);
-    }
+    fn between_cycles_only_partitions_with_full_batches_run() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.wake_full(B);
+        schedule.wake(C);
 
-    #[test]
-    fn with_full_batches_the_partition_that_waited_longest_runs_next() {
-        let mut schedule = Schedule::new(4);
-        schedule.record_batch(true);
-        (0..6).for_each(|number| schedule.wake(PartitionNo(number)));
+        assert_eq!(schedule.next(16, Selection::Full), Some((B, ClaimKind::Ordinary)));
+        assert_eq!(schedule.next(16, Selection::Full), None);
+        schedule.wake_full(B);
+        assert!(schedule.finished(B), "it was woken while it ran");
+        schedule.wake_full(B);
 
-        let order: Vec<u32> = (0..6).filter_map(|_| Some(schedule.next(16)?.0.0)).collect();
-
-        assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+        let order: Vec<_> = (0..3).filter_map(|_| Some(schedule.next(16, Selection::All)?.0)).collect();
+        assert_eq!(order, [A, C, B], "a cycle takes them in the order in which they wait");
+        schedule.finished(B);
+        schedule.wake(B);
+        assert_eq!(schedule.next(16, Selection::Full), None, "its last batch was not full");
     }
 
     #[test]
     fn nothing_else_runs_during_a_trial() {
-        let mut schedule = Schedule::new(1);
+        let mut schedule = Schedule::default();
         schedule.wake(A);
-        schedule.next(16);
+        schedule.next(16, Selection::All);
         schedule.request_trial(B);
         schedule.wake(C);
 
-        assert_eq!(schedule.next(16), None, "others still run");
+        assert_eq!(schedule.next(16, Selection::All), None, "others still run");
         schedule.finished(A);
-        assert_eq!(schedule.next(16), Some((B, ClaimKind::Trial)));
-        assert_eq!(schedule.next(16), None, "nothing runs during it");
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
+        assert_eq!(schedule.next(16, Selection::All), None, "nothing runs during it");
         schedule.finished(B);
-        assert_eq!(schedule.next(16), Some((C, ClaimKind::Ordinary)));
-        assert_eq!(schedule.next(16), Some((B, ClaimKind::Ordinary)));
+        assert_eq!(schedule.next(16, Selection::All), Some((C, ClaimKind::Ordinary)));
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Ordinary)));
     }
 
     #[test]
     fn a_forgotten_partition_does_not_run() {
-        let mut schedule = Schedule::new(1);
+        let mut schedule = Schedule::default();
         schedule.wake(A);
         schedule.request_trial(A);
         schedule.forget(A);
-        assert_eq!(schedule.next(16), None);
+        assert_eq!(schedule.next(16, Selection::All), None);
     }
 }

@@ -10,6 +10,7 @@ use ports::outbox::{BatchOutcome, ClaimedBatch, FencedOutcome, RowId, Settlement
 use ports::partitions::Token;
 
 use super::context::RelayContext;
+use super::cycle_ticket::CycleTicket;
 use super::in_flight_batch::InFlightBatch;
 use super::producer_sessions::ProducerClaim;
 use super::report::{BatchReport, BrokerSignal};
@@ -44,8 +45,9 @@ impl BatchSender {
         mut producer: ProducerClaim,
         batch: ClaimedBatch,
         probe: bool,
+        cycle: Option<CycleTicket>,
     ) -> RunResult {
-        let RelayContext { broker, book, envelope, options, .. } = &*self.0;
+        let RelayContext { broker, outbox, book, envelope, options, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), probe);
         if !refused.is_empty()
             && let Err(end) = self.exclude(&mut session, &mut batch, refused).await
@@ -66,8 +68,9 @@ impl BatchSender {
             }
             let refused = match published {
                 Published::Committed(positions) => {
-                    // The producer session can take the next claims while this batch is settled.
+                    // The producer session takes the next claims, and the publisher begins a cycle, while this batch is settled.
                     drop(producer);
+                    outbox.expect_requests(cycle.map_or(0, CycleTicket::answered));
                     return self.settle(session, batch, positions).await;
                 }
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {

@@ -2,9 +2,10 @@
 use std::sync::Arc;
 
 use ports::broker::BrokerFailure;
-use ports::outbox::{Claim, ClaimKind, Claimed};
+use ports::outbox::{Claim, Claimed};
 use ports::partitions::{AcquireReason, PartitionNo};
 
+use super::batch_request::RunBatch;
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
 use super::report::{BatchReport, BrokerSignal};
@@ -27,31 +28,35 @@ impl Relay {
         Self { context, sessions, sender }
     }
 
-    /// Moves one batch: claim, publish, settle. A `probe` that fails costs its rows no attempt.
+    /// Moves one batch: claim, publish, settle.
     pub async fn run(
         &self,
         partition: PartitionNo,
         session: Option<PartitionSession>,
         reason: &mut AcquireReason,
-        kind: ClaimKind,
-        probe: bool,
+        mut request: RunBatch,
     ) -> RunResult {
         let session = match session {
             Some(session) => session,
-            None => match self.sessions.begin(partition, reason).await {
-                Ok(SessionStart::Began(session)) => session,
-                Ok(SessionStart::HeldElsewhere) => {
-                    return RunResult::unknown(BatchReport { held_elsewhere: true, ..BatchReport::default() });
+            None => {
+                // An acquisition may take long: the cycle does not wait for it.
+                request.cycle = None;
+                match self.sessions.begin(partition, reason).await {
+                    Ok(SessionStart::Began(session)) => session,
+                    Ok(SessionStart::HeldElsewhere) => {
+                        return RunResult::unknown(BatchReport { held_elsewhere: true, ..BatchReport::default() });
+                    }
+                    Err(SessionFailure { error, broker }) => {
+                        let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
+                        return RunResult::unknown(report);
+                    }
                 }
-                Err(SessionFailure { error, broker }) => {
-                    return RunResult::unknown(BatchReport { error: Some(error), broker, ..BatchReport::default() });
-                }
-            },
+            }
         };
-        self.claim_and_send(session, kind, probe).await
+        self.claim_and_send(session, request).await
     }
 
-    async fn claim_and_send(&self, mut session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
+    async fn claim_and_send(&self, mut session: PartitionSession, request: RunBatch) -> RunResult {
         let RelayContext { outbox, producers, options, metrics, book, .. } = &*self.context;
         let fence = session.fence.clone();
         let producer = match producers.claim(fence.partition).await {
@@ -62,12 +67,13 @@ impl Relay {
                 return RunResult::known(session, report);
             }
         };
+        let RunBatch { kind, probe, cycle } = request;
         let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind };
         match outbox.claim(claim).await {
             Ok(Claimed::Batch(batch)) => {
                 session.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
-                self.sender.send(session, producer, batch, probe).await
+                self.sender.send(session, producer, batch, probe, cycle).await
             }
             Ok(Claimed::Nothing { next_due, suspect_due }) => {
                 RunResult::known(session, BatchReport { next_due, suspect_due, ..BatchReport::default() })

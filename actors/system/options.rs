@@ -26,21 +26,21 @@ pub struct Options {
     pub partitions: u32,
     /// Transactional producers, and how partitions share them.
     pub producers: ProducerSlots,
-    /// Most batches in flight in this instance, at most one for each partition. 16 hide the broker's round trip behind one writer.
+    /// Most batches in flight in this instance, at most one for each partition. 64: a cycle then takes what is due in all partitions of the
+    /// default number.
     pub max_in_flight: usize,
-    /// Partitions with the same number modulo this run together where they can: the greatest common divisor with the topic's number of
-    /// partitions, because the same hash chooses both. 1 where a transaction costs the same whatever it touches.
-    pub affinity_groups: u32,
-    /// Least time between the starts of two batches of one partition that are not full. 20 ms: at 6,000 events a second over 64 partitions
-    /// a batch then carries two events instead of one, which bounds the store's work; an idle partition never waits.
-    pub batch_spacing: Duration,
-    /// Batches that run at a time on average where many partitions have work: each partition pauses as many times longer than its batch took
-    /// as more partitions than this are busy. 4 where each batch loads servers that share the processor with orders (with all 64 busy, a
-    /// pause is 16 times as long as the batch); 32 where a batch costs little, for a lower latency.
-    pub pacing_concurrency: u32,
-    /// Longest such pause. One second where batches must grow to be worth their price: it is reached where a batch takes a sixteenth of
-    /// that, and a queue for the broker would be as long.
-    pub batch_pause_max: Duration,
+    /// Least time between the starts of two cycles. 5 ms: under load a cycle then carries several events, which bounds the work of the store
+    /// and the broker; an idle relay starts at once.
+    pub cycle_spacing_min: Duration,
+    /// Longest time between the starts of two cycles, reached where the processor is saturated. 100 ms: a cycle then costs a fifth of a core
+    /// at most, and events still leave within 200 ms.
+    pub cycle_spacing_max: Duration,
+    /// Up to this duration, cycles follow each other at once: their spacing is not longer than they are. 20 ms: what claim and transaction
+    /// take on a machine that is busy, but not saturated.
+    pub cycle_duration_normal: Duration,
+    /// How long a cycle whose batches the broker has not all answered holds the next but one up. 100 ms: several times what a transaction
+    /// takes, and little for partitions whose own batches are not slow.
+    pub cycle_wait_max: Duration,
     /// Interval of the poll that finds rows whose wake-up was lost; jittered by a fifth.
     pub poll_interval: Duration,
     /// Interval of heartbeats and lease renewals.
@@ -101,11 +101,11 @@ impl Default for Options {
             region: policy::failover::FailoverThresholds::default(),
             partitions: 64,
             producers: ProducerSlots::Shared(2),
-            max_in_flight: 16,
-            affinity_groups: 1,
-            batch_spacing: Duration::from_millis(20),
-            pacing_concurrency: 32,
-            batch_pause_max: Duration::from_millis(200),
+            max_in_flight: 64,
+            cycle_spacing_min: Duration::from_millis(5),
+            cycle_spacing_max: Duration::from_millis(100),
+            cycle_duration_normal: Duration::from_millis(20),
+            cycle_wait_max: Duration::from_millis(100),
             poll_interval: Duration::from_secs(1),
             heartbeat: Duration::from_secs(3),
             dead_after: Duration::from_secs(15),

@@ -148,6 +148,12 @@ pub trait OutboxStore: Send + Sync {
     /// same lease returns `Done` with no rows.
     async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error>;
 
+    /// A hint: this many claims and settlements of different partitions follow within a moment. A store that runs requests of many
+    /// partitions together may wait for them; it never relies on them.
+    fn expect_requests(&self, count: u32) {
+        let _ = count;
+    }
+
     /// Counts rows by status.
     async fn depth(&self) -> Result<Depth, Error>;
 

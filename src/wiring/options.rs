@@ -34,11 +34,6 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
     }
 }
 
-/// The greatest common divisor, by Euclid's algorithm.
-fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
 pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: ProducerSlots) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region.id),
@@ -47,15 +42,6 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         lease: config.outbox.lease,
         // No batch is sent to the broker when less of the lease than this remains: the broker needs time to accept it.
         margin: (config.outbox.lease / 10).min(Duration::from_secs(1)),
-    };
-    // On Kafka each transaction has a cost, and each topic partition in it; on the embedded log neither has.
-    let defaults = actors::Options::default();
-    let (pacing_concurrency, batch_pause_max, affinity_groups) = match producer_slots {
-        ProducerSlots::Spread(_) => (defaults.pacing_concurrency, defaults.batch_pause_max, defaults.affinity_groups),
-        ProducerSlots::Shared(_) => {
-            let divisor = greatest_common_divisor(config.outbox.partitions, config.broker.topic_partitions);
-            (4, Duration::from_secs(1), divisor)
-        }
     };
     actors::Options {
         instance,
@@ -69,9 +55,6 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         pressure: config.backpressure.clone(),
         partitions: config.outbox.partitions,
         producers: producer_slots,
-        pacing_concurrency,
-        batch_pause_max,
-        affinity_groups,
         max_in_flight: config.outbox.publisher.max_in_flight,
         poll_interval: config.outbox.poll_interval,
         // Leases are renewed at each heartbeat, so it is limited to a third of the lease.
@@ -89,7 +72,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         mailbox: config.orders.mailbox,
         request_timeout: config.http.request_timeout,
         faults: config.fault_injection.enabled,
-        ..defaults
+        ..actors::Options::default()
     }
 }
 

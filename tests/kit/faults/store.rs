@@ -83,6 +83,9 @@ impl OutboxStore for FaultyOutbox {
     async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Resolve, self.real.resolve(fence, token, outcome)).await
     }
+    fn expect_requests(&self, count: u32) {
+        self.real.expect_requests(count);
+    }
     async fn depth(&self) -> Result<Depth, Error> {
         self.real.depth().await
     }

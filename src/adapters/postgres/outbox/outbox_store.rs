@@ -47,6 +47,10 @@ impl OutboxStore for Postgres {
         self.run("resolve", async move { retry_conflicts!(resolve::resolve(&core, &fence, token, outcome)) }).await
     }
 
+    fn expect_requests(&self, count: u32) {
+        self.inner.opened.relay.expect(count);
+    }
+
     async fn depth(&self) -> Result<Depth, Error> {
         let core = self.core();
         self.run("depth", async move { depth::depth(&core).await }).await

@@ -1,16 +1,21 @@
 //! The claims and settlements that wait for a round of the relay, and the choice of the next round.
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ports::Error;
 use ports::outbox::{Claim, Claimed, FencedOutcome, Settlement};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::options::Options;
 
 /// Rows above which a batch is not shared: 16 batches of 1,000 rows cost 1.8 times as much in rounds as by themselves (measured).
 const LARGE_BATCH: usize = 256;
+
+/// Longest wait of a round for announced requests. They are made in one go, so most are there within a part of it.
+const EXPECT_MAX: Duration = Duration::from_millis(1);
 
 /// The result of a request.
 pub(crate) type RequestResult<T> = Result<T, Error>;
@@ -50,6 +55,8 @@ struct RelayQueueState {
     busy: HashSet<u32>,
     /// Partitions whose last batch was full.
     full: HashSet<u32>,
+    /// How many requests are announced and not there yet, and how long a round waits for them.
+    expected: Option<(u32, Instant)>,
     shut: bool,
 }
 
@@ -112,9 +119,18 @@ impl RelayQueue {
             return Err(Error::Overloaded(format!("{} claims and settlements are waiting already", self.limit)));
         }
         state.requests.push_back(request);
+        state.expected =
+            state.expected.and_then(|(count, until)| Some((count.checked_sub(1).filter(|left| *left > 0)?, until)));
         drop(state);
         self.added.notify_one();
         Ok(())
+    }
+
+    /// Announces requests: the next round waits for them, but not for long.
+    pub(crate) fn expect(&self, count: u32) {
+        let mut state = self.state.lock();
+        let (before, until) = state.expected.unwrap_or_else(|| (0, Instant::now() + EXPECT_MAX));
+        state.expected = (before + count > 0).then_some((before + count, until));
     }
 
     /// Whether the partition's requests are run by themselves: its last batch was full.
@@ -165,6 +181,12 @@ impl RelayQueue {
     /// Waits for the next round: the oldest requests of partitions that are not busy.
     pub(crate) async fn next_round(self: &Arc<Self>, options: &Options) -> Round {
         loop {
+            let expected_until = self.state.lock().expected_until(Instant::now());
+            if let Some(until) = expected_until {
+                // Fails at the end of the time.
+                let _ = tokio::time::timeout_at(until, self.added.notified()).await;
+                continue;
+            }
             let requests = self.state.lock().take_round(options.relay_group_max.max(1));
             if !requests.is_empty() {
                 let running = |request: RelayRequest| {
@@ -179,6 +201,12 @@ impl RelayQueue {
 }
 
 impl RelayQueueState {
+    /// Until when announced requests are worth a wait; `None` if none is missing or the time is over.
+    fn expected_until(&mut self, now: Instant) -> Option<Instant> {
+        self.expected = self.expected.filter(|(_, until)| *until > now);
+        self.expected.map(|(_, until)| until)
+    }
+
     fn take_round(&mut self, size_max: usize) -> Vec<RelayRequest> {
         let (mut round, mut left) = (Vec::new(), VecDeque::new());
         for request in self.requests.drain(..) {
@@ -231,6 +259,28 @@ mod tests {
         assert_eq!(partitions(&queue.next_round(&options).await), [1]);
         drop((second, results));
         queue.idle().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn round_waits_for_announced_requests_but_not_for_long() {
+        let (queue, options) = queue();
+        queue.expect(3);
+        let (queued, started) = (Arc::clone(&queue), Instant::now());
+        let round = tokio::spawn(async move { queued.next_round(&options).await });
+        let mut results = Vec::new();
+        for number in 1..=3 {
+            tokio::task::yield_now().await;
+            assert!(!round.is_finished(), "one is missing still");
+            results.push(queue.claim(claim(number)).unwrap());
+        }
+        assert_eq!(partitions(&round.await.unwrap()), [1, 2, 3]);
+        assert_eq!(started.elapsed(), Duration::ZERO);
+
+        let (_, options) = self::queue();
+        queue.expect(2);
+        results.push(queue.claim(claim(4)).unwrap());
+        let round = queue.next_round(&options).await;
+        assert_eq!((partitions(&round), started.elapsed()), (vec![4], EXPECT_MAX), "the other one never comes");
     }
 
     #[tokio::test]

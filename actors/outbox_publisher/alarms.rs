@@ -1,0 +1,51 @@
+//! Alarms: the next timed run of each partition.
+use std::collections::BTreeMap;
+
+use ports::partitions::PartitionNo;
+use tokio::time::Instant;
+
+/// One alarm per partition; the earliest wins. Pure: the caller passes the time and sets the timers.
+#[derive(Debug, Default)]
+pub struct Alarms(BTreeMap<PartitionNo, Instant>);
+
+impl Alarms {
+    /// Sets an alarm. Returns true if the caller must set a timer: an earlier alarm that is still to come covers this one.
+    pub fn set(&mut self, partition: PartitionNo, at: Instant, now: Instant) -> bool {
+        if self.0.get(&partition).is_some_and(|earlier| *earlier <= at && *earlier > now) {
+            return false;
+        }
+        self.0.insert(partition, at);
+        true
+    }
+
+    /// A timer of this partition fired: an alarm that is due is done.
+    pub fn fired(&mut self, partition: PartitionNo, now: Instant) {
+        if self.0.get(&partition).is_some_and(|alarm| *alarm <= now) {
+            self.0.remove(&partition);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn an_earlier_alarm_covers_a_later_one_until_it_has_fired() {
+        let (mut alarms, now) = (Alarms::default(), Instant::now());
+        let partition = PartitionNo(1);
+
+        assert!(alarms.set(partition, now + 50 * MS, now));
+        assert!(!alarms.set(partition, now + 80 * MS, now), "covered");
+        assert!(alarms.set(partition, now + 20 * MS, now), "an earlier one needs its own timer");
+        alarms.fired(partition, now + 10 * MS);
+        assert!(!alarms.set(partition, now + 30 * MS, now), "a timer before the alarm leaves it");
+        alarms.fired(partition, now + 20 * MS);
+
+        assert!(alarms.set(partition, now + 80 * MS, now + 20 * MS));
+    }
+}

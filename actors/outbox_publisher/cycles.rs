@@ -1,0 +1,168 @@
+//! Cycles: which batches start together. What is due in all partitions starts at one moment, so that its claims share a statement of the
+//! store, its records a transaction of the broker, and its settlements a statement again. While the broker works on one cycle, the next
+//! one is claimed for the partitions that are not in flight.
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+use crate::partition_worker::cycle_ticket::CycleTicket;
+use crate::system::options::Options;
+
+/// How many cycles may wait for the broker at a time: one for each of the two producer sessions that are used in turn.
+const OPEN_MAX: usize = 2;
+
+/// The number of a cycle.
+type CycleNo = u64;
+
+/// The cycles that wait for the broker. Pure but for the notification: the caller passes the time.
+pub struct Cycles {
+    spacing_min: Duration,
+    spacing_max: Duration,
+    duration_normal: Duration,
+    wait_max: Duration,
+    open: Vec<(CycleNo, Instant)>,
+    /// The start of the last cycle.
+    last: Option<Instant>,
+    /// The smoothed time from a cycle's start to the broker's answer.
+    duration: Duration,
+    next: CycleNo,
+    ended: UnboundedSender<CycleNo>,
+}
+
+/// Whether a cycle may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CycleStart {
+    /// It may begin at once.
+    Now,
+    /// It may begin at this time, or when an open cycle ends.
+    At(Instant),
+}
+
+impl Cycles {
+    /// No cycle yet. The receiver yields each cycle that has ended.
+    pub fn new(options: &Options) -> (Self, UnboundedReceiver<CycleNo>) {
+        let (ended, endings) = unbounded_channel();
+        let Options { cycle_spacing_min, cycle_spacing_max, cycle_duration_normal, cycle_wait_max, .. } = *options;
+        let none = Self {
+            spacing_min: cycle_spacing_min,
+            spacing_max: cycle_spacing_max,
+            duration_normal: cycle_duration_normal,
+            wait_max: cycle_wait_max,
+            open: Vec::new(),
+            last: None,
+            duration: Duration::ZERO,
+            next: 0,
+            ended,
+        };
+        (none, endings)
+    }
+
+    /// When the next cycle may begin.
+    pub fn next_start(&mut self, now: Instant) -> CycleStart {
+        self.open.retain(|(_, began)| *began + self.wait_max > now);
+        let spaced = self.last.map_or(now, |last| last + self.spacing());
+        let waited = match self.open.first() {
+            Some((_, oldest)) if self.open.len() >= OPEN_MAX => *oldest + self.wait_max,
+            _ => now,
+        };
+        let at = spaced.max(waited);
+        if at <= now { CycleStart::Now } else { CycleStart::At(at) }
+    }
+
+    /// Begins a cycle.
+    pub fn begin(&mut self, now: Instant) -> CycleTicket {
+        self.next += 1;
+        self.last = Some(now);
+        self.open.push((self.next, now));
+        CycleTicket::new(self.next, self.ended.clone())
+    }
+
+    /// A cycle has ended: the broker has answered its last batch.
+    pub fn end(&mut self, number: CycleNo, now: Instant) {
+        let Some(at) = self.open.iter().position(|(open, _)| *open == number) else { return };
+        let (_, began) = self.open.remove(at);
+        self.duration = (self.duration * 3 + (now - began)) / 4;
+    }
+
+    /// Each cycle has a price that does not depend on what it carries. Where the processor is saturated, cycles take longer than normal, and
+    /// orders need what cycles cost: the spacing then grows with the square of the duration, so that fewer and larger cycles follow.
+    fn spacing(&self) -> Duration {
+        let stretched = self.duration.mul_f64(self.duration.as_secs_f64() / self.duration_normal.as_secs_f64());
+        stretched.min(self.spacing_max).max(self.spacing_min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn cycles() -> (Cycles, UnboundedReceiver<CycleNo>) {
+        Cycles::new(&Options {
+            cycle_spacing_min: 5 * MS,
+            cycle_spacing_max: 80 * MS,
+            cycle_duration_normal: 20 * MS,
+            cycle_wait_max: 100 * MS,
+            ..Options::default()
+        })
+    }
+
+    #[test]
+    fn cycles_keep_their_spacing() {
+        let (mut cycles, _endings) = cycles();
+        let now = Instant::now();
+        assert_eq!(cycles.next_start(now), CycleStart::Now, "an idle relay starts at once");
+        drop(cycles.begin(now));
+
+        assert_eq!(cycles.next_start(now + 2 * MS), CycleStart::At(now + 5 * MS));
+        assert_eq!(cycles.next_start(now + 5 * MS), CycleStart::Now);
+    }
+
+    #[test]
+    fn cycles_that_take_longer_than_normal_follow_at_a_greater_distance() {
+        for (duration, spacing) in [(5, 5), (10, 5), (20, 20), (30, 45), (200, 80)] {
+            let (mut cycles, _endings) = cycles();
+            cycles.wait_max = 1_000 * MS;
+            let mut now = Instant::now();
+            for number in 1..40 {
+                drop(cycles.begin(now));
+                cycles.end(number, now + duration * MS);
+                now += 1_000 * MS;
+            }
+            let spaced = cycles.spacing().as_secs_f64() * 1_000.0;
+            assert!((spaced - f64::from(spacing)).abs() < 0.5, "{duration} ms: {spaced}");
+        }
+    }
+
+    #[test]
+    fn third_cycle_waits_until_one_of_two_has_ended() {
+        let (mut cycles, mut endings) = cycles();
+        let now = Instant::now();
+        let (first, _second) = (cycles.begin(now), cycles.begin(now + 5 * MS));
+        let other = first.clone();
+        assert_eq!(cycles.next_start(now + 20 * MS), CycleStart::At(now + 100 * MS));
+
+        assert_eq!(first.answered(), 2, "one transaction answers both");
+        assert!(endings.try_recv().is_err(), "the broker has not answered the other batch");
+        assert_eq!(other.answered(), 0);
+        cycles.end(endings.try_recv().expect("ended"), now + 20 * MS);
+
+        assert_eq!(cycles.next_start(now + 20 * MS), CycleStart::Now);
+    }
+
+    #[test]
+    fn slow_batch_holds_the_others_up_only_for_a_while() {
+        let (mut cycles, mut endings) = cycles();
+        let now = Instant::now();
+        let (slow, _slower) = (cycles.begin(now), cycles.begin(now + 50 * MS));
+
+        assert_eq!(cycles.next_start(now + 100 * MS), CycleStart::Now);
+        let _third = cycles.begin(now + 100 * MS);
+        drop(slow);
+        assert_eq!(endings.try_recv(), Ok(1));
+        cycles.end(1, now + 110 * MS);
+        assert_eq!(cycles.next_start(now + 120 * MS), CycleStart::At(now + 150 * MS), "two are open still");
+    }
+}
