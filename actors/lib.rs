@@ -28,7 +28,8 @@ pub use partition_worker::producer_sessions::ProducerSlots;
 pub use system::dependencies::Dependencies;
 pub use system::options::Options;
 
-use outbox_publisher::{OutboxPublisher, Retire};
+use outbox_publisher::OutboxPublisher;
+use outbox_publisher::messages::Retire;
 use pending_promoter::{PendingPromoter, Promote};
 use system::dispatcher::Dispatcher;
 use system::metrics_observer::MetricsObserver;

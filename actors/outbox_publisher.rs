@@ -4,9 +4,12 @@ mod alarms;
 mod breaker_guard;
 mod cycles;
 pub mod dirty_partitions;
+mod due_batches;
 pub mod membership;
+pub mod messages;
 pub mod peers;
 mod relay_status;
+mod release;
 mod schedule;
 mod sweeper;
 pub mod workers;
@@ -15,62 +18,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::breaker::BreakerPermit;
 use futures::StreamExt;
-use futures::future::join_all;
 use ports::Error;
 use ports::partitions::PartitionNo;
 use supervision::{AskError, MailboxMessage, SupervisionBus};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
-use crate::partition_worker::HandOver;
 use crate::partition_worker::batch_request::RunBatch;
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use alarms::Alarms;
 use breaker_guard::BreakerGuard;
-use cycles::{CycleStart, Cycles};
+use cycles::Cycles;
 use dirty_partitions::DirtyPartitions;
+use due_batches::DueBatches;
 use membership::{LeaseScan, Membership, Rebalance};
+use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use peers::{Peers, SCAN_SPACING};
 use relay_status::RelayStatus;
-use schedule::{Schedule, Selection};
+use schedule::Schedule;
 use sweeper::Sweeper;
 use workers::Workers;
-
-/// A partition has new rows. May be lost: the poll finds the rows, too.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Wake {
-    /// The partition of the rows.
-    pub partition: PartitionNo,
-}
-
-/// The schedule may have work that can start.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct RunDue;
-
-/// The broker has answered all batches of a cycle.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct CycleEnded(u64);
-
-/// Other instances notify of new rows in these partitions, or that these partitions are free.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct PeersNotified(Vec<PartitionNo>);
-
-/// Before the tree stops: start no batch, hand all partitions over, leave. Returns how many partitions could not be handed over: their
-/// leases expire, or this instance resolves them after its restart.
-#[derive(Message)]
-#[rtype(result = "usize")]
-pub struct Retire {
-    /// Longest wait for each hand-over; they run in parallel.
-    pub deadline: Duration,
-}
 
 /// Longest one batch may take. A worker that takes longer still occupies its mailbox's only permit, so no batch runs twice.
 const RUN_DEADLINE: Duration = Duration::from_secs(120);
@@ -152,43 +122,22 @@ impl OutboxPublisher {
 
     /// Starts all batches that may run now: a cycle, or full batches until the next cycle may begin.
     fn run_due(&mut self, ctx: &mut Context<Self>) {
-        if self.retiring || !self.schedule.is_waiting() {
+        if self.retiring {
             return;
         }
-        let (now, max) = (Instant::now(), self.options.max_in_flight);
-        let selection = match self.cycles.next_start(now) {
-            CycleStart::Now => Selection::All,
-            CycleStart::At(at) => {
-                self.run_due_at(at, ctx);
-                Selection::Full
-            }
-        };
-        let (mut cycle, mut started) = (None, 0);
-        while self.schedule.is_waiting() && self.schedule.running() < max {
-            let probe = match self.breaker.pass() {
-                BreakerPermit::Free => false,
-                BreakerPermit::Probe => true,
-                BreakerPermit::Wait(pause) => {
-                    self.run_due_after(pause, ctx);
-                    break;
-                }
-            };
-            let Some((partition, kind)) = self.schedule.next(max, selection) else {
-                if probe {
-                    self.breaker.unused();
-                }
-                break;
-            };
-            if probe {
-                self.breaker.begin_probe(partition);
-            }
-            if selection == Selection::All && cycle.is_none() {
-                cycle = Some(self.cycles.begin(now));
-            }
-            started += u32::from(self.run(RunBatch { kind, probe, cycle: cycle.clone() }, partition, ctx));
+        let (max, now) = (self.options.max_in_flight, Instant::now());
+        let due = DueBatches::take(&mut self.schedule, &mut self.cycles, &mut self.breaker, max, now);
+        if let Some(at) = due.next_cycle {
+            self.run_due_at(at, ctx);
         }
-        if started > 1 {
-            self.dependencies.outbox.expect_requests(started);
+        if let Some(pause) = due.pause {
+            self.run_due_after(pause, ctx);
+        }
+        if due.requests.len() > 1 {
+            self.dependencies.outbox.expect_requests(u32::try_from(due.requests.len()).unwrap_or(u32::MAX));
+        }
+        for (partition, request) in due.requests {
+            self.run(request, partition, ctx);
         }
     }
 
@@ -211,8 +160,8 @@ impl OutboxPublisher {
         }
     }
 
-    /// Asks the partition's worker for a batch. Returns whether there is a worker.
-    fn run(&mut self, batch: RunBatch, partition: PartitionNo, ctx: &mut Context<Self>) -> bool {
+    /// Asks the partition's worker for a batch.
+    fn run(&mut self, batch: RunBatch, partition: PartitionNo, ctx: &mut Context<Self>) {
         // Cleared before the claim and not on receipt of the wake-up: until then each further row costs no message, and a row that commits
         // after the claim marks the partition again.
         self.dirty.clear(partition);
@@ -222,12 +171,11 @@ impl OutboxPublisher {
             self.schedule.finished(partition);
             self.schedule.forget(partition);
             self.breaker.end_probe(partition, BrokerSignal::None);
-            return false;
+            return;
         };
         let started = Instant::now();
         let ask = async move { worker.try_ask(batch, RUN_DEADLINE).await };
         ctx.spawn(ask.into_actor(self).map(move |reply, this, ctx| this.ran(partition, started, reply, ctx)));
-        true
     }
 
     fn ran(
@@ -327,21 +275,13 @@ impl OutboxPublisher {
         self.run_due(ctx);
     }
 
-    /// Hands a partition over: no new claim, then settle the batch in flight, then release. The message waits in the worker's mailbox behind
-    /// the batch in flight, so that a busy partition changes its owner, too. A hand-over that fails is repeated at the next heartbeat.
+    /// Hands a partition over. A hand-over that fails is repeated at the next heartbeat.
     fn hand_over(&mut self, workers: &Workers, partition: PartitionNo, ctx: &mut Context<Self>) {
-        let Some(worker) = workers.find(partition) else { return };
-        if !self.membership.begin_hand_over(partition) {
+        if !self.owns(partition) || !self.membership.begin_hand_over(partition) {
             return;
         }
         self.schedule.forget(partition);
-        let (workers, peers, deadline) = (workers.clone(), self.peers.clone(), self.options.relay.lease);
-        let work = async move {
-            if matches!(worker.ask(HandOver, deadline).await, Ok(true)) {
-                workers.remove(partition).await;
-                peers.notify(partition);
-            }
-        };
+        let work = release::hand_over(workers.clone(), self.peers.clone(), partition, self.options.relay.lease);
         ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_hand_over(partition);
             this.schedule.wake(partition);
@@ -350,12 +290,7 @@ impl OutboxPublisher {
     }
 
     fn publish_ownership(&self) {
-        let owned = self.membership.owned();
-        self.dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
-        self.dependencies.health.update(|snapshot| {
-            snapshot.partitions_owned = owned;
-            snapshot.started = true;
-        });
+        self.status.publish_ownership(self.membership.owned(), &self.dependencies);
     }
 
     // Sweeps: expired records.
@@ -455,17 +390,10 @@ impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
     fn handle(&mut self, message: MailboxMessage<Retire>, ctx: &mut Self::Context) -> Self::Result {
         let (Retire { deadline }, permit) = message.begin(ctx);
         self.retiring = true;
-        let workers = self.workers.as_ref().map(Workers::all).unwrap_or_default();
-        let (leave, peers) = (self.membership.leave(), self.peers.clone());
+        let work = release::retire(self.workers.clone(), self.peers.clone(), self.membership.leave(), deadline);
         let work = async move {
             let _permit = permit;
-            // Each message waits in its worker's mailbox behind the batch in flight.
-            let released = join_all(workers.iter().map(|(_, worker)| worker.ask(HandOver, deadline))).await;
-            let left = released.iter().filter(|reply| !matches!(reply, Ok(true))).count();
-            leave.await;
-            // Only now: an instance that scans after this notification counts one member fewer, so that its share has grown.
-            workers.iter().for_each(|(partition, _)| peers.notify(*partition));
-            left
+            work.await
         };
         Box::pin(work.into_actor(self))
     }

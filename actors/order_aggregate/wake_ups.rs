@@ -2,8 +2,9 @@
 use ports::partitions::PartitionNo;
 use supervision::Mailbox;
 
+use crate::outbox_publisher::OutboxPublisher;
 use crate::outbox_publisher::dirty_partitions::DirtyPartitions;
-use crate::outbox_publisher::{OutboxPublisher, Wake};
+use crate::outbox_publisher::messages::Wake;
 
 /// Sends wake-ups to the publisher. For a partition with a wake-up on its way it costs one atomic swap.
 #[derive(Clone)]

@@ -70,7 +70,7 @@ impl Cycles {
         if at <= now { CycleStart::Now } else { CycleStart::At(at) }
     }
 
-    /// Begins a cycle.
+    /// Begins a cycle and returns the ticket of its first batch.
     pub fn begin(&mut self, now: Instant) -> CycleTicket {
         self.next += 1;
         self.last = Some(now);

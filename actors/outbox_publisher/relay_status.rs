@@ -1,6 +1,6 @@
-//! RelayStatus: logs when the relay begins to fail and when it recovers, not every failed batch.
-
+//! RelayStatus: what operators see of the relay. Logs when it begins to fail and when it recovers, not every failed batch.
 use crate::partition_worker::report::BatchReport;
+use crate::system::dependencies::Dependencies;
 
 /// Whether the last reports were failures.
 #[derive(Debug, Default)]
@@ -22,6 +22,15 @@ impl RelayStatus {
             }
             _ => {}
         }
+    }
+
+    /// Shows in metrics and health how many partitions this instance owns.
+    pub fn publish_ownership(&self, owned: usize, dependencies: &Dependencies) {
+        dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
+        dependencies.health.update(|snapshot| {
+            snapshot.partitions_owned = owned;
+            snapshot.started = true;
+        });
     }
 }
 

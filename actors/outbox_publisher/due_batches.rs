@@ -1,0 +1,70 @@
+//! The batches that start now: those of a cycle, or full ones between two cycles.
+use std::time::Duration;
+
+use app::policy::breaker::BreakerPermit;
+use ports::partitions::PartitionNo;
+use tokio::time::Instant;
+
+use super::breaker_guard::BreakerGuard;
+use super::cycles::{CycleStart, Cycles};
+use super::schedule::{Schedule, Selection};
+use crate::partition_worker::batch_request::RunBatch;
+
+/// What the publisher does now.
+#[derive(Debug, Default)]
+pub struct DueBatches {
+    /// The requests for the workers.
+    pub requests: Vec<(PartitionNo, RunBatch)>,
+    /// When the next cycle may begin, if partitions wait for it.
+    pub next_cycle: Option<Instant>,
+    /// The breaker's pause, if it holds batches back.
+    pub pause: Option<Duration>,
+}
+
+impl DueBatches {
+    /// Takes what may start now off the schedule, at most so that `max` batches run.
+    pub fn take(
+        schedule: &mut Schedule,
+        cycles: &mut Cycles,
+        breaker: &mut BreakerGuard,
+        max: usize,
+        now: Instant,
+    ) -> Self {
+        let mut due = Self::default();
+        if !schedule.is_waiting() {
+            return due;
+        }
+        let selection = match cycles.next_start(now) {
+            CycleStart::Now => Selection::All,
+            CycleStart::At(at) => {
+                due.next_cycle = Some(at);
+                Selection::Full
+            }
+        };
+        let mut cycle = None;
+        while schedule.is_waiting() && schedule.running() < max {
+            let probe = match breaker.pass() {
+                BreakerPermit::Free => false,
+                BreakerPermit::Probe => true,
+                BreakerPermit::Wait(pause) => {
+                    due.pause = Some(pause);
+                    break;
+                }
+            };
+            let Some((partition, kind)) = schedule.next(max, selection) else {
+                if probe {
+                    breaker.unused();
+                }
+                break;
+            };
+            if probe {
+                breaker.begin_probe(partition);
+            }
+            if selection == Selection::All && cycle.is_none() {
+                cycle = Some(cycles.begin(now));
+            }
+            due.requests.push((partition, RunBatch { kind, probe, cycle: cycle.clone() }));
+        }
+        due
+    }
+}

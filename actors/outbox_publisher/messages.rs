@@ -1,0 +1,37 @@
+//! The messages that the publisher receives.
+use std::time::Duration;
+
+use actix::prelude::*;
+use ports::partitions::PartitionNo;
+
+/// A partition has new rows. May be lost: the poll finds the rows, too.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Wake {
+    /// The partition of the rows.
+    pub partition: PartitionNo,
+}
+
+/// The schedule may have work that can start.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct RunDue;
+
+/// The broker has answered all batches of the cycle with this number.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CycleEnded(pub u64);
+
+/// Other instances notify of new rows in these partitions, or that these partitions are free.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PeersNotified(pub Vec<PartitionNo>);
+
+/// Before the tree stops: start no batch, hand all partitions over, leave. Returns how many partitions could not be handed over: their
+/// leases expire, or this instance resolves them after its restart.
+#[derive(Message)]
+#[rtype(result = "usize")]
+pub struct Retire {
+    /// Longest wait for each hand-over; they run in parallel.
+    pub deadline: Duration,
+}
