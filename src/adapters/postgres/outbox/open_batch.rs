@@ -7,26 +7,22 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 
-/// A lateral subquery for columns of the rows `q` that a lease row `l` names. It looks the rows up one by one: with the statistics of an
-/// empty table the planner would walk all rows of the partition instead.
-macro_rules! open_rows {
-    ($columns:literal) => {
-        concat!(
-            "unnest(l.open_ids) i (id) CROSS JOIN LATERAL (SELECT ",
-            $columns,
-            " FROM outbox q WHERE q.partition = l.partition AND q.id = i.id OFFSET 0) q"
-        )
+/// Whether a row `o` is one that the locked lease rows `l` name. One walk over the span of each batch with a look-up in a hash table of all
+/// their ids: IS TRUE keeps the planner from joining the ids, which it expects to be few.
+macro_rules! in_open_batch {
+    () => {
+        "o.partition = l.partition AND o.id BETWEEN l.first_id AND l.last_id
+           AND (o.id IN (SELECT unnest(b.open_ids) FROM l b)) IS TRUE"
     };
 }
-pub(crate) use open_rows;
+pub(crate) use in_open_batch;
 
-const BATCH: &str = concat!(
-    "SELECT q.id, q.key, q.attempts, q.deaths, q.trial_deaths, EXISTS (SELECT FROM outbox_waiting w
+/// Looks the rows up one by one: with the statistics of an empty table the planner would walk all rows of the partition.
+const BATCH: &str = "SELECT q.id, q.key, q.attempts + 1, q.deaths, q.trial_deaths, EXISTS (SELECT FROM outbox_waiting w
        WHERE w.partition = $1 AND w.key = q.key AND w.id = q.id AND w.blocks)
-     FROM outbox_lease l CROSS JOIN LATERAL ",
-    open_rows!("q.id, q.key, q.attempts + 1 AS attempts, q.deaths, q.trial_deaths"),
-    " WHERE l.partition = $1 AND l.in_flight = $2 ORDER BY q.id"
-);
+     FROM outbox_lease l CROSS JOIN LATERAL unnest(l.open_ids) i (id) CROSS JOIN LATERAL
+       (SELECT q.id, q.key, q.attempts, q.deaths, q.trial_deaths FROM outbox q WHERE q.partition = l.partition AND q.id = i.id OFFSET 0) q
+     WHERE l.partition = $1 AND l.in_flight = $2 ORDER BY q.id";
 
 /// Converts a batch whose rows an earlier version has marked: status 1, with the attempt counted.
 const CONVERT: &str = "WITH l AS MATERIALIZED (SELECT in_flight, first_id, last_id FROM outbox_lease

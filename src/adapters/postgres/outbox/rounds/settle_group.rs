@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row::close_open_batch;
-use crate::outbox::open_batch::open_rows;
+use crate::outbox::open_batch::in_open_batch;
 use crate::outbox::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
 use crate::store::core::Core;
@@ -19,14 +19,12 @@ use crate::store::core::Core;
 const SETTLE: &str = concat!(
     "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
        u (partition, owner, epoch, token, low, high, fallback)),
-     l AS MATERIALIZED (SELECT t.partition, t.open_ids, t.claimer, t.in_flight AS token, u.low, u.high, u.fallback
+     l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.open_ids, t.claimer, t.in_flight AS token, u.low, u.high, u.fallback
        FROM u JOIN outbox_lease t ON t.partition = u.partition
        WHERE t.owner = u.owner AND t.epoch = u.epoch AND t.in_flight = u.token ORDER BY t.partition FOR UPDATE OF t),
-     r AS MATERIALIZED (SELECT q.place FROM l CROSS JOIN LATERAL ",
-    open_rows!("q.ctid AS place"),
-    "),
-     d AS MATERIALIZED (DELETE FROM outbox o USING r WHERE o.ctid = r.place
-       RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
+     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE ",
+    in_open_batch!(),
+    " RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
      w AS MATERIALIZED (DELETE FROM outbox_waiting w USING d WHERE w.partition = d.partition AND w.key = d.key AND w.id = d.id
        RETURNING w.partition),
      n AS MATERIALIZED (SELECT partition, count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
