@@ -1,5 +1,6 @@
 //! Measures what many partitions ask of the store at the same time, on the server of POSTHASTE_TEST_POSTGRES: claim and settle of each
-//! partition in transactions of their own, and in rounds. The variants run in turns; compare the figures of one run only.
+//! partition in transactions of their own, and in rounds. The variants run in turns; compare the figures of one run only. The processor time
+//! of the server's processes is read from /proc, so it needs a server on the same machine, and is zero with any other.
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -32,6 +33,7 @@ struct Variant {
     store: Postgres,
     fences: Vec<Fence>,
     times: Vec<Duration>,
+    server_times: Vec<Duration>,
 }
 
 impl Variant {
@@ -43,7 +45,7 @@ impl Variant {
             ..Options::new(url, InstanceId(name.into()))
         };
         let store = Postgres::open(change(options)).await.expect("the bench's database can be opened");
-        Self { name, store, fences: Vec::new(), times: Vec::new() }
+        Self { name, store, fences: Vec::new(), times: Vec::new(), server_times: Vec::new() }
     }
 
     /// Takes the leases of all partitions from the variant that ran before.
@@ -85,12 +87,24 @@ impl Variant {
         join_all(drained).await.into_iter().sum()
     }
 
-    fn median(&mut self) -> Duration {
-        self.times.sort_unstable();
-        let median = self.times.get(self.times.len() / 2).copied().unwrap_or_default();
-        self.times.clear();
-        median
+    /// Processor time that the server has spent on this variant's sessions.
+    async fn server_time(&self, client: &Client) -> Duration {
+        let text = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'posthaste % ' || $1";
+        let sessions = client.query(text, &[&self.name]).await.expect("the server replied");
+        let nanoseconds = |pid: i32| -> Option<u64> {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+            text.split(' ').next()?.parse().ok()
+        };
+        Duration::from_nanos(sessions.iter().filter_map(|row| nanoseconds(row.get(0))).sum())
     }
+}
+
+/// The median, and an empty list for the next measurement.
+fn median(times: &mut Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    times.clear();
+    median
 }
 
 /// Drains `rows` of the first `partitions` with each variant in turns, and prints the medians.
@@ -99,22 +113,25 @@ async fn compare(client: &Client, variants: &mut [Variant], partitions: u32, row
         for variant in &mut *variants {
             variant.acquire().await;
             client.execute(FILL, &[&(partitions as i32), &rows]).await.expect("filled");
-            let started = Instant::now();
+            let (before, started) = (variant.server_time(client).await, Instant::now());
             let drained = variant.drain(partitions as usize).await;
             assert_eq!(drained, rows as usize, "{}", variant.name);
             // The first turn prepares the statements.
             if turn > 0 {
                 variant.times.push(started.elapsed());
+                variant.server_times.push(variant.server_time(client).await.saturating_sub(before));
             }
         }
     }
     for variant in variants {
-        let median = variant.median();
-        let per_row = median.as_micros() as f64 / f64::from(rows);
+        let (time, server_time) = (median(&mut variant.times), median(&mut variant.server_times));
+        let per_row = |time: Duration| time.as_micros() as f64 / f64::from(rows);
         print(format_args!(
-            "{partitions} partitions, {rows} rows, {}: {:.1} ms, {per_row:.0} µs per row",
+            "{partitions} partitions, {rows} rows, {}: {:.1} ms, {:.0} µs per row, {:.1} µs of the server's processor time",
             variant.name,
-            median.as_secs_f64() * 1_000.0
+            time.as_secs_f64() * 1_000.0,
+            per_row(time),
+            per_row(server_time)
         ));
     }
 }

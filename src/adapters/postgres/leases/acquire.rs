@@ -9,14 +9,16 @@ use tokio_postgres::types::Type;
 use crate::connection::sql_value::{SqlValue, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::leases::lease_row;
+use crate::outbox::open_batch;
 use crate::store::core::Core;
 
 const TAKE: &str = "UPDATE outbox_lease SET owner = $2, epoch = $3, counter = $4, died = $5,
        expires_at = clock_timestamp() + make_interval(secs => $6) WHERE partition = $1";
 
-/// Clears the deaths of every row outside the open batch ($2).
+/// Clears the deaths of every row outside the open batch.
 const CLEAR_DEATHS: &str = "WITH cleared AS (UPDATE outbox SET deaths = 0, trial_deaths = 0
-       WHERE partition = $1 AND deaths > 0 AND NOT (status = 1 AND lease_version = $2) RETURNING key, id)
+       WHERE partition = $1 AND deaths > 0
+         AND id <> ALL (coalesce((SELECT open_ids FROM outbox_lease WHERE partition = $1), '{}')) RETURNING key, id)
      UPDATE outbox_waiting w SET suspect = false FROM cleared c WHERE w.partition = $1 AND w.key = c.key AND w.id = c.id";
 
 const RELEASE: &str = "UPDATE outbox_lease SET owner = NULL, expires_at = NULL WHERE partition = $1";
@@ -52,9 +54,11 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
         }
     };
     let number = partition.0 as i32;
+    if lease.in_flight.is_some() {
+        open_batch::convert(&transaction, *partition).await?;
+    }
     if clears_deaths {
-        let token = lease.in_flight.as_ref().map_or(-1, |open| open.token as i64);
-        transaction.query(CLEAR_DEATHS, &[(&number, Type::INT4), (&token, Type::INT8)]).await?;
+        transaction.query(CLEAR_DEATHS, &[(&number, Type::INT4)]).await?;
     }
     let values: [SqlValue<'_>; 6] = [
         (&number, Type::INT4),

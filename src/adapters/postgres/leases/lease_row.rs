@@ -1,12 +1,12 @@
 //! Loading, locking and updating a partition's row in `outbox_lease`. The rules about it are [`outbox::Lease`]'s.
 use std::time::Duration;
 
-use outbox::{Counter, InstanceId, Lease, Liveness, OpenClaim, PartitionNo, ProducerSessionId};
+use outbox::{Counter, InstanceId, Lease, Liveness, OpenClaim, PartitionNo, ProducerSessionId, RowId};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::connection::session::{PooledSession, Transaction};
-use crate::connection::sql_value::get;
+use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, broken};
 
 macro_rules! select {
@@ -15,6 +15,15 @@ macro_rules! select {
            lane, claim_epoch, died, trial, closed FROM outbox_lease WHERE partition = $1"
     };
 }
+
+/// The assignments that close the open batch of a lease row `t`, after which the row names none.
+macro_rules! close_open_batch {
+    () => {
+        "counter = t.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, died = false, trial = false,
+           first_id = NULL, last_id = NULL, open_ids = NULL, closed = t.in_flight"
+    };
+}
+pub(crate) use close_open_batch;
 
 const READ: &str = select!();
 const LOCK: &str = concat!(select!(), " FOR UPDATE");
@@ -46,10 +55,22 @@ pub(crate) async fn raise_counter(transaction: &Transaction, partition: Partitio
     counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
 }
 
+/// Takes rows out of the open batch, adds one to the counter and returns it.
+pub(crate) async fn remove_from_batch(
+    transaction: &Transaction,
+    partition: PartitionNo,
+    rows: &[RowId],
+) -> StatementResult<Counter> {
+    let text = "UPDATE outbox_lease SET counter = counter + 1, open_ids = ARRAY(SELECT id FROM unnest(open_ids) id WHERE id <> ALL ($2))
+         WHERE partition = $1 RETURNING counter";
+    let values: [SqlValue<'_>; 2] = [(&(partition.0 as i32), Type::INT4), (&rows, Type::INT8_ARRAY)];
+    counter(&transaction.query(text, &values).await?)
+}
+
 /// Closes the open batch, adds one to the counter and returns it.
 pub(crate) async fn close_batch(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
-    let text = "UPDATE outbox_lease SET counter = counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = false, trial = false,
-           first_id = NULL, last_id = NULL, closed = in_flight WHERE partition = $1 RETURNING counter";
+    let text =
+        concat!("UPDATE outbox_lease t SET ", close_open_batch!(), " WHERE t.partition = $1 RETURNING t.counter");
     counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
 }
 

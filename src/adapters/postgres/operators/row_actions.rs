@@ -15,7 +15,7 @@ use crate::operators::row_query::{RowQuery, status_of};
 use crate::outbox::row_changes;
 use crate::store::core::Core;
 
-/// A row in the table `outbox`, which contains only unsent rows.
+/// A row in the view `outbox_unsent`.
 struct UnsentRow {
     row: OutboxRow<Uuid>,
     status: RowStatus,
@@ -111,7 +111,7 @@ async fn read_unsent(
     partition: PartitionNo,
     id: RowId,
 ) -> StatementResult<Option<UnsentRow>> {
-    let text = "SELECT key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox WHERE partition = $1 AND id = $2";
+    let text = "SELECT key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox_unsent WHERE partition = $1 AND id = $2";
     let rows = transaction.query(text, &[(&(partition.0 as i32), Type::INT4), (&id, Type::INT8)]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let code: i16 = get(row, 1)?;

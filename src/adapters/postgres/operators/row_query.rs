@@ -36,16 +36,16 @@ impl DrivingTable {
     fn tables(self) -> &'static str {
         match self {
             DrivingTable::Events => {
-                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                "outbox_event e LEFT JOIN outbox_unsent q ON q.partition = e.partition AND q.id = e.id
                  LEFT JOIN LATERAL outbox_sent(e.partition, e.id) a ON q.id IS NULL"
             }
             DrivingTable::Waiting => {
-                "outbox_waiting w JOIN outbox q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
+                "outbox_waiting w JOIN outbox_unsent q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
                  LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
                    NULL::text AS reason, NULL::timestamptz AS sent_at) a ON true"
             }
             DrivingTable::Archived => {
-                "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
+                "outbox_event e LEFT JOIN outbox_unsent q ON q.partition = e.partition AND q.id = e.id
                  CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a"
             }
         }

@@ -1,4 +1,5 @@
-//! Claiming: one statement finds the rows that are due, names the batch in the lease row, counts the attempts and reads the events.
+//! Claiming: one statement finds the rows that are due, writes their ids to the lease row and reads their events. It writes no other row:
+//! a row of the open batch is IN_FLIGHT, with one attempt more than its columns show, as long as the lease row names it.
 //!
 //! A statement that waits for the lease row continues with its old snapshot, except for that row. Therefore it compares the counter in
 //! that row: every statement that changes rows raises the counter, so a claim with an old snapshot finds another counter and takes
@@ -16,7 +17,7 @@ use tokio_postgres::types::Type;
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
-use crate::outbox::claim_text::{candidates, snapshot, waiting};
+use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
 use crate::outbox::scan_start::{BaseSnapshot, ScanResult, ScanSnapshot};
 use crate::store::core::Core;
@@ -55,12 +56,14 @@ macro_rules! ordinary {
 macro_rules! trial {
     () => {
         "y AS MATERIALIZED (
-           SELECT q.ctid AS place, q.id, true AS head, true AS taken FROM outbox_waiting w
-             JOIN outbox q ON q.partition = w.partition AND q.id = w.id
-           WHERE w.partition = $1 AND w.due <= statement_timestamp() AND w.blocks AND w.suspect AND q.status = 2
+           SELECT q.id, q.key, q.attempts, true AS head, true AS taken FROM outbox_waiting w CROSS JOIN LATERAL (
+               SELECT q.id, q.key, q.attempts FROM outbox q
+               WHERE q.partition = w.partition AND q.id = w.id AND q.status = 2 OFFSET 0) q
+           WHERE w.partition = $1 AND w.due <= statement_timestamp() AND w.blocks AND w.suspect
              AND NOT EXISTS (SELECT FROM outbox_waiting b WHERE b.partition = w.partition AND b.key = w.key AND b.blocks AND b.id < w.id)
-             AND NOT EXISTS (SELECT FROM outbox_event e JOIN outbox p ON p.partition = w.partition AND p.id = e.id
-               WHERE e.key = w.key AND e.id < w.id AND p.status = 0)
+             AND NOT EXISTS (SELECT FROM outbox_event e CROSS JOIN LATERAL (
+                 SELECT FROM outbox p WHERE p.partition = w.partition AND p.id = e.id AND p.status = 0 OFFSET 0) p
+               WHERE e.key = w.key AND e.id < w.id)
              AND $2 > 0 AND $8 > 0
            ORDER BY w.due, w.id LIMIT 1),"
     };
@@ -69,23 +72,22 @@ macro_rules! trial {
 macro_rules! take {
     ($trial:literal) => {
         concat!(
-            "s AS MATERIALIZED (SELECT array_agg(place) FILTER (WHERE taken) AS places, min(id) FILTER (WHERE taken) AS first,
-               max(id) FILTER (WHERE taken) AS last, max(id) FILTER (WHERE taken AND NOT head) AS last_ready,
-               coalesce(bool_or(NOT taken AND NOT head), false) AS ready_left, coalesce(bool_or(NOT taken), false) AS more,
-               CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM y),
+            "s AS MATERIALIZED (SELECT ",
+            batch!(),
+            ", CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM y),
              l AS MATERIALIZED (UPDATE outbox_lease t SET counter = counter + 1, in_flight = counter + 1, lane = $7, claim_epoch = epoch,
-                 died = false, trial = ",
+                 claimer = owner, died = false, trial = ",
             $trial,
-            ", first_id = s.first, last_id = s.last
-               FROM s WHERE s.places IS NOT NULL AND t.partition = $1 AND t.owner = $3 AND t.epoch = $5 AND t.counter = $6
+            ", first_id = s.first, last_id = s.last, open_ids = s.ids
+               FROM s WHERE s.ids IS NOT NULL AND t.partition = $1 AND t.owner = $3 AND t.epoch = $5 AND t.counter = $6
                  AND t.in_flight IS NULL AND t.expires_at > clock_timestamp()
-               RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter),
-             c AS MATERIALIZED (UPDATE outbox o SET status = 1, lease_owner = $3, lease_version = l.counter, attempts = o.attempts + 1,
-                 next_attempt_at = NULL FROM l WHERE o.ctid = ANY((SELECT places FROM s)::tid[]) RETURNING o.id, o.key, o.attempts)
-             SELECT s.places IS NOT NULL, s.last_ready, s.ready_left, s.more, s.last, s.xid, b.start, b.server, b.snapshot::text, l.counter,
-               c.id, c.key, c.attempts, ",
+               RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter, s.ids, s.keys, s.attempts)
+             SELECT s.ids IS NOT NULL, s.last_ready, s.ready_left, s.more, s.last, s.xid, b.start, b.server, b.snapshot::text, l.counter,
+               c.id, c.key, c.attempts + 1, e.*
+             FROM s CROSS JOIN b LEFT JOIN l ON true LEFT JOIN LATERAL unnest(l.ids, l.keys, l.attempts) c (id, key, attempts) ON true
+               LEFT JOIN LATERAL (SELECT ",
             event_columns!(),
-            " FROM s CROSS JOIN b LEFT JOIN l ON true LEFT JOIN c ON true LEFT JOIN outbox_event e ON e.id = c.id"
+            " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e ON true"
         )
     };
 }
@@ -146,7 +148,7 @@ pub(crate) async fn claim(core: &Core, claim: Claim) -> StatementResult<Claimed>
     let Some(token) = get::<Option<i64>>(first, 9)? else { return Ok(Claimed::Fenced) };
     let batch = ClaimedBatch { token: token as u64, rows: claimed_row::read_all(&rows, ROW_ID)?, more: get(first, 3)? };
     if batch.rows.is_empty() {
-        return Err(broken(format!("claim {token} of partition {partition} selected rows and updated none")));
+        return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
     }
     if claim.kind == ClaimKind::Ordinary {
         core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, batch.token)?);

@@ -5,7 +5,7 @@
 macro_rules! candidates {
     ($partition:literal, $start:literal, $rows:literal) => {
         concat!(
-            "(SELECT q.ctid AS place, q.id, q.deaths, q.bytes, false AS head FROM outbox q
+            "(SELECT q.id, q.key, q.attempts, q.deaths, q.bytes, false AS head FROM outbox q
               WHERE q.partition = ",
             $partition,
             " AND q.id > ",
@@ -16,8 +16,8 @@ macro_rules! candidates {
             $rows,
             ")
              UNION ALL
-             (SELECT q.place, q.id, q.deaths, q.bytes, true FROM outbox_waiting w CROSS JOIN LATERAL (
-                SELECT q.ctid AS place, q.id, q.deaths, q.bytes FROM outbox q
+             (SELECT q.id, q.key, q.attempts, q.deaths, q.bytes, true FROM outbox_waiting w CROSS JOIN LATERAL (
+                SELECT q.id, q.key, q.attempts, q.deaths, q.bytes FROM outbox q
                 WHERE q.partition = w.partition AND q.id = w.id AND q.status = 2 OFFSET 0) q
               WHERE w.partition = ",
             $partition,
@@ -45,6 +45,17 @@ macro_rules! waiting {
     };
 }
 
+/// Aggregates a partition's candidates to the batch: the parallel arrays of its rows, their span, and what was left. What a claim returns
+/// of a row is what its scan read: a row changes only together with the counter, which the claim compares.
+macro_rules! batch {
+    () => {
+        "array_agg(id) FILTER (WHERE taken) AS ids, array_agg(key) FILTER (WHERE taken) AS keys,
+           array_agg(attempts) FILTER (WHERE taken) AS attempts, min(id) FILTER (WHERE taken) AS first, max(id) FILTER (WHERE taken) AS last,
+           max(id) FILTER (WHERE taken AND NOT head) AS last_ready, coalesce(bool_or(NOT taken AND NOT head), false) AS ready_left,
+           coalesce(bool_or(NOT taken), false) AS more"
+    };
+}
+
 /// Selects the statement's snapshot, and the time at which the server started.
 macro_rules! snapshot {
     () => {
@@ -52,4 +63,4 @@ macro_rules! snapshot {
     };
 }
 
-pub(crate) use {candidates, snapshot, waiting};
+pub(crate) use {batch, candidates, snapshot, waiting};

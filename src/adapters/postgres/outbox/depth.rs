@@ -14,14 +14,19 @@ use crate::store::core::Core;
 /// the number.
 const COUNTED_MAX: &str = "500000";
 
-/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked.
+/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked. The lease rows name what
+/// is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`.
 fn depth_text() -> String {
     format!(
         "WITH s AS MATERIALIZED (SELECT status, count(*) AS n FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY status),
-         t AS (SELECT coalesce(sum(n), 0)::int8 AS n, coalesce(sum(n) FILTER (WHERE status = 1), 0)::int8 AS in_flight,
-             coalesce(sum(n) FILTER (WHERE status = 2), 0)::int8 AS failed, coalesce(sum(n) FILTER (WHERE status > 2), 0)::int8 AS parked FROM s),
+         b AS (SELECT coalesce(sum(cardinality(open_ids)), 0)::int8 AS rows FROM outbox_lease),
+         h AS (SELECT count(*) AS rows FROM outbox_waiting w JOIN outbox_lease l ON l.partition = w.partition
+             AND w.id BETWEEN l.first_id AND l.last_id AND w.id = ANY (l.open_ids) WHERE w.due IS NOT NULL),
+         t AS (SELECT coalesce(sum(n), 0)::int8 AS n, coalesce(sum(n) FILTER (WHERE status = 1), 0)::int8 + min(b.rows) AS in_flight,
+             greatest(coalesce(sum(n) FILTER (WHERE status = 2), 0)::int8 - min(h.rows), 0) AS failed,
+             coalesce(sum(n) FILTER (WHERE status > 2), 0)::int8 AS parked FROM b CROSS JOIN h LEFT JOIN s ON true),
          m AS (SELECT t.*, CASE WHEN n < {COUNTED_MAX} THEN n ELSE greatest(n, pg_stat_get_live_tuples('outbox'::regclass)) END AS alive FROM t)
-         SELECT m.alive - m.in_flight - m.failed - m.parked, m.in_flight, m.failed, m.parked,
+         SELECT greatest(m.alive - m.in_flight - m.failed - m.parked, 0), m.in_flight, m.failed, m.parked,
            greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0),
            (SELECT extract(epoch FROM clock_timestamp() - e.created_at)::float8 FROM outbox_event e WHERE e.id = (SELECT min(f.id)
              FROM outbox_lease l CROSS JOIN LATERAL (SELECT q.id FROM outbox q WHERE q.partition = l.partition AND q.status <= 2

@@ -1,5 +1,5 @@
 //! Excluding rows from an open batch before it is published.
-use outbox::{Exclusion, Fence, FencedOutcome, Token, exclusion};
+use outbox::{Exclusion, Fence, FencedOutcome, RowId, Token, exclusion};
 
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
@@ -27,7 +27,8 @@ pub(crate) async fn exclude(
         return Ok(FencedOutcome::Stale);
     };
     row_changes::apply(&transaction, partition, &changes).await?;
-    let counter = lease_row::raise_counter(&transaction, partition).await?;
+    let left: Vec<RowId> = changes.iter().map(|change| change.id).collect();
+    let counter = lease_row::remove_from_batch(&transaction, partition, &left).await?;
     transaction.commit().await?;
     Ok(FencedOutcome::Done { counter, rows: changes.len() as u64 })
 }

@@ -2,6 +2,8 @@
 //!
 //! `outbox_waiting` holds the rows that are FAILED or PARKED. The first of a key's rows there that blocks its key is the key's head:
 //! earlier rows of the key may be claimed, later ones wait, so the order of the key is kept wherever in it a row fails.
+//!
+//! A row that leaves the open batch records its claim's owner and token. One that becomes again what it was before the claim is not written.
 use outbox::{FailureType, PartitionNo, RowChange};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -15,8 +17,11 @@ const APPLY: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3
          AS u (id, key, status, due_in, attempts, deaths, trial_deaths, failure_type, reason, blocks, suspect)),
      o AS (UPDATE outbox o SET status = u.status, next_attempt_at = statement_timestamp() + make_interval(secs => u.due_in),
          attempts = u.attempts, deaths = u.deaths, trial_deaths = u.trial_deaths,
-         failure_type = coalesce(u.failure_type, o.failure_type), reason = coalesce(u.reason, o.reason)
-       FROM u WHERE o.partition = $1 AND o.id = u.id),
+         failure_type = coalesce(u.failure_type, o.failure_type), reason = coalesce(u.reason, o.reason),
+         lease_owner = coalesce(l.claimer, o.lease_owner), lease_version = coalesce(l.in_flight, o.lease_version)
+       FROM u LEFT JOIN outbox_lease l ON l.partition = $1 AND u.id = ANY (l.open_ids)
+       WHERE o.partition = $1 AND o.id = u.id AND (u.status >= 2
+         OR (o.status, o.attempts, o.deaths, o.trial_deaths) IS DISTINCT FROM (u.status, u.attempts, u.deaths, u.trial_deaths))),
      gone AS (DELETE FROM outbox_waiting w USING u WHERE u.status < 2 AND w.partition = $1 AND w.key = u.key AND w.id = u.id)
      INSERT INTO outbox_waiting AS w (partition, key, id, due, blocks, suspect)
      SELECT $1, u.key, u.id, statement_timestamp() + make_interval(secs => u.due_in), u.blocks, u.suspect

@@ -10,18 +10,21 @@ use tokio_postgres::types::Type;
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
-use crate::leases::lease_row;
+use crate::leases::lease_row::{self, close_open_batch};
+use crate::outbox::open_batch::in_open_batch;
 use crate::outbox::scan_start::ScanStart;
 use crate::store::core::Core;
 
 /// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows
 /// only if some rows have none. Columns that hardly any batch needs (a second attempt, a failure) are read only if there is a value.
-const SETTLE: &str = "WITH l AS MATERIALIZED (SELECT first_id, last_id FROM outbox_lease
+const SETTLE: &str = concat!(
+    "WITH l AS MATERIALIZED (SELECT partition, first_id, last_id, open_ids, claimer FROM outbox_lease
        WHERE partition = $1 AND owner = $2 AND epoch = $3 AND in_flight = $4 AND ($5::int8 IS NULL OR counter = $5) FOR UPDATE),
-     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE o.partition = $1 AND o.id BETWEEN l.first_id AND l.last_id AND o.status = 1
-         AND o.lease_version = $4 RETURNING o.id, o.key, o.attempts, o.deaths, o.lease_owner, o.failure_type, o.reason),
+     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE ",
+    in_open_batch!(),
+    " RETURNING o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
      w AS (DELETE FROM outbox_waiting w USING d WHERE w.partition = $1 AND w.key = d.key AND w.id = d.id RETURNING 1),
-     n AS MATERIALIZED (SELECT count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last, max(lease_owner) AS owner,
+     n AS MATERIALIZED (SELECT count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
          max(attempts) AS attempts, max(deaths) AS deaths, count(failure_type) + count(reason) AS failures
        FROM (SELECT * FROM d ORDER BY id) d),
      p AS MATERIALIZED (SELECT array_agg(p.topic) AS topics, array_agg(p.partition) AS partitions, array_agg(p.place) AS places,
@@ -30,7 +33,7 @@ const SETTLE: &str = "WITH l AS MATERIALIZED (SELECT first_id, last_id FROM outb
          AS p (id, topic, partition, place, by_fallback) ON p.id = d.id ORDER BY d.id) p),
      a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
            topics, by_fallback, attempts, deaths, failure_types, reasons)
-         SELECT $1, $4, n.owner, clock_timestamp(), n.sent, n.first, n.last, n.ids,
+         SELECT $1, $4, l.claimer, clock_timestamp(), n.sent, n.first, n.last, n.ids,
            CASE WHEN n.ids = $6 THEN $8 ELSE (SELECT partitions FROM p) END, CASE WHEN n.ids = $6 THEN $9 ELSE (SELECT places FROM p) END,
            CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $7 ELSE (SELECT topics FROM p) END,
            CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $10 ELSE (SELECT by_fallback FROM p) END,
@@ -38,10 +41,12 @@ const SETTLE: &str = "WITH l AS MATERIALIZED (SELECT first_id, last_id FROM outb
            CASE WHEN n.deaths > 0 THEN ARRAY(SELECT deaths FROM d ORDER BY id) END,
            CASE WHEN n.failures > 0 THEN ARRAY(SELECT failure_type FROM d ORDER BY id) END,
            CASE WHEN n.failures > 0 THEN ARRAY(SELECT reason FROM d ORDER BY id) END
-         FROM n WHERE n.sent > 0)
-     UPDATE outbox_lease t SET counter = counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = false, trial = false,
-       first_id = NULL, last_id = NULL, closed = in_flight, archived = archived + n.sent
-     FROM l, n WHERE t.partition = $1 RETURNING t.counter, n.sent, (SELECT count(*) FROM w)";
+         FROM n, l WHERE n.sent > 0)
+     UPDATE outbox_lease t SET ",
+    close_open_batch!(),
+    ", archived = t.archived + n.sent
+     FROM l, n WHERE t.partition = $1 RETURNING t.counter, n.sent, (SELECT count(*) FROM w)"
+);
 
 /// The positions of sent rows, one array per column, ascending by id.
 #[derive(Default)]

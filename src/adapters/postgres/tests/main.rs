@@ -12,9 +12,11 @@ mod relay {
     mod claim_sizes;
     pub mod claims;
     mod fixture;
+    mod open_batches;
     mod rounds;
     mod rounds_with_faults;
     mod scan_starts;
+    mod upgrade;
 }
 mod support;
 mod tls;

@@ -20,15 +20,15 @@ use tokio_postgres::types::Type;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::outbox::claim::next_due;
-use crate::outbox::claim_text::{candidates, snapshot, waiting};
+use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
 use crate::outbox::rounds::settle_group::LeaseColumns;
 use crate::outbox::scan_start::{BaseSnapshot, ScanBounds, ScanResult, ScanSnapshot};
 use crate::store::core::Core;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
-/// so that all locks are acquired before the first expiry is compared. Rows are found by their places without a join on the partition,
-/// and events one by one, so that the plan does not depend on how many rows the planner expects. What the lease rows are joined with is
+/// so that all locks are acquired before the first expiry is compared. A batch passes through the statement as arrays, without a join on
+/// the partition, and events are found one by one, so that the plan does not depend on how many rows the planner expects. What the lease rows are joined with is
 /// materialized: PostgreSQL then compares a row that changed during the wait with the copy that it matched before.
 const CLAIM: &str = concat!(
     "WITH n AS MATERIALIZED (",
@@ -40,15 +40,15 @@ const CLAIM: &str = concat!(
          CASE WHEN n.server = $12 THEN least(u.start, b.low) ELSE 0 END AS start
        FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::int8[], $8::int4[])
          u (partition, owner, epoch, counter, lane, size, start, base) CROSS JOIN n LEFT JOIN b ON b.base = u.base),
-     x AS MATERIALIZED (SELECT u.partition, u.size, q.place, q.id, q.deaths, q.bytes, q.head FROM u CROSS JOIN LATERAL (",
+     x AS MATERIALIZED (SELECT u.partition, u.size, q.id, q.key, q.attempts, q.deaths, q.bytes, q.head FROM u CROSS JOIN LATERAL (",
     candidates!("u.partition", "u.start", "least(u.size, $13) + 1"),
     ") q),
      y AS (SELECT x.*, row_number() OVER w <= least(min(greatest(size >> (3 * least(deaths, 20)), 1)) OVER w, $13)
          AND (row_number() OVER w = 1 OR sum(bytes) OVER w - bytes < $14) AS taken
        FROM x WINDOW w AS (PARTITION BY partition ORDER BY id ROWS UNBOUNDED PRECEDING)),
-     s AS MATERIALIZED (SELECT partition, array_agg(place) FILTER (WHERE taken) AS places, min(id) FILTER (WHERE taken) AS first,
-         max(id) FILTER (WHERE taken) AS last, max(id) FILTER (WHERE taken AND NOT head) AS last_ready,
-         bool_or(NOT taken AND NOT head) AS ready_left, bool_or(NOT taken) AS more FROM y GROUP BY partition),
+     s AS MATERIALIZED (SELECT partition, ",
+    batch!(),
+    " FROM y GROUP BY partition),
      v AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter, NULL::int8 AS token FROM u JOIN s ON s.partition = u.partition
        UNION ALL SELECT v.partition, v.owner, v.epoch, NULL, v.token
        FROM unnest($15::int4[], $16::text[], $17::int8[], $18::int8[]) v (partition, owner, epoch, token)),
@@ -58,13 +58,10 @@ const CLAIM: &str = concat!(
        ORDER BY t.partition FOR UPDATE OF t),
      h AS MATERIALIZED (SELECT k.partition, k.expires_at, k.token, count(*) OVER () AS locked FROM k),
      l AS MATERIALIZED (UPDATE outbox_lease t SET counter = t.counter + 1, in_flight = t.counter + 1, lane = u.lane, claim_epoch = t.epoch,
-         died = false, trial = false, first_id = s.first, last_id = s.last
+         claimer = t.owner, died = false, trial = false, first_id = s.first, last_id = s.last, open_ids = s.ids
        FROM h JOIN u ON u.partition = h.partition JOIN s ON s.partition = h.partition
        WHERE t.partition = h.partition AND h.locked > 0 AND h.token IS NULL AND h.expires_at > clock_timestamp()
-       RETURNING t.partition, t.counter, t.owner, s.places),
-     c AS MATERIALIZED (UPDATE outbox o SET status = 1, lease_owner = l.owner, lease_version = l.counter, attempts = o.attempts + 1,
-         next_attempt_at = NULL FROM l CROSS JOIN LATERAL unnest(l.places) r (place) WHERE o.ctid = r.place
-       RETURNING o.partition, o.id, o.key, o.attempts)
+       RETURNING t.partition, t.counter, s.ids, s.keys, s.attempts)
      SELECT NULL::int4, n.server, n.snapshot::text, (SELECT max(last) FROM s),
        CASE WHEN EXISTS (SELECT FROM s) THEN pg_current_xact_id()::text::bigint END,
        NULL::int8, NULL::bool, NULL::int8, NULL::bool, NULL::bool, NULL::int8, NULL::bool, NULL::float8, NULL::bool,
@@ -80,8 +77,8 @@ const CLAIM: &str = concat!(
     waiting!("u.partition"),
     " FROM outbox_lease t WHERE t.partition = u.partition AND s.partition IS NULL) z ON true
      UNION ALL
-     SELECT c.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts, e.*
-     FROM c LEFT JOIN LATERAL (SELECT ",
+     SELECT l.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts + 1, e.*
+     FROM l CROSS JOIN LATERAL unnest(l.ids, l.keys, l.attempts) c (id, key, attempts) LEFT JOIN LATERAL (SELECT ",
     event_columns!(),
     " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e ON true"
 );
@@ -208,7 +205,7 @@ impl PartitionResult<'_> {
         let Some(token) = get::<Option<i64>>(summary, 10)? else { return Ok(Claimed::Fenced) };
         let rows = claimed_row::read_all(self.rows.iter().copied(), ROW_ID)?;
         if rows.is_empty() {
-            return Err(broken(format!("claim {token} of partition {partition} selected rows and updated none")));
+            return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
         record(token as u64)?;
         Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, 9)? }))

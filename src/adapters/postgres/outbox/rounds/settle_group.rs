@@ -8,32 +8,35 @@ use tokio_postgres::types::Type;
 
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementResult;
+use crate::leases::lease_row::close_open_batch;
+use crate::outbox::open_batch::in_open_batch;
 use crate::outbox::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
 use crate::store::core::Core;
 
 /// Does per partition what the settlement of one partition does, with the lease rows locked in the order of their numbers. The positions
 /// of all partitions stand one after another; those of a partition are a slice, which is archived as it is if it names exactly the rows.
-const SETTLE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
+const SETTLE: &str = concat!(
+    "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
        u (partition, owner, epoch, token, low, high, fallback)),
-     l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.in_flight AS token, u.low, u.high, u.fallback
+     l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.open_ids, t.claimer, t.in_flight AS token, u.low, u.high, u.fallback
        FROM u JOIN outbox_lease t ON t.partition = u.partition
        WHERE t.owner = u.owner AND t.epoch = u.epoch AND t.in_flight = u.token ORDER BY t.partition FOR UPDATE OF t),
-     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE o.partition = l.partition AND o.id BETWEEN l.first_id AND l.last_id
-         AND o.status = 1 AND o.lease_version = l.token
-       RETURNING o.partition, o.id, o.key, o.attempts, o.deaths, o.lease_owner, o.failure_type, o.reason),
+     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE ",
+    in_open_batch!(),
+    " RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
      w AS MATERIALIZED (DELETE FROM outbox_waiting w USING d WHERE w.partition = d.partition AND w.key = d.key AND w.id = d.id
        RETURNING w.partition),
      n AS MATERIALIZED (SELECT partition, count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
-         max(lease_owner) AS owner, max(attempts) AS attempts_max, array_agg(attempts) AS attempts, max(deaths) AS deaths_max,
+         max(attempts) AS attempts_max, array_agg(attempts) AS attempts, max(deaths) AS deaths_max,
          array_agg(deaths) AS deaths, count(failure_type) + count(reason) AS failures, array_agg(failure_type) AS failure_types,
          array_agg(reason) AS reasons
        FROM (SELECT * FROM d ORDER BY partition, id) d GROUP BY partition),
-     p AS MATERIALIZED (SELECT n.*, l.token, l.low, l.high, l.fallback, known.ids AS known, n.ids = known.ids AS exact
+     p AS MATERIALIZED (SELECT n.*, l.token, l.claimer, l.low, l.high, l.fallback, known.ids AS known, n.ids = known.ids AS exact
        FROM n JOIN l ON l.partition = n.partition CROSS JOIN LATERAL (SELECT ($8::int8[])[l.low:l.high] AS ids OFFSET 0) known),
      a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
            topics, by_fallback, attempts, deaths, failure_types, reasons)
-         SELECT p.partition, p.token, p.owner, clock_timestamp(), p.sent, p.first, p.last, p.ids,
+         SELECT p.partition, p.token, p.claimer, clock_timestamp(), p.sent, p.first, p.last, p.ids,
            CASE WHEN p.exact THEN ($9::int4[])[p.low:p.high] ELSE o.partitions END,
            CASE WHEN p.exact THEN ($10::int8[])[p.low:p.high] ELSE o.places END,
            CASE WHEN NOT p.fallback THEN NULL WHEN p.exact THEN ($11::text[])[p.low:p.high] ELSE o.topics END,
@@ -45,11 +48,13 @@ const SETTLE: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $
              array_agg(($12)[i.at] ORDER BY i.number) AS by_fallback
            FROM (SELECT i.number, p.low + array_position(p.known, i.id) - 1 AS at FROM unnest(p.ids) WITH ORDINALITY i (id, number)) i
            WHERE NOT p.exact) o ON true)
-     UPDATE outbox_lease t SET counter = t.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = false, trial = false,
-       first_id = NULL, last_id = NULL, closed = t.in_flight, archived = t.archived + coalesce(n.sent, 0)
+     UPDATE outbox_lease t SET ",
+    close_open_batch!(),
+    ", archived = t.archived + coalesce(n.sent, 0)
      FROM l LEFT JOIN n ON n.partition = l.partition
        LEFT JOIN (SELECT partition, count(*) AS unblocked FROM w GROUP BY partition) w ON w.partition = l.partition
-     WHERE t.partition = l.partition RETURNING t.partition, t.counter, coalesce(n.sent, 0), coalesce(w.unblocked, 0)";
+     WHERE t.partition = l.partition RETURNING t.partition, t.counter, coalesce(n.sent, 0), coalesce(w.unblocked, 0)"
+);
 
 /// The open batches that are settled, one array per column.
 pub(crate) struct LeaseColumns<'a> {

@@ -6,8 +6,8 @@ use crate::relay::fixture::{LEASE, RelayFixture, claim};
 
 /// Replaces the rows of partition $3 by one row per element of $1, its deaths, each of another key; closes the open batch.
 const RESET: &str = "WITH gone AS (DELETE FROM outbox WHERE partition = $3),
-     closed AS (UPDATE outbox_lease SET in_flight = NULL, lane = NULL, claim_epoch = NULL, died = false, trial = false, first_id = NULL,
-       last_id = NULL WHERE partition = $3)
+     closed AS (UPDATE outbox_lease SET in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, died = false, trial = false,
+       first_id = NULL, last_id = NULL, open_ids = NULL WHERE partition = $3)
      INSERT INTO outbox (partition, id, key, bytes, deaths)
      SELECT $3, $2 + d.number, gen_random_uuid(), 1, d.deaths FROM unnest($1::int2[]) WITH ORDINALITY AS d (deaths, number)";
 

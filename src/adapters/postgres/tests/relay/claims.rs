@@ -106,15 +106,15 @@ async fn follower_is_not_claimed_while_its_head_is_in_flight() {
 }
 
 #[tokio::test]
-async fn claim_waits_for_a_locked_head_instead_of_passing_it() {
+async fn claim_takes_a_locked_head_with_its_follower_and_waits_for_no_row_lock() {
     let fixture = ClaimFixture::new().await;
     let rows = fixture.ids().await;
     fixture.sql(&format!("BEGIN; SELECT 1 FROM outbox WHERE id = {} FOR UPDATE", rows[0])).await;
 
-    let claimed = fixture.claim_that_waits().await;
-    fixture.sql("ROLLBACK").await;
+    let claimed = claim(&fixture.store, fixture.fence.clone(), 10).await;
 
-    assert_eq!(ids(&batch(claimed.await.unwrap())), rows);
+    assert_eq!(ids(&batch(claimed)), rows);
+    fixture.sql("ROLLBACK").await;
 }
 
 #[tokio::test]
