@@ -25,6 +25,11 @@ const FILES: &[MigrationFile] = &[
         name: "redriven_dead_letters",
         text: include_str!("../../../../migrations/postgres/V2__redriven_dead_letters.sql"),
     },
+    MigrationFile {
+        version: 3,
+        name: "store_timeline",
+        text: include_str!("../../../../migrations/postgres/V3__store_timeline.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

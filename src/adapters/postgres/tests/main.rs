@@ -11,11 +11,12 @@ mod proxy;
 mod relay {
     mod claim_sizes;
     pub mod claims;
-    mod fixture;
+    pub mod fixture;
     mod rounds;
     mod rounds_with_faults;
     mod scan_starts;
 }
 mod support;
+mod timeline;
 mod tls;
 mod wake_channel;
