@@ -107,4 +107,4 @@ pub use schema::migrations::MigrationStatus;
 pub use schema::throwaway;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;
-pub use store::server_report::ServerReport;
+pub use store::server_report::{ServerReport, StandbyReport};
