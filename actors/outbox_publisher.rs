@@ -38,7 +38,7 @@ use membership::{LeaseScan, Membership, Rebalance};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use peers::{Peers, SCAN_SPACING};
 use relay_status::RelayStatus;
-use schedule::Schedule;
+use schedule::{RunEnd, Schedule};
 use sweeper::Sweeper;
 use workers::Workers;
 
@@ -88,11 +88,11 @@ impl OutboxPublisher {
         let (health, metrics) = (dependencies.health.clone(), Arc::clone(&dependencies.metrics));
         let (cycles, cycle_endings) = Cycles::new(&options);
         Self {
+            schedule: Schedule::resuming(workers.iter().flat_map(Workers::partitions)),
             workers,
             membership,
             peers: Peers::new(dependencies.wake_channel.clone()),
             dirty,
-            schedule: Schedule::default(),
             cycles,
             cycle_endings: Some(cycle_endings),
             alarms: Alarms::default(),
@@ -168,8 +168,7 @@ impl OutboxPublisher {
         let handing_over = self.membership.is_handing_over(partition);
         let worker = self.workers.as_ref().filter(|_| !handing_over).and_then(|workers| workers.find(partition));
         let Some(worker) = worker else {
-            self.schedule.finished(partition);
-            self.schedule.forget(partition);
+            self.schedule.not_run(partition);
             self.breaker.end_probe(partition, BrokerSignal::None);
             return;
         };
@@ -185,7 +184,8 @@ impl OutboxPublisher {
         reply: Result<BatchReport, AskError>,
         ctx: &mut Context<Self>,
     ) {
-        let woken = self.schedule.finished(partition);
+        let is_open = reply.as_ref().map_or(true, |report| report.unresolved);
+        let woken = self.schedule.finished(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
         let report = match reply {
             Ok(report) => report,
             // The worker died, or still works on an earlier batch.
@@ -284,6 +284,9 @@ impl OutboxPublisher {
         let work = release::hand_over(workers.clone(), self.peers.clone(), partition, self.options.relay.lease);
         ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_hand_over(partition);
+            if !this.owns(partition) {
+                this.schedule.resolved(partition);
+            }
             this.schedule.wake(partition);
             this.run_due(ctx);
         }));

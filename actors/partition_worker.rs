@@ -12,6 +12,8 @@ pub mod relay;
 pub mod report;
 mod run_result;
 mod session;
+mod session_failure;
+mod timeline;
 
 use std::sync::Arc;
 

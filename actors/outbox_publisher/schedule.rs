@@ -17,6 +17,18 @@ pub struct Schedule {
     again: BTreeSet<PartitionNo>,
     trials: VecDeque<PartitionNo>,
     on_trial: Option<PartitionNo>,
+    /// Partitions whose last run ended with an unknown outcome: a batch of this process may be open. If the process dies, the death counts
+    /// for its rows, too.
+    unresolved: BTreeSet<PartitionNo>,
+}
+
+/// Whether a batch of the partition may still be open after a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Nothing of this process is open in the partition.
+    Resolved,
+    /// The outcome of a batch is unknown; the next run of the partition resolves it first.
+    Unresolved,
 }
 
 /// Which waiting partitions may run.
@@ -29,6 +41,11 @@ pub enum Selection {
 }
 
 impl Schedule {
+    /// An empty schedule with partitions that an earlier publisher of this process ran: batches of theirs may be open.
+    pub fn resuming(partitions: impl Iterator<Item = PartitionNo>) -> Self {
+        Self { unresolved: partitions.collect(), ..Self::default() }
+    }
+
     /// The partition may have due rows: it waits for its turn, or runs again after its current run.
     pub fn wake(&mut self, partition: PartitionNo) {
         if self.running.contains(&partition) {
@@ -53,12 +70,17 @@ impl Schedule {
         }
     }
 
-    /// The next partition to run, if fewer than `max` run. A trial waits until nothing runs, and nothing else runs during it.
+    /// The next partition to run, if fewer than `max` run. A trial waits until nothing runs and nothing is unresolved, and nothing else runs
+    /// until it is resolved: otherwise a death of the process would count for rows that did not cause it.
     pub fn next(&mut self, max: usize, selection: Selection) -> Option<(PartitionNo, ClaimKind)> {
-        if self.on_trial.is_some() || self.running.len() >= max {
+        if self.running.len() >= max {
             return None;
         }
-        if let Some(partition) = self.trials.front().copied() {
+        if let Some(partition) = self.on_trial {
+            return self.resolve_trial(partition);
+        }
+        // While something is unresolved, the others go on: its resolution may have to wait for a broker.
+        if let Some(partition) = self.trials.front().copied().filter(|_| self.unresolved.is_empty()) {
             if !self.running.is_empty() {
                 return None;
             }
@@ -81,23 +103,51 @@ impl Schedule {
         Some((partition, ClaimKind::Ordinary))
     }
 
+    /// The partition of an unresolved trial, if it waits for its turn: its run resolves the trial before it claims.
+    fn resolve_trial(&mut self, partition: PartitionNo) -> Option<(PartitionNo, ClaimKind)> {
+        if !self.running.is_empty() || !self.queued.remove(&partition) {
+            return None;
+        }
+        self.waiting.retain(|other| *other != partition);
+        self.running.insert(partition);
+        Some((partition, ClaimKind::Ordinary))
+    }
+
     /// Whether any partition waits for its turn or a trial.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || !self.trials.is_empty()
     }
 
-    /// A run has ended. Returns whether the partition was woken during it.
-    pub fn finished(&mut self, partition: PartitionNo) -> bool {
+    /// A run has ended. Returns whether the partition was woken during it. A trial with an unknown outcome goes on until it is resolved.
+    pub fn finished(&mut self, partition: PartitionNo, end: RunEnd) -> bool {
         self.running.remove(&partition);
+        match end {
+            RunEnd::Resolved => self.resolved(partition),
+            RunEnd::Unresolved => {
+                self.unresolved.insert(partition);
+            }
+        }
+        self.again.remove(&partition)
+    }
+
+    /// Nothing of this process is open in the partition: a run resolved it, or another instance resolves it.
+    pub fn resolved(&mut self, partition: PartitionNo) {
+        self.unresolved.remove(&partition);
         if self.on_trial == Some(partition) {
             self.on_trial = None;
             // Rows that became due during the trial, or that wait behind the suspect, get an ordinary turn.
             self.wake(partition);
         }
-        self.again.remove(&partition)
     }
 
-    /// This instance does not own the partition any more.
+    /// A run could not begin, because this instance does not own the partition or hands it over.
+    pub fn not_run(&mut self, partition: PartitionNo) {
+        let end = if self.unresolved.contains(&partition) { RunEnd::Unresolved } else { RunEnd::Resolved };
+        self.finished(partition, end);
+        self.forget(partition);
+    }
+
+    /// The partition does not run any more. A batch of it that is unresolved remains so until [`Schedule::resolved`].
     pub fn forget(&mut self, partition: PartitionNo) {
         self.waiting.retain(|other| *other != partition);
         self.trials.retain(|other| *other != partition);
@@ -129,13 +179,13 @@ mod tests {
         assert_eq!(schedule.next(1, Selection::All), Some((A, ClaimKind::Ordinary)));
         schedule.wake(A);
         assert_eq!(schedule.next(1, Selection::All), None, "no more than asked");
-        assert!(schedule.finished(A), "it was woken while it ran");
+        assert!(schedule.finished(A, RunEnd::Resolved), "it was woken while it ran");
         schedule.wake(A);
 
         let turns: Vec<_> = (0..3)
             .filter_map(|_| {
                 let (partition, _) = schedule.next(1, Selection::All)?;
-                schedule.finished(partition);
+                schedule.finished(partition, RunEnd::Resolved);
                 Some(partition)
             })
             .collect();
@@ -153,12 +203,12 @@ mod tests {
         assert_eq!(schedule.next(16, Selection::Full), Some((B, ClaimKind::Ordinary)));
         assert_eq!(schedule.next(16, Selection::Full), None);
         schedule.wake_full(B);
-        assert!(schedule.finished(B), "it was woken while it ran");
+        assert!(schedule.finished(B, RunEnd::Resolved), "it was woken while it ran");
         schedule.wake_full(B);
 
         let order: Vec<_> = (0..3).filter_map(|_| Some(schedule.next(16, Selection::All)?.0)).collect();
         assert_eq!(order, [A, C, B], "a cycle takes them in the order in which they wait");
-        schedule.finished(B);
+        schedule.finished(B, RunEnd::Resolved);
         schedule.wake(B);
         assert_eq!(schedule.next(16, Selection::Full), None, "its last batch was not full");
     }
@@ -172,10 +222,10 @@ mod tests {
         schedule.wake(C);
 
         assert_eq!(schedule.next(16, Selection::All), None, "others still run");
-        schedule.finished(A);
+        schedule.finished(A, RunEnd::Resolved);
         assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
         assert_eq!(schedule.next(16, Selection::All), None, "nothing runs during it");
-        schedule.finished(B);
+        schedule.finished(B, RunEnd::Resolved);
         assert_eq!(schedule.next(16, Selection::All), Some((C, ClaimKind::Ordinary)));
         assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Ordinary)));
     }
@@ -187,5 +237,83 @@ mod tests {
         schedule.request_trial(A);
         schedule.forget(A);
         assert_eq!(schedule.next(16, Selection::All), None);
+    }
+
+    /// Starts a trial of B with nothing else waiting.
+    fn schedule_with_trial() -> Schedule {
+        let mut schedule = Schedule::default();
+        schedule.request_trial(B);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
+        schedule
+    }
+
+    #[test]
+    fn trial_waits_until_every_unknown_outcome_is_resolved_and_others_go_on() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.request_trial(B);
+        schedule.finished(A, RunEnd::Unresolved);
+
+        assert_eq!(schedule.next(16, Selection::All), None, "a batch of A may be open");
+        schedule.wake(C);
+        assert_eq!(
+            schedule.next(16, Selection::All),
+            Some((C, ClaimKind::Ordinary)),
+            "it does not wait for the broker of A"
+        );
+        schedule.wake(A);
+        assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
+        schedule.finished(A, RunEnd::Resolved);
+        assert_eq!(schedule.next(16, Selection::All), None, "C still runs");
+        schedule.finished(C, RunEnd::Resolved);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
+    }
+
+    #[test]
+    fn nothing_else_runs_until_a_trial_with_an_unknown_outcome_is_resolved() {
+        let mut schedule = schedule_with_trial();
+        schedule.wake(A);
+        schedule.finished(B, RunEnd::Unresolved);
+
+        assert_eq!(schedule.next(16, Selection::All), None, "B pauses after its failure");
+        schedule.wake(B);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Ordinary)), "the run that resolves");
+        assert_eq!(schedule.next(16, Selection::All), None);
+        schedule.finished(B, RunEnd::Unresolved);
+        assert_eq!(schedule.next(16, Selection::All), None, "the broker is still away");
+        schedule.wake(B);
+        schedule.next(16, Selection::All);
+        schedule.finished(B, RunEnd::Resolved);
+        assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
+    }
+
+    #[test]
+    fn trial_blocks_nothing_after_its_partition_moved_to_another_instance() {
+        let mut schedule = schedule_with_trial();
+        schedule.wake(A);
+        schedule.finished(B, RunEnd::Unresolved);
+        schedule.forget(B);
+        assert_eq!(schedule.next(16, Selection::All), None, "the hand-over has begun, and not ended");
+
+        schedule.resolved(B);
+
+        assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
+    }
+
+    #[test]
+    fn run_that_did_not_begin_changes_nothing_that_is_unresolved() {
+        let mut schedule = schedule_with_trial();
+        schedule.not_run(B);
+        schedule.wake(A);
+        assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)), "the trial did not begin");
+
+        schedule.finished(A, RunEnd::Unresolved);
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.not_run(A);
+        schedule.forget(B);
+        schedule.request_trial(C);
+        assert_eq!(schedule.next(16, Selection::All), None, "a batch of A may be open");
     }
 }

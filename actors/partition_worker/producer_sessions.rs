@@ -145,4 +145,10 @@ impl ProducerSessions {
             }
         }
     }
+    /// Ends all sessions: the next use of each slot opens a new one.
+    pub async fn end_all(&self) {
+        for slot in &self.slots {
+            slot.lock().await.open = None;
+        }
+    }
 }

@@ -10,7 +10,8 @@ use super::batch_sender::BatchSender;
 use super::context::RelayContext;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
-use super::session::{PartitionSession, PartitionSessions, SessionFailure, SessionStart};
+use super::session::{PartitionSession, PartitionSessions, SessionStart};
+use super::session_failure::SessionFailure;
 
 /// Shared by all workers of an instance; the caller keeps the session between runs.
 pub struct Relay {

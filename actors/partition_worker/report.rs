@@ -19,6 +19,8 @@ pub struct BatchReport {
     pub broker: BrokerSignal,
     /// Another instance holds the partition's lease.
     pub held_elsewhere: bool,
+    /// A batch of this process may be open: the next run resolves it first.
+    pub unresolved: bool,
     /// The error that ended the batch; the partition runs again after a pause.
     pub error: Option<Error>,
 }

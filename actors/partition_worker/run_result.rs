@@ -18,11 +18,17 @@ impl RunResult {
 
     /// The outcome of a statement is unknown: the next run acquires a new epoch and resolves first.
     pub fn unknown(report: BatchReport) -> Self {
-        Self { session: None, report }
+        Self::ended(None, report)
     }
 
     /// An error without anything else to report.
     pub fn failed(session: Option<PartitionSession>, error: Error) -> Self {
-        Self { session, report: BatchReport { error: Some(error), ..BatchReport::default() } }
+        Self::ended(session, BatchReport { error: Some(error), ..BatchReport::default() })
+    }
+
+    /// Without a session a batch may be open, unless another instance holds the partition and resolves it.
+    fn ended(session: Option<PartitionSession>, report: BatchReport) -> Self {
+        let unresolved = session.is_none() && !report.held_elsewhere;
+        Self { session, report: BatchReport { unresolved, ..report } }
     }
 }

@@ -3,13 +3,14 @@ use std::sync::Arc;
 
 use outbox::store_went_back;
 use ports::Error;
-use ports::broker::BrokerFailure;
 use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
+use tokio::time::Instant;
 
 use super::context::RelayContext;
 use super::overlapping_failures::OverlappingFailures;
-use super::report::BrokerSignal;
+use super::session_failure::SessionFailure;
+use super::timeline::TimelineGuard;
 
 /// A held lease without an open batch.
 pub struct PartitionSession {
@@ -25,34 +26,22 @@ pub enum SessionStart {
     HeldElsewhere,
 }
 
-/// Why a session could not begin, and what the failure says about the broker.
-pub struct SessionFailure {
-    pub error: Error,
-    pub broker: BrokerSignal,
-}
-
-impl From<BrokerFailure> for SessionFailure {
-    fn from(BrokerFailure { id, error }: BrokerFailure) -> Self {
-        Self { error, broker: BrokerSignal::Failed(id) }
-    }
-}
-
-impl From<Error> for SessionFailure {
-    fn from(error: Error) -> Self {
-        Self { error, broker: BrokerSignal::None }
-    }
-}
-
 /// Begins and ends the sessions of all partitions.
 pub struct PartitionSessions {
     context: Arc<RelayContext>,
-    failures: OverlappingFailures,
+    failures: Arc<OverlappingFailures>,
+    timeline: TimelineGuard,
 }
+
+/// How often one acquisition adopts a timeline: another fail-over meanwhile needs another turn.
+const ADOPTIONS_MAX: u32 = 3;
 
 impl PartitionSessions {
     /// Sessions that use these ports.
     pub fn new(context: Arc<RelayContext>) -> Self {
-        Self { context, failures: OverlappingFailures::default() }
+        let failures = Arc::new(OverlappingFailures::default());
+        let timeline = TimelineGuard::new(Arc::clone(&context), Arc::clone(&failures));
+        Self { context, failures, timeline }
     }
 
     /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
@@ -66,9 +55,10 @@ impl PartitionSessions {
             return Ok(SessionStart::HeldElsewhere);
         };
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
-        if store_went_back(watermark, fence.counter) {
+        if let Some(seen) = watermark.filter(|_| store_went_back(watermark, fence.counter)) {
             self.report_rewind(&fence, watermark);
-            let Some(above) = self.acquire(partition, reason, watermark).await? else {
+            let decided = self.timeline.decided_watermark(partition, seen).await?;
+            let Some(above) = self.acquire(partition, reason, Some(decided)).await? else {
                 return Ok(SessionStart::HeldElsewhere);
             };
             fence = above;
@@ -85,21 +75,28 @@ impl PartitionSessions {
         watermark: Option<Token>,
     ) -> Result<Option<Fence>, SessionFailure> {
         let RelayContext { leases, book, instance, .. } = &*self.context;
-        let requested = book.request_time();
-        let acquisition = leases.acquire(partition, instance, *reason, watermark, book.ttl()).await?;
-        let Acquired { mut fence, in_flight } = match acquisition {
-            Acquisition::Taken(acquired) => acquired,
-            Acquisition::Held { .. } => {
-                *reason = AcquireReason::Vacant;
-                return Ok(None);
+        for _ in 0..ADOPTIONS_MAX {
+            let (requested, started) = (book.request_time(), Instant::now());
+            let acquisition = leases.acquire(partition, instance, *reason, watermark, book.ttl()).await?;
+            let Acquired { mut fence, in_flight } = match acquisition {
+                Acquisition::Taken(acquired) => acquired,
+                Acquisition::Held { .. } => {
+                    *reason = AcquireReason::Vacant;
+                    return Ok(None);
+                }
+                Acquisition::TimelineChanged(change) => {
+                    self.timeline.adopt(&change, started).await?;
+                    continue;
+                }
+            };
+            *reason = AcquireReason::Uncertain;
+            book.acquired(partition, fence.epoch, requested);
+            if let Some(open) = in_flight {
+                fence.counter = self.resolve(&fence, &open).await?;
             }
-        };
-        *reason = AcquireReason::Uncertain;
-        book.acquired(partition, fence.epoch, requested);
-        if let Some(open) = in_flight {
-            fence.counter = self.resolve(&fence, &open).await?;
+            return Ok(Some(fence));
         }
-        Ok(Some(fence))
+        Err(Error::Unreachable("the store's timeline changes again and again".into()).into())
     }
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
@@ -109,7 +106,10 @@ impl PartitionSessions {
         producers.end(&open.session).await;
         let watermark = self.failures.call(broker.watermark(fence.partition, Some(&open.session))).await?;
         // The counter may have passed the watermark since the store went back: a later acquisition would not see it.
-        if store_went_back(watermark, open.token) && !store_went_back(watermark, fence.counter) {
+        if store_went_back(watermark, open.token)
+            && !store_went_back(watermark, fence.counter)
+            && !self.timeline.has_covered(fence.partition, watermark).await
+        {
             self.report_rewind(fence, watermark);
         }
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);

@@ -1,5 +1,6 @@
 //! The broker, one port for every backend. `publish` commits a claimed batch and its watermark atomically; `append` writes records without
 //! a watermark (retry topics, dead letters, publishing without an outbox).
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -117,6 +118,14 @@ pub trait Broker: Send + Sync {
 
     /// Fences a producer session: its open transactions are aborted and it can commit nothing afterwards. Idempotent.
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error>;
+
+    /// Fences every producer session that any process of the installation has ever opened, waits until all their transactions are decided,
+    /// and then reads the highest committed token of each partition. No session that was open before the call can raise them afterwards.
+    /// For a store that went back in time: it has forgotten which sessions there are. Idempotent; not atomic, so repeat it after an error.
+    ///
+    /// # Errors
+    /// As of [`Broker::fence`] and [`Broker::watermark`].
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error>;
 
     /// Appends records without a watermark, all of them or none. They are acknowledged and durable when it returns.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;

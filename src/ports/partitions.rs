@@ -1,4 +1,5 @@
 //! Partition leases and cluster membership. Only the store's clock measures leases.
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,6 +45,30 @@ pub enum Acquisition {
         /// Time until it expires unless it is renewed.
         remaining: Duration,
     },
+    /// The store continues another timeline than the one for which the producer sessions were fenced. Nothing is acquired: fence all of
+    /// them, then call [`PartitionLeases::adopt`].
+    TimelineChanged(TimelineChange),
+}
+
+/// The store may have gone back in time: a fail-over to a standby, or a restore, began another timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineChange {
+    /// Identifies the timeline that the store continues now.
+    pub timeline: String,
+    /// Time up to which the store surely has every commit, where the server shows it.
+    pub complete_until: Option<Timestamp>,
+}
+
+/// Result of adopting a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    /// Done; the broker was ahead of the store in this many partitions.
+    Adopted {
+        /// Partitions with a committed batch that the store does not have.
+        partitions_behind: u32,
+    },
+    /// Another instance has adopted it, or the timeline has changed once more: acquire again.
+    AlreadyDone,
 }
 
 /// A partition's lease and depth, for operators.
@@ -100,6 +125,19 @@ pub trait PartitionLeases: Send + Sync {
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error>;
+
+    /// Raises the counters of all partitions above these watermarks, after which the store grants leases again. The watermarks are those
+    /// that [`Broker::fence_all`] returned after the change was found. Idempotent: only the first of several instances changes anything. A
+    /// store without timelines never reports a change, and has nothing to adopt.
+    ///
+    /// [`Broker::fence_all`]: crate::broker::Broker::fence_all
+    async fn adopt(
+        &self,
+        _change: &TimelineChange,
+        _watermarks: &BTreeMap<PartitionNo, Token>,
+    ) -> Result<Adoption, Error> {
+        Ok(Adoption::AlreadyDone)
+    }
 
     /// Renews the leases that `owner` still holds to `ttl` from now and returns their partitions. Leases that are not returned are lost;
     /// an expired lease is lost even when no other instance acquired it. Never changes a counter.

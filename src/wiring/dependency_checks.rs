@@ -113,7 +113,32 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
         DependencyCheck::new("clock", skew <= CLOCK_SKEW_MAX, clock),
         DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
+        standbys(&report.standbys),
     ]
+}
+
+/// A standby that no commit waits for may lack the last orders, and a fail-over to it loses them.
+#[cfg(feature = "postgres")]
+fn standbys(
+    postgres::StandbyReport { asynchronous, synchronous, hidden }: &postgres::StandbyReport,
+) -> DependencyCheck {
+    let names = asynchronous.join(", ");
+    let (ok, detail) = match (asynchronous.is_empty(), synchronous) {
+        (false, 0) => (
+            false,
+            format!(
+                "every standby is asynchronous: a fail-over to {names} loses the last orders and publishes events twice; set \
+                 synchronous_standby_names"
+            ),
+        ),
+        (false, count) => (true, format!("synchronous: {count}; asynchronous, do not fail over to it: {names}")),
+        (true, _) if *hidden > 0 => {
+            (true, format!("this role may not see the state of {hidden}: grant it pg_read_all_stats"))
+        }
+        (true, 0) => (true, "none is connected".to_owned()),
+        (true, count) => (true, format!("synchronous: {count}, asynchronous: none")),
+    };
+    DependencyCheck::new("standbys", ok, detail)
 }
 
 #[cfg(not(feature = "postgres"))]
@@ -213,5 +238,28 @@ async fn probe_until_answer(name: &'static str, probe: &dyn Probe) -> Dependency
             return DependencyCheck::failed(name, error);
         }
         tokio::time::sleep(PROBE_PAUSE).await;
+    }
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use postgres::StandbyReport;
+
+    use super::standbys;
+
+    #[test]
+    fn standby_that_no_commit_waits_for_is_named() {
+        let cases: [(&[&str], u64, u64, bool, &str); 5] = [
+            (&[], 0, 0, true, "none is connected"),
+            (&["b", "c"], 0, 0, false, "a fail-over to b, c loses the last orders"),
+            (&["b"], 1, 0, true, "do not fail over to it: b"),
+            (&[], 2, 0, true, "synchronous: 2"),
+            (&[], 0, 3, true, "may not see the state of 3"),
+        ];
+        for (names, synchronous, hidden, ok, detail) in cases {
+            let asynchronous = names.iter().map(|name| (*name).to_owned()).collect();
+            let check = standbys(&StandbyReport { asynchronous, synchronous, hidden });
+            assert!(check.ok == ok && check.detail.contains(detail), "{check:?}");
+        }
     }
 }

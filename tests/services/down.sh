@@ -7,6 +7,12 @@ set -euo pipefail
 require_folder "$1"
 
 jobs=()
+# Servers that a test started in folders of their own.
+for nested in "$1"/*/"$mark"; do
+  [ -f "$nested" ] || continue
+  "$scripts/down.sh" "$(dirname "$nested")" &
+  jobs+=($!)
+done
 for service in postgres redis kafka; do
   [ -d "$1/$service" ] || continue
   "$scripts/service.sh" drop "$service" "$1" &

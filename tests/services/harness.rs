@@ -14,5 +14,6 @@ pub mod backend;
 mod database;
 mod kafka;
 pub mod proxy;
+pub mod replicated_database;
 pub mod service_control;
 pub mod waiting;

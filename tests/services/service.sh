@@ -4,6 +4,7 @@
 #   kill    SIGKILL, also its children                                    pause   SIGSTOP: connections stay open
 #   resume  after a pause                                                 status  running, silent (exit 1) or stopped (3)
 #   create  a new one, on a free port (up.sh)                             drop    stop as fast as possible (down.sh)
+# With POSTHASTE_STANDBY_OF=PORT, create makes a PostgreSQL that is a standby of the server on that port.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=environment/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"

@@ -9,3 +9,4 @@ mod rate_limit;
 mod recovery;
 mod region;
 mod rolling_restart;
+mod standby;

@@ -18,11 +18,12 @@ const ACTIONS: usize = 80;
 /// Longest drain after the faults: a retry may be due only after some minutes.
 const DRAIN_LIMIT: Duration = Duration::from_secs(900);
 
-const CALLS: [Call; 15] = [
+const CALLS: [Call; 17] = [
     Call::OpenSession,
     Call::Publish,
     Call::Watermark,
     Call::Fence,
+    Call::FenceAll,
     Call::Append,
     Call::Commit,
     Call::Read,
@@ -32,6 +33,7 @@ const CALLS: [Call; 15] = [
     Call::Resolve,
     Call::Heartbeat,
     Call::Acquire,
+    Call::Adopt,
     Call::Renew,
     Call::Release,
 ];

@@ -1,4 +1,5 @@
 //! `Broker`: batches go through the sessions that the relay opens, records without a watermark through a session of the adapter's own.
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,13 +11,12 @@ use tokio::sync::oneshot;
 
 use crate::adapter::Kafka;
 use crate::connection::blocking_call::run_blocking;
+use crate::producer::registry::APPEND_SLOT;
 use crate::producer::session_batch::SessionBatch;
 use crate::producer::session_id;
-use crate::topics::pending_watermarks::WatermarkQuery;
+use crate::topics::pending_watermarks::{AwaitedPartitions, WatermarkQuery, WatermarkReply};
 use crate::topics::query_thread::TopicQuery;
-
-/// The slot of the session that appends.
-const APPEND_SLOT: &str = "append";
+use crate::topics::watermark_cache::InstallationRecords;
 
 #[async_trait]
 impl Broker for Kafka {
@@ -43,14 +43,35 @@ impl Broker for Kafka {
     ) -> Result<Option<Token>, Error> {
         self.inner.watcher.ready().await?;
         let awaited = fenced.and_then(|session| session_id::parse(session).watermarks.of(partition));
-        let query = |reply| WatermarkQuery { outbox_partition: partition.0, awaited, reply };
-        self.inner.watermark_queries.request(|reply| TopicQuery::Watermark(query(reply))).await
+        let awaited = awaited.map_or(AwaitedPartitions::Nothing, AwaitedPartitions::One);
+        let reply = |sender| WatermarkReply::Watermark { outbox_partition: partition.0, sender };
+        let query = |sender| TopicQuery::Watermark(WatermarkQuery { awaited, reply: reply(sender) });
+        self.inner.watermark_queries.request(query).await
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         self.inner.watcher.ready().await?;
         let (inner, session) = (Arc::clone(&self.inner), session.clone());
         run_blocking("kafka-fence", move || inner.sessions.fence(&session)).await
+    }
+
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
+        self.inner.watcher.ready().await?;
+        let (mut fenced, mut awaited) = (BTreeSet::new(), AwaitedPartitions::Nothing);
+        loop {
+            let InstallationRecords { transactional_ids, watermarks } = self.installation_records(awaited).await?;
+            let unfenced: Vec<String> = transactional_ids.difference(&fenced).cloned().collect();
+            match (unfenced.is_empty(), awaited) {
+                // The watermarks are final: every id was fenced before they were read, and no transaction was undecided.
+                (true, AwaitedPartitions::All) => return Ok(watermarks),
+                (true, _) => awaited = AwaitedPartitions::All,
+                // An open transaction hides what is registered behind it, until its own id is fenced.
+                (false, _) => awaited = AwaitedPartitions::Nothing,
+            }
+            let (inner, ids) = (Arc::clone(&self.inner), unfenced.clone());
+            run_blocking("kafka-fence-all", move || inner.sessions.fence_ids(&ids)).await?;
+            fenced.extend(unfenced);
+        }
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
@@ -83,6 +104,12 @@ impl Broker for Kafka {
 }
 
 impl Kafka {
+    /// What the watermark topic says about the installation, once the transactions in these partitions are decided.
+    async fn installation_records(&self, awaited: AwaitedPartitions) -> Result<InstallationRecords, Error> {
+        let query = |sender| WatermarkQuery { awaited, reply: WatermarkReply::Installation(sender) };
+        self.inner.watermark_queries.request(|sender| TopicQuery::Watermark(query(sender))).await
+    }
+
     /// The live session that appends. The first caller opens it; concurrent callers wait on the mutex.
     async fn append_session(&self) -> Result<ProducerSessionId, Error> {
         let mut current = self.inner.append_session.lock().await;

@@ -3,4 +3,4 @@ mod partition_reader;
 pub(crate) mod pending_watermarks;
 pub(crate) mod query_thread;
 mod topic_reader;
-mod watermark_cache;
+pub(crate) mod watermark_cache;

@@ -62,6 +62,7 @@ mod leases {
     pub(crate) mod name_lock;
     pub(crate) mod name_row;
     pub(crate) mod partition_leases;
+    pub(crate) mod timeline;
 }
 
 mod inbox {
@@ -91,6 +92,7 @@ mod connection {
     pub(crate) mod conditions;
     pub(crate) mod connector;
     pub(crate) mod open_error;
+    pub(crate) mod server_timeline;
     pub(crate) mod session;
     pub(crate) mod sql_value;
     pub(crate) mod statement_error;
@@ -105,4 +107,4 @@ pub use schema::migrations::MigrationStatus;
 pub use schema::throwaway;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;
-pub use store::server_report::ServerReport;
+pub use store::server_report::{ServerReport, StandbyReport};

@@ -38,11 +38,20 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "store_rewound",
         levels: &[Level::ERROR],
-        fields: &["partition", "epoch", "counter", "watermark"],
-        meaning: "The broker has committed a batch that the store does not know: the store went back in time (a fail-over to a replica \
-                  that lagged, or a restore). Rows whose settlement it lost are published again; no event is lost that it still has.",
-        action: "Find out since when the store lacks changes: orders after that time are gone, and events before it may appear twice. Use a \
-                 synchronous replica.",
+        fields: &["timeline", "complete_until", "partitions_behind", "partition", "epoch", "counter", "watermark"],
+        meaning: "The broker has committed a batch that the store does not know: the store went back in time (a fail-over to a standby \
+                  that lagged, or a restore). Where the store shows its timeline, one line says how many partitions are behind; otherwise \
+                  there is one for each partition. Rows whose settlement it lost are published again; no event is lost that it still has.",
+        action: "Orders after `complete_until` may be gone, and events that were published after it may appear twice. Without that time, \
+                 find out since when the store lacks changes. Use a synchronous standby.",
+    },
+    LogEvent {
+        name: "store_timeline_changed",
+        levels: &[Level::WARN],
+        fields: &["timeline", "complete_until"],
+        meaning: "The store continues another timeline, after a fail-over or a restore. All producer sessions were fenced. No watermark on \
+                  the broker shows a batch that the store lacks; in `at-least-once` mode there are none.",
+        action: "Nothing to do after a planned fail-over. Otherwise look for orders after `complete_until`.",
     },
     LogEvent {
         name: "relay_failing",

@@ -35,6 +35,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "store_timeline_unreadable",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The PostgreSQL server does not show its timeline to this role, or has none. A fail-over to a standby that lagged is then \
+                  recognised only by the broker's watermarks.",
+        action: "Grant the role EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_lsn.",
+    },
+    LogEvent {
         name: "archive_day_not_made",
         levels: &[Level::DEBUG],
         fields: &["day", "error"],

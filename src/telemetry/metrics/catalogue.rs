@@ -28,7 +28,7 @@ macro_rules! every_metric {
         outbox_rows: Family<IntGauge, 1> = "outbox_rows" ["status"] Rows NONE "Outbox rows by status.";
         outbox_oldest_pending_age_seconds: Gauge = "outbox_oldest_pending_age_seconds" [] Seconds NONE "Age of the oldest unpublished event; 0 when there is none.";
         outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the order's commit until the broker's acknowledgement.";
-        outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Acquisitions that found the broker ahead of the store, because the store went back in time.";
+        outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store went back in time.";
         outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Batches NONE "Batches that a previous lease left open and the next owner resolved.";
         outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Rows NONE "Settlements that changed nothing because their fencing token was stale.";
         outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";

@@ -1,4 +1,5 @@
 //! A broker, and its topics, with a flaw.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,19 @@ impl Broker for BrokenBroker {
     }
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         self.real.fence(session).await
+    }
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
+        match self.flaw {
+            Flaw::FencesNoSessionInAll => {
+                let mut watermarks = BTreeMap::new();
+                for partition in (0..8).map(PartitionNo) {
+                    watermarks.extend(self.real.watermark(partition, None).await?.map(|token| (partition, token)));
+                }
+                Ok(watermarks)
+            }
+            Flaw::ReturnsNoWatermarkOfAll => self.real.fence_all().await.map(|_| BTreeMap::new()),
+            _ => self.real.fence_all().await,
+        }
     }
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
         let result = self.real.append(records.clone()).await;

@@ -16,7 +16,7 @@ macro_rules! with_flaws_by_suite {
             inbox: ReportsDuplicatesAsNew, DropsEffects, SharesInboxBetweenGroups, NeverEndsDetours, InboxSweepIgnoresLimit,
                 SweepsRecentEvents;
             broker: PublishesAfterFence, HidesWatermark, ShowsAbortedRecords, CommitsAfterLease, DropsHeaders, ScattersKeys,
-                AppendsPartially;
+                AppendsPartially, FencesNoSessionInAll, ReturnsNoWatermarkOfAll;
             consumer_groups: AcknowledgesOnPoll, NeverRewinds, NeverPauses, ReportsNoLag, PollIgnoresLimit;
             topics: ReadIgnoresOffset, ReadIgnoresLimit, ListsUnsorted;
             idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,

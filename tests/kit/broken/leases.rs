@@ -1,12 +1,13 @@
 //! Partition leases with a flaw.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView, Release,
-    Token,
+    AcquireReason, Acquisition, Adoption, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, TimelineChange, Token,
 };
 
 use crate::broken::flaw::Flaw;
@@ -52,6 +53,13 @@ impl PartitionLeases for BrokenLeases {
             acquired.in_flight = None;
         }
         Ok(acquisition)
+    }
+    async fn adopt(
+        &self,
+        change: &TimelineChange,
+        watermarks: &BTreeMap<PartitionNo, Token>,
+    ) -> Result<Adoption, Error> {
+        self.real.adopt(change, watermarks).await
     }
     async fn renew(
         &self,

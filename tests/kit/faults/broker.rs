@@ -1,4 +1,5 @@
 //! A broker under a fault script.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -65,6 +66,10 @@ impl Broker for FaultyBroker {
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         self.script.around(Call::Fence, self.real.fence(session)).await
+    }
+
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
+        self.script.around(Call::FenceAll, self.real.fence_all()).await
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {

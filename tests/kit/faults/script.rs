@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Record;
 use ports::clock::Rng;
+use ports::partitions::{PartitionNo, Token};
 use tokio::sync::Notify;
 
 use crate::clock::SeededRng;
@@ -20,6 +21,7 @@ pub enum Call {
     Publish,
     Watermark,
     Fence,
+    FenceAll,
     Append,
     Commit,
     /// `OrderStore::find`, `list`, `count`, `oldest` and `find_mark`.
@@ -30,6 +32,7 @@ pub enum Call {
     Resolve,
     Heartbeat,
     Acquire,
+    Adopt,
     Renew,
     Release,
 }
@@ -70,6 +73,18 @@ struct Plan {
     random: Vec<(Call, f64, InjectedFault)>,
     refused: Option<RecordFilter>,
     injected: Vec<(Call, InjectedFault)>,
+    timeline: Timeline,
+}
+
+/// The timeline of a store whose leases are under the script.
+#[derive(Clone, Default)]
+pub(crate) struct Timeline {
+    /// How often the store failed over.
+    pub(crate) number: u32,
+    /// The number of the timeline that was adopted last.
+    pub(crate) adopted: u32,
+    /// The watermarks of the last adoption: the counter of an acquired lease is above them.
+    pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
 }
 
 type RecordFilter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
@@ -106,10 +121,30 @@ impl FaultScript {
         self.0.plan.lock().refused = Some(Arc::new(filter));
     }
 
+    /// The store continues another timeline: no partition can be acquired until it is adopted. Stop the processes that hold leases before.
+    pub fn change_timeline(&self) {
+        self.0.plan.lock().timeline.number += 1;
+    }
+
+    /// Whether the present timeline is adopted.
+    pub fn is_timeline_adopted(&self) -> bool {
+        let Timeline { number, adopted, .. } = self.timeline();
+        number == adopted
+    }
+
+    pub(crate) fn timeline(&self) -> Timeline {
+        self.0.plan.lock().timeline.clone()
+    }
+
+    pub(crate) fn set_timeline(&self, timeline: Timeline) {
+        self.0.plan.lock().timeline = timeline;
+    }
+
     /// Removes every fault and releases the calls that hang.
     pub fn clear(&self) {
         let mut plan = self.0.plan.lock();
-        *plan = Plan { injected: std::mem::take(&mut plan.injected), ..Plan::default() };
+        let (injected, timeline) = (std::mem::take(&mut plan.injected), plan.timeline.clone());
+        *plan = Plan { injected, timeline, ..Plan::default() };
         drop(plan);
         self.release();
     }

@@ -1,4 +1,5 @@
 //! Orders, outbox and leases of a store, each under a fault script.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
-    Release, Token,
+    AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo,
+    PartitionView, Release, TimelineChange, Token,
 };
 
-use crate::faults::script::{Call, FaultScript};
+use crate::faults::script::{Call, FaultScript, Timeline};
 
 macro_rules! faulty {
     ($(#[$doc:meta])* $name:ident, $port:ident) => {
@@ -110,7 +111,31 @@ impl PartitionLeases for FaultyLeases {
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
+        let Timeline { number, adopted, watermarks } = self.script.timeline();
+        if number != adopted {
+            let changed = TimelineChange { timeline: number.to_string(), complete_until: None };
+            let changed = async { Ok(Acquisition::TimelineChanged(changed)) };
+            return self.script.around(Call::Acquire, changed).await;
+        }
+        let watermark = watermark.max(watermarks.get(&partition).copied());
         self.script.around(Call::Acquire, self.real.acquire(partition, owner, reason, watermark, ttl)).await
+    }
+    async fn adopt(
+        &self,
+        change: &TimelineChange,
+        watermarks: &BTreeMap<PartitionNo, Token>,
+    ) -> Result<Adoption, Error> {
+        let adopt = async {
+            let Timeline { number, adopted, .. } = self.script.timeline();
+            if number == adopted || change.timeline != number.to_string() {
+                return Ok(Adoption::AlreadyDone);
+            }
+            let is_behind = |view: &&PartitionView| watermarks.get(&view.partition) > Some(&view.counter);
+            let behind = self.real.overview().await?.iter().filter(is_behind).count();
+            self.script.set_timeline(Timeline { number, adopted: number, watermarks: watermarks.clone() });
+            Ok(Adoption::Adopted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) })
+        };
+        self.script.around(Call::Adopt, adopt).await
     }
     async fn renew(
         &self,

@@ -1,4 +1,5 @@
 //! The broker of the reference: a topic partition is a list, and a session is valid while its slot names it.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -78,6 +79,12 @@ impl Broker for Reference {
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         self.state.lock().sessions.retain(|_, valid| valid != session);
         Ok(())
+    }
+
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
+        let mut state = self.state.lock();
+        state.sessions.clear();
+        Ok(state.watermarks.iter().map(|(partition, token)| (*partition, *token)).collect())
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {

@@ -22,6 +22,12 @@ make_data() {
   owner=$(postgres_owner)
   mkdir data && chmod 700 data
   [ "$(id -u)" != 0 ] || chown "$owner" data
+  if [ -n "${POSTHASTE_STANDBY_OF:-}" ]; then
+    # An asynchronous standby of the server on this port, which it keeps as the address of its primary.
+    as_postgres_owner "$(postgres_programs)/pg_basebackup" -D "$PWD/data" -h 127.0.0.1 -p "$POSTHASTE_STANDBY_OF" \
+      -U posthaste --checkpoint=fast --write-recovery-conf --no-sync >>log 2>&1
+    return
+  fi
   as_postgres_owner env LC_ALL=C "$(postgres_programs)/initdb" -D "$PWD/data" -A trust -U posthaste -E UTF8 \
     --locale=C --no-sync --no-instructions >>log 2>&1
 }

@@ -42,6 +42,14 @@ impl Database {
     }
 }
 
+/// Rows of a statement on any server, each column as text; NULL is the empty text.
+///
+/// # Errors
+/// The client's, for example while the server starts.
+pub fn query(url: &str, statement: &str) -> Result<Vec<Vec<String>>, Error> {
+    Connection::new().query(url, statement)
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         // After a failure the database remains for inspection.

@@ -11,7 +11,7 @@ pub struct Proxy {
 }
 
 struct ProxyState {
-    target: String,
+    target: Mutex<String>,
     ended: AtomicBool,
     stalled: Mutex<bool>,
     changed: Condvar,
@@ -23,7 +23,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let state = Arc::new(ProxyState {
-            target: target.to_owned(),
+            target: Mutex::new(target.to_owned()),
             ended: AtomicBool::new(false),
             stalled: Mutex::new(false),
             changed: Condvar::new(),
@@ -43,6 +43,11 @@ impl Proxy {
 
     pub fn address(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Forwards new connections to another address.
+    pub fn redirect(&self, target: &str) {
+        *self.state.target.lock().expect("not poisoned") = target.to_owned();
     }
 
     /// Ends every connection at once in both directions. New connections are accepted.
@@ -77,7 +82,7 @@ impl Drop for Proxy {
 
 impl ProxyState {
     fn forward(self: &Arc<Self>, client: TcpStream) {
-        let Ok(server) = TcpStream::connect(&self.target) else { return };
+        let Ok(server) = TcpStream::connect(self.target.lock().expect("not poisoned").as_str()) else { return };
         let (Ok(client_writer), Ok(server_writer)) = (client.try_clone(), server.try_clone()) else { return };
         for end in [&client, &server] {
             // Nagle's algorithm would delay small requests and replies.

@@ -1,4 +1,6 @@
 //! A store that went back in time behind the broker's watermarks: what it still has unsent is published, and operators are warned.
+use std::time::Duration;
+
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
 
@@ -40,5 +42,51 @@ async fn every_acquisition_behind_its_watermark_is_counted_and_loses_nothing() {
 
     let partitions = process.metrics.outbox_store_rewound_total.get();
     assert!(partitions > 0, "every acquired partition is counted");
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_claimed_on_a_new_timeline_before_every_session_is_fenced() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    environment.script.change_timeline();
+    environment.script.always(Call::FenceAll, InjectedFault::Unreachable);
+    let process = environment.start().await;
+    ledger.create_orders(&process, 12).await;
+    process.advance(Duration::from_secs(10)).await;
+    assert!(environment.script.injected().contains(&(Call::FenceAll, InjectedFault::Unreachable)));
+    assert_eq!((process.depth().await.pending, environment.script.is_timeline_adopted()), (12, false));
+
+    environment.script.clear();
+    process.wait_until_drained(2 * TIMEOUT).await;
+
+    assert!(environment.script.is_timeline_adopted());
+    assert_eq!(process.metrics.outbox_store_rewound_total.get(), 0, "the broker has nothing that the store lacks");
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_behind_a_new_timeline_are_counted_once_and_lose_nothing() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    let ids = ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    environment.script.change_timeline();
+    environment.record_faults.raise_watermarks(AHEAD);
+    environment.script.once(Call::Adopt, InjectedFault::UnknownNotDone);
+    let process = environment.start().await;
+    for id in &ids {
+        ledger.change_status(&process, *id, Status::Processing).await;
+    }
+    process.wait_until_drained(2 * TIMEOUT).await;
+
+    let partitions = u64::from(environment.options.partitions);
+    assert_eq!(process.metrics.outbox_store_rewound_total.get(), partitions);
     ledger.assert_guarantees(&process).await;
 }

@@ -1,4 +1,5 @@
 //! Faults of single records: a broker that refuses records, aborts batches or panics, and records every attempt to send.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
@@ -32,6 +33,9 @@ pub struct SendAttempt {
     /// Sequence number of the event within its key.
     pub sequence: u64,
 }
+
+/// No simulation has more partitions.
+const PARTITIONS_MAX: u32 = 64;
 
 type Matches = Box<dyn Fn(&Record) -> bool + Send>;
 
@@ -195,6 +199,16 @@ impl Broker for FaultyRecordBroker {
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         self.real.fence(session).await
+    }
+
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
+        let mut watermarks = self.real.fence_all().await?;
+        let least = self.record_faults.0.watermark_min.load(SeqCst);
+        for partition in (0..PARTITIONS_MAX).map(PartitionNo).filter(|_| least > 0) {
+            let watermark = watermarks.entry(partition).or_default();
+            *watermark = least.max(*watermark);
+        }
+        Ok(watermarks)
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {

@@ -1,4 +1,6 @@
 //! `Broker`: records and watermark are written in one transaction, so both are committed or neither is.
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
@@ -61,6 +63,14 @@ impl Broker for Embedded {
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         let session = session.clone();
         self.write("lane_fence", move |context| sessions::fence(context, &session)).await
+    }
+
+    async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
+        self.write("lanes_fence", |context| {
+            sessions::fence_all(context)?;
+            watermarks(context)
+        })
+        .await
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
@@ -150,4 +160,10 @@ fn watermark(context: &WriteContext<'_>, partition: PartitionNo) -> CommandResul
     let mut statement = context.sql.prepare_cached("SELECT token FROM relay_watermark WHERE partition = ?1")?;
     let token: Option<i64> = statement.query_row([partition.0], |row| row.get(0)).optional()?;
     Ok(token.map(|token| token as u64))
+}
+
+fn watermarks(context: &WriteContext<'_>) -> CommandResult<BTreeMap<PartitionNo, Token>> {
+    let mut statement = context.sql.prepare_cached("SELECT partition, token FROM relay_watermark")?;
+    let rows = statement.query_map([], |row| Ok((PartitionNo(row.get(0)?), row.get::<_, i64>(1)? as u64)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }

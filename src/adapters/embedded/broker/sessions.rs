@@ -25,3 +25,9 @@ pub(crate) fn fence(context: &WriteContext<'_>, session: &ProducerSessionId) -> 
     context.sql.prepare_cached("UPDATE lane SET id = NULL WHERE id = ?1")?.execute(params![&*session.0])?;
     Ok(())
 }
+
+/// Fences the open sessions of all slots. Idempotent.
+pub(crate) fn fence_all(context: &WriteContext<'_>) -> CommandResult<()> {
+    context.sql.prepare_cached("UPDATE lane SET id = NULL")?.execute([])?;
+    Ok(())
+}

@@ -13,6 +13,7 @@ use ports::partitions::ProducerSessionId;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer;
 
+use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_config;
 use crate::connection::topic_metadata::partition_count;
@@ -23,7 +24,13 @@ use crate::producer::sender::RecordSender;
 use crate::producer::session::SessionThread;
 use crate::producer::session_batch::SessionBatch;
 use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
+use crate::producer::transaction;
+use crate::topics::watermark_cache::registration_key;
 
+/// The slot of the session that appends. It writes no watermarks, so its transactional id is not registered.
+pub(crate) const APPEND_SLOT: &str = "append";
+/// How many transactional ids are fenced at a time: each needs a producer of its own for a moment.
+const FENCES_AT_A_TIME: usize = 8;
 /// Pause before a fence is repeated that was itself fenced by another producer.
 const FENCE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -34,6 +41,8 @@ pub(crate) struct SessionRegistry {
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
     dead: Mutex<DeadSessions>,
     initialising: Mutex<HashMap<String, InitialisationLock>>,
+    /// The transactional ids that this process has registered in the watermark topic.
+    registered: Mutex<HashSet<String>>,
     /// Sizes that the broker refused a moment ago, for all sessions.
     refused_sizes: Arc<Mutex<RefusedSizes>>,
 }
@@ -79,6 +88,7 @@ impl SessionRegistry {
             live: Mutex::default(),
             dead: Mutex::default(),
             initialising: Mutex::default(),
+            registered: Mutex::default(),
             refused_sizes,
         }
     }
@@ -96,6 +106,9 @@ impl SessionRegistry {
             Guarantee::ExactlyOnce => {
                 let sender = self.init_producer(&transactional_id)?;
                 let partition = self.watermark_partition(&sender, &transactional_id)?;
+                if slot != APPEND_SLOT {
+                    self.register(&sender, &transactional_id, partition)?;
+                }
                 (sender, Some(partition))
             }
             Guarantee::AtLeastOnce => (self.open_sender(&client_config::plain_producer(&self.options))?, None),
@@ -174,6 +187,37 @@ impl SessionRegistry {
             return Err(error);
         }
         self.dead.lock().fenced.insert(session.clone());
+        Ok(())
+    }
+
+    /// Ends every session of these transactional ids, in this process or another, and makes the broker abort their open transactions. Blocks.
+    pub(crate) fn fence_ids(&self, transactional_ids: &[String]) -> Result<(), Error> {
+        for ids in transactional_ids.chunks(FENCES_AT_A_TIME) {
+            std::thread::scope(|scope| {
+                let fences: Vec<_> = ids.iter().map(|id| scope.spawn(|| self.fence_id(id))).collect();
+                let results = fences.into_iter().map(|fence| fence.join().unwrap_or_else(|_| Err(client_stopped())));
+                results.collect::<Result<(), Error>>()
+            })?;
+        }
+        Ok(())
+    }
+
+    fn fence_id(&self, transactional_id: &str) -> Result<(), Error> {
+        let initialisation = self.initialisation(transactional_id);
+        let _held = initialisation.lock();
+        self.end_sessions(|live| live.transactional_id == transactional_id, "every session was fenced");
+        self.init_producer(transactional_id).map(drop)
+    }
+
+    /// Registers a transactional id in the watermark topic, in a transaction of its own: no batch is sent under an id that a fence of all ids
+    /// would not find.
+    fn register(&self, sender: &RecordSender, transactional_id: &str, partition: u32) -> Result<(), Error> {
+        if self.registered.lock().contains(transactional_id) {
+            return Ok(());
+        }
+        let (topic, key) = (self.options.watermark_topic(), registration_key(transactional_id));
+        transaction::commit_record(sender, (&topic, partition), &key, &self.options)?;
+        self.registered.lock().insert(transactional_id.to_owned());
         Ok(())
     }
 

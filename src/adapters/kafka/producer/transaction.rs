@@ -8,6 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::Producer;
 
 use crate::error::{FailureCause, failure_cause, map_code, map_err, was_never_sent};
+use crate::options::Options;
 use crate::producer::delivery_reports::DeliveryReports;
 use crate::producer::sender::{DeliveryWait, RecordSender};
 use crate::producer::session_batch::SessionBatch;
@@ -110,6 +111,32 @@ pub(crate) fn publish(sender: &RecordSender, batches: &[SessionBatch], terms: &T
     // costs a fence and a read of the watermark.
     let commit_deadline = lease.min(now + terms.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS);
     commit(sender, commit_deadline.max(now + PURGE_TIMEOUT))
+}
+
+/// Commits one record of the watermark topic in a transaction of its own, with the installation as its value. After an error the producer is
+/// of no use: its outcome may be unknown.
+pub(crate) fn commit_record(
+    sender: &RecordSender,
+    place: (&str, u32),
+    key: &str,
+    options: &Options,
+) -> Result<(), Error> {
+    let (deadline, action) = (Instant::now() + options.delivery_timeout, "registering a transactional id");
+    let failed = |error: KafkaError| map_err(&error, action);
+    sender.producer.begin_transaction().map_err(failed)?;
+    sender.context().reports().begin(1);
+    sender.send_watermark(place, key, &options.installation, 0, deadline).map_err(failed)?;
+    if sender.wait_for_reports(deadline) == DeliveryWait::TimedOut {
+        return Err(Error::Unreachable(format!("{action}: no broker acknowledged the record in time")));
+    }
+    if let Some(Err(code)) = sender.context().reports().outcome(0) {
+        return Err(map_code(code, action.to_owned()));
+    }
+    match commit(sender, deadline) {
+        TransactionEnd::Committed => Ok(()),
+        TransactionEnd::Aborted(_) => Err(Error::Unreachable(format!("{action}: it was aborted"))),
+        TransactionEnd::Unknown(reason) | TransactionEnd::SessionLost(reason) => Err(Error::Unreachable(reason)),
+    }
 }
 
 impl AbortReport {

@@ -2,6 +2,7 @@
 mod at_least_once;
 mod conformance;
 mod exactly_once;
+mod fence_all;
 mod groups;
 mod outages;
 mod proxy;

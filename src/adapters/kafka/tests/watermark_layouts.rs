@@ -64,7 +64,8 @@ async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(Stri
         let value = String::from_utf8_lossy(&delivery.record.value).into_owned();
         (delivery.record.key.to_string(), value.split(' ').next().expect("a token").to_owned())
     };
-    read.into_iter().map(parts).collect()
+    let is_watermark = |(key, _): &(String, String)| key.parse::<u32>().is_ok();
+    read.into_iter().map(parts).filter(is_watermark).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,19 +6,35 @@ use ports::partitions::Token;
 use tokio::sync::oneshot;
 
 use crate::options::Options;
-use crate::topics::partition_reader::PartitionReader;
-use crate::topics::watermark_cache::WatermarkCache;
+use crate::topics::partition_reader::{PartitionOffsets, PartitionReader};
+use crate::topics::watermark_cache::{InstallationRecords, WatermarkCache};
 
 /// Longest wait for an open transaction: the broker writes its control records within milliseconds of a fence.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A query for the watermark of an outbox partition.
+/// A query that is answered from the watermark topic.
 pub(crate) struct WatermarkQuery {
-    pub(crate) outbox_partition: u32,
-    /// The partition of the watermark topic in which every transaction must be decided first, if there is one to wait for.
-    pub(crate) awaited: Option<u32>,
-    /// Fails to send when the caller was dropped, which loses nothing.
-    pub(crate) reply: oneshot::Sender<Result<Option<Token>, Error>>,
+    pub(crate) awaited: AwaitedPartitions,
+    pub(crate) reply: WatermarkReply,
+}
+
+/// The partitions of the watermark topic in which every transaction must be decided before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AwaitedPartitions {
+    /// The answer waits for no transaction.
+    Nothing,
+    /// That of one producer session.
+    One(u32),
+    /// Those of all producer sessions.
+    All,
+}
+
+/// Where the answer goes. Sending fails when the caller was dropped, which loses nothing.
+pub(crate) enum WatermarkReply {
+    /// The watermark of an outbox partition.
+    Watermark { outbox_partition: u32, sender: oneshot::Sender<Result<Option<Token>, Error>> },
+    /// All watermarks, and the transactional ids that are registered.
+    Installation(oneshot::Sender<Result<InstallationRecords, Error>>),
 }
 
 /// The queries without an answer, and what is known of the topic.
@@ -31,9 +47,40 @@ pub(crate) struct PendingWatermarks {
 struct PendingQuery {
     query: WatermarkQuery,
     deadline: Instant,
-    /// The end of the awaited partition, open transactions included, at a moment after the query's arrival.
-    high: Option<u64>,
+    /// The ends of the awaited partitions, open transactions included, at a moment after the query's arrival.
+    high: Option<PartitionOffsets>,
     is_decided: bool,
+}
+
+impl PendingQuery {
+    /// The partitions of the watermark topic that it waits for. A topic of an earlier version may have fewer than a session's id says.
+    fn awaited(&self, topic: &str, partitions: u32) -> Vec<(String, u32)> {
+        let awaited = match self.query.awaited {
+            AwaitedPartitions::Nothing => 0..0,
+            AwaitedPartitions::One(partition) if partition < partitions => partition..partition + 1,
+            AwaitedPartitions::One(_) => 0..0,
+            AwaitedPartitions::All => 0..partitions,
+        };
+        awaited.map(|partition| (topic.to_owned(), partition)).collect()
+    }
+}
+
+impl WatermarkReply {
+    fn is_closed(&self) -> bool {
+        match self {
+            WatermarkReply::Watermark { sender, .. } => sender.is_closed(),
+            WatermarkReply::Installation(sender) => sender.is_closed(),
+        }
+    }
+
+    fn send(self, records: Result<&WatermarkCache, Error>) {
+        match self {
+            WatermarkReply::Watermark { outbox_partition, sender } => {
+                drop(sender.send(records.map(|cache| cache.highest(outbox_partition))));
+            }
+            WatermarkReply::Installation(sender) => drop(sender.send(records.map(WatermarkCache::all))),
+        }
+    }
 }
 
 impl PendingWatermarks {
@@ -67,10 +114,9 @@ impl PendingWatermarks {
     /// A transaction that ended before a query arrived has all its records below the end at that moment. Once the last stable offset has
     /// reached it, they are all committed or aborted. Other ids that write to the partition may go on: their later records do not count.
     fn decide(&mut self, reader: &PartitionReader, topic: &str, partitions: u32) -> Result<(), Error> {
-        let awaited = |pending: &PendingQuery| pending.query.awaited.filter(|awaited| *awaited < partitions);
         let names = |queries: &mut dyn Iterator<Item = &PendingQuery>| {
             let mut names: Vec<(String, u32)> =
-                queries.filter_map(awaited).map(|partition| (topic.to_owned(), partition)).collect();
+                queries.flat_map(|pending| pending.awaited(topic, partitions)).collect();
             names.sort_unstable();
             names.dedup();
             names
@@ -78,14 +124,12 @@ impl PendingWatermarks {
         let high = reader.high_ends(&names(&mut self.queries.iter().filter(|pending| pending.high.is_none())))?;
         let stable_names = names(&mut self.queries.iter().filter(|pending| !pending.is_decided));
         let stable = reader.stable_ends(&stable_names)?;
-        for pending in &mut self.queries {
-            let Some(partition) = awaited(pending) else {
-                pending.is_decided = true;
-                continue;
-            };
-            let name = (topic.to_owned(), partition);
-            pending.high = pending.high.or(high.get(&name).copied());
-            pending.is_decided |= pending.high.is_some_and(|high| stable.get(&name).is_some_and(|end| *end >= high));
+        for pending in self.queries.iter_mut().filter(|pending| !pending.is_decided) {
+            let awaited = pending.awaited(topic, partitions);
+            let high = pending.high.get_or_insert_with(|| high.clone());
+            pending.is_decided = awaited
+                .iter()
+                .all(|name| high.get(name).is_some_and(|high| stable.get(name).is_some_and(|stable| stable >= high)));
         }
         Ok(())
     }
@@ -95,14 +139,17 @@ impl PendingWatermarks {
         let now = Instant::now();
         let ends = |pending: &mut PendingQuery| read.is_err() || pending.is_decided || now > pending.deadline;
         for PendingQuery { query, is_decided, .. } in self.queries.extract_if(.., ends) {
-            let result = match (read, query.awaited) {
+            let records = match (read, query.awaited) {
                 (Err(error), _) => Err(error.clone()),
-                (Ok(()), Some(partition)) if !is_decided => {
+                (Ok(()), AwaitedPartitions::One(partition)) if !is_decided => {
                     Err(Error::Unreachable(format!("a transaction on {topic}-{partition} is still open")))
                 }
-                (Ok(()), _) => Ok(self.cache.highest(query.outbox_partition)),
+                (Ok(()), AwaitedPartitions::All) if !is_decided => {
+                    Err(Error::Unreachable(format!("a transaction on {topic} is still open")))
+                }
+                (Ok(()), _) => Ok(&self.cache),
             };
-            drop(query.reply.send(result));
+            query.reply.send(records);
         }
     }
 }

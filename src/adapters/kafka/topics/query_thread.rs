@@ -36,7 +36,7 @@ type QueryReply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// A read of topics; the reply fails when the caller was dropped, which loses nothing.
 pub(crate) enum TopicQuery {
-    /// The watermark of an outbox partition.
+    /// A watermark, or all of them.
     Watermark(WatermarkQuery),
     /// The installation's topics, with the first and end offset of each partition.
     List { reply: QueryReply<Vec<TopicView>> },

@@ -1,10 +1,11 @@
 //! The highest committed token of each outbox partition, kept between reads of the compacted watermark topic. A read takes only the records
-//! that were committed since the last one; the first read is bounded by the topic's compaction.
-use std::collections::BTreeMap;
+//! that were committed since the last one; the first read is bounded by the topic's compaction. The same topic registers the transactional ids
+//! of the installation, each before its first batch: a store that went back in time has forgotten which there are.
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::partitions::Token;
+use ports::partitions::{PartitionNo, Token};
 use rdkafka::Message;
 
 use crate::options::Options;
@@ -12,6 +13,23 @@ use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadCon
 
 /// Longest read of all partitions.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Precedes the transactional id in the key of a record that registers it. Earlier versions skip such records.
+const REGISTRATION: &str = "producer:";
+
+/// The key of the record that registers a transactional id; its value is the installation.
+pub(crate) fn registration_key(transactional_id: &str) -> String {
+    format!("{REGISTRATION}{transactional_id}")
+}
+
+/// What the watermark topic says about the installation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InstallationRecords {
+    /// Every transactional id under which a session was ever opened.
+    pub(crate) transactional_ids: BTreeSet<String>,
+    /// The highest committed token of each outbox partition.
+    pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
+}
 
 /// What has been read of the watermark topic, for each of its partitions.
 #[derive(Default)]
@@ -26,6 +44,17 @@ struct PartitionRecords {
     last: Option<RecordStamp>,
     /// The highest token of each outbox partition.
     tokens: BTreeMap<u32, Token>,
+    /// The transactional ids that are registered in it.
+    transactional_ids: BTreeSet<String>,
+}
+
+/// A record of the watermark topic that belongs to the installation.
+#[derive(Debug, PartialEq, Eq)]
+enum InstallationRecord {
+    /// A batch of the outbox partition was committed under the token.
+    Watermark(u32, Token),
+    /// Sessions may be open under the transactional id.
+    Registration(String),
 }
 
 /// Offset and timestamp of a record.
@@ -36,6 +65,19 @@ impl WatermarkCache {
     /// than today's, and each transactional id writes to its own.
     pub(crate) fn highest(&self, outbox_partition: u32) -> Option<Token> {
         self.0.values().filter_map(|records| records.tokens.get(&outbox_partition).copied()).max()
+    }
+
+    /// The highest token of each outbox partition, and all registered transactional ids.
+    pub(crate) fn all(&self) -> InstallationRecords {
+        let mut all = InstallationRecords::default();
+        for records in self.0.values() {
+            all.transactional_ids.extend(records.transactional_ids.iter().cloned());
+            for (outbox_partition, token) in &records.tokens {
+                let highest = all.watermarks.entry(PartitionNo(*outbox_partition)).or_default();
+                *highest = (*token).max(*highest);
+            }
+        }
+        all
     }
 
     /// Reads what was committed since the last call. Without an error, it includes everything below the last stable offsets at the call.
@@ -97,7 +139,7 @@ impl WatermarkCache {
                 self.0.remove(&partition);
             }
             if let Some(records) = self.0.get_mut(&partition) {
-                records.add(stamp, watermark(message.key(), message.payload(), &options.installation));
+                records.add(stamp, installation_record(message.key(), message.payload(), &options.installation));
             }
             ReadControl::Continue
         })?;
@@ -110,23 +152,32 @@ impl WatermarkCache {
 }
 
 impl PartitionRecords {
-    fn add(&mut self, stamp: RecordStamp, watermark: Option<(u32, Token)>) {
+    fn add(&mut self, stamp: RecordStamp, record: Option<InstallationRecord>) {
         self.last = Some(stamp);
-        if let Some((outbox_partition, token)) = watermark {
-            let highest = self.tokens.entry(outbox_partition).or_default();
-            *highest = token.max(*highest);
+        match record {
+            Some(InstallationRecord::Watermark(outbox_partition, token)) => {
+                let highest = self.tokens.entry(outbox_partition).or_default();
+                *highest = token.max(*highest);
+            }
+            Some(InstallationRecord::Registration(transactional_id)) => {
+                self.transactional_ids.insert(transactional_id);
+            }
+            None => {}
         }
     }
 }
 
-/// The outbox partition and the token of a watermark record; `None` when the record belongs to another installation.
-fn watermark(key: Option<&[u8]>, value: Option<&[u8]>, installation: &str) -> Option<(u32, Token)> {
-    let outbox_partition = std::str::from_utf8(key?).ok()?.parse().ok()?;
-    let (token, owner) = std::str::from_utf8(value?).ok()?.split_once(' ')?;
+/// Parses a record; `None` when it belongs to another installation.
+fn installation_record(key: Option<&[u8]>, value: Option<&[u8]>, installation: &str) -> Option<InstallationRecord> {
+    let (key, value) = (std::str::from_utf8(key?).ok()?, std::str::from_utf8(value?).ok()?);
+    if let Some(transactional_id) = key.strip_prefix(REGISTRATION) {
+        return (value == installation).then(|| InstallationRecord::Registration(transactional_id.to_owned()));
+    }
+    let (token, owner) = value.split_once(' ')?;
     if owner != installation {
         return None;
     }
-    Some((outbox_partition, token.parse().ok()?))
+    Some(InstallationRecord::Watermark(key.parse().ok()?, token.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -134,29 +185,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watermark_of_another_installation_is_ignored() {
-        assert_eq!(watermark(Some(b"3"), Some(b"17 own"), "own"), Some((3, 17)));
-        assert_eq!(watermark(Some(b"3"), Some(b"17 other"), "own"), None);
-        for (key, value) in [("3", "17"), ("3", ""), ("x", "17 own"), ("", "17 own")] {
-            assert_eq!(watermark(Some(key.as_bytes()), Some(value.as_bytes()), "own"), None, "{key} {value}");
+    fn records_of_another_installation_are_ignored() {
+        let parse = |key: &str, value: &str| installation_record(Some(key.as_bytes()), Some(value.as_bytes()), "own");
+        assert_eq!(parse("3", "17 own"), Some(InstallationRecord::Watermark(3, 17)));
+        assert_eq!(parse(&registration_key("a-1"), "own"), Some(InstallationRecord::Registration("a-1".into())));
+        for (key, value) in [
+            ("3", "17 other"),
+            ("3", "17"),
+            ("3", ""),
+            ("x", "17 own"),
+            ("", "17 own"),
+            ("producer:a", "other"),
+            ("producer:a", "17 own"),
+        ] {
+            assert_eq!(parse(key, value), None, "{key} {value}");
         }
-        assert_eq!(watermark(None, Some(b"17 own"), "own"), None);
-        assert_eq!(watermark(Some(b"3"), None, "own"), None);
+        assert_eq!(installation_record(None, Some(b"17 own"), "own"), None);
+        assert_eq!(installation_record(Some(b"3"), None, "own"), None);
     }
 
     #[test]
     fn highest_token_counts_over_all_partitions_of_the_topic() {
         let mut cache = WatermarkCache::default();
-        let mut add = |topic_partition, offset, watermark| {
-            cache.0.entry(topic_partition).or_default().add((offset, None), watermark);
+        let mut add = |topic_partition, offset, record| {
+            cache.0.entry(topic_partition).or_default().add((offset, None), record);
         };
-        add(0, 0, Some((0, 7)));
-        add(3, 0, Some((0, 9)));
-        add(3, 1, Some((0, 8)));
-        add(3, 2, Some((2, 4)));
-        add(3, 3, None);
+        let watermark = |partition, token| Some(InstallationRecord::Watermark(partition, token));
+        let registration = |id: &str| Some(InstallationRecord::Registration(id.into()));
+        add(0, 0, watermark(0, 7));
+        add(0, 1, registration("a"));
+        add(3, 0, watermark(0, 9));
+        add(3, 1, watermark(0, 8));
+        add(3, 2, watermark(2, 4));
+        add(3, 3, registration("b"));
+        add(3, 4, None);
 
         assert_eq!([0, 1, 2].map(|partition| cache.highest(partition)), [Some(9), None, Some(4)]);
-        assert_eq!(cache.0[&3].last, Some((3, None)));
+        assert_eq!(cache.0[&3].last, Some((4, None)));
+        let InstallationRecords { transactional_ids, watermarks } = cache.all();
+        assert_eq!(watermarks, BTreeMap::from([(PartitionNo(0), 9), (PartitionNo(2), 4)]));
+        assert_eq!(transactional_ids, ["a", "b"].map(str::to_owned).into());
     }
 }

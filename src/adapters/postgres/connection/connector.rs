@@ -2,7 +2,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use futures::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Notification};
@@ -79,13 +79,16 @@ impl Connector {
         Ok(DedicatedConnection { client, driver })
     }
 
-    /// Builds a pool of at most `size` connections. It connects when a connection is first checked out.
-    pub(crate) fn pool(&self, purpose: &str, size: usize) -> Result<Pool, PostgresOpenError> {
+    /// Builds a pool of at most `size` connections. It connects when a connection is first checked out, and runs `on_connect` on each new
+    /// connection first.
+    pub(crate) fn pool(&self, purpose: &str, size: usize, on_connect: Option<Hook>) -> Result<Pool, PostgresOpenError> {
         let config = self.address.for_purpose(purpose, &self.options.instance.0);
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let connect = SilentConnect { tls: self.tls.clone() };
         let manager = Manager::from_connect(config, connect, manager_config);
-        Pool::builder(manager)
+        let builder = Pool::builder(manager);
+        let builder = if let Some(hook) = on_connect { builder.post_create(hook) } else { builder };
+        builder
             .max_size(size.max(1))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(self.options.checkout_timeout))

@@ -6,14 +6,24 @@ use ports::Error;
 use ports::partitions::{Acquired, Acquisition, OpenBatch};
 use tokio_postgres::types::Type;
 
-use crate::connection::sql_value::{SqlValue, seconds};
+use crate::connection::server_timeline::is_adopted;
+use crate::connection::sql_value::{SqlValue, get, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult};
-use crate::leases::lease_row;
+use crate::leases::{lease_row, timeline};
 use crate::outbox::open_batch;
 use crate::store::core::Core;
 
-const TAKE: &str = "UPDATE outbox_lease SET owner = $2, epoch = $3, counter = $4, died = $5,
-       expires_at = clock_timestamp() + make_interval(secs => $6) WHERE partition = $1";
+macro_rules! take {
+    () => {
+        "UPDATE outbox_lease SET owner = $2, epoch = $3, counter = $4, died = $5,
+       expires_at = clock_timestamp() + make_interval(secs => $6) WHERE partition = $1 RETURNING "
+    };
+}
+
+/// Returns whether the lease may be used: no other timeline waits for its adoption.
+const TAKE: &str = concat!(take!(), is_adopted!());
+/// The same on a server that does not show its timeline.
+const TAKE_ON_ANY_TIMELINE: &str = concat!(take!(), "true");
 
 /// Clears the deaths of every row outside the open batch.
 const CLEAR_DEATHS: &str = "WITH cleared AS (UPDATE outbox SET deaths = 0, trial_deaths = 0
@@ -68,7 +78,14 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
         (&claimer_died, Type::BOOL),
         (&seconds(*ttl), Type::FLOAT8),
     ];
-    transaction.query(TAKE, &values).await?;
+    let take = if core.reads_timeline { TAKE } else { TAKE_ON_ANY_TIMELINE };
+    let rows = transaction.query(take, &values).await?;
+    if rows.first().map(|row| get(row, 0)).transpose()?.flatten() != Some(true) {
+        transaction.rollback().await?;
+        let change = timeline::change(core).await?;
+        let adopted = || Error::Unreachable("the store's timeline was adopted during the acquisition".into());
+        return change.map(Acquisition::TimelineChanged).ok_or_else(|| StatementError::Port(adopted()));
+    }
     transaction.commit().await?;
     let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };

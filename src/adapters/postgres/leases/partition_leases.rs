@@ -1,18 +1,21 @@
 //! The port `PartitionLeases`: heartbeats, leases, and the overview of all partitions.
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView, Release,
-    Token,
+    AcquireReason, Acquisition, Adoption, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
+    Release, TimelineChange, Token,
 };
 use tokio_postgres::types::Type;
 
+use crate::connection::server_timeline;
 use crate::connection::sql_value::{SqlValue, get, get_time, get_time_opt, seconds};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::leases::acquire::{self, AcquireRequest};
+use crate::leases::timeline;
 use crate::outbox::depth;
 use crate::store::core::Core;
 use crate::store::postgres::Postgres;
@@ -67,6 +70,15 @@ impl PartitionLeases for Postgres {
         .await
     }
 
+    async fn adopt(
+        &self,
+        change: &TimelineChange,
+        watermarks: &BTreeMap<PartitionNo, Token>,
+    ) -> Result<Adoption, Error> {
+        let (core, change, watermarks) = (self.core(), change.clone(), watermarks.clone());
+        self.run("adopt", async move { retry_conflicts!(timeline::adopt(&core, &change, &watermarks)) }).await
+    }
+
     async fn renew(
         &self,
         owner: &InstanceId,
@@ -93,6 +105,9 @@ impl PartitionLeases for Postgres {
 
 async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> StatementResult<Vec<MemberView>> {
     let session = core.relay_session().await?;
+    if core.reads_timeline && core.options.pooler {
+        server_timeline::compare(&session).await?;
+    }
     let retention = f64::from(MEMBER_RETENTION_FACTOR);
     let values: [SqlValue<'_>; 3] =
         [(&&*instance.0, Type::TEXT), (&dead_after, Type::FLOAT8), (&retention, Type::FLOAT8)];

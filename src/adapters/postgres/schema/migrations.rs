@@ -30,6 +30,11 @@ const FILES: &[MigrationFile] = &[
         name: "open_batch_in_the_lease",
         text: include_str!("../../../../migrations/postgres/V3__open_batch_in_the_lease.sql"),
     },
+    MigrationFile {
+        version: 4,
+        name: "store_timeline",
+        text: include_str!("../../../../migrations/postgres/V4__store_timeline.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

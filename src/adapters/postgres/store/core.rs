@@ -7,6 +7,7 @@ use ports::Error;
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
+use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
 use crate::options::Options;
 use crate::outbox::scan_start::ScanMemory;
@@ -16,6 +17,8 @@ pub(crate) struct Core {
     pub(crate) options: Arc<Options>,
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
+    /// Whether the server's timeline is compared with the store's.
+    pub(crate) reads_timeline: bool,
     commit_pool: Pool,
     relay_pool: Pool,
     service_pool: Pool,
@@ -28,26 +31,35 @@ pub(crate) struct Core {
     pub(crate) disk_full: AtomicBool,
 }
 
+/// What was fixed at installation, and what the server shows of itself.
+pub(crate) struct InstalledSchema {
+    pub(crate) id: String,
+    pub(crate) partitions: u32,
+    /// Whether the server's timeline is compared with the store's.
+    pub(crate) reads_timeline: bool,
+}
+
 impl Core {
     /// Builds the pools. No connection is opened yet.
     pub(crate) fn new(
         options: Arc<Options>,
         connector: &Connector,
-        installation: Arc<str>,
-        partitions: u32,
+        InstalledSchema { id, partitions, reads_timeline }: InstalledSchema,
     ) -> Result<Self, PostgresOpenError> {
         let settings = SessionSettings {
             pooler: options.pooler,
             statement_timeout: options.statement_timeout,
             lock_timeout: options.lock_timeout,
         };
+        let on_connect = reads_timeline.then(server_timeline::compare_on_connect);
         Ok(Self {
-            commit_pool: connector.pool("commits", options.committers)?,
-            relay_pool: connector.pool("relay", options.relay_connections)?,
-            service_pool: connector.pool("service", options.service_connections())?,
+            commit_pool: connector.pool("commits", options.committers, None)?,
+            relay_pool: connector.pool("relay", options.relay_connections, on_connect)?,
+            service_pool: connector.pool("service", options.service_connections(), None)?,
             options,
-            installation,
+            installation: id.into(),
             partitions,
+            reads_timeline,
             settings,
             scan_memory: ScanMemory::default(),
             swept_event_id: AtomicI64::new(0),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use crate::connection::background_tasks::BackgroundTasks;
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
+use crate::connection::server_timeline;
 use crate::connection::sql_value::get;
 use crate::idempotency::keys;
 use crate::leases::instance_name::InstanceNameLease;
@@ -13,7 +14,7 @@ use crate::orders::committer;
 use crate::outbox::rounds::relay_queue::RelayQueue;
 use crate::outbox::rounds::relay_rounds;
 use crate::schema::{archive_days, migrations};
-use crate::store::core::Core;
+use crate::store::core::{Core, InstalledSchema};
 use crate::wake::wake_tasks::WakeTasks;
 
 /// An opened store without the runtime that it runs on.
@@ -29,7 +30,11 @@ pub(crate) struct OpenedStore {
 
 /// Opens the store for a service: under the instance's name, with wake-ups.
 pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> Result<OpenedStore, PostgresOpenError> {
-    let core = open_core(&options, &connector).await?;
+    let installation = read_installation(&options, &connector).await?;
+    let connection = connector.connect("timeline").await?;
+    let reads_timeline = server_timeline::is_readable(&connection.client, connector.location()).await?;
+    drop(connection);
+    let core = open_core(&options, &connector, InstalledSchema { reads_timeline, ..installation })?;
     if core.partitions != options.partitions {
         return Err(PostgresOpenError::PartitionsChanged {
             location: connector.location().into(),
@@ -56,7 +61,7 @@ pub(crate) async fn for_operator(
     options: Arc<Options>,
     connector: Connector,
 ) -> Result<OpenedStore, PostgresOpenError> {
-    let core = open_core(&options, &connector).await?;
+    let core = open_core(&options, &connector, read_installation(&options, &connector).await?)?;
     let tasks = BackgroundTasks::default();
     let (commits, relay) = (start_committers(&core, &tasks), start_relay(&core, &tasks));
     Ok(OpenedStore { core, commits, relay, wake: WakeTasks::disabled(), name: None, tasks })
@@ -78,13 +83,16 @@ fn start_relay(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<RelayQueue> {
     queue
 }
 
-async fn open_core(options: &Arc<Options>, connector: &Connector) -> Result<Arc<Core>, PostgresOpenError> {
-    let (installation, partitions) = read_installation(options, connector).await?;
-    Ok(Arc::new(Core::new(Arc::clone(options), connector, installation.into(), partitions)?))
+fn open_core(
+    options: &Arc<Options>,
+    connector: &Connector,
+    installation: InstalledSchema,
+) -> Result<Arc<Core>, PostgresOpenError> {
+    Ok(Arc::new(Core::new(Arc::clone(options), connector, installation)?))
 }
 
 /// Checks or migrates the schema, and reads what was fixed at installation.
-async fn read_installation(options: &Options, connector: &Connector) -> Result<(String, u32), PostgresOpenError> {
+async fn read_installation(options: &Options, connector: &Connector) -> Result<InstalledSchema, PostgresOpenError> {
     let (connection, location) = (connector.connect("open").await?, connector.location());
     let client = &connection.client;
     let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
@@ -99,6 +107,6 @@ async fn read_installation(options: &Options, connector: &Connector) -> Result<(
         || PostgresOpenError::Refused { location: location.into(), reason: "the table installation has no row".into() };
     let row = rows.first().ok_or_else(refused)?;
     let installation: uuid::Uuid = get(row, 0).map_err(|_| refused())?;
-    let installed = get::<i32>(row, 1).map_err(|_| refused())?.unsigned_abs();
-    Ok((installation.to_string(), installed))
+    let partitions = get::<i32>(row, 1).map_err(|_| refused())?.unsigned_abs();
+    Ok(InstalledSchema { id: installation.to_string(), partitions, reads_timeline: false })
 }

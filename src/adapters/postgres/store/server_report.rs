@@ -26,13 +26,31 @@ pub struct ServerReport {
     pub oldest_transaction: Option<Duration>,
     /// Connections in use, and `max_connections`.
     pub connections: (u64, u64),
+    /// The standbys that replicate from this server.
+    pub standbys: StandbyReport,
 }
 
-const REPORT: &str = "SELECT current_setting('server_version'), clock_timestamp(),
+/// The physical standbys of a server. Logical subscribers and base backups do not count: no service fails over to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StandbyReport {
+    /// Names of those that may lack acknowledged commits.
+    pub asynchronous: Vec<String>,
+    /// Number of those that a commit waits for, now or when another one fails.
+    pub synchronous: u64,
+    /// Number of those whose state the role may not see.
+    pub hidden: u64,
+}
+
+const REPORT: &str = "WITH standby AS (SELECT coalesce(nullif(r.application_name, ''), 'pid ' || r.pid) AS name, r.sync_state
+       FROM pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup'
+         AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical'))
+     SELECT current_setting('server_version'), clock_timestamp(),
      current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off',
      extract(epoch FROM clock_timestamp() - (SELECT min(xact_start) FROM pg_stat_activity
        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'))::float8,
-     (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int8";
+     (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int8,
+     ARRAY (SELECT name FROM standby WHERE sync_state = 'async' ORDER BY name),
+     (SELECT count(*) FROM standby WHERE sync_state <> 'async'), (SELECT count(*) FROM standby WHERE sync_state IS NULL)";
 
 impl Postgres {
     /// Reads the server's state. Changes nothing.
@@ -60,5 +78,10 @@ async fn report(core: &Core) -> StatementResult<ServerReport> {
         durable: get(row, 2)?,
         oldest_transaction: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
         connections: (get::<i64>(row, 4)?.unsigned_abs(), get::<i64>(row, 5)?.unsigned_abs()),
+        standbys: StandbyReport {
+            asynchronous: get(row, 6)?,
+            synchronous: get::<i64>(row, 7)?.unsigned_abs(),
+            hidden: get::<i64>(row, 8)?.unsigned_abs(),
+        },
     })
 }

@@ -11,7 +11,7 @@ mod proxy;
 mod relay {
     mod claim_sizes;
     pub mod claims;
-    mod fixture;
+    pub mod fixture;
     mod open_batches;
     mod rounds;
     mod rounds_with_faults;
@@ -19,5 +19,6 @@ mod relay {
     mod upgrade;
 }
 mod support;
+mod timeline;
 mod tls;
 mod wake_channel;

@@ -1,4 +1,6 @@
 //! Cases of `Broker`: producer sessions and their fences.
+use std::collections::BTreeMap;
+
 use ports::broker::Published;
 use ports::partitions::ProducerSessionId;
 
@@ -87,4 +89,44 @@ pub(super) async fn records_committed_before_the_fence_stay<B: Backend>(backend:
 
     assert_eq!(given.values().await, ["1"]);
     assert_eq!(given.watermark(&session, P0).await, Some(4));
+}
+
+pub(super) async fn a_fence_of_all_sessions_ends_each_of_them<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let sessions = [given.session(0).await, given.session(1).await];
+    given.published(&sessions[0], given.batch(P0, 1, given.records([("a", "1")]))).await;
+
+    // The second session has published nothing yet.
+    backend.broker().fence_all().await.expect("fenced");
+
+    for (token, session) in (2..).zip(&sessions) {
+        let late = backend.broker().publish(session, given.batch(P0, token, given.records([("a", "late")]))).await;
+        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    }
+    let next = given.session(0).await;
+    given.published(&next, given.batch(P0, 4, given.records([("a", "4")]))).await;
+    assert_eq!(given.values().await, ["1", "4"]);
+}
+
+pub(super) async fn a_fence_of_all_sessions_returns_the_highest_token_of_each_partition<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let sessions = [given.session(0).await, given.session(1).await];
+    for (session, partition, token) in [(0, P0, 3), (1, P0, 5), (0, P1, 2)] {
+        given.published(&sessions[session], given.batch(partition, token, given.records([("a", "1")]))).await;
+    }
+
+    let watermarks = backend.broker().fence_all().await.expect("fenced");
+
+    assert_eq!(watermarks, BTreeMap::from([(P0, 5), (P1, 2)]));
+}
+
+pub(super) async fn a_fence_of_all_sessions_is_idempotent<B: Backend>(backend: &B) {
+    let given = given(backend);
+    assert_eq!(backend.broker().fence_all().await.expect("nothing to fence"), BTreeMap::new());
+    let session = given.session(0).await;
+    given.published(&session, given.batch(P0, 1, given.records([("a", "1")]))).await;
+
+    for _ in 0..2 {
+        assert_eq!(backend.broker().fence_all().await.expect("fenced"), BTreeMap::from([(P0, 1)]));
+    }
 }

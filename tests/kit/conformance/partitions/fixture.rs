@@ -31,7 +31,7 @@ pub(super) async fn acquire<B: Backend>(
 pub(super) fn fence(acquisition: Acquisition) -> Fence {
     match acquisition {
         Acquisition::Taken(acquired) => acquired.fence,
-        held @ Acquisition::Held { .. } => panic!("{held:?}"),
+        refused => panic!("{refused:?}"),
     }
 }
 

@@ -1,0 +1,113 @@
+//! A store that went back in time: fences every producer session of the installation, and reads the watermarks that the counters must pass.
+//! Without it, a transaction that was still open could commit a token that the store gives a second time.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use app::contract::rfc3339;
+use ports::broker::BrokerFailure;
+use ports::partitions::{Adoption, PartitionNo, TimelineChange, Token};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::context::RelayContext;
+use super::overlapping_failures::OverlappingFailures;
+use super::session_failure::SessionFailure;
+
+/// The fences of all producer sessions, one at a time in this process.
+pub struct TimelineGuard {
+    context: Arc<RelayContext>,
+    failures: Arc<OverlappingFailures>,
+    last: Mutex<LastFence>,
+}
+
+/// The last time that all producer sessions were fenced.
+#[derive(Default)]
+struct LastFence {
+    /// When the last adoption ended.
+    adopted_at: Option<Instant>,
+    /// The last failed fence.
+    failed: Option<(Instant, BrokerFailure)>,
+    /// The highest committed token of each partition after the last fence.
+    watermarks: BTreeMap<PartitionNo, Token>,
+}
+
+impl TimelineGuard {
+    /// A guard that has fenced nothing yet.
+    pub fn new(context: Arc<RelayContext>, failures: Arc<OverlappingFailures>) -> Self {
+        Self { context, failures, last: Mutex::default() }
+    }
+
+    /// Adopts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
+    /// result. After an error nothing is adopted, and no partition can be acquired.
+    pub async fn adopt(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
+        let mut last = self.last.lock().await;
+        if last.adopted_at.is_some_and(|at| at > requested) {
+            return Ok(());
+        }
+        self.fence_all(&mut last, requested).await?;
+        let adoption = self.context.leases.adopt(change, &last.watermarks).await?;
+        last.adopted_at = Some(Instant::now());
+        if let Adoption::Adopted { partitions_behind } = adoption {
+            self.report(change, partitions_behind);
+        }
+        Ok(())
+    }
+
+    /// The watermark of a partition, read after every producer session was fenced: for a store without timelines that is behind this one,
+    /// `seen`. Sessions that open after the fence claim only tokens above the counters, so a fence that has covered it need not be repeated.
+    pub async fn decided_watermark(&self, partition: PartitionNo, seen: Token) -> Result<Token, BrokerFailure> {
+        let requested = Instant::now();
+        let mut last = self.last.lock().await;
+        if last.watermarks.get(&partition).is_none_or(|token| *token < seen) {
+            self.fence_all(&mut last, requested).await?;
+        }
+        Ok(last.watermarks.get(&partition).copied().unwrap_or_default().max(seen))
+    }
+
+    /// Whether the last fence has covered this watermark, so that the rewind is reported already.
+    pub async fn has_covered(&self, partition: PartitionNo, watermark: Option<Token>) -> bool {
+        watermark.is_some() && self.last.lock().await.watermarks.get(&partition).copied() >= watermark
+    }
+
+    async fn fence_all(&self, last: &mut LastFence, requested: Instant) -> Result<(), BrokerFailure> {
+        if let Some((at, failure)) = &last.failed
+            && *at > requested
+        {
+            return Err(failure.clone());
+        }
+        // The fence reaches them too; a claim must not name a session that has ended.
+        self.context.producers.end_all().await;
+        match self.failures.call(self.context.broker.fence_all()).await {
+            Ok(watermarks) => {
+                last.watermarks = watermarks;
+                Ok(())
+            }
+            Err(failure) => {
+                last.failed = Some((Instant::now(), failure.clone()));
+                Err(failure)
+            }
+        }
+    }
+
+    fn report(&self, TimelineChange { timeline, complete_until }: &TimelineChange, partitions_behind: u32) {
+        let complete_until = complete_until.map_or_else(|| "unknown".to_owned(), rfc3339);
+        if partitions_behind == 0 {
+            tracing::warn!(
+                event = "store_timeline_changed",
+                timeline,
+                complete_until,
+                "the store continues another timeline, after a fail-over or a restore; no batch on the broker shows that it lost a change"
+            );
+            return;
+        }
+        self.context.metrics.outbox_store_rewound_total.inc_by(u64::from(partitions_behind));
+        tracing::error!(
+            event = "store_rewound",
+            timeline,
+            complete_until,
+            partitions_behind,
+            "the store went back in time: the broker has batches that it does not know; orders after complete_until may be gone, and events \
+             that were published after it may be published twice"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Adopting another timeline of the server: its change as the relay receives it, and the counters above the broker's watermarks.
+use std::collections::BTreeMap;
+
+use outbox::{PartitionNo, Token};
+use ports::partitions::{Adoption, TimelineChange};
+use tokio_postgres::types::Type;
+
+use crate::connection::server_timeline::{compare, present};
+use crate::connection::sql_value::{SqlValue, get, get_time_opt};
+use crate::connection::statement_error::{StatementResult, broken};
+use crate::store::core::Core;
+
+const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
+
+/// Locks the change. Without a row it is adopted, or it is not the present one any more.
+const LOCK_CHANGE: &str = concat!(
+    "SELECT 1 FROM store_timeline WHERE timeline = $1 AND timeline = ",
+    present!(),
+    " AND NOT adopted FOR UPDATE"
+);
+
+const LOCK_LEASES: &str = "SELECT partition FROM outbox_lease ORDER BY partition FOR UPDATE";
+
+const RAISE_COUNTERS: &str =
+    "UPDATE outbox_lease l SET counter = w.token FROM unnest($1::int4[], $2::int8[]) w (partition, token)
+     WHERE l.partition = w.partition AND l.counter < w.token RETURNING l.partition";
+
+const ADOPT: &str = "UPDATE store_timeline SET adopted = true";
+
+/// The change that must be adopted before a partition can be acquired; `None` if it was adopted meanwhile.
+pub(crate) async fn change(core: &Core) -> StatementResult<Option<TimelineChange>> {
+    let session = core.relay_session().await?;
+    compare(&session).await?;
+    let rows = session.query(CHANGE, &[]).await?;
+    let change = |row| Ok(TimelineChange { timeline: get(row, 0)?, complete_until: get_time_opt(row, 1)? });
+    rows.first().map(change).transpose()
+}
+
+/// Raises the counters to the watermarks, and permits acquisitions again.
+pub(crate) async fn adopt(
+    core: &Core,
+    change: &TimelineChange,
+    watermarks: &BTreeMap<PartitionNo, Token>,
+) -> StatementResult<Adoption> {
+    let session = core.relay_session().await?;
+    let (transaction, rows) = session.begin_with(LOCK_CHANGE, &[(&change.timeline, Type::TEXT)]).await?;
+    if rows.is_empty() {
+        transaction.rollback().await?;
+        return Ok(Adoption::AlreadyDone);
+    }
+    transaction.query(LOCK_LEASES, &[]).await?;
+    let partitions: Vec<i32> = watermarks.keys().map(|partition| partition.0 as i32).collect();
+    let tokens: Vec<i64> = watermarks.values().map(|token| *token as i64).collect();
+    let values: [SqlValue<'_>; 2] = [(&partitions, Type::INT4_ARRAY), (&tokens, Type::INT8_ARRAY)];
+    let behind = transaction.query(RAISE_COUNTERS, &values).await?.len();
+    transaction.query(ADOPT, &[]).await?;
+    transaction.commit().await?;
+    let partitions_behind = u32::try_from(behind).map_err(|_| broken("more lease rows than partitions"))?;
+    Ok(Adoption::Adopted { partitions_behind })
+}

@@ -1,0 +1,163 @@
+//! A change of the server's timeline: sessions of the former one end, and nothing can be acquired until the change is adopted. The tests
+//! change the timeline that the store remembers, instead of the server's.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ports::outbox::Claimed;
+use ports::partitions::{
+    AcquireReason, Acquisition, Adoption, InstanceId, PartitionLeases, PartitionNo, TimelineChange, Token,
+};
+use postgres::{Options, Postgres};
+
+use crate::relay::fixture::{RelayFixture, claim};
+use crate::support::{Database, pooled, until};
+
+const TTL: Duration = Duration::from_secs(600);
+
+/// Makes the remembered timeline another one than the server's, as a fail-over does.
+const FORGET: &str = "UPDATE store_timeline SET timeline = '1/00000000', adopted = true";
+
+const END_RELAY_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+     WHERE datname = current_database() AND application_name LIKE 'posthaste relay%'";
+
+async fn acquire(store: &Postgres, partition: u32, watermark: Option<Token>) -> Acquisition {
+    let owner = InstanceId("a".into());
+    let acquired = store.acquire(PartitionNo(partition), &owner, AcquireReason::Uncertain, watermark, TTL).await;
+    acquired.expect("the acquisition returns")
+}
+
+async fn change_of(store: &Postgres) -> TimelineChange {
+    match acquire(store, 0, None).await {
+        Acquisition::TimelineChanged(change) => change,
+        other => panic!("the timeline has changed: {other:?}"),
+    }
+}
+
+async fn column(database: &Database, text: &str) -> Vec<String> {
+    let rows = database.client().await.query(text, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+async fn epochs(database: &Database) -> Vec<String> {
+    column(database, "SELECT epoch::text FROM outbox_lease ORDER BY partition").await
+}
+
+#[tokio::test]
+async fn first_timeline_is_remembered_and_needs_no_adoption() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+
+    let present = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+    assert_eq!(
+        column(&database, "SELECT timeline FROM store_timeline WHERE adopted").await,
+        column(&database, present).await
+    );
+}
+
+#[tokio::test]
+async fn sessions_of_the_former_timeline_claim_nothing() {
+    let fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let before = epochs(&fixture.database).await;
+
+    // The connections of the former timeline end with its server.
+    fixture.sql(FORGET).await;
+    fixture.sql(END_RELAY_CONNECTIONS).await;
+
+    for fence in &fixture.fences {
+        let claimed = until("a new connection claims", async || claim(&fixture.store, fence, 10).await.ok()).await;
+        assert!(matches!(claimed, Claimed::Fenced), "{claimed:?}");
+    }
+    let raised: Vec<String> = before.iter().map(|epoch| (epoch.parse::<u64>().unwrap() + 1).to_string()).collect();
+    assert_eq!(epochs(&fixture.database).await, raised, "once, whatever the number of connections");
+}
+
+#[tokio::test]
+async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    let Acquisition::Taken(first) = acquire(&store, 0, None).await else { panic!("it is free") };
+    database.client().await.batch_execute(FORGET).await.unwrap();
+
+    let change = change_of(&store).await;
+    assert_eq!(change_of(&store).await, change, "nothing else is acquired meanwhile");
+    let watermarks = BTreeMap::from([(PartitionNo(0), 50), (PartitionNo(1), 0), (PartitionNo(3), 7)]);
+    let adopted = store.adopt(&change, &watermarks).await.unwrap();
+    let again = store.adopt(&change, &watermarks).await.unwrap();
+
+    assert_eq!((adopted, again), (Adoption::Adopted { partitions_behind: 2 }, Adoption::AlreadyDone));
+    for (partition, above) in [(0, 50), (1, 0), (2, 0), (3, 7)] {
+        let Acquisition::Taken(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
+        assert!(acquired.fence.counter > above, "{partition}: {acquired:?}");
+        assert!(partition != 0 || acquired.fence.epoch > first.fence.epoch + 1, "{acquired:?}");
+    }
+}
+
+#[tokio::test]
+async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
+    let database = Database::migrated().await;
+    let (first, second) = (database.store("a").await, database.store("b").await);
+    assert!(matches!(acquire(&first, 0, None).await, Acquisition::Taken(_)));
+    database.client().await.batch_execute(FORGET).await.unwrap();
+    let former = change_of(&first).await;
+
+    // Another fail-over, which the store still has to notice.
+    database.client().await.batch_execute("UPDATE store_timeline SET timeline = '1/00000002'").await.unwrap();
+    let refused = first.adopt(&former, &BTreeMap::from([(PartitionNo(0), 9)])).await.unwrap();
+    assert_eq!(refused, Adoption::AlreadyDone);
+    let present = change_of(&second).await;
+
+    assert_eq!(second.adopt(&present, &BTreeMap::new()).await.unwrap(), Adoption::Adopted { partitions_behind: 0 });
+    assert!(matches!(acquire(&first, 0, None).await, Acquisition::Taken(_)));
+}
+
+#[tokio::test]
+async fn change_is_noticed_by_a_process_that_starts_after_it() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+    store.close().await.unwrap();
+    database.client().await.batch_execute(FORGET).await.unwrap();
+
+    let store = database.store("b").await;
+    let change = change_of(&store).await;
+    assert_eq!(change.complete_until, None, "no heartbeat shows how far the store came");
+    store.heartbeat(&InstanceId("b".into()), TTL).await.unwrap();
+    database.client().await.batch_execute(FORGET).await.unwrap();
+    assert!(change_of(&store).await.complete_until.is_some(), "the last heartbeat shows it");
+}
+
+#[tokio::test]
+async fn behind_a_pooler_a_heartbeat_notices_the_change() {
+    let database = Database::migrated().await;
+    let options = Options { url: pooled(&database.url).into(), pooler: true, notify: false, ..database.options("a") };
+    let store = Postgres::open(options).await.unwrap();
+    let owner = InstanceId("a".into());
+    let Acquisition::Taken(acquired) = acquire(&store, 0, None).await else { panic!("it is free") };
+    let fence = acquired.fence;
+    database.client().await.batch_execute(FORGET).await.unwrap();
+
+    store.heartbeat(&owner, TTL).await.unwrap();
+
+    let renewed = store.renew(&owner, &[(fence.partition, fence.epoch)], TTL).await.unwrap();
+    assert_eq!(renewed, [], "the session of the former timeline has ended");
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::TimelineChanged(_)));
+}
+
+#[tokio::test]
+async fn role_without_rights_sees_the_timeline() {
+    let database = Database::own().await;
+    let role = format!("{}_plain", database.name);
+    let client = database.client().await;
+    client.batch_execute(&format!("CREATE ROLE {role}")).await.unwrap();
+
+    let text = format!(
+        "SET ROLE {role}; SELECT (SELECT system_identifier FROM pg_control_system()) || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+    );
+    let read = client.batch_execute(&text).await;
+
+    client.batch_execute(&format!("RESET ROLE; DROP ROLE {role}")).await.unwrap();
+    read.unwrap();
+}
