@@ -109,6 +109,7 @@ impl Schedule {
             return None;
         }
         self.waiting.retain(|other| *other != partition);
+        self.full.remove(&partition);
         self.running.insert(partition);
         Some((partition, ClaimKind::Ordinary))
     }
