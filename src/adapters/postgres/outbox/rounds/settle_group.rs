@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row::close_open_batch;
-use crate::outbox::open_batch::in_open_batch;
+use crate::outbox::open_batch::open_places;
 use crate::outbox::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
 use crate::store::core::Core;
@@ -22,9 +22,9 @@ const SETTLE: &str = concat!(
      l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.open_ids, t.claimer, t.in_flight AS token, u.low, u.high, u.fallback
        FROM u JOIN outbox_lease t ON t.partition = u.partition
        WHERE t.owner = u.owner AND t.epoch = u.epoch AND t.in_flight = u.token ORDER BY t.partition FOR UPDATE OF t),
-     d AS MATERIALIZED (DELETE FROM outbox o USING l WHERE ",
-    in_open_batch!(),
-    " RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
+     d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
+    open_places!(),
+    ")) RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
      w AS MATERIALIZED (DELETE FROM outbox_waiting w USING d WHERE w.partition = d.partition AND w.key = d.key AND w.id = d.id
        RETURNING w.partition),
      n AS MATERIALIZED (SELECT partition, count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,

@@ -167,6 +167,16 @@ async fn reads_during(held: Held) -> (i64, usize) {
         fixture.create(1, 2).await;
         assert_eq!(fixture.relay(&[0, 1], 100).await, 4, "{held:?}");
     }
+    let reads = reads_since(&fixture, before).await;
+    holder.batch_execute("COMMIT").await.unwrap();
+    let rest = fixture.database.store("a").await;
+    let late = claim(&rest, &fixture.fences[0], 100).await.unwrap();
+    let late = if let Claimed::Batch(batch) = late { batch.rows.len() } else { 0 };
+    (reads, late)
+}
+
+/// Closes the store, and returns the index entries that its sessions have read.
+async fn reads_since(fixture: &RelayFixture, before: i64) -> i64 {
     fixture.store.close().await.unwrap();
     let mut reads = before;
     until("the sessions to report their reads", async || {
@@ -176,11 +186,35 @@ async fn reads_during(held: Held) -> (i64, usize) {
         settled.then_some(())
     })
     .await;
-    holder.batch_execute("COMMIT").await.unwrap();
-    let rest = fixture.database.store("a").await;
-    let late = claim(&rest, &fixture.fences[0], 100).await.unwrap();
-    let late = if let Claimed::Batch(batch) = late { batch.rows.len() } else { 0 };
-    (reads - before, late)
+    reads - before
+}
+
+#[tokio::test]
+async fn statements_planned_on_an_empty_table_do_not_read_the_backlog_of_others() {
+    const BACKLOG: i64 = 20_000;
+    let mut fixture = RelayFixture::new().await;
+    fixture.sql("ALTER TABLE outbox SET (autovacuum_enabled = false)").await;
+    fixture.sql("VACUUM FULL ANALYZE outbox").await;
+    for partitions in [&[0, 1][..], &[0], &[1]] {
+        for partition in partitions {
+            fixture.create(*partition as u32, 1).await;
+        }
+        assert_eq!(fixture.relay(partitions, 100).await, partitions.len());
+    }
+    let backlog = format!(
+        "INSERT INTO outbox (partition, id, key, bytes) SELECT 3, 1000000 + g, gen_random_uuid(), 1 FROM generate_series(1, {BACKLOG}) g"
+    );
+    fixture.sql(&backlog).await;
+    let before = index_reads(&fixture.client).await;
+
+    for _ in 0..10 {
+        fixture.create(0, 1).await;
+        fixture.create(1, 1).await;
+        assert_eq!(fixture.relay(&[0, 1], 100).await, 2);
+    }
+
+    let reads = reads_since(&fixture, before).await;
+    assert!(reads < BACKLOG / 2, "{reads} index entries");
 }
 
 /// Longer than all other tests of this binary together, also on a slow machine.
