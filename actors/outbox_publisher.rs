@@ -2,6 +2,7 @@
 //! decide; the workers move the rows.
 mod breaker_guard;
 pub mod dirty_partitions;
+mod hand_over;
 pub mod membership;
 mod pacing;
 pub mod peers;
@@ -15,23 +16,25 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use app::policy::breaker::BreakerPermit;
+use app::policy::partition::Balance;
 use futures::StreamExt;
-use futures::future::join_all;
 use ports::Error;
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
+use ports::partitions::wake::WakeUp;
 use supervision::{AskError, MailboxMessage, SupervisionBus};
 use tokio::time::Instant;
 
+use crate::partition_worker::RunBatch;
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
-use crate::partition_worker::{HandOver, RunBatch};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use breaker_guard::BreakerGuard;
 use dirty_partitions::DirtyPartitions;
-use membership::{LeaseScan, Membership, Rebalance};
+use hand_over::{hand_over, hand_over_all};
+use membership::{LeaseScan, Membership};
 use pacing::Pacing;
-use peers::{Peers, SCAN_SPACING};
+use peers::{Peers, scan_delay};
 use relay_status::RelayStatus;
 use schedule::Schedule;
 use sweeper::Sweeper;
@@ -45,10 +48,10 @@ pub struct Wake {
     pub partition: PartitionNo,
 }
 
-/// Other instances notify of new rows in these partitions, or that these partitions are free.
+/// Other instances notify of new rows, or of partitions without an owner.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct PeersNotified(Vec<PartitionNo>);
+struct PeersNotified(Vec<WakeUp>);
 
 /// Before the tree stops: start no batch, hand all partitions over, leave. Returns how many partitions could not be handed over: their
 /// leases expire, or this instance resolves them after its restart.
@@ -65,8 +68,6 @@ const RUN_DEADLINE: Duration = Duration::from_secs(120);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Pause before a partition whose worker did not take the batch runs again.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(20);
-/// Time until the next scan after a lease that was expected to be free was not.
-const SCAN_AFTER_HELD: Duration = Duration::from_millis(200);
 
 /// The publisher of one instance.
 pub struct OutboxPublisher {
@@ -203,7 +204,8 @@ impl OutboxPublisher {
             self.wake(partition, ctx);
         }
         if report.held_elsewhere {
-            ctx.run_later(SCAN_AFTER_HELD, |this, ctx| this.scan(ctx));
+            self.hand_over(partition, ctx);
+            self.scan_soon(ctx);
         }
         self.run_due(ctx);
     }
@@ -245,11 +247,12 @@ impl OutboxPublisher {
             self.run_due(ctx);
         }
         self.scan(ctx);
-        ctx.run_later(self.options.heartbeat, Self::heartbeat);
+        ctx.run_later(self.membership.next_heartbeat(self.options.heartbeat), Self::heartbeat);
     }
 
     fn scan(&mut self, ctx: &mut Context<Self>) {
-        let scan = self.membership.scan();
+        let workers = self.workers.as_ref().filter(|_| !self.retiring).map(Workers::partitions);
+        let scan = self.membership.scan(workers);
         ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
             if let Some(result) = result {
                 this.scanned(result, ctx);
@@ -259,8 +262,8 @@ impl OutboxPublisher {
 
     fn scanned(&mut self, result: Result<LeaseScan, Error>, ctx: &mut Context<Self>) {
         let Some(scan) = self.membership.accept(result) else { return };
-        let Some(workers) = self.workers.clone() else { return self.publish_ownership() };
-        let Rebalance { take, give } = self.membership.rebalance(&scan, &workers.partitions());
+        let Some(workers) = self.workers.clone().filter(|_| !self.retiring) else { return self.publish_ownership() };
+        let Balance { take, give, lost } = self.membership.rebalance(&scan, &workers.partitions());
         for partition in take {
             match workers.start(partition) {
                 Ok(()) => self.schedule.wake(partition),
@@ -269,26 +272,36 @@ impl OutboxPublisher {
                 }
             }
         }
-        give.into_iter().for_each(|partition| self.hand_over(&workers, partition, ctx));
+        give.into_iter().chain(lost).for_each(|partition| self.hand_over(partition, ctx));
+        if self.membership.joins() {
+            self.scan_soon(ctx);
+        }
         self.publish_ownership();
         self.run_due(ctx);
     }
 
+    /// Partitions moved: scans before the next heartbeat, once for all moves of the meantime.
+    fn scan_soon(&mut self, ctx: &mut Context<Self>) {
+        let Some(delay) = scan_delay(self.membership.rank().rank, self.options.heartbeat) else { return };
+        if self.peers.request_scan() {
+            ctx.run_later(delay, |this, ctx| {
+                this.peers.scan_began();
+                this.scan(ctx);
+            });
+        }
+    }
+
     /// Hands a partition over: no new claim, then settle the batch in flight, then release. The message waits in the worker's mailbox behind
     /// the batch in flight, so that a busy partition changes its owner, too. A hand-over that fails is repeated at the next heartbeat.
-    fn hand_over(&mut self, workers: &Workers, partition: PartitionNo, ctx: &mut Context<Self>) {
+    fn hand_over(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
+        let Some(workers) = self.workers.clone() else { return };
         let Some(worker) = workers.find(partition) else { return };
         if !self.membership.begin_hand_over(partition) {
             return;
         }
         self.schedule.forget(partition);
-        let (workers, peers, deadline) = (workers.clone(), self.peers.clone(), self.options.relay.lease);
-        let work = async move {
-            if matches!(worker.ask(HandOver, deadline).await, Ok(true)) {
-                workers.remove(partition).await;
-                peers.notify(partition);
-            }
-        };
+        let (peers, deadline, held) = (self.peers.clone(), self.options.relay.lease, self.membership.holds(partition));
+        let work = hand_over((partition, worker), held, workers, peers, deadline);
         ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_hand_over(partition);
             this.schedule.wake(partition);
@@ -348,7 +361,7 @@ impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
         let (Wake { partition }, _permit) = message.begin(ctx);
         if self.workers.is_some() && !self.owns(partition) {
             self.dirty.clear(partition);
-            return self.peers.notify(partition);
+            return self.peers.notify(WakeUp::Due(partition));
         }
         self.wake(partition, ctx);
         self.run_due(ctx);
@@ -358,16 +371,12 @@ impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
 impl Handler<PeersNotified> for OutboxPublisher {
     type Result = ();
 
-    fn handle(&mut self, PeersNotified(partitions): PeersNotified, ctx: &mut Self::Context) {
-        for partition in partitions {
-            if self.owns(partition) {
-                self.wake(partition, ctx);
-            } else if self.peers.request_scan() {
-                // The partition may be free to take.
-                ctx.run_later(SCAN_SPACING, |this, ctx| {
-                    this.peers.scan_began();
-                    this.scan(ctx);
-                });
+    fn handle(&mut self, PeersNotified(wake_ups): PeersNotified, ctx: &mut Self::Context) {
+        for wake_up in wake_ups {
+            match wake_up {
+                WakeUp::Due(partition) if self.owns(partition) => self.wake(partition, ctx),
+                WakeUp::Free(partition) if !self.owns(partition) => self.scan_soon(ctx),
+                WakeUp::Due(_) | WakeUp::Free(_) => {}
             }
         }
         self.run_due(ctx);
@@ -384,13 +393,7 @@ impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
         let (leave, peers) = (self.membership.leave(), self.peers.clone());
         let work = async move {
             let _permit = permit;
-            // Each message waits in its worker's mailbox behind the batch in flight.
-            let released = join_all(workers.iter().map(|(_, worker)| worker.ask(HandOver, deadline))).await;
-            let left = released.iter().filter(|reply| !matches!(reply, Ok(true))).count();
-            leave.await;
-            // Only now: an instance that scans after this notification counts one member fewer, so that its share has grown.
-            workers.iter().for_each(|(partition, _)| peers.notify(*partition));
-            left
+            hand_over_all(workers, leave, peers, deadline).await
         };
         Box::pin(work.into_actor(self))
     }

@@ -29,6 +29,7 @@ pub enum Call {
     Settle,
     Resolve,
     Heartbeat,
+    Survey,
     Acquire,
     Renew,
     Release,
