@@ -18,6 +18,13 @@ mod system {
 }
 mod tree;
 
+pub mod membership {
+    //! What decides which partitions an instance holds, for simulations of more instances than actors could run.
+    pub use crate::outbox_publisher::membership::Membership;
+    pub use crate::outbox_publisher::peers::{Peers, scan_delay};
+    pub use crate::partition_worker::lease_book::LeaseBook;
+}
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,11 +5,11 @@ mod breaker_guard;
 mod cycles;
 pub mod dirty_partitions;
 mod due_batches;
+mod hand_over;
 pub mod membership;
 pub mod messages;
 pub mod peers;
 mod relay_status;
-mod release;
 mod schedule;
 mod sweeper;
 pub mod workers;
@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
+use app::policy::partition::Balance;
 use futures::StreamExt;
 use ports::Error;
 use ports::partitions::PartitionNo;
+use ports::partitions::wake::WakeUp;
 use supervision::{AskError, MailboxMessage, SupervisionBus};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use crate::partition_worker::batch_request::RunBatch;
@@ -34,9 +35,10 @@ use breaker_guard::BreakerGuard;
 use cycles::Cycles;
 use dirty_partitions::DirtyPartitions;
 use due_batches::DueBatches;
-use membership::{LeaseScan, Membership, Rebalance};
+use hand_over::{hand_over, hand_over_all};
+use membership::{LeaseScan, Membership};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
-use peers::{Peers, SCAN_SPACING};
+use peers::{Peers, scan_delay};
 use relay_status::RelayStatus;
 use schedule::{RunEnd, Schedule};
 use sweeper::Sweeper;
@@ -48,8 +50,6 @@ const RUN_DEADLINE: Duration = Duration::from_secs(120);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Pause before a partition whose worker did not take the batch runs again.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(20);
-/// Time until the next scan after a lease that was expected to be free was not.
-const SCAN_AFTER_HELD: Duration = Duration::from_millis(200);
 
 /// The publisher of one instance.
 pub struct OutboxPublisher {
@@ -62,8 +62,6 @@ pub struct OutboxPublisher {
     dirty: DirtyPartitions,
     schedule: Schedule,
     cycles: Cycles,
-    /// Yields each cycle that has ended, once the actor listens.
-    cycle_endings: Option<UnboundedReceiver<u64>>,
     alarms: Alarms,
     /// A look at the schedule is requested already: the messages that wait in the mailbox come first.
     run_requested: bool,
@@ -86,15 +84,13 @@ impl OutboxPublisher {
         dirty: DirtyPartitions,
     ) -> Self {
         let (health, metrics) = (dependencies.health.clone(), Arc::clone(&dependencies.metrics));
-        let (cycles, cycle_endings) = Cycles::new(&options);
         Self {
             schedule: Schedule::resuming(workers.iter().flat_map(Workers::partitions)),
             workers,
             membership,
             peers: Peers::new(dependencies.wake_channel.clone()),
             dirty,
-            cycles,
-            cycle_endings: Some(cycle_endings),
+            cycles: Cycles::new(&options),
             alarms: Alarms::default(),
             run_requested: false,
             cycle_timer: None,
@@ -133,9 +129,7 @@ impl OutboxPublisher {
         if let Some(pause) = due.pause {
             self.run_due_after(pause, ctx);
         }
-        if due.requests.len() > 1 {
-            self.dependencies.outbox.expect_requests(u32::try_from(due.requests.len()).unwrap_or(u32::MAX));
-        }
+        due.announce(&*self.dependencies.outbox);
         for (partition, request) in due.requests {
             self.run(request, partition, ctx);
         }
@@ -213,7 +207,8 @@ impl OutboxPublisher {
             self.schedule.wake(partition);
         }
         if report.held_elsewhere {
-            ctx.run_later(SCAN_AFTER_HELD, |this, ctx| this.scan(ctx));
+            self.hand_over(partition, ctx);
+            self.scan_soon(ctx);
         }
         self.request_run(ctx);
     }
@@ -246,11 +241,12 @@ impl OutboxPublisher {
             self.run_due(ctx);
         }
         self.scan(ctx);
-        ctx.run_later(self.options.heartbeat, Self::heartbeat);
+        ctx.run_later(self.membership.next_heartbeat(self.options.heartbeat), Self::heartbeat);
     }
 
     fn scan(&mut self, ctx: &mut Context<Self>) {
-        let scan = self.membership.scan();
+        let workers = self.workers.as_ref().filter(|_| !self.retiring).map(Workers::partitions);
+        let scan = self.membership.scan(workers);
         ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
             if let Some(result) = result {
                 this.scanned(result, ctx);
@@ -260,28 +256,39 @@ impl OutboxPublisher {
 
     fn scanned(&mut self, result: Result<LeaseScan, Error>, ctx: &mut Context<Self>) {
         let Some(scan) = self.membership.accept(result) else { return };
-        let Some(workers) = self.workers.clone() else { return self.publish_ownership() };
-        let Rebalance { take, give } = self.membership.rebalance(&scan, &workers.partitions());
-        for partition in take {
-            match workers.start(partition) {
-                Ok(()) => self.schedule.wake(partition),
-                Err(error) => {
-                    tracing::debug!(event = "worker_not_hired", partition = partition.0, error = %error, "a worker could not be started yet");
-                }
-            }
+        let Some(workers) = self.workers.clone().filter(|_| !self.retiring) else { return self.publish_ownership() };
+        let Balance { take, give, lost } = self.membership.rebalance(&scan, &workers.partitions());
+        take.into_iter()
+            .filter(|partition| workers.start(*partition))
+            .for_each(|partition| self.schedule.wake(partition));
+        give.into_iter().chain(lost).for_each(|partition| self.hand_over(partition, ctx));
+        if self.membership.joins() {
+            self.scan_soon(ctx);
         }
-        give.into_iter().for_each(|partition| self.hand_over(&workers, partition, ctx));
         self.publish_ownership();
         self.run_due(ctx);
     }
 
-    /// Hands a partition over. A hand-over that fails is repeated at the next heartbeat.
-    fn hand_over(&mut self, workers: &Workers, partition: PartitionNo, ctx: &mut Context<Self>) {
-        if !self.owns(partition) || !self.membership.begin_hand_over(partition) {
-            return;
+    /// Partitions moved: scans before the next heartbeat, once for all moves of the meantime.
+    fn scan_soon(&mut self, ctx: &mut Context<Self>) {
+        let Some(delay) = scan_delay(self.membership.rank().rank, self.options.heartbeat) else { return };
+        if self.peers.request_scan() {
+            ctx.run_later(delay, |this, ctx| {
+                this.peers.scan_began();
+                this.scan(ctx);
+            });
         }
+    }
+
+    /// Hands a partition over. A hand-over that fails is repeated at the next heartbeat.
+    fn hand_over(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
+        let Some(workers) = self.workers.clone() else { return };
+        let Some(worker) = workers.find(partition).filter(|_| self.membership.begin_hand_over(partition)) else {
+            return;
+        };
         self.schedule.forget(partition);
-        let work = release::hand_over(workers.clone(), self.peers.clone(), partition, self.options.relay.lease);
+        let (peers, deadline, held) = (self.peers.clone(), self.options.relay.lease, self.membership.holds(partition));
+        let work = hand_over((partition, worker), held, workers, peers, deadline);
         ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_hand_over(partition);
             if !this.owns(partition) {
@@ -315,19 +322,11 @@ impl Actor for OutboxPublisher {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.breaker.publish_state();
-        if self.workers.is_none() {
-            tracing::warn!(
-                event = "broker_absent",
-                "no broker is configured: events stay PENDING until broker.kind is set"
-            );
-        }
+        self.status.started(self.workers.is_some());
         if let Some(notifications) = self.peers.notifications() {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }
-        if let Some(endings) = self.cycle_endings.take() {
-            let endings = futures::stream::unfold(endings, async |mut endings| Some((endings.recv().await?, endings)));
-            ctx.add_message_stream(endings.map(CycleEnded));
-        }
+        ctx.add_message_stream(self.cycles.endings().map(CycleEnded));
         self.heartbeat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);
@@ -343,7 +342,7 @@ impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
         let (Wake { partition }, _permit) = message.begin(ctx);
         if self.workers.is_some() && !self.owns(partition) {
             self.dirty.clear(partition);
-            return self.peers.notify(partition);
+            return self.peers.notify(WakeUp::Due(partition));
         }
         self.schedule.wake(partition);
         self.request_run(ctx);
@@ -371,16 +370,12 @@ impl Handler<CycleEnded> for OutboxPublisher {
 impl Handler<PeersNotified> for OutboxPublisher {
     type Result = ();
 
-    fn handle(&mut self, PeersNotified(partitions): PeersNotified, ctx: &mut Self::Context) {
-        for partition in partitions {
-            if self.owns(partition) {
-                self.schedule.wake(partition);
-            } else if self.peers.request_scan() {
-                // The partition may be free to take.
-                ctx.run_later(SCAN_SPACING, |this, ctx| {
-                    this.peers.scan_began();
-                    this.scan(ctx);
-                });
+    fn handle(&mut self, PeersNotified(wake_ups): PeersNotified, ctx: &mut Self::Context) {
+        for wake_up in wake_ups {
+            match wake_up {
+                WakeUp::Due(partition) if self.owns(partition) => self.schedule.wake(partition),
+                WakeUp::Free(partition) if !self.owns(partition) => self.scan_soon(ctx),
+                WakeUp::Due(_) | WakeUp::Free(_) => {}
             }
         }
         self.run_due(ctx);
@@ -393,10 +388,11 @@ impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
     fn handle(&mut self, message: MailboxMessage<Retire>, ctx: &mut Self::Context) -> Self::Result {
         let (Retire { deadline }, permit) = message.begin(ctx);
         self.retiring = true;
-        let work = release::retire(self.workers.clone(), self.peers.clone(), self.membership.leave(), deadline);
+        let workers = self.workers.as_ref().map(Workers::all).unwrap_or_default();
+        let (leave, peers) = (self.membership.leave(), self.peers.clone());
         let work = async move {
             let _permit = permit;
-            work.await
+            hand_over_all(workers, leave, peers, deadline).await
         };
         Box::pin(work.into_actor(self))
     }

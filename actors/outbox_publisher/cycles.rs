@@ -3,6 +3,7 @@
 //! one is claimed for the partitions that are not in flight.
 use std::time::Duration;
 
+use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
@@ -28,6 +29,7 @@ pub struct Cycles {
     duration: Duration,
     next: CycleNo,
     ended: UnboundedSender<CycleNo>,
+    endings: Option<UnboundedReceiver<CycleNo>>,
 }
 
 /// Whether a cycle may begin.
@@ -40,11 +42,11 @@ pub enum CycleStart {
 }
 
 impl Cycles {
-    /// No cycle yet. The receiver yields each cycle that has ended.
-    pub fn new(options: &Options) -> (Self, UnboundedReceiver<CycleNo>) {
+    /// No cycle yet.
+    pub fn new(options: &Options) -> Self {
         let (ended, endings) = unbounded_channel();
         let Options { cycle_spacing_min, cycle_spacing_max, cycle_duration_normal, cycle_wait_max, .. } = *options;
-        let none = Self {
+        Self {
             spacing_min: cycle_spacing_min,
             spacing_max: cycle_spacing_max,
             duration_normal: cycle_duration_normal,
@@ -54,8 +56,14 @@ impl Cycles {
             duration: Duration::ZERO,
             next: 0,
             ended,
-        };
-        (none, endings)
+            endings: Some(endings),
+        }
+    }
+
+    /// Yields the number of each cycle that has ended. The first caller receives all of them, a later one none.
+    pub fn endings(&mut self) -> impl Stream<Item = CycleNo> + use<> {
+        let endings = stream::iter(self.endings.take());
+        endings.flat_map(|endings| stream::unfold(endings, async |mut endings| Some((endings.recv().await?, endings))))
     }
 
     /// When the next cycle may begin.
@@ -100,13 +108,15 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn cycles() -> (Cycles, UnboundedReceiver<CycleNo>) {
-        Cycles::new(&Options {
+        let mut cycles = Cycles::new(&Options {
             cycle_spacing_min: 5 * MS,
             cycle_spacing_max: 80 * MS,
             cycle_duration_normal: 20 * MS,
             cycle_wait_max: 100 * MS,
             ..Options::default()
-        })
+        });
+        let endings = cycles.endings.take().expect("taken once");
+        (cycles, endings)
     }
 
     #[test]

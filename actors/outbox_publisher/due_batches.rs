@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use app::policy::breaker::BreakerPermit;
+use ports::outbox::OutboxStore;
 use ports::partitions::PartitionNo;
 use tokio::time::Instant;
 
@@ -22,6 +23,13 @@ pub struct DueBatches {
 }
 
 impl DueBatches {
+    /// Announces the claims that follow, if there are several.
+    pub fn announce(&self, outbox: &dyn OutboxStore) {
+        if self.requests.len() > 1 {
+            outbox.expect_requests(u32::try_from(self.requests.len()).unwrap_or(u32::MAX));
+        }
+    }
+
     /// Takes what may start now off the schedule, at most so that `max` batches run.
     pub fn take(
         schedule: &mut Schedule,

@@ -1,20 +1,29 @@
 //! Membership: this instance's heartbeat, the renewal of its leases, and which partitions it should take or hand over.
-use std::collections::{BTreeSet, HashSet};
+//!
+//! A heartbeat is two statements: the heartbeat, which returns this instance's place among the live ones, and the renewal. An instance that
+//! holds fewer leases than its quota surveys all leases with a third one.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::policy::partition::{Balance, balance};
-use domain::Timestamp;
+use app::policy::partition::{Balance, Holdings, balance, needs_survey};
 use ports::Error;
-use ports::partitions::{InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView};
+use ports::partitions::{InstanceId, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo};
 use tokio::sync::Semaphore;
 
 use crate::partition_worker::lease_book::LeaseBook;
 
+/// A free partition is overdue after this share of `dead_after`: a quarter, by default a little more than a heartbeat.
+const OVERDUE_SHARE: u32 = 4;
+
 /// Everything here can be read again from the store.
 pub struct Membership {
     ports: MembershipPorts,
-    partitions: u32,
+    /// As the last heartbeat returned it.
+    rank: MemberRank,
+    heartbeats: u64,
+    /// Number of accepted scans.
+    scans: u64,
     /// Partitions that are being handed over: they do not run any more.
     handing_over: BTreeSet<PartitionNo>,
     store_is_down: bool,
@@ -27,24 +36,17 @@ struct MembershipPorts {
     book: Arc<LeaseBook>,
     instance: InstanceId,
     dead_after: Duration,
+    partitions: u32,
     /// One scan at a time, and none after this instance has left: it would register the instance again, and the others would wait until it
     /// counts as dead.
     turn: Arc<Semaphore>,
 }
 
-/// Members and partitions as a heartbeat found them.
+/// What a heartbeat found.
+#[derive(Debug)]
 pub struct LeaseScan {
-    members: Vec<MemberView>,
-    partitions: Vec<PartitionView>,
-}
-
-/// What a scan asks this instance to do.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Rebalance {
-    /// Partitions that need a worker.
-    pub take: Vec<PartitionNo>,
-    /// Partitions to hand over.
-    pub give: Vec<PartitionNo>,
+    rank: MemberRank,
+    survey: Option<LeaseSurvey>,
 }
 
 impl Membership {
@@ -57,16 +59,29 @@ impl Membership {
         partitions: u32,
     ) -> Self {
         let turn = Arc::new(Semaphore::new(1));
-        let ports = MembershipPorts { leases, book, instance, dead_after, turn };
-        Self { ports, partitions, handing_over: BTreeSet::new(), store_is_down: false }
+        let ports = MembershipPorts { leases, book, instance, dead_after, partitions, turn };
+        let rank = MemberRank { rank: 0, live: 1 };
+        Self { ports, rank, heartbeats: 0, scans: 0, handing_over: BTreeSet::new(), store_is_down: false }
     }
 
-    /// Sends a heartbeat, renews the leases and reads who holds what. Resolves to `None` after this instance has left.
-    pub fn scan(&self) -> impl Future<Output = Option<Result<LeaseScan, Error>>> + use<> {
+    /// Time until the next heartbeat. It is shorter once, by the instance's rank: instances that started together then send their heartbeats
+    /// one after the other.
+    pub fn next_heartbeat(&mut self, interval: Duration) -> Duration {
+        self.heartbeats += 1;
+        let MemberRank { rank, live } = self.rank;
+        if self.heartbeats == 2 { interval * live.saturating_sub(rank).max(1) / live.max(1) } else { interval }
+    }
+
+    /// Sends a heartbeat, renews the leases and, where this instance lacks partitions, surveys the leases. `workers` are the partitions that
+    /// have a worker here; `None` if this instance takes no partition. Resolves to `None` after this instance has left.
+    pub fn scan(
+        &self,
+        workers: Option<Vec<PartitionNo>>,
+    ) -> impl Future<Output = Option<Result<LeaseScan, Error>>> + use<> {
         let ports = self.ports.clone();
         async move {
             let _turn = ports.turn.acquire().await.ok()?;
-            Some(ports.scan().await)
+            Some(ports.scan(workers).await)
         }
     }
 
@@ -87,6 +102,8 @@ impl Membership {
         match scan {
             Ok(scan) => {
                 self.store_is_down = false;
+                self.rank = scan.rank;
+                self.scans += 1;
                 Some(scan)
             }
             Err(error) => {
@@ -98,9 +115,30 @@ impl Membership {
         }
     }
 
-    /// Which partitions to take and to hand over, given those that have a worker here.
-    pub fn rebalance(&self, scan: &LeaseScan, workers: &[PartitionNo]) -> Rebalance {
-        scan.rebalance(&self.ports.instance, self.partitions, workers)
+    /// Which partitions to take and to hand over, given those that have a worker here now.
+    pub fn rebalance(&self, scan: &LeaseScan, workers: &[PartitionNo]) -> Balance {
+        let MembershipPorts { book, instance, dead_after, partitions, .. } = &self.ports;
+        let workers = workers.iter().copied().collect();
+        let leased = book.held().into_iter().map(|(partition, _)| partition).collect();
+        let holdings = Holdings { workers: &workers, leased: &leased };
+        let mut balance =
+            balance(*partitions, instance, scan.rank, holdings, scan.survey.as_ref(), *dead_after / OVERDUE_SHARE);
+        if self.joins() {
+            let own = scan.survey.as_ref().map_or(&[][..], |survey| &survey.own);
+            balance.take.retain(|partition| own.contains(partition));
+        }
+        balance
+    }
+
+    /// Whether the last scan was the first one, in a group of several. Instances that start together then still see different groups, and
+    /// would reach for the same partitions: free ones are taken from the next scan on.
+    pub fn joins(&self) -> bool {
+        self.scans == 1 && self.rank.live > 1
+    }
+
+    /// The place of this instance among the live ones, as its last heartbeat found it.
+    pub fn rank(&self) -> MemberRank {
+        self.rank
     }
 
     /// Begins to hand a partition over. Returns false if that is already under way.
@@ -118,6 +156,11 @@ impl Membership {
         self.handing_over.contains(&partition)
     }
 
+    /// Whether this instance holds the lease of a partition, by its own count.
+    pub fn holds(&self, partition: PartitionNo) -> bool {
+        self.ports.book.epoch(partition).is_some()
+    }
+
     /// How many leases this instance holds, by its own count.
     pub fn owned(&self) -> usize {
         self.ports.book.held().len()
@@ -125,96 +168,20 @@ impl Membership {
 }
 
 impl MembershipPorts {
-    async fn scan(&self) -> Result<LeaseScan, Error> {
-        let Self { leases, book, instance, dead_after, .. } = self;
-        let members = leases.heartbeat(instance, *dead_after).await?;
+    async fn scan(&self, workers: Option<Vec<PartitionNo>>) -> Result<LeaseScan, Error> {
+        let Self { leases, book, instance, dead_after, partitions, .. } = self;
+        let rank = leases.heartbeat(instance, *dead_after).await?;
         let (requested, held) = (book.request_time(), book.held());
         if !held.is_empty() {
             let still_ours = leases.renew(instance, &held, book.ttl()).await?;
             book.renewed(requested, &held, &still_ours);
         }
-        let partitions = leases.overview().await?;
-        Ok(LeaseScan { members, partitions })
-    }
-}
-
-impl LeaseScan {
-    /// The fair share of `us`. The partition of a worker is given up as well if another live instance holds it: that worker cannot acquire
-    /// the lease, and would count as a part of this instance's share.
-    fn rebalance(&self, us: &InstanceId, partitions: u32, workers: &[PartitionNo]) -> Rebalance {
-        let live: HashSet<&InstanceId> =
-            self.members.iter().filter(|member| member.alive).map(|member| &member.instance).collect();
-        let theirs = self.held_by_others(us, &live);
-        let (lost, held): (BTreeSet<_>, BTreeSet<_>) = workers.iter().partition(|no| theirs.contains(no));
-        let Balance { take, mut give } = balance(partitions, live.len(), &held, &theirs);
-        give.extend(lost);
-        Rebalance { take, give }
-    }
-
-    /// Partitions that another live instance holds. An expired lease does not count: its owner may live and have its share elsewhere.
-    fn held_by_others(&self, us: &InstanceId, live: &HashSet<&InstanceId>) -> BTreeSet<PartitionNo> {
-        // The heartbeat has just written our row: its time is the store's time.
-        let now = self.members.iter().find(|member| member.instance == *us).map_or(Timestamp::default(), |m| m.seen_at);
-        let held_by_other = |view: &&PartitionView| {
-            let other = view.owner.as_ref().is_some_and(|owner| owner != us && live.contains(owner));
-            other && view.expires_at.is_some_and(|until| until > now)
+        // A lease without a worker is no share: the worker of an earlier publisher held it.
+        let leased = workers.map(|workers| workers.iter().filter(|no| book.epoch(**no).is_some()).count());
+        let survey = match leased {
+            Some(leased) if needs_survey(*partitions, rank, leased) => Some(leases.survey(instance).await?),
+            _ => None,
         };
-        self.partitions.iter().filter(held_by_other).map(|view| view.partition).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: i64 = 1_000_000;
-
-    fn member(name: &str, alive: bool) -> MemberView {
-        MemberView { instance: InstanceId(name.into()), alive, seen_at: Timestamp::from_millis(NOW) }
-    }
-
-    fn held(partition: u32, owner: &str, remaining_ms: i64) -> PartitionView {
-        PartitionView {
-            partition: PartitionNo(partition),
-            owner: Some(InstanceId(owner.into())),
-            epoch: 1,
-            counter: 0,
-            in_flight: None,
-            expires_at: Some(Timestamp::from_millis(NOW + remaining_ms)),
-            depth: 0,
-        }
-    }
-
-    fn rebalance(members: Vec<MemberView>, partitions: Vec<PartitionView>, workers: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let workers: Vec<PartitionNo> = workers.iter().copied().map(PartitionNo).collect();
-        let Rebalance { take, give } =
-            LeaseScan { members, partitions }.rebalance(&InstanceId("us".into()), 4, &workers);
-        let numbers = |partitions: Vec<PartitionNo>| partitions.into_iter().map(|no| no.0).collect();
-        (numbers(take), numbers(give))
-    }
-
-    #[test]
-    fn free_partitions_are_taken_up_to_the_fair_share() {
-        let members = vec![member("us", true), member("other", true)];
-        assert_eq!(rebalance(members, vec![held(0, "other", 1)], &[]), (vec![1, 2], vec![]));
-    }
-
-    #[test]
-    fn surplus_is_handed_over_when_another_instance_joins() {
-        let members = vec![member("us", true), member("other", true)];
-        assert_eq!(rebalance(members, vec![], &[0, 1, 2]), (vec![], vec![2]));
-    }
-
-    #[test]
-    fn an_expired_lease_and_the_lease_of_a_dead_instance_are_free() {
-        let members = vec![member("us", true), member("other", true), member("dead", false)];
-        let partitions = vec![held(0, "other", 0), held(1, "dead", 1)];
-        assert_eq!(rebalance(members, partitions, &[]), (vec![0, 1], vec![]));
-    }
-
-    #[test]
-    fn worker_of_a_partition_that_another_instance_holds_is_no_share() {
-        let members = vec![member("us", true), member("other", true)];
-        assert_eq!(rebalance(members, vec![held(0, "other", 1)], &[0, 1]), (vec![2], vec![0]));
+        Ok(LeaseScan { rank, survey })
     }
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use ports::partitions::PartitionNo;
+use ports::partitions::wake::WakeUp;
 
 /// A partition has new rows. May be lost: the poll finds the rows, too.
 #[derive(Message)]
@@ -22,10 +23,10 @@ pub struct RunDue;
 #[rtype(result = "()")]
 pub struct CycleEnded(pub u64);
 
-/// Other instances notify of new rows in these partitions, or that these partitions are free.
+/// Other instances notify of new rows, or of partitions without an owner.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct PeersNotified(pub Vec<PartitionNo>);
+pub struct PeersNotified(pub Vec<WakeUp>);
 
 /// Before the tree stops: start no batch, hand all partitions over, leave. Returns how many partitions could not be handed over: their
 /// leases expire, or this instance resolves them after its restart.

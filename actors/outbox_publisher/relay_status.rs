@@ -9,6 +9,16 @@ pub struct RelayStatus {
 }
 
 impl RelayStatus {
+    /// Warns when the instance relays nothing because it has no broker.
+    pub fn started(&self, has_broker: bool) {
+        if !has_broker {
+            tracing::warn!(
+                event = "broker_absent",
+                "no broker is configured: events stay PENDING until broker.kind is set"
+            );
+        }
+    }
+
     /// Logs the change that this report brings. Only sent rows end a failure: an empty batch proves nothing.
     pub fn record(&mut self, report: &BatchReport) {
         match &report.error {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ports::partitions::PartitionNo;
-use supervision::{ChildError, ChildSpec, Mailbox, SupervisionBus};
+use supervision::{ChildSpec, Mailbox, SupervisionBus};
 
 use crate::partition_worker::PartitionWorker;
 
@@ -41,18 +41,19 @@ impl Workers {
         self.mailboxes.lock().iter().map(|(partition, worker)| (*partition, worker.clone())).collect()
     }
 
-    /// Starts the worker of a partition, if there is none.
-    ///
-    /// # Errors
-    /// The workers' supervisor does not run: it restarts, or the tree stops.
-    pub fn start(&self, partition: PartitionNo) -> Result<(), ChildError> {
+    /// Starts the worker of a partition, if there is none. Returns false while the workers' supervisor does not run: it restarts, or the
+    /// tree stops.
+    pub fn start(&self, partition: PartitionNo) -> bool {
         if self.mailboxes.lock().contains_key(&partition) {
-            return Ok(());
+            return true;
         }
         let (mailbox, spec) = (self.spec)(partition);
-        self.bus.start_child(self.supervisor, spec)?;
+        if let Err(error) = self.bus.start_child(self.supervisor, spec) {
+            tracing::debug!(event = "worker_not_hired", partition = partition.0, error = %error, "a worker could not be started yet");
+            return false;
+        }
         self.mailboxes.lock().insert(partition, mailbox);
-        Ok(())
+        true
     }
 
     /// Removes the worker of a partition that was handed over.

@@ -90,23 +90,56 @@ pub struct PartitionView {
     pub depth: u64,
 }
 
-/// An instance as the other instances see it.
+/// Place of an instance among the live ones, in the order of their names. All instances of a store get consistent places: each is alive by
+/// its own `dead_after` and the store's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberRank {
+    /// Number of live instances whose names come before this one's.
+    pub rank: u32,
+    /// Number of live instances, this one included.
+    pub live: u32,
+}
+
+/// A live instance and how many leases it holds that have not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberView {
+pub struct MemberLoad {
     /// Name of the instance.
     pub instance: InstanceId,
-    /// Whether its last heartbeat is younger than `dead_after`.
-    pub alive: bool,
-    /// Time of its last heartbeat.
-    pub seen_at: Timestamp,
+    /// Number of its leases.
+    pub held: u32,
+}
+
+/// Leases and live instances at one moment, as far as an instance needs them to choose partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseSurvey {
+    /// The live instances in the order of their names.
+    pub members: Vec<MemberLoad>,
+    /// Partitions that the calling instance holds under a lease that has not expired, in numeric order.
+    pub own: Vec<PartitionNo>,
+    /// Partitions that any instance may acquire, the one that has been free for the longest time first: without an owner, with an expired
+    /// lease, or of a dead owner.
+    pub free: Vec<FreePartition>,
+}
+
+/// A partition that any instance may acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreePartition {
+    /// Number of the partition.
+    pub partition: PartitionNo,
+    /// Time since its release, the end of its lease, or the moment from which its owner counts as dead. Longer than any of these for a
+    /// partition that has had no owner yet.
+    pub idle: Duration,
 }
 
 /// Membership and partition leases.
 #[async_trait]
 pub trait PartitionLeases: Send + Sync {
-    /// Records this instance's heartbeat and returns all members. Idempotent. The store keeps `dead_after` with the heartbeat: an owner is
-    /// dead by its own `dead_after`, not by the one of the instance that acquires.
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error>;
+    /// Records this instance's heartbeat and returns its place among the live instances. Idempotent. The store keeps `dead_after` with the
+    /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller.
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error>;
+
+    /// Reads what an instance below its share needs to choose partitions. It reads every lease, so it is not for each heartbeat.
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error>;
 
     /// Removes this instance at once, instead of after `dead_after`. It must have released its partitions before.
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error>;
@@ -151,6 +184,6 @@ pub trait PartitionLeases: Send + Sync {
     /// Releases a partition that has no batch in flight, so that its next owner need not wait for expiry.
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error>;
 
-    /// Lists every partition in numeric order.
+    /// Lists every partition in numeric order, for operators.
     async fn overview(&self) -> Result<Vec<PartitionView>, Error>;
 }

@@ -5,6 +5,14 @@
 mod chaos;
 mod consumer;
 mod dead_letters;
+mod membership {
+    pub mod agenda;
+    pub mod counted_leases;
+    pub mod group;
+    pub mod member;
+    pub mod ownership;
+    mod schedules;
+}
 mod promotion;
 mod regions;
 mod relay {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_redis::redis::cmd;
+use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
-    PartitionNo, PartitionView, ProducerSessionId, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
+    OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Token,
 };
 
 use crate::store::arguments::ScriptArguments;
@@ -18,7 +18,7 @@ use crate::store::reply::{Reply, broken};
 
 #[async_trait]
 impl PartitionLeases for RedisStore {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         let boot_id = if self.inner.held_name.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
         let arguments = ScriptArguments::new().text(&instance.0).number(millis(dead_after)).text(boot_id);
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
@@ -26,10 +26,15 @@ impl PartitionLeases for RedisStore {
             self.inner.name_taken_over.send_replace(Some(NameTakenOver { instance: instance.to_string() }));
             return Err(Error::Unreachable(format!("the name {instance} has been taken by another process")));
         }
-        let mut members =
-            (1..reply.len()).map(|index| member(Reply::of(reply.take(index))?)).collect::<Result<Vec<_>, _>>()?;
-        members.sort_by(|a, b| a.instance.cmp(&b.instance));
-        Ok(members)
+        Ok(MemberRank { rank: reply.number(1)?, live: reply.number(2)? })
+    }
+
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        let arguments = ScriptArguments::new().text(&instance.0).number(self.partitions());
+        let mut reply = self.read_list("survey", &self.inner.scripts.survey, arguments).await?;
+        let members = Reply::of(reply.take(0))?.lists()?.into_iter().map(member).collect::<Result<_, _>>()?;
+        let free = Reply::of(reply.take(2))?.lists()?.into_iter().map(free_partition).collect::<Result<_, _>>()?;
+        Ok(LeaseSurvey { members, own: partitions(reply.take(1))?, free })
     }
 
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
@@ -105,9 +110,17 @@ impl PartitionLeases for RedisStore {
     }
 }
 
-fn member(mut reply: Reply) -> Result<MemberView, Error> {
-    let seen_at = reply.time(2)?.ok_or_else(|| broken("a member without a time"))?;
-    Ok(MemberView { instance: InstanceId(reply.text(0)?.into()), alive: reply.flag(1)?, seen_at })
+fn member(mut reply: Reply) -> Result<MemberLoad, Error> {
+    Ok(MemberLoad { instance: InstanceId(reply.text(0)?.into()), held: reply.number(1)? })
+}
+
+fn free_partition(mut reply: Reply) -> Result<FreePartition, Error> {
+    Ok(FreePartition { partition: PartitionNo(reply.number(0)?), idle: Duration::from_millis(reply.number(1)?) })
+}
+
+fn partitions(numbers: Value) -> Result<Vec<PartitionNo>, Error> {
+    let mut numbers = Reply::of(numbers)?;
+    (0..numbers.len()).map(|index| numbers.number(index).map(PartitionNo)).collect()
 }
 
 fn view(partition: PartitionNo, mut lease: Reply) -> Result<PartitionView, Error> {

@@ -10,8 +10,17 @@ use async_trait::async_trait;
 /// Most wakers that a [`CoalescedSet`] keeps. Beyond 16 all are woken and register again, so that cancelled waits do not accumulate.
 const WAKERS_MAX: usize = 16;
 
-/// Partition numbers that some tasks add and another waits for: numbers added before the waiting task runs are taken together. Bounded
-/// by the number of partitions. Works on any runtime.
+/// A notification to the other instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakeUp {
+    /// The partition has due rows: its owner runs it.
+    Due(PartitionNo),
+    /// The partition has no owner any more: an instance below its share takes it.
+    Free(PartitionNo),
+}
+
+/// Wake-ups that some tasks add and another waits for: those added before the waiting task runs are taken together. Bounded by twice the
+/// number of partitions. Works on any runtime.
 #[derive(Debug, Default)]
 pub struct CoalescedSet {
     state: Mutex<CoalescedState>,
@@ -19,28 +28,28 @@ pub struct CoalescedSet {
 
 #[derive(Debug, Default)]
 struct CoalescedState {
-    partitions: BTreeSet<u32>,
+    wake_ups: BTreeSet<WakeUp>,
     wakers: Vec<Waker>,
 }
 
 impl CoalescedSet {
-    /// Adds partitions and wakes the waiting task.
-    pub fn add(&self, partitions: impl IntoIterator<Item = u32>) {
+    /// Adds wake-ups and wakes the waiting task.
+    pub fn add(&self, wake_ups: impl IntoIterator<Item = WakeUp>) {
         let mut state = self.lock();
-        state.partitions.extend(partitions);
-        if !state.partitions.is_empty() {
+        state.wake_ups.extend(wake_ups);
+        if !state.wake_ups.is_empty() {
             let wakers = std::mem::take(&mut state.wakers);
             drop(state);
             wakers.into_iter().for_each(Waker::wake);
         }
     }
 
-    /// Waits until the set is not empty, and takes all of it. Cancel-safe: partitions that were not returned stay in the set.
-    pub async fn take(&self) -> BTreeSet<u32> {
+    /// Waits until the set is not empty, and takes all of it. Cancel-safe: wake-ups that were not returned stay in the set.
+    pub async fn take(&self) -> Vec<WakeUp> {
         poll_fn(|context| {
             let mut state = self.lock();
-            if !state.partitions.is_empty() {
-                return Poll::Ready(std::mem::take(&mut state.partitions));
+            if !state.wake_ups.is_empty() {
+                return Poll::Ready(std::mem::take(&mut state.wake_ups).into_iter().collect());
             }
             let mut surplus = Vec::new();
             if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -61,18 +70,24 @@ impl CoalescedSet {
     }
 }
 
-/// Formats a wake-up: the sender's name, a space, and partition numbers.
-pub fn format_hint(instance: &InstanceId, partitions: &[u32]) -> String {
-    let numbers: Vec<String> = partitions.iter().map(u32::to_string).collect();
-    format!("{instance} {}", numbers.join(","))
+/// Formats wake-ups: the sender's name, a space, and partition numbers, with a plus sign before those without an owner. A version that
+/// does not know the sign reads the same numbers.
+pub fn format_hint(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
+    let numbers = wake_ups.iter().map(|wake_up| match wake_up {
+        WakeUp::Due(partition) => partition.to_string(),
+        WakeUp::Free(partition) => format!("+{partition}"),
+    });
+    format!("{instance} {}", numbers.collect::<Vec<_>>().join(","))
 }
 
-/// Parses a wake-up of another instance; malformed texts and those of this instance give no partitions. The sender's name may hold spaces.
-pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<u32> {
+/// Parses wake-ups of another instance; malformed texts and those of this instance give none. The sender's name may hold spaces.
+pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<WakeUp> {
+    let parse = |text: &str| {
+        let number = text.parse().ok().filter(|number| *number < partitions).map(PartitionNo)?;
+        Some(if text.starts_with('+') { WakeUp::Free(number) } else { WakeUp::Due(number) })
+    };
     match hint.rsplit_once(' ') {
-        Some((sender, numbers)) if sender != &*this.0 => {
-            numbers.split(',').filter_map(|number| number.parse().ok()).filter(|number| *number < partitions).collect()
-        }
+        Some((sender, numbers)) if sender != &*this.0 => numbers.split(',').filter_map(parse).collect(),
         _ => Vec::new(),
     }
 }
@@ -80,13 +95,12 @@ pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<u32> {
 /// Sends wake-ups to the other instances of a store and receives theirs.
 #[async_trait]
 pub trait WakeChannel: Send + Sync {
-    /// Wakes the other instances for a partition that has due rows or no owner. Never waits and never fails; wake-ups in quick succession
-    /// are sent as one message.
-    fn notify(&self, partition: PartitionNo);
+    /// Wakes the other instances. Never waits and never fails; wake-ups in quick succession are sent as one message.
+    fn notify(&self, wake_up: WakeUp);
 
-    /// Waits for wake-ups of other instances and returns at least one partition. The channel reconnects by itself; wake-ups sent while it
-    /// is disconnected are lost. Cancel-safe.
-    async fn notified(&self) -> Vec<PartitionNo>;
+    /// Waits for wake-ups of other instances and returns at least one. The channel reconnects by itself; wake-ups sent while it is
+    /// disconnected are lost. Cancel-safe.
+    async fn notified(&self) -> Vec<WakeUp>;
 }
 
 #[cfg(test)]
@@ -108,19 +122,27 @@ mod tests {
         }
     }
 
-    fn poll_once(set: &CoalescedSet, waker: &Arc<CountingWaker>) -> Poll<Vec<u32>> {
+    fn poll_once(set: &CoalescedSet, waker: &Arc<CountingWaker>) -> Poll<Vec<WakeUp>> {
         let waker = Waker::from(Arc::clone(waker));
-        let poll = pin!(set.take()).poll(&mut Context::from_waker(&waker));
-        poll.map(|partitions| partitions.into_iter().collect())
+        pin!(set.take()).poll(&mut Context::from_waker(&waker))
+    }
+
+    fn due<const N: usize>(partitions: [u32; N]) -> [WakeUp; N] {
+        partitions.map(|partition| WakeUp::Due(PartitionNo(partition)))
+    }
+
+    fn free<const N: usize>(partitions: [u32; N]) -> [WakeUp; N] {
+        partitions.map(|partition| WakeUp::Free(PartitionNo(partition)))
     }
 
     #[test]
     fn partitions_added_before_the_taker_runs_are_taken_together() {
         let (set, waker) = (CoalescedSet::default(), Arc::new(CountingWaker::default()));
-        set.add([3]);
-        set.add([1, 3]);
+        set.add(due([3]));
+        set.add(due([1, 3]));
+        set.add(free([3]));
 
-        assert_eq!(poll_once(&set, &waker), Poll::Ready(vec![1, 3]));
+        assert_eq!(poll_once(&set, &waker), Poll::Ready([&due([1, 3])[..], &free([3])].concat()));
         assert_eq!(poll_once(&set, &waker), Poll::Pending);
     }
 
@@ -133,11 +155,11 @@ mod tests {
 
         set.add([]);
         assert_eq!(waiting.0.load(SeqCst), 0, "an empty addition wakes no task");
-        set.add([7]);
-        set.add([8]);
+        set.add(due([7]));
+        set.add(due([8]));
 
         assert_eq!(waiting.0.load(SeqCst), 1);
-        assert_eq!(poll_once(&set, &waiting), Poll::Ready(vec![7, 8]));
+        assert_eq!(poll_once(&set, &waiting), Poll::Ready(due([7, 8]).to_vec()));
     }
 
     #[test]
@@ -157,11 +179,13 @@ mod tests {
     fn only_well_formed_wake_ups_of_other_instances_are_parsed() {
         let this = InstanceId("me".into());
         let parsed = |hint: &str| parse_hint(hint, &this, 64);
-        assert_eq!(parsed("you 1,2,63"), [1, 2, 63]);
-        assert_eq!(parsed("my host:80 5"), [5]);
-        assert_eq!(parsed(&format_hint(&InstanceId("my host:80".into()), &[5, 7])), [5, 7]);
-        for ignored in ["me 1,2", "", "1,2", "you x,99,-1"] {
-            assert_eq!(parsed(ignored), Vec::<u32>::new(), "{ignored}");
+        assert_eq!(parsed("you 1,2,63"), due([1, 2, 63]));
+        assert_eq!(parsed("my host:80 5"), due([5]));
+        assert_eq!(parsed("you 1,+2"), [due([1]), free([2])].concat());
+        let hint = format_hint(&InstanceId("my host:80".into()), &[due([5, 7]), free([7, 9])].concat());
+        assert_eq!((parsed(&hint), &*hint), ([due([5, 7]), free([7, 9])].concat(), "my host:80 5,7,+7,+9"));
+        for ignored in ["me 1,2", "", "1,2", "you x,99,-1", "you +,+99,+x"] {
+            assert_eq!(parsed(ignored), [], "{ignored}");
         }
     }
 }

@@ -12,7 +12,8 @@ macro_rules! with_flaws_by_suite {
             redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,
                 IgnoresTopic;
             partitions: HidesOpenBatch, IgnoresWatermark, TakesLeaseOfLiveOwner, TreatsUncertainAsDeath, RenewsLostLeases,
-                ReleasesWithOpenBatch, HidesOtherMembers, ShowsHalfOfPartitions;
+                ReleasesWithOpenBatch, HidesOtherMembers, ShowsHalfOfPartitions, CountsNoLeases, HidesFreePartitions,
+                OffersHeldPartitions, ShowsNewestFreeFirst;
             inbox: ReportsDuplicatesAsNew, DropsEffects, SharesInboxBetweenGroups, NeverEndsDetours, InboxSweepIgnoresLimit,
                 SweepsRecentEvents;
             broker: PublishesAfterFence, HidesWatermark, ShowsAbortedRecords, CommitsAfterLease, DropsHeaders, ScattersKeys,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
-    Release, TimelineChange, Token,
+    AcquireReason, Acquisition, Adoption, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
+    PartitionNo, PartitionView, Release, TimelineChange, Token,
 };
 
 use crate::broken::flaw::Flaw;
@@ -19,12 +19,23 @@ pub(crate) struct BrokenLeases {
 
 #[async_trait]
 impl PartitionLeases for BrokenLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
-        let mut members = self.real.heartbeat(instance, dead_after).await?;
-        if self.flaw == Flaw::HidesOtherMembers {
-            members.retain(|member| member.instance == *instance);
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+        let rank = self.real.heartbeat(instance, dead_after).await?;
+        Ok(if self.flaw == Flaw::HidesOtherMembers { MemberRank { rank: 0, live: 1 } } else { rank })
+    }
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        let mut survey = self.real.survey(instance).await?;
+        match self.flaw {
+            Flaw::CountsNoLeases => survey.members.iter_mut().for_each(|member| member.held = 0),
+            Flaw::HidesFreePartitions => survey.free.clear(),
+            Flaw::OffersHeldPartitions => {
+                let held = survey.own.drain(..).map(|partition| FreePartition { partition, idle: Duration::ZERO });
+                survey.free.extend(held);
+            }
+            Flaw::ShowsNewestFreeFirst => survey.free.reverse(),
+            _ => {}
         }
-        Ok(members)
+        Ok(survey)
     }
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
         self.real.leave(instance).await

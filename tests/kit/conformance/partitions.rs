@@ -3,19 +3,27 @@ use self::acquisitions::*;
 use self::handover::*;
 use self::membership::*;
 use self::renewals::*;
+use self::surveys::*;
 
 mod acquisitions;
 mod fixture;
 mod handover;
 mod membership;
 mod renewals;
+mod surveys;
 
 suite! { $ partitions:
     the_overview_lists_every_partition_in_order_and_free,
     an_acquired_partition_shows_its_owner,
     members_see_each_other,
+    members_are_ranked_by_the_bytes_of_their_names,
     a_member_without_heartbeat_is_dead,
+    a_member_is_dead_by_its_own_limit,
     a_member_that_left_is_not_alive,
+    a_survey_shows_the_leases_of_each_live_member_and_what_is_free,
+    a_survey_offers_expired_leases_and_those_of_dead_owners,
+    what_a_survey_offers_can_be_acquired_and_nothing_else,
+    a_survey_offers_the_partition_that_is_free_for_longest_first,
     a_live_owners_unexpired_lease_is_not_taken,
     one_of_many_concurrent_acquisitions_wins,
     an_expired_lease_is_taken_over_with_a_higher_epoch,

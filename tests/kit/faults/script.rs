@@ -31,6 +31,7 @@ pub enum Call {
     Settle,
     Resolve,
     Heartbeat,
+    Survey,
     Acquire,
     Adopt,
     Renew,

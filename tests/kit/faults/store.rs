@@ -9,8 +9,8 @@ use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, MemberView, PartitionLeases, PartitionNo,
-    PartitionView, Release, TimelineChange, Token,
+    AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
+    PartitionNo, PartitionView, Release, TimelineChange, Token,
 };
 
 use crate::faults::script::{Call, FaultScript, Timeline};
@@ -97,8 +97,11 @@ impl OutboxStore for FaultyOutbox {
 
 #[async_trait]
 impl PartitionLeases for FaultyLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         self.script.around(Call::Heartbeat, self.real.heartbeat(instance, dead_after)).await
+    }
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        self.script.around(Call::Survey, self.real.survey(instance)).await
     }
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
         self.real.leave(instance).await

@@ -1,4 +1,5 @@
 //! The membership and the partition leases of the reference.
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -6,8 +7,8 @@ use domain::Timestamp;
 use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, MemberView, OpenBatch, PartitionLeases,
-    PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
+    OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Token,
 };
 
 use crate::reference::state::{Lease, Reference, Row, State};
@@ -17,12 +18,48 @@ impl State {
         self.members.get(instance).is_some_and(|(seen, dead_after)| now.since(*seen) < *dead_after)
     }
 
+    fn is_dead(&self, instance: &InstanceId, now: Timestamp) -> bool {
+        self.members.get(instance).is_some_and(|(seen, dead_after)| now.since(*seen) >= *dead_after)
+    }
+
+    fn survey(&self, instance: &InstanceId, now: Timestamp) -> LeaseSurvey {
+        let mut survey = LeaseSurvey::default();
+        // When each member dies, and how many leases it holds.
+        let mut members: HashMap<&InstanceId, (Timestamp, u32)> = HashMap::new();
+        for (member, (seen, dead_after)) in &self.members {
+            members.insert(member, (seen.after(*dead_after), 0));
+        }
+        for (number, lease) in (0..).zip(&self.leases) {
+            let mut owner = lease.owner.as_ref().and_then(|owner| members.get_mut(owner));
+            let dies = owner.as_ref().map(|(dies, _)| *dies);
+            if lease.owner.is_none() || !lease.is_valid(now) || dies.is_some_and(|dies| dies <= now) {
+                let since = [lease.expires_at, dies].into_iter().flatten().min().unwrap_or_default();
+                survey.free.push(FreePartition { partition: PartitionNo(number), idle: now.since(since) });
+                continue;
+            }
+            if lease.owner.as_ref() == Some(instance) {
+                survey.own.push(PartitionNo(number));
+            }
+            if let Some((_, held)) = &mut owner {
+                *held += 1;
+            }
+        }
+        survey.free.sort_by_key(|free| std::cmp::Reverse(free.idle));
+        members.retain(|_, (dies, _)| *dies > now);
+        let load =
+            |(instance, (_, held)): (&InstanceId, (Timestamp, u32))| MemberLoad { instance: instance.clone(), held };
+        survey.members = members.into_iter().map(load).collect();
+        survey.members.sort_by(|a, b| a.instance.cmp(&b.instance));
+        survey
+    }
+
     fn acquire(&mut self, request: &AcquireRequest<'_>, now: Timestamp) -> Acquisition {
         let former = self.lease(request.partition).owner.clone();
         let other = former.as_ref().filter(|former| *former != request.owner);
         let other_alive = other.is_some_and(|other| self.is_alive(other, now));
+        let other_dead = other.is_some_and(|other| self.is_dead(other, now));
         let remaining = self.lease(request.partition).expires_at.map_or(Duration::ZERO, |expiry| expiry.since(now));
-        if let Some(by) = other.filter(|_| other_alive && !remaining.is_zero()) {
+        if let Some(by) = other.filter(|_| !other_dead && !remaining.is_zero()) {
             return Acquisition::Held { by: by.clone(), remaining };
         }
         let owner_died = match (other, request.reason) {
@@ -70,16 +107,21 @@ struct AcquireRequest<'a> {
 
 #[async_trait]
 impl PartitionLeases for Reference {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         state.members.insert(instance.clone(), (now, dead_after));
-        let member = |(instance, (seen_at, _)): (&InstanceId, &(Timestamp, Duration))| MemberView {
-            instance: instance.clone(),
-            alive: now.since(*seen_at) < dead_after,
-            seen_at: *seen_at,
-        };
-        Ok(state.members.iter().map(member).collect())
+        let (mut rank, mut live) = (0, 0);
+        for (member, (seen, dead_after)) in &state.members {
+            let alive = u32::from(now.since(*seen) < *dead_after);
+            live += alive;
+            rank += if member < instance { alive } else { 0 };
+        }
+        Ok(MemberRank { rank, live })
+    }
+
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        Ok(self.state.lock().survey(instance, self.now()))
     }
 
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
@@ -119,6 +161,7 @@ impl PartitionLeases for Reference {
     }
 
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        let now = self.now();
         let mut state = self.state.lock();
         let lease = state.lease(partition);
         if !lease.is_held_by(owner, epoch) {
@@ -127,7 +170,7 @@ impl PartitionLeases for Reference {
         if lease.open.is_some() {
             return Ok(Release::InFlight);
         }
-        (lease.owner, lease.expires_at) = (None, None);
+        (lease.owner, lease.expires_at) = (None, Some(now));
         Ok(Release::Done)
     }
 
@@ -142,7 +185,7 @@ impl PartitionLeases for Reference {
             epoch: lease.epoch,
             counter: lease.counter,
             in_flight: lease.open.as_ref().map(|open| open.token),
-            expires_at: lease.expires_at,
+            expires_at: lease.expires_at.filter(|_| lease.owner.is_some()),
             depth: depth(PartitionNo(partition)),
         };
         Ok((0..).zip(&state.leases).map(view).collect())

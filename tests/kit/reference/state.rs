@@ -143,7 +143,12 @@ impl State {
 impl Reference {
     /// A backend without data that reads its time from this clock.
     pub fn new(clock: TestClock) -> Self {
-        let leases = (0..PARTITIONS).map(|_| Lease::default()).collect();
+        Self::partitioned(clock, PARTITIONS)
+    }
+
+    /// A backend without data that has this many outbox partitions.
+    pub fn partitioned(clock: TestClock, partitions: u32) -> Self {
+        let leases = (0..partitions).map(|_| Lease::default()).collect();
         let state = State { leases, ..State::default() };
         Self { clock, state: Arc::new(Mutex::new(state)) }
     }

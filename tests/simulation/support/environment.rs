@@ -36,7 +36,8 @@ pub fn seeds(default: u64) -> Vec<u64> {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+/// The number in an environment variable, if it is set.
+pub fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }

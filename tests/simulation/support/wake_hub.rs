@@ -3,13 +3,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use ports::partitions::PartitionNo;
-use ports::partitions::wake::WakeChannel;
+use ports::partitions::wake::{WakeChannel, WakeUp};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Connects all services of an environment.
 #[derive(Clone, Default)]
-pub struct WakeHub(Arc<Mutex<Vec<UnboundedSender<PartitionNo>>>>);
+pub struct WakeHub(Arc<Mutex<Vec<UnboundedSender<WakeUp>>>>);
 
 impl WakeHub {
     /// The wake channel of one more service.
@@ -25,23 +24,23 @@ impl WakeHub {
 struct HubChannel {
     hub: WakeHub,
     number: usize,
-    notifications: tokio::sync::Mutex<UnboundedReceiver<PartitionNo>>,
+    notifications: tokio::sync::Mutex<UnboundedReceiver<WakeUp>>,
 }
 
 #[async_trait]
 impl WakeChannel for HubChannel {
-    fn notify(&self, partition: PartitionNo) {
+    fn notify(&self, wake_up: WakeUp) {
         for (number, sender) in self.hub.0.lock().iter().enumerate() {
             if number != self.number {
                 // A service that has died receives nothing, as on a real connection.
-                let _ = sender.send(partition);
+                let _ = sender.send(wake_up);
             }
         }
     }
 
-    async fn notified(&self) -> Vec<PartitionNo> {
+    async fn notified(&self) -> Vec<WakeUp> {
         match self.notifications.lock().await.recv().await {
-            Some(partition) => vec![partition],
+            Some(wake_up) => vec![wake_up],
             None => std::future::pending().await,
         }
     }

@@ -7,8 +7,8 @@ use outbox::AcquireDecision;
 use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, Fence, InstanceId, Liveness, MemberView, OpenBatch, PartitionLeases,
-    PartitionNo, PartitionView, Release, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, Liveness, MemberLoad,
+    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Token,
 };
 use rusqlite::{Connection, params};
 
@@ -21,9 +21,14 @@ use crate::units::millis;
 
 #[async_trait]
 impl PartitionLeases for Embedded {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         let (instance, dead_after) = (instance.clone(), millis(dead_after));
         self.write("heartbeat", move |context| heartbeat(context, &instance, dead_after)).await
+    }
+
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        let (instance, now) = (instance.clone(), self.inner.clock.now());
+        self.read("survey", move |sql| survey(sql, &instance, now)).await
     }
 
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
@@ -77,8 +82,9 @@ impl PartitionLeases for Embedded {
             let Some(row) = lease::read(context, partition)? else { return Ok(Release::NotOurs) };
             let release = row.lease.release(&owner, epoch);
             if release == Release::Done {
-                let free = "UPDATE outbox_lease SET owner = NULL, expires_at = NULL WHERE partition = ?1";
-                context.sql.prepare_cached(free)?.execute([partition.0])?;
+                // The time stays, so that a survey shows since when the partition is free.
+                let free = "UPDATE outbox_lease SET owner = NULL, expires_at = ?2 WHERE partition = ?1";
+                context.sql.prepare_cached(free)?.execute(params![partition.0, context.now.millis()])?;
             }
             Ok(release)
         })
@@ -90,7 +96,7 @@ impl PartitionLeases for Embedded {
     }
 }
 
-fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64) -> CommandResult<Vec<MemberView>> {
+fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64) -> CommandResult<MemberRank> {
     let now = context.now.millis();
     let mut upsert = context.sql.prepare_cached(
         "INSERT INTO member (instance, seen_at, dead_after_ms) VALUES (?1, ?2, ?3)
@@ -99,17 +105,44 @@ fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64)
     upsert.execute(params![&*instance.0, now, dead_after])?;
     let mut delete = context.sql.prepare_cached("DELETE FROM member WHERE seen_at + dead_after_ms * ?2 < ?1")?;
     delete.execute(params![now, MEMBER_RETENTION_FACTOR])?;
-    let mut all = context.sql.prepare_cached("SELECT instance, seen_at FROM member ORDER BY instance")?;
-    let members = all.query_map([], |row| {
-        let seen_at: i64 = row.get(1)?;
-        let alive = seen_at.saturating_add(dead_after) > now;
-        Ok(MemberView {
-            instance: InstanceId(row.get::<_, String>(0)?.into()),
-            alive,
-            seen_at: Timestamp::from_millis(seen_at),
-        })
+    let mut count = context.sql.prepare_cached(
+        "SELECT count(*) FILTER (WHERE instance < ?1), count(*) FROM member WHERE seen_at + dead_after_ms > ?2",
+    )?;
+    let values = params![&*instance.0, now];
+    Ok(count.query_row(values, |row| Ok(MemberRank { rank: row.get(0)?, live: row.get(1)? }))?)
+}
+
+fn survey(sql: &Connection, instance: &InstanceId, now: Timestamp) -> CommandResult<LeaseSurvey> {
+    let now = now.millis();
+    let mut leases = sql.prepare_cached(
+        "SELECT l.partition, l.owner = ?1, l.owner IS NULL OR l.expires_at <= ?2 OR coalesce(m.seen_at + m.dead_after_ms <= ?2, 0),
+           coalesce(min(l.expires_at, coalesce(m.seen_at + m.dead_after_ms, l.expires_at)), 0) AS since
+         FROM outbox_lease l LEFT JOIN member m ON m.instance = l.owner ORDER BY since, l.partition",
+    )?;
+    let mut survey = LeaseSurvey::default();
+    let mut rows = leases.query(params![&*instance.0, now])?;
+    while let Some(row) = rows.next()? {
+        let (partition, own, free) = (PartitionNo(row.get(0)?), row.get::<_, Option<bool>>(1)?, row.get(2)?);
+        match (own, free) {
+            (_, true) => {
+                let idle = Timestamp::from_millis(now).since(Timestamp::from_millis(row.get(3)?));
+                survey.free.push(FreePartition { partition, idle });
+            }
+            (Some(true), false) => survey.own.push(partition),
+            (Some(false) | None, false) => {}
+        }
+    }
+    survey.own.sort_unstable();
+    let mut members = sql.prepare_cached(
+        "SELECT m.instance, count(l.partition) FROM member m
+         LEFT JOIN outbox_lease l ON l.owner = m.instance AND l.expires_at > ?1
+         WHERE m.seen_at + m.dead_after_ms > ?1 GROUP BY m.instance ORDER BY m.instance",
+    )?;
+    let loads = members.query_map([now], |row| {
+        Ok(MemberLoad { instance: InstanceId(row.get::<_, String>(0)?.into()), held: row.get(1)? })
     })?;
-    Ok(members.collect::<Result<_, _>>()?)
+    survey.members = loads.collect::<Result<_, _>>()?;
+    Ok(survey)
 }
 
 fn acquire(
@@ -161,7 +194,7 @@ fn clear_deaths(context: &mut WriteContext<'_>, partition: PartitionNo, open: Op
 
 fn overview(sql: &Connection) -> CommandResult<Vec<PartitionView>> {
     let mut statement = sql.prepare_cached(
-        "SELECT l.partition, l.owner, l.epoch, l.counter, l.in_flight, l.expires_at, c.pending + c.in_flight + c.failed + c.parked
+        "SELECT l.partition, l.owner, l.epoch, l.counter, l.in_flight, iif(l.owner IS NULL, NULL, l.expires_at), c.pending + c.in_flight + c.failed + c.parked
          FROM outbox_lease l JOIN outbox_count c USING (partition) ORDER BY l.partition",
     )?;
     let views = statement.query_map([], |row| {

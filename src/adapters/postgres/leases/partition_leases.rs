@@ -6,27 +6,46 @@ use async_trait::async_trait;
 use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, InstanceId, MemberView, PartitionLeases, PartitionNo, PartitionView,
-    Release, TimelineChange, Token,
+    AcquireReason, Acquisition, Adoption, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
+    PartitionLeases, PartitionNo, PartitionView, Release, TimelineChange, Token,
 };
 use tokio_postgres::types::Type;
 
 use crate::connection::server_timeline;
-use crate::connection::sql_value::{SqlValue, get, get_time, get_time_opt, seconds};
-use crate::connection::statement_error::{StatementResult, retry_conflicts};
+use crate::connection::sql_value::{SqlValue, get, get_time_opt, seconds};
+use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
 use crate::leases::acquire::{self, AcquireRequest};
 use crate::leases::timeline;
 use crate::outbox::depth;
 use crate::store::core::Core;
 use crate::store::postgres::Postgres;
 
-/// Deletes members whose heartbeat is older than $3 times their `dead_after`, and writes this instance's.
-const HEARTBEAT: &str = "WITH gone AS (DELETE FROM member WHERE seen_at + $3 * dead_after < clock_timestamp() AND instance <> $1)
-     INSERT INTO member (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
-     ON CONFLICT (instance) DO UPDATE SET seen_at = greatest(member.seen_at, excluded.seen_at), dead_after = excluded.dead_after";
+/// Writes this instance's heartbeat, and counts the live members and those whose heartbeat is older than $3 times their `dead_after`. The
+/// counts are of the moment before the statement, so they leave this instance out.
+const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
+       ON CONFLICT (instance) DO UPDATE SET seen_at = greatest(member.seen_at, excluded.seen_at), dead_after = excluded.dead_after)
+     SELECT count(*) FILTER (WHERE alive AND instance < $1), count(*) FILTER (WHERE alive),
+       count(*) FILTER (WHERE NOT alive AND seen_at + $3 * dead_after < statement_timestamp())
+     FROM (SELECT instance, seen_at, dead_after, seen_at + dead_after > statement_timestamp() AS alive FROM member
+       WHERE instance <> $1 OFFSET 0) m";
 
-const MEMBERS: &str =
-    "SELECT instance, seen_at + make_interval(secs => $1) > clock_timestamp(), seen_at FROM member ORDER BY instance";
+/// Deletes the members that a heartbeat counted as gone.
+const FORGET: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
+
+/// One row of arrays: the live members, the number of leases of each, the partitions of $1, the free ones, and for how many milliseconds each
+/// of these has been free.
+const SURVEY: &str = "WITH lease AS MATERIALIZED (SELECT l.partition, l.owner, least(l.expires_at, m.dies) AS since,
+         l.owner IS NULL OR l.expires_at <= statement_timestamp() OR coalesce(m.dies <= statement_timestamp(), false) AS free
+       FROM outbox_lease l
+       LEFT JOIN (SELECT instance, seen_at + dead_after AS dies FROM member OFFSET 0) m ON m.instance = l.owner),
+     load AS MATERIALIZED (SELECT m.instance, coalesce(held.count, 0)::int4 AS held FROM member m
+       LEFT JOIN (SELECT owner, count(*) FROM lease WHERE NOT free GROUP BY owner) held ON held.owner = m.instance
+       WHERE m.seen_at + m.dead_after > statement_timestamp())
+     SELECT (SELECT array_agg(instance ORDER BY instance) FROM load), (SELECT array_agg(held ORDER BY instance) FROM load),
+       (SELECT array_agg(partition ORDER BY partition) FROM lease WHERE owner = $1 AND NOT free),
+       (SELECT array_agg(partition ORDER BY since NULLS FIRST, partition) FROM lease WHERE free),
+       (SELECT array_agg((extract(epoch FROM statement_timestamp() - coalesce(since, to_timestamp(0))) * 1000)::int8
+         ORDER BY since NULLS FIRST, partition) FROM lease WHERE free)";
 
 /// Locks the rows in the order of their numbers, so that two renewals never deadlock.
 const RENEW: &str =
@@ -38,9 +57,14 @@ const RENEW: &str =
 
 #[async_trait]
 impl PartitionLeases for Postgres {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<Vec<MemberView>, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         let (core, instance, dead_after) = (self.core(), instance.clone(), seconds(dead_after));
         self.run("heartbeat", async move { heartbeat(&core, &instance, dead_after).await }).await
+    }
+
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        let (core, instance) = (self.core(), instance.clone());
+        self.run("survey", async move { survey(&core, &instance).await }).await
     }
 
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
@@ -103,7 +127,7 @@ impl PartitionLeases for Postgres {
     }
 }
 
-async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> StatementResult<Vec<MemberView>> {
+async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> StatementResult<MemberRank> {
     let session = core.relay_session().await?;
     if core.reads_timeline && core.options.pooler {
         server_timeline::compare(&session).await?;
@@ -111,13 +135,31 @@ async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> State
     let retention = f64::from(MEMBER_RETENTION_FACTOR);
     let values: [SqlValue<'_>; 3] =
         [(&&*instance.0, Type::TEXT), (&dead_after, Type::FLOAT8), (&retention, Type::FLOAT8)];
-    session.execute(HEARTBEAT, &values).await?;
-    let rows = session.query(MEMBERS, &[(&dead_after, Type::FLOAT8)]).await?;
-    let members = rows.iter().map(|row| {
-        let instance = InstanceId(get::<&str>(row, 0)?.into());
-        Ok(MemberView { instance, alive: get(row, 1)?, seen_at: get_time(row, 2)? })
-    });
-    members.collect()
+    let rows = session.execute(HEARTBEAT, &values).await?;
+    let counts = rows.first().ok_or_else(|| broken("a heartbeat without a count"))?;
+    let count = |column| Ok::<_, StatementError>(u32::try_from(get::<i64>(counts, column)?).unwrap_or(u32::MAX));
+    if count(2)? > 0 {
+        session.execute(FORGET, &[(&retention, Type::FLOAT8)]).await?;
+    }
+    Ok(MemberRank { rank: count(0)?, live: count(1)?.saturating_add(1) })
+}
+
+async fn survey(core: &Core, instance: &InstanceId) -> StatementResult<LeaseSurvey> {
+    let rows = core.relay_session().await?.query(SURVEY, &[(&&*instance.0, Type::TEXT)]).await?;
+    let row = rows.first().ok_or_else(|| broken("a survey without a row"))?;
+    let names = get::<Option<Vec<&str>>>(row, 0)?.unwrap_or_default();
+    let loads = get::<Option<Vec<i32>>>(row, 1)?.unwrap_or_default();
+    let member =
+        |(name, held): (&str, i32)| MemberLoad { instance: InstanceId(name.into()), held: held.unsigned_abs() };
+    let partitions = |column| {
+        let numbers = get::<Option<Vec<i32>>>(row, column)?.unwrap_or_default();
+        Ok::<_, StatementError>(numbers.into_iter().map(|number| PartitionNo(number.unsigned_abs())))
+    };
+    let idle = get::<Option<Vec<i64>>>(row, 4)?.unwrap_or_default();
+    let idle = idle.into_iter().map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+    let free = partitions(3)?.zip(idle).map(|(partition, idle)| FreePartition { partition, idle }).collect();
+    let members = names.into_iter().zip(loads).map(member).collect();
+    Ok(LeaseSurvey { members, own: partitions(2)?.collect(), free })
 }
 
 async fn renew(
@@ -140,7 +182,8 @@ async fn renew(
 
 async fn overview(core: &Core) -> StatementResult<Vec<PartitionView>> {
     let depths = depth::by_partition(core).await?;
-    let text = "SELECT partition, owner, epoch, counter, in_flight, expires_at FROM outbox_lease ORDER BY partition";
+    let text = "SELECT partition, owner, epoch, counter, in_flight, CASE WHEN owner IS NOT NULL THEN expires_at END
+         FROM outbox_lease ORDER BY partition";
     let rows = core.relay_session().await?.query(text, &[]).await?;
     let view = |row| {
         let partition = PartitionNo(get::<i32>(row, 0)?.unsigned_abs());

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::partitions::PartitionNo;
-use ports::partitions::wake::WakeChannel;
+use ports::partitions::wake::{WakeChannel, WakeUp};
 use postgres::{Options, Postgres};
 
 use crate::support::{Database, until};
@@ -15,12 +15,13 @@ async fn wake_ups_reach_the_other_instances_and_not_the_sender() {
     // A wake-up sent before the other instance listens is lost, so they are repeated.
     let mut received = Vec::new();
     until("b to receive both", async || {
-        a.notify(PartitionNo(1));
-        a.notify(PartitionNo(3));
-        if let Ok(partitions) = tokio::time::timeout(Duration::from_millis(100), b.notified()).await {
-            received.extend(partitions);
+        a.notify(WakeUp::Due(PartitionNo(1)));
+        a.notify(WakeUp::Free(PartitionNo(3)));
+        if let Ok(wake_ups) = tokio::time::timeout(Duration::from_millis(100), b.notified()).await {
+            received.extend(wake_ups);
         }
-        (received.contains(&PartitionNo(1)) && received.contains(&PartitionNo(3))).then_some(())
+        (received.contains(&WakeUp::Due(PartitionNo(1))) && received.contains(&WakeUp::Free(PartitionNo(3))))
+            .then_some(())
     })
     .await;
 
@@ -38,7 +39,7 @@ async fn listener_reconnects_after_its_session_ended() {
     database.client().await.batch_execute(text).await.unwrap();
 
     until("b to receive again", async || {
-        a.notify(PartitionNo(2));
+        a.notify(WakeUp::Due(PartitionNo(2)));
         tokio::time::timeout(Duration::from_millis(100), b.notified()).await.ok()
     })
     .await;
@@ -50,7 +51,7 @@ async fn no_wake_ups_are_sent_behind_a_pooler() {
     let options = |name: &str| Options { pooler: true, ..database.options(name) };
     let (a, b) = (Postgres::open(options("a")).await.unwrap(), Postgres::open(options("b")).await.unwrap());
 
-    a.notify(PartitionNo(1));
+    a.notify(WakeUp::Due(PartitionNo(1)));
 
     assert!(tokio::time::timeout(Duration::from_millis(200), b.notified()).await.is_err());
 }

@@ -1,19 +1,18 @@
 //! The port `WakeChannel` over NOTIFY and LISTEN.
 use async_trait::async_trait;
-use ports::partitions::PartitionNo;
-use ports::partitions::wake::WakeChannel;
+use ports::partitions::wake::{WakeChannel, WakeUp};
 
 use crate::store::postgres::Postgres;
 
 #[async_trait]
 impl WakeChannel for Postgres {
-    fn notify(&self, partition: PartitionNo) {
+    fn notify(&self, wake_up: WakeUp) {
         if let Some(outgoing) = &self.inner.opened.wake.outgoing {
-            outgoing.add([partition.0]);
+            outgoing.add([wake_up]);
         }
     }
 
-    async fn notified(&self) -> Vec<PartitionNo> {
-        self.inner.opened.wake.incoming.take().await.into_iter().map(PartitionNo).collect()
+    async fn notified(&self) -> Vec<WakeUp> {
+        self.inner.opened.wake.incoming.take().await
     }
 }

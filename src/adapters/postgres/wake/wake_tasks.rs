@@ -12,8 +12,8 @@ use crate::connection::connector::Connector;
 use crate::connection::sql_value::SqlValue;
 use crate::store::core::Core;
 
-/// Most partitions in one notification: 1,000, because the server takes less than 8,000 bytes.
-const PARTITIONS_MAX: usize = 1_000;
+/// Most wake-ups in one notification: 1,000, because the server takes less than 8,000 bytes.
+const WAKE_UPS_MAX: usize = 1_000;
 
 /// First and longest pause between two attempts to listen again.
 const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -49,8 +49,8 @@ fn channel(core: &Core) -> String {
 async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
     let channel = channel(&core);
     loop {
-        let partitions: Vec<u32> = outgoing.take().await.into_iter().collect();
-        for chunk in partitions.chunks(PARTITIONS_MAX) {
+        let wake_ups = outgoing.take().await;
+        for chunk in wake_ups.chunks(WAKE_UPS_MAX) {
             let text = format_hint(&core.options.instance, chunk);
             let values: [SqlValue<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
             let sent = async { core.relay_session().await?.execute("SELECT pg_notify($1, $2)", &values).await };

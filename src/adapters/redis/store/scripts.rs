@@ -31,6 +31,7 @@ store_scripts!(
     depth = "outbox/depth.lua",
     sweep_outbox = "outbox/sweep.lua",
     heartbeat = "leases/heartbeat.lua",
+    survey = "leases/survey.lua",
     acquire = "leases/acquire.lua",
     renew = "leases/renew.lua",
     release = "leases/release.lua",

@@ -1,7 +1,7 @@
 //! The store on Redis: instance names, durability settings, installations and wake-ups.
 use std::time::Duration;
 
-use ports::partitions::wake::WakeChannel;
+use ports::partitions::wake::{WakeChannel, WakeUp};
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 use redis::{Durability, RedisStore, StoreOpenError, StoreOptions};
 
@@ -76,11 +76,11 @@ async fn an_absent_server_is_temporary_and_an_invalid_url_is_a_config_error() {
 }
 
 /// Notifies until the receiver gets it: a receiver that has just subscribed may miss the first notification.
-async fn notified(receiver: &RedisStore, sender: &RedisStore, partition: u32) {
+async fn notified(receiver: &RedisStore, sender: &RedisStore, wake_up: WakeUp) {
     until("the notification arrives", async || {
-        sender.notify(PartitionNo(partition));
+        sender.notify(wake_up);
         let result = tokio::time::timeout(Duration::from_millis(100), receiver.notified()).await;
-        result.is_ok_and(|partitions| partitions.contains(&PartitionNo(partition))).then_some(())
+        result.is_ok_and(|wake_ups| wake_ups.contains(&wake_up)).then_some(())
     })
     .await;
 }
@@ -92,8 +92,8 @@ async fn wake_ups_reach_other_instances_of_the_same_installation_only() {
     let b = RedisStore::open(store_options(&url(), &prefix, "b")).await.unwrap();
     let other = RedisStore::open(store_options(&url(), &crate::support::prefix(), "c")).await.unwrap();
 
-    notified(&b, &a, 1).await;
-    notified(&a, &b, 3).await;
+    notified(&b, &a, WakeUp::Due(PartitionNo(1))).await;
+    notified(&a, &b, WakeUp::Free(PartitionNo(3))).await;
 
     assert!(tokio::time::timeout(Duration::from_millis(100), other.notified()).await.is_err());
 }
@@ -106,10 +106,10 @@ async fn a_subscriber_subscribes_again_after_its_connection_is_closed() {
         RedisStore::open(options).await.unwrap()
     };
     let (a, b) = (open("a").await, open("b").await);
-    notified(&b, &a, 2).await;
+    notified(&b, &a, WakeUp::Due(PartitionNo(2))).await;
 
     let closed: i64 = command(&server.url(), &["CLIENT", "KILL", "TYPE", "pubsub"]).await;
 
     assert_eq!(closed, 2, "both instances were subscribed");
-    notified(&b, &a, 2).await;
+    notified(&b, &a, WakeUp::Due(PartitionNo(2))).await;
 }

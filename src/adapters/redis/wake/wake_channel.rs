@@ -1,4 +1,4 @@
-//! `WakeChannel` by publish and subscribe: instances announce partitions with due rows. Announcements are coalesced: the first is sent at
+//! `WakeChannel` by publish and subscribe: instances announce partitions with due rows or without an owner. Announcements are coalesced: the first is sent at
 //! once, those of the next few milliseconds are sent as one.
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_redis::redis::{Client, RedisResult, cmd};
 use futures::StreamExt;
-use ports::partitions::wake::{WakeChannel, format_hint, parse_hint};
-use ports::partitions::{InstanceId, PartitionNo};
+use ports::partitions::InstanceId;
+use ports::partitions::wake::{WakeChannel, WakeUp, format_hint, parse_hint};
 
 use crate::store::client::{RedisStore, StoreInner};
 
@@ -24,9 +24,9 @@ impl RedisStore {
         let (outgoing, name) = (Arc::clone(&wake.outgoing), instance.clone());
         let announcer = tokio::spawn(async move {
             loop {
-                let partitions: Vec<u32> = outgoing.take().await.into_iter().collect();
+                let wake_ups = outgoing.take().await;
                 let Some(inner) = inner.upgrade() else { return };
-                inner.announce_partitions(&name, &partitions).await;
+                inner.publish_wake_ups(&name, &wake_ups).await;
                 drop(inner);
                 tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             }
@@ -56,9 +56,9 @@ impl StoreInner {
         format!("{}wakes", self.prefix)
     }
 
-    async fn announce_partitions(&self, instance: &InstanceId, partitions: &[u32]) {
+    async fn publish_wake_ups(&self, instance: &InstanceId, wake_ups: &[WakeUp]) {
         let mut publish = cmd("PUBLISH");
-        publish.arg(self.wake_channel()).arg(format_hint(instance, partitions));
+        publish.arg(self.wake_channel()).arg(format_hint(instance, wake_ups));
         // A lost announcement only delays: the polls of other instances find the rows.
         let _: Result<u64, _> = self.redis.inner.store_command("wake", publish).await;
     }
@@ -77,11 +77,11 @@ async fn subscribe(client: &Client, channel: &str, receive: impl Fn(&str)) -> Re
 
 #[async_trait]
 impl WakeChannel for RedisStore {
-    fn notify(&self, partition: PartitionNo) {
-        self.inner.wake.outgoing.add([partition.0]);
+    fn notify(&self, wake_up: WakeUp) {
+        self.inner.wake.outgoing.add([wake_up]);
     }
 
-    async fn notified(&self) -> Vec<PartitionNo> {
-        self.inner.wake.incoming.take().await.into_iter().map(PartitionNo).collect()
+    async fn notified(&self) -> Vec<WakeUp> {
+        self.inner.wake.incoming.take().await
     }
 }

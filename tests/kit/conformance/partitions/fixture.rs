@@ -1,7 +1,7 @@
 //! Helpers of the lease cases: heartbeats, acquisitions of P0, a worker with an open batch.
 use std::time::Duration;
 
-use ports::partitions::{AcquireReason, Acquisition, Fence, InstanceId, Token};
+use ports::partitions::{AcquireReason, Acquisition, Fence, InstanceId, LeaseSurvey, MemberRank, Token};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, P0, instance};
@@ -12,10 +12,17 @@ pub(super) const LONG: Duration = Duration::from_secs(86_400);
 /// The age of the last heartbeat from which a member counts as dead.
 pub(super) const MEMBER_DEAD_AFTER: Duration = Duration::from_secs(15 * 60);
 
-pub(super) async fn heartbeat<B: Backend>(backend: &B, name: &str) -> Vec<(InstanceId, bool)> {
-    let members =
-        backend.leases().heartbeat(&instance(name), MEMBER_DEAD_AFTER).await.expect("the heartbeat is stored");
-    members.into_iter().map(|member| (member.instance, member.alive)).collect()
+/// Sends a heartbeat and returns the live members in the order of their names. The heartbeat's counts must agree with them.
+pub(super) async fn heartbeat<B: Backend>(backend: &B, name: &str) -> Vec<InstanceId> {
+    let rank = backend.leases().heartbeat(&instance(name), MEMBER_DEAD_AFTER).await.expect("the heartbeat is stored");
+    let live: Vec<InstanceId> = survey(backend, name).await.members.into_iter().map(|member| member.instance).collect();
+    let place = live.iter().position(|member| *member == instance(name)).expect("the caller is alive");
+    assert_eq!(rank, MemberRank { rank: place as u32, live: live.len() as u32 }, "{live:?}");
+    live
+}
+
+pub(super) async fn survey<B: Backend>(backend: &B, name: &str) -> LeaseSurvey {
+    backend.leases().survey(&instance(name)).await.expect("the survey is read")
 }
 
 pub(super) async fn acquire<B: Backend>(

@@ -237,7 +237,10 @@ impl OutboxStore for UnusedPorts {
 
 #[async_trait]
 impl PartitionLeases for UnusedPorts {
-    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<Vec<MemberView>, Error> {
+    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<MemberRank, Error> {
+        unreachable!()
+    }
+    async fn survey(&self, _: &InstanceId) -> Result<LeaseSurvey, Error> {
         unreachable!()
     }
     async fn leave(&self, _: &InstanceId) -> Result<(), Error> {

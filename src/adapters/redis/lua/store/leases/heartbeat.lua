@@ -1,7 +1,7 @@
 -- A script, because the liveness of all members is judged at one moment, by the server's clock. It also renews the heartbeat of the
 -- instance name that the caller holds.
 -- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty). Returns 1 if the caller still holds the name,
--- then for each member: name, 1 while it is alive, time of its last heartbeat.
+-- then how many live members come before the instance in the order of names, and how many are alive.
 local instance, dead_after, boot = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local holder = prefix .. 'holder:' .. instance
 local held = 1
@@ -13,15 +13,16 @@ if boot ~= '' then
   end
 end
 if held == 1 then call('HSET', prefix .. 'members', instance, integer(now) .. ' ' .. integer(dead_after)) end
-local result = { held }
+local rank, live = 0, 0
 local members = call('HGETALL', prefix .. 'members')
 for at = 1, #members, 2 do
   local seen, limit = string.match(members[at + 1], '^(%S+) (%S+)$')
   seen, limit = tonumber(seen), tonumber(limit)
   if seen + limit * MEMBER_RETENTION_FACTOR < now then
     call('HDEL', prefix .. 'members', members[at])
-  else
-    result[#result + 1] = { members[at], seen + dead_after > now and 1 or 0, integer(seen) }
+  elseif seen + limit > now then
+    live = live + 1
+    if members[at] < instance then rank = rank + 1 end
   end
 end
-return result
+return { held, rank, live }

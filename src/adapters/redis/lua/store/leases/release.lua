@@ -3,5 +3,7 @@
 local lease = read_lease(ARGV[2])
 if lease.owner ~= ARGV[1] or lease.epoch ~= ARGV[3] then return 'NOT_OURS' end
 if lease.token then return 'IN_FLIGHT' end
-call('HDEL', lease.name, 'owner', 'expires')
+call('HDEL', lease.name, 'owner')
+-- The time stays, so that a survey shows since when the partition is free.
+call('HSET', lease.name, 'expires', integer(now))
 return 'DONE'
