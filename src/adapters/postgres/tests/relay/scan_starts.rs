@@ -217,8 +217,8 @@ async fn statements_planned_on_an_empty_table_do_not_read_the_backlog_of_others(
     assert!(reads < BACKLOG / 2, "{reads} index entries");
 }
 
-/// Longer than all other tests of this binary together, also on a slow machine.
-const QUIET_ATTEMPT_WITHIN: Duration = Duration::from_secs(300);
+/// Longer than all other tests of this binary together, also on a machine that other work keeps busy (seven minutes were seen).
+const QUIET_ATTEMPT_WITHIN: Duration = Duration::from_secs(900);
 
 #[tokio::test]
 async fn transactions_that_are_still_running_make_no_claim_read_more() {
