@@ -42,7 +42,7 @@ pub enum CycleStart {
 }
 
 impl Cycles {
-    /// No cycle yet.
+    /// Starts without an open cycle and with the least spacing.
     pub fn new(options: &Options) -> Self {
         let (ended, endings) = unbounded_channel();
         let Options { cycle_spacing_min, cycle_spacing_max, cycle_duration_normal, cycle_wait_max, .. } = *options;
