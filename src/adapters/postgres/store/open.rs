@@ -30,11 +30,7 @@ pub(crate) struct OpenedStore {
 
 /// Opens the store for a service: under the instance's name, with wake-ups.
 pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> Result<OpenedStore, PostgresOpenError> {
-    let installation = read_installation(&options, &connector).await?;
-    let connection = connector.connect("timeline").await?;
-    let reads_timeline = server_timeline::is_readable(&connection.client, connector.location()).await?;
-    drop(connection);
-    let core = open_core(&options, &connector, InstalledSchema { reads_timeline, ..installation })?;
+    let core = open_core(&options, &connector, TimelineUse::Compared).await?;
     if core.partitions != options.partitions {
         return Err(PostgresOpenError::PartitionsChanged {
             location: connector.location().into(),
@@ -61,7 +57,7 @@ pub(crate) async fn for_operator(
     options: Arc<Options>,
     connector: Connector,
 ) -> Result<OpenedStore, PostgresOpenError> {
-    let core = open_core(&options, &connector, read_installation(&options, &connector).await?)?;
+    let core = open_core(&options, &connector, TimelineUse::Ignored).await?;
     let tasks = BackgroundTasks::default();
     let (commits, relay) = (start_committers(&core, &tasks), start_relay(&core, &tasks));
     Ok(OpenedStore { core, commits, relay, wake: WakeTasks::disabled(), name: None, tasks })
@@ -83,16 +79,30 @@ fn start_relay(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<RelayQueue> {
     queue
 }
 
-fn open_core(
+/// Whether an opened store compares the server's timeline with its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimelineUse {
+    /// A service does, where the server shows it: it acquires leases.
+    Compared,
+    /// An operator's command acquires none.
+    Ignored,
+}
+
+async fn open_core(
     options: &Arc<Options>,
     connector: &Connector,
-    installation: InstalledSchema,
+    timeline: TimelineUse,
 ) -> Result<Arc<Core>, PostgresOpenError> {
+    let installation = read_installation(options, connector, timeline).await?;
     Ok(Arc::new(Core::new(Arc::clone(options), connector, installation)?))
 }
 
 /// Checks or migrates the schema, and reads what was fixed at installation.
-async fn read_installation(options: &Options, connector: &Connector) -> Result<InstalledSchema, PostgresOpenError> {
+async fn read_installation(
+    options: &Options,
+    connector: &Connector,
+    timeline: TimelineUse,
+) -> Result<InstalledSchema, PostgresOpenError> {
     let (connection, location) = (connector.connect("open").await?, connector.location());
     let client = &connection.client;
     let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
@@ -108,5 +118,6 @@ async fn read_installation(options: &Options, connector: &Connector) -> Result<I
     let row = rows.first().ok_or_else(refused)?;
     let installation: uuid::Uuid = get(row, 0).map_err(|_| refused())?;
     let partitions = get::<i32>(row, 1).map_err(|_| refused())?.unsigned_abs();
-    Ok(InstalledSchema { id: installation.to_string(), partitions, reads_timeline: false })
+    let reads_timeline = timeline == TimelineUse::Compared && server_timeline::is_readable(client, location).await?;
+    Ok(InstalledSchema { id: installation.to_string(), partitions, reads_timeline })
 }
