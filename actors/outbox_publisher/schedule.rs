@@ -89,14 +89,11 @@ impl Schedule {
             self.running.insert(partition);
             return Some((partition, ClaimKind::Trial));
         }
-        let partition = match selection {
-            Selection::All => self.waiting.pop_front()?,
-            Selection::Full if self.full.is_empty() => return None,
-            Selection::Full => {
-                let at = self.waiting.iter().position(|partition| self.full.contains(partition))?;
-                self.waiting.remove(at)?
-            }
+        let at = match selection {
+            Selection::All => 0,
+            Selection::Full => self.waiting.iter().position(|partition| self.full.contains(partition))?,
         };
+        let partition = self.waiting.remove(at)?;
         self.queued.remove(&partition);
         self.full.remove(&partition);
         self.running.insert(partition);
