@@ -203,10 +203,16 @@ impl BatchSender {
             return;
         }
         let now = self.0.clock.now();
-        for row in batch.rows.iter() {
-            let age = now.since(row.created_at);
+        let ages = || batch.rows.iter().map(|row| now.since(row.created_at));
+        for age in ages() {
             self.0.metrics.outbox_commit_to_ack_seconds.record(age);
             self.0.metrics.outbox_publish_latency.record(age);
+        }
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let ages_ms: Vec<String> = ages().map(|age| format!("{:.1}", age.as_secs_f64() * 1_000.0)).collect();
+            let ages_ms = ages_ms.join(",");
+            let (token, rows) = (batch.token, sent);
+            tracing::debug!(event = "batch_acknowledged", token, rows, ages_ms, "the broker acknowledged a batch");
         }
     }
 

@@ -32,7 +32,7 @@ pub enum Scenario {
     Relay,
     /// Latency from commit to acknowledgement and consumption.
     EndToEnd,
-    /// Latency from commit to settlement at set rates.
+    /// Latency from commit to acknowledgement and settlement at set rates.
     Latency,
     /// Far more clients than the service can serve.
     Overload,

@@ -33,7 +33,7 @@ enum BenchScenario {
     Relay,
     /// Latency from commit to broker and consumer, idle and at half of the highest rate.
     EndToEnd,
-    /// Latency from commit to settlement at the rates of --rate, as exact percentiles.
+    /// Latency from commit to acknowledgement and settlement at the rates of --rate, as exact percentiles.
     Latency,
     /// Compares latency before, during and after a load of 32 times as many clients, which create and list orders.
     Overload,

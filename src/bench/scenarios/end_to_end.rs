@@ -8,7 +8,7 @@ use crate::load::generator::{Load, LoadResult, RequestKind};
 use crate::plan::Bench;
 use crate::program::{BrokerUse, Program, ThrowawayData};
 use crate::service::metrics_page;
-use crate::service::process::ServiceProcess;
+use crate::service::process::{LOG_ACKNOWLEDGEMENTS, ServiceProcess};
 use crate::store::row_ages::newest_rows_ms;
 use crate::store::throwaway::with_data;
 
@@ -26,7 +26,7 @@ pub(crate) async fn end_to_end<P: Program>(bench: &Bench<'_, P>, ceiling: Option
 
 async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Option<f64>) -> Result<(), Error> {
     let (plan, reporter) = (bench.plan, &bench.reporter);
-    let service = ServiceProcess::start(data, &[]).await?;
+    let service = ServiceProcess::start(data, &[LOG_ACKNOWLEDGEMENTS]).await?;
     let mut load = Load {
         address: service.address,
         request: RequestKind::Create,
@@ -71,7 +71,7 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Opti
     )
 }
 
-/// A load's result and what the service's histograms observed meanwhile.
+/// A load's result and what the service observed meanwhile.
 struct LoadPart {
     result: LoadResult,
     acknowledged: Value,
@@ -84,18 +84,16 @@ async fn measure_part<D: ThrowawayData>(
     data: &D,
     answered: &mut u64,
 ) -> Result<LoadPart, Error> {
-    const ACKNOWLEDGED: &str = "outbox_commit_to_ack_seconds";
     const CONSUMED: &str = "kafka_consumer_lag_ms";
-    let acknowledged_before = service.histogram(ACKNOWLEDGED).await?;
     let consumed_before = service.histogram(CONSUMED).await?;
     let result = load.run(data).await?;
     *answered += result.answered;
     service.await_consumed(*answered).await?;
-    let acknowledged = metrics_page::since(&service.histogram(ACKNOWLEDGED).await?, &acknowledged_before);
+    let acknowledged = service.take_acknowledged_ms(result.answered).await?;
     let consumed = metrics_page::since(&service.histogram(CONSUMED).await?, &consumed_before);
     Ok(LoadPart {
         result,
-        acknowledged: metrics_page::percentiles(&acknowledged, 1_000.0),
+        acknowledged: percentiles(&acknowledged),
         consumed: metrics_page::percentiles(&consumed, 1.0),
     })
 }

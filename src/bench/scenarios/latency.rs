@@ -1,4 +1,4 @@
-//! `latency`: from commit to settlement at set rates of orders, as exact percentiles of the store's own times.
+//! `latency`: from commit to acknowledgement and to settlement at set rates of orders, as exact percentiles.
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::load::figures::{median, percentiles};
 use crate::load::generator::{Load, RequestKind};
 use crate::plan::Bench;
 use crate::program::{BrokerUse, Program};
-use crate::service::process::ServiceProcess;
+use crate::service::process::{LOG_ACKNOWLEDGEMENTS, ServiceProcess};
 use crate::store::row_ages::newest_rows_ms;
 use crate::store::throwaway::with_data;
 
@@ -22,17 +22,20 @@ pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
         }
     }
     plan.rates.iter().zip(&rounds).try_for_each(|(rate, rounds)| {
-        let median_of = |name: &str| {
-            let values: Vec<f64> = rounds.iter().filter_map(|round| round.settled_ms[name].as_f64()).collect();
-            median(&values)
+        let medians = |part: fn(&LatencyRound) -> &Value| {
+            let median_of = |name: &str| {
+                let values: Vec<f64> = rounds.iter().filter_map(|round| part(round)[name].as_f64()).collect();
+                median(&values)
+            };
+            json!({"p50": median_of("p50"), "p95": median_of("p95"), "p99": median_of("p99"), "max": median_of("max")})
         };
         let duplicates_and_losses: Vec<&Value> = rounds.iter().map(|round| &round.checked).collect();
         bench.reporter.report(
             "latency",
             &json!({
                 "rate_per_s": rate, "answered_per_s": median(&rounds.iter().map(|round| round.rate).collect::<Vec<_>>()).round(),
-                "commit_to_settled_ms": {"p50": median_of("p50"), "p95": median_of("p95"), "p99": median_of("p99"), "max": median_of("max")},
-                "rounds": rounds.iter().map(|round| &round.settled_ms).collect::<Vec<_>>(), "checked": duplicates_and_losses,
+                "commit_to_ack_ms": medians(|round| &round.acknowledged_ms), "commit_to_settled_ms": medians(|round| &round.settled_ms),
+                "rounds": rounds.iter().map(|round| &round.acknowledged_ms).collect::<Vec<_>>(), "checked": duplicates_and_losses,
             }),
         )
     })
@@ -41,13 +44,14 @@ pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
 /// One load at a set rate.
 struct LatencyRound {
     rate: f64,
+    acknowledged_ms: Value,
     settled_ms: Value,
     checked: Value,
 }
 
 async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) -> Result<LatencyRound, Error> {
     let plan = bench.plan;
-    let service = ServiceProcess::start(data, &[]).await?;
+    let service = ServiceProcess::start(data, &[LOG_ACKNOWLEDGEMENTS]).await?;
     let load = |time| Load {
         address: service.address,
         request: RequestKind::Create,
@@ -60,7 +64,8 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) ->
     let measured = load(plan.time * 2).run(data).await?;
     let answered = warm_up.answered + measured.answered;
     service.await_consumed(answered).await?;
-    let settled = newest_rows_ms(data, measured.answered).await?;
-    let checked = service.stop_and_check(answered).await?;
-    Ok(LatencyRound { rate: measured.rate(), settled_ms: percentiles(&settled), checked: checked.json() })
+    let acknowledged = percentiles(&service.take_acknowledged_ms(measured.answered).await?);
+    let settled = percentiles(&newest_rows_ms(data, measured.answered).await?);
+    let checked = service.stop_and_check(answered).await?.json();
+    Ok(LatencyRound { rate: measured.rate(), acknowledged_ms: acknowledged, settled_ms: settled, checked })
 }

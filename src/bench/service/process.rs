@@ -1,6 +1,8 @@
 //! The service under load: the measured program as a process of its own.
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -15,14 +17,22 @@ use crate::program::ThrowawayData;
 
 /// Longest wait until events are drained.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// Longest wait for lines of the log that the service has written already.
+const LOG_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two reads of the metrics page: each costs the service a little of what is measured.
 const SCRAPE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The log levels with which the service logs the age of each row at its acknowledgement.
+pub(crate) const LOG_ACKNOWLEDGEMENTS: (&str, &str) =
+    ("POSTHASTE__LOG__LEVEL", "warn,posthaste=info,api=warn,supervision=warn,actors::partition_worker=debug");
 
 /// A running service; dropping it kills the process.
 pub(crate) struct ServiceProcess<'a, D> {
     pub address: SocketAddr,
     data: &'a D,
     child: Child,
+    /// Ages in milliseconds that the service has logged.
+    acknowledged: Rc<RefCell<Vec<f64>>>,
 }
 
 impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
@@ -38,12 +48,35 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
             if event["event"] == "listening" {
                 let address = event["address"].as_str().and_then(|address| address.parse().ok());
                 let address = address.ok_or_else(|| Error::new("the service's log names no address"))?;
+                let acknowledged: Rc<RefCell<Vec<f64>>> = Rc::default();
+                let ages = Rc::clone(&acknowledged);
                 // The log is read to its end: a full pipe makes the service drop lines, a closed one makes its writes fail.
-                actix_rt::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return Ok(Self { address, data, child });
+                actix_rt::spawn(async move {
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        ages.borrow_mut().extend(acknowledged_ages(&line));
+                    }
+                });
+                return Ok(Self { address, data, child, acknowledged });
             }
         }
         Err(Error::new("the service ended before it listened"))
+    }
+
+    /// Milliseconds from commit to acknowledgement of the newest rows, sorted. Waits until the service has logged this many since the last
+    /// call, and then forgets them. The service must run with [`LOG_ACKNOWLEDGEMENTS`].
+    pub(crate) async fn take_acknowledged_ms(&self, rows: u64) -> Result<Vec<f64>, Error> {
+        let begin = Instant::now();
+        while (self.acknowledged.borrow().len() as u64) < rows {
+            if begin.elapsed() > LOG_TIMEOUT {
+                let seen = self.acknowledged.borrow().len();
+                return Err(Error::new(format!("the service logged {seen} of {rows} acknowledgements")));
+            }
+            tokio::time::sleep(SCRAPE_INTERVAL).await;
+        }
+        let mut ages = self.acknowledged.take();
+        ages.drain(..ages.len() - rows as usize);
+        ages.sort_by(f64::total_cmp);
+        Ok(ages)
     }
 
     /// Resident memory in MB.
@@ -115,4 +148,13 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         }
         check_topic(self.data, events).await
     }
+}
+
+/// The ages in a line of the log, in milliseconds; none in a line of another kind.
+fn acknowledged_ages(line: &str) -> Vec<f64> {
+    if !line.contains("batch_acknowledged") {
+        return Vec::new();
+    }
+    let event: Value = serde_json::from_str(line).unwrap_or_default();
+    event["ages_ms"].as_str().unwrap_or_default().split(',').filter_map(|age| age.parse().ok()).collect()
 }

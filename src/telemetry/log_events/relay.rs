@@ -36,6 +36,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "batch_acknowledged",
+        levels: &[Level::DEBUG],
+        fields: &["token", "rows", "ages_ms"],
+        meaning: "The broker acknowledged a batch. `ages_ms` is the time from commit to acknowledgement of each row, in milliseconds. \
+                  `posthaste bench latency` reads it.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "store_rewound",
         levels: &[Level::ERROR],
         fields: &["timeline", "complete_until", "partitions_behind", "partition", "epoch", "counter", "watermark"],
