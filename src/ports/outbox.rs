@@ -141,7 +141,7 @@ pub trait OutboxStore: Send + Sync {
 
     /// Marks the remaining rows of an open batch SENT, archives them and unblocks the keys of which they were the head. Compares owner,
     /// epoch and token, not the counter. Repeating the last settlement under the same lease returns `Done` with no rows and the present
-    /// counter.
+    /// counter. A crash of the store may undo a settlement, but none that a later claim of the partition has followed; the batch is then open.
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error>;
 
     /// Closes an open batch, also an empty one, by its resolved outcome. Compares the counter. Repeating the last resolution under the

@@ -90,6 +90,7 @@ pub(super) fn postgres(
     options.pooler = config.store.pooler;
     options.notify = config.store.notify && !config.store.pooler;
     options.root_certificates = config.store.ca_file.clone();
+    options.flush_settlements = config.broker.delivery == crate::config::DeliveryKind::AtLeastOnce;
     options.dead_after = config.partitions.dead_after;
     options.heartbeat_interval = config.partitions.heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));

@@ -11,7 +11,8 @@ pub mod load;
 pub mod process;
 
 pub mod backend;
-mod database;
+pub mod database;
+pub mod database_server;
 mod kafka;
 pub mod proxy;
 pub mod replicated_database;

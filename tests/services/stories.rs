@@ -3,6 +3,7 @@ mod backpressure;
 mod failure_matrix;
 mod guarantees;
 mod instances;
+mod lost_settlement;
 mod outages;
 mod promotion;
 mod rate_limit;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use ports::partitions::InstanceId;
 use secrecy::SecretString;
 
+use crate::connection::session::CommitWait;
+
 /// How the store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -47,6 +49,10 @@ pub struct Options {
     /// Longest wait of a round of several requests for a locked row. Then each is repeated by itself, so that a lease row that stays locked
     /// delays the other partitions only by this time.
     pub relay_lock_timeout: Duration,
+    /// Whether a settlement waits until it is on disk. It need not where the broker's watermark shows which batches are published: a
+    /// settlement that a crash of the server undoes leaves its batch open, and the watermark settles it again. Without watermarks (delivery
+    /// at least once) the batch would be sent again.
+    pub flush_settlements: bool,
     /// Most commits, and most claims and settlements, that wait; one more is refused at once. 8,192 are some tenths of a second of work.
     pub queue_max: usize,
     /// Most commits in one transaction: beyond 256 a group only adds latency.
@@ -107,6 +113,7 @@ impl Options {
             relay_group_rows_max: 4_096,
             relay_group_bytes_max: 64 * 1024 * 1024,
             relay_lock_timeout: ms(200),
+            flush_settlements: true,
             queue_max: 8192,
             group_max: 256,
             group_bytes_max: 8 * 1024 * 1024,
@@ -126,6 +133,11 @@ impl Options {
             root_certificates: None,
             metrics: None,
         }
+    }
+
+    /// What the COMMIT of a settlement waits for.
+    pub(crate) fn settle_commit(&self) -> CommitWait {
+        if self.flush_settlements { CommitWait::Flush } else { CommitWait::Nothing }
     }
 
     /// Connections of the pool for neither commits nor the relay; at least two.

@@ -30,6 +30,15 @@ pub(crate) struct SessionSettings {
     pub(crate) lock_timeout: Duration,
 }
 
+/// What a COMMIT waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitWait {
+    /// Until it is on disk, and on the synchronous standbys.
+    Flush,
+    /// For nothing: a crash of the server may undo it, and with it every commit after it.
+    Nothing,
+}
+
 /// A connection of a pool. After a failure that may leave a transaction open it does not return to the pool: the server rolls back.
 pub(crate) struct PooledSession {
     client: Option<Object>,
@@ -77,9 +86,14 @@ impl PooledSession {
     pub(crate) async fn execute_all(
         &self,
         lock_timeout: Duration,
+        commit: CommitWait,
         statements: &[(&str, Vec<SqlValue<'_>>)],
     ) -> StatementResult<Vec<Vec<Row>>> {
-        let begin = format!("{}; SET LOCAL lock_timeout = {}", self.begin_text(), lock_timeout.as_millis());
+        let commit = match commit {
+            CommitWait::Flush => "",
+            CommitWait::Nothing => "; SET LOCAL synchronous_commit = off",
+        };
+        let begin = format!("{}; SET LOCAL lock_timeout = {}{commit}", self.begin_text(), lock_timeout.as_millis());
         // A statement that had to be prepared within the pipeline would be sent after the COMMIT.
         if !self.settings.pooler {
             let prepare = try_join_all(statements.iter().map(|(text, values)| self.prepare(text, values)));

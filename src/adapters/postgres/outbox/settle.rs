@@ -7,7 +7,7 @@ use ports::broker::Position;
 use ports::outbox::Settlement;
 use tokio_postgres::types::Type;
 
-use crate::connection::session::PooledSession;
+use crate::connection::session::{CommitWait, PooledSession};
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::leases::lease_row::{self, close_open_batch};
@@ -89,7 +89,8 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementRes
     let session = core.relay_session().await?;
     let sent = SentColumns::of(settlement);
     // Only statements from outside this program can deadlock with it, and a repetition is harmless.
-    let outcome = retry_conflicts!(close_as_sent(&session, core, fence, token, None, &sent))?;
+    let commit = core.options.settle_commit();
+    let outcome = retry_conflicts!(close_as_sent(&session, core, fence, token, None, &sent, commit))?;
     match outcome {
         Some(outcome) => Ok(outcome),
         None => repeated_close(&session, fence, token).await,
@@ -100,7 +101,7 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementRes
 pub(crate) async fn settle_published(core: &Core, fence: &Fence, token: Token) -> StatementResult<FencedOutcome> {
     let session = core.relay_session().await?;
     let counter = Some(fence.counter as i64);
-    match close_as_sent(&session, core, fence, token, counter, &SentColumns::default()).await? {
+    match close_as_sent(&session, core, fence, token, counter, &SentColumns::default(), CommitWait::Flush).await? {
         Some(outcome) => Ok(outcome),
         None => repeated_close(&session, fence, token).await,
     }
@@ -119,6 +120,7 @@ async fn close_as_sent(
     token: Token,
     counter: Option<i64>,
     sent: &SentColumns<'_>,
+    commit: CommitWait,
 ) -> StatementResult<Option<FencedOutcome>> {
     let any_fallback = !sent.by_fallback.is_empty();
     let values: [SqlValue<'_>; 11] = [
@@ -134,9 +136,10 @@ async fn close_as_sent(
         (&sent.by_fallback, Type::BOOL_ARRAY),
         (&any_fallback, Type::BOOL),
     ];
+    let lock_timeout = core.options.lock_timeout;
     let known = core.scan_memory.take(fence.partition.0);
-    let rows = session.execute(SETTLE, &values).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
+    let rows = session.execute_all(lock_timeout, commit, &[(SETTLE, values.to_vec())]).await?;
+    let Some(row) = rows.first().and_then(|rows| rows.first()) else { return Ok(None) };
     let (counter, rows, unblocked): (i64, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
     Ok(Some(done(core, fence, known, counter, rows, unblocked)))
 }

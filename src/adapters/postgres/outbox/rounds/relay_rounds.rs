@@ -11,6 +11,7 @@ use ports::Error;
 use ports::outbox::{Claim, Claimed, FencedOutcome, Settlement};
 use tokio::sync::oneshot;
 
+use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::outbox::rounds::claim_group::ClaimGroup;
 use crate::outbox::rounds::relay_queue::{BusyPartition, RelayQueue, RelayRequest, RequestResult, Round};
@@ -150,7 +151,8 @@ async fn execute(core: &Core, claims: &[PendingClaim], settlements: &[PendingSet
     let claims = claims.iter().map(|pending| &pending.request).collect();
     let claims = ClaimGroup::new(core, claims, settlements.leases());
     let statements: Vec<_> = [claims.statement(), settlements.statement()].into_iter().flatten().collect();
-    let mut results = session.execute_all(core.options.relay_lock_timeout, &statements).await?.into_iter();
+    let commit = if claims.is_empty() { core.options.settle_commit() } else { CommitWait::Flush };
+    let mut results = session.execute_all(core.options.relay_lock_timeout, commit, &statements).await?.into_iter();
     let claimed =
         if claims.is_empty() { Vec::new() } else { claims.results(core, results.next().unwrap_or_default())? };
     let settled = if settlements.is_empty() {
