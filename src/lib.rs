@@ -12,8 +12,9 @@ use actors::ActorSystem;
 use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    DependencyCheck, Migration, OperatorAccess, SchemaState, StartError, Throwaway, ThrowawayStore, check_dependencies,
-    create_missing_topics, migrate, open_for_operator, schema_state, server_environment, server_settings,
+    DependencyCheck, HeldTransaction, Migration, OperatorAccess, SchemaState, StartError, Throwaway, ThrowawayStore,
+    check_dependencies, create_missing_topics, migrate, open_for_operator, schema_state, server_environment,
+    server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.

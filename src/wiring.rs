@@ -7,6 +7,7 @@ mod cache;
     allow(dead_code, unused_imports, reason = "each backend feature adds its own checks")
 )]
 mod dependency_checks;
+mod held_transaction;
 mod operator_access;
 mod options;
 mod schema;
@@ -35,6 +36,7 @@ use telemetry::Metrics;
 pub(crate) use backends::BackendHandles;
 use backends::{Backends, BrokerPorts};
 pub use dependency_checks::{DependencyCheck, check_dependencies};
+pub use held_transaction::HeldTransaction;
 pub use operator_access::{OperatorAccess, open_for_operator};
 pub use schema::{Migration, SchemaState, create_missing_topics, migrate, schema_state};
 pub use start_error::StartError;

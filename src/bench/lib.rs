@@ -12,5 +12,5 @@ mod store;
 
 pub use error::Error;
 pub use plan::{Plan, Scenario};
-pub use program::{BrokerUse, OpenStore, Program, StoreAndBroker, ThrowawayData};
+pub use program::{BrokerUse, OpenStore, Program, StoreAndBroker, ThrowawayData, TransactionKind};
 pub use run::run;

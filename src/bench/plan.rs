@@ -34,6 +34,8 @@ pub enum Scenario {
     EndToEnd,
     /// Latency from commit to acknowledgement and settlement at set rates.
     Latency,
+    /// Claims and latency while another transaction stays open on PostgreSQL.
+    Held,
     /// Far more clients than the service can serve.
     Overload,
 }

@@ -27,6 +27,17 @@ pub enum BrokerUse {
     StoreOnly,
 }
 
+/// A transaction on PostgreSQL that stays open during a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionKind {
+    /// It has written a table of another application.
+    UnrelatedWriter,
+    /// It has written an event and its outbox row.
+    OutboxWriter,
+    /// It has read under REPEATABLE READ.
+    SnapshotReader,
+}
+
 /// The program under measurement, with its configured backends.
 pub trait Program {
     /// Data that only one measurement uses.
@@ -79,6 +90,12 @@ pub trait ThrowawayData {
 
     /// Variables under which PostgreSQL's own programs find the database; `None` where the store is another one.
     fn pgbench_environment(&self) -> Result<Option<Vec<(&'static str, String)>>, Error>;
+
+    /// An open transaction on the store's database; dropped, it is rolled back.
+    type HeldTransaction;
+
+    /// Opens a transaction and leaves it open, while the service runs.
+    async fn hold(&self, transaction: TransactionKind) -> Result<Self::HeldTransaction, Error>;
 
     /// Opens the store as the only instance.
     async fn open_store(&self, instance: &str) -> Result<Self::Store, Error>;

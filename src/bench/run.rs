@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::plan::{Bench, Plan, Scenario};
 use crate::program::Program;
 use crate::report::{Reporter, Style};
-use crate::scenarios::{create, end_to_end, latency, overload, relay};
+use crate::scenarios::{create, end_to_end, held, latency, overload, relay};
 
 /// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
 ///
@@ -22,6 +22,12 @@ pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
     }
     if wanted(Scenario::Latency) {
         Box::pin(latency::latency(&bench)).await?;
+    }
+    if plan.scenario == Some(Scenario::Held) && !program.has_pgbench() {
+        return Err(Error::new("transactions are held on PostgreSQL only: set store.kind"));
+    }
+    if wanted(Scenario::Held) && program.has_pgbench() {
+        Box::pin(held::held(&bench)).await?;
     }
     if wanted(Scenario::Relay) {
         Box::pin(relay::relay(&bench)).await?;

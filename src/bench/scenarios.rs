@@ -1,6 +1,7 @@
 //! One file for each measurement.
 pub(crate) mod create;
 pub(crate) mod end_to_end;
+pub(crate) mod held;
 pub(crate) mod latency;
 pub(crate) mod overload;
 pub(crate) mod relay;

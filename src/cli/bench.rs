@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use app::commands;
 use app::operators::outbox::Operations;
-use bench::{BrokerUse, Plan, Program, Scenario, StoreAndBroker, ThrowawayData};
+use bench::{BrokerUse, Plan, Program, Scenario, StoreAndBroker, ThrowawayData, TransactionKind};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use ports::broker::topics::TopicReader;
@@ -35,6 +35,8 @@ enum BenchScenario {
     EndToEnd,
     /// Latency from commit to acknowledgement and settlement at the rates of --rate, as exact percentiles.
     Latency,
+    /// Cost of claims and latency at --rate while another transaction stays open on PostgreSQL, beside runs without one.
+    Held,
     /// Compares latency before, during and after a load of 32 times as many clients, which create and list orders.
     Overload,
     /// All of them, one after the other.
@@ -77,6 +79,7 @@ impl Arguments {
             BenchScenario::Relay => Some(Scenario::Relay),
             BenchScenario::EndToEnd => Some(Scenario::EndToEnd),
             BenchScenario::Latency => Some(Scenario::Latency),
+            BenchScenario::Held => Some(Scenario::Held),
             BenchScenario::Overload => Some(Scenario::Overload),
             BenchScenario::All => None,
         };
@@ -171,6 +174,7 @@ struct BenchData<'a> {
 
 impl ThrowawayData for BenchData<'_> {
     type Store = ThrowawayStore;
+    type HeldTransaction = posthaste::HeldTransaction;
 
     fn service(&self) -> Result<Command, bench::Error> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -209,6 +213,10 @@ impl ThrowawayData for BenchData<'_> {
 
     fn pgbench_environment(&self) -> Result<Option<Vec<(&'static str, String)>>, bench::Error> {
         posthaste::server_environment(&self.throwaway.config).map_err(bench::Error::new)
+    }
+
+    async fn hold(&self, transaction: TransactionKind) -> Result<posthaste::HeldTransaction, bench::Error> {
+        self.throwaway.hold_transaction(transaction).await.map_err(bench::Error::new)
     }
 
     async fn open_store(&self, instance: &str) -> Result<ThrowawayStore, bench::Error> {

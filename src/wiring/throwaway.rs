@@ -191,7 +191,7 @@ pub fn server_environment(config: &Config) -> Result<Option<Vec<(&'static str, S
 }
 
 #[cfg(feature = "postgres")]
-fn options(config: &Config) -> postgres::Options {
+pub(super) fn options(config: &Config) -> postgres::Options {
     let instance = ports::partitions::InstanceId("bench".into());
     super::options::postgres(config, &instance, &telemetry::Metrics::new())
 }

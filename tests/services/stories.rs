@@ -2,6 +2,7 @@
 mod backpressure;
 mod failure_matrix;
 mod guarantees;
+mod held_transactions;
 mod instances;
 mod lost_settlement;
 mod outages;

@@ -40,6 +40,7 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Opti
     let full = load.run(data).await?;
     answered += full.answered;
     service.await_consumed(answered).await?;
+    service.take_acknowledged_ms(answered).await?;
     let ceiling = ceiling.unwrap_or(full.rate());
 
     reporter.progress("end-to-end, idle");

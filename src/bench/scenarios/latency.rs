@@ -59,8 +59,10 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) ->
         time,
         rate: Some(rate),
     };
-    // Topics, connections and plans are new to the first orders.
+    // Topics, connections and plans are new to the first orders, and what they left waiting is not measured.
     let warm_up = load(plan.time).run(data).await?;
+    service.await_consumed(warm_up.answered).await?;
+    service.take_acknowledged_ms(warm_up.answered).await?;
     let measured = load(plan.time * 2).run(data).await?;
     let answered = warm_up.answered + measured.answered;
     service.await_consumed(answered).await?;

@@ -133,6 +133,14 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         }
     }
 
+    /// Seconds that a statement of the store has taken in all, and how often it ran.
+    pub(crate) async fn statement_times(&self, name: &str) -> Result<(f64, f64), Error> {
+        let page = self.metrics().await?;
+        let value =
+            |part: &str| metrics_page::value(&page, &format!("db_query_duration_seconds_{part}{{query=\"{name}\"}}"));
+        Ok((value("sum"), value("count")))
+    }
+
     /// The buckets of one of the service's histograms.
     pub(crate) async fn histogram(&self, name: &str) -> Result<HistogramBuckets, Error> {
         Ok(metrics_page::buckets(&self.metrics().await?, name))

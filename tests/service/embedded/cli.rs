@@ -109,6 +109,33 @@ fn the_binary_prints_openapi_completions_and_the_manual() {
     assert_eq!(code, 2);
 }
 
+/// Runs a measurement and returns the figures of its part with this name.
+fn bench_figures(backend: &Backend, arguments: &[&str], part: &str) -> Value {
+    let (code, stdout, stderr) = finish(&mut command(backend, arguments));
+    assert_eq!(code, 0, "{stderr}");
+    let mut records = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    records.find(|record| record["bench"] == part).expect("the part is printed")["figures"].take()
+}
+
+#[test]
+fn latency_bench_reports_exact_percentiles_of_acknowledgements() {
+    let arguments = ["bench", "latency", "--rate", "40", "--clients", "4", "--time", "1s", "--rounds", "1", "--json"];
+    let figures = bench_figures(&Backend::new(), &arguments, "latency");
+
+    let percentile = |part: &str, name: &str| figures[part][name].as_f64().expect("a number");
+    let acknowledged = ["p50", "p95", "p99", "max"].map(|name| percentile("commit_to_ack_ms", name));
+    assert!(acknowledged.is_sorted() && acknowledged[0] > 0.0, "{figures}");
+    assert!(acknowledged[0] <= percentile("commit_to_settled_ms", "max") + 1.0, "{figures}");
+    assert_eq!(figures["checked"][0]["missing"], 0, "{figures}");
+}
+
+#[test]
+fn bench_of_held_transactions_names_the_store_that_it_needs() {
+    let (code, stdout, stderr) = run(&Backend::new(), &["bench", "held", "--json"]);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(stderr.contains("store.kind"), "{stderr}");
+}
+
 #[test]
 fn the_relay_bench_drains_its_events_and_counts_violations() {
     let backend = Backend::new();

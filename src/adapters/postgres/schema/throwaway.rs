@@ -51,6 +51,50 @@ pub async fn settings(options: &Options) -> Result<Vec<(&'static str, String)>, 
     Ok(settings)
 }
 
+/// A transaction that stays open while something else is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldTransaction {
+    /// It has written a table that the service does not know.
+    UnrelatedWriter,
+    /// It has written an event and its outbox row.
+    OutboxWriter,
+    /// It has read under REPEATABLE READ: no row version that it sees may be removed.
+    SnapshotReader,
+}
+
+impl HeldTransaction {
+    fn statements(self) -> &'static str {
+        match self {
+            Self::UnrelatedWriter => "BEGIN; CREATE TABLE written_elsewhere (id integer)",
+            Self::OutboxWriter => {
+                "BEGIN; WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type,
+                   topic, region, payload) SELECT gen_random_uuid(), gen_random_uuid(), 0, 1, now(), 0, 0, 'HELD', 'held', '', '{}'
+                 RETURNING id, key, partition) INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, 2 FROM e"
+            }
+            Self::SnapshotReader => "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox",
+        }
+    }
+}
+
+/// An open transaction, which is rolled back when this is dropped.
+pub struct OpenTransaction {
+    _connection: DedicatedConnection,
+}
+
+/// Opens a transaction of this kind on the database of `options`, and leaves it open.
+///
+/// # Errors
+/// The server cannot be reached, or the database has no schema.
+pub async fn hold(options: &Options, transaction: HeldTransaction) -> Result<OpenTransaction, PostgresOpenError> {
+    let (connection, location) = connect(options).await?;
+    let begun = async {
+        connection.client.batch_execute("SET idle_in_transaction_session_timeout = 0").await?;
+        connection.client.batch_execute(transaction.statements()).await
+    };
+    begun.await.map_err(|error| PostgresOpenError::of(&location, &error))?;
+    Ok(OpenTransaction { _connection: connection })
+}
+
 /// The configured database as environment variables of PostgreSQL's own programs. A password in an argument would be visible to every
 /// user of the machine.
 ///

@@ -1,0 +1,96 @@
+//! `held`: what claims and latency cost while another transaction stays open on PostgreSQL, in turns with a run without one.
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::load::figures::{median, percentiles, ratio};
+use crate::load::generator::{Load, RequestKind};
+use crate::plan::Bench;
+use crate::program::{BrokerUse, Program, ThrowawayData, TransactionKind};
+use crate::service::process::{LOG_ACKNOWLEDGEMENTS, ServiceProcess};
+use crate::store::throwaway::with_data;
+
+/// The measured variants; the first one is what the others are compared with.
+const VARIANTS: [(&str, Option<TransactionKind>); 4] = [
+    ("no transaction held", None),
+    ("unrelated writer held", Some(TransactionKind::UnrelatedWriter)),
+    ("outbox writer held", Some(TransactionKind::OutboxWriter)),
+    ("REPEATABLE READ reader held", Some(TransactionKind::SnapshotReader)),
+];
+
+/// Measures each variant on data of its own at each rate, in turns.
+pub(crate) async fn held<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> {
+    let plan = bench.plan;
+    for rate in &plan.rates {
+        let mut runs: Vec<Vec<HeldRun>> = VARIANTS.iter().map(|_| Vec::new()).collect();
+        for round in 1..=plan.rounds {
+            for ((name, transaction), runs) in VARIANTS.iter().zip(&mut runs) {
+                bench.reporter.progress(&format!("held at {rate}/s, round {round} of {}: {name}", plan.rounds));
+                let measure = async |data: &P::Data| measure(bench, data, f64::from(*rate), *transaction).await;
+                runs.push(with_data(bench.program, BrokerUse::Configured, measure).await?);
+            }
+        }
+        report(bench, *rate, &runs)?;
+    }
+    Ok(())
+}
+
+/// One load, and what it cost.
+struct HeldRun {
+    /// Mean time of a claim, with its wait for a round.
+    claim_ms: f64,
+    acknowledged_ms: Value,
+    checked: Value,
+}
+
+fn report<P: Program>(bench: &Bench<'_, P>, rate: u32, runs: &[Vec<HeldRun>]) -> Result<(), Error> {
+    let claims = |runs: &[HeldRun]| runs.iter().map(|run| run.claim_ms).collect::<Vec<_>>();
+    let clean = runs.first().map(|runs| claims(runs)).unwrap_or_default();
+    VARIANTS.iter().zip(runs).try_for_each(|((name, _), runs)| {
+        let percentile = |name: &str| {
+            median(&runs.iter().filter_map(|run| run.acknowledged_ms[name].as_f64()).collect::<Vec<_>>())
+        };
+        bench.reporter.report(
+            "held",
+            &json!({
+                "rate_per_s": rate, "held": name, "claim_mean_ms": median(&claims(runs)), "claim_of_clean": ratio(&claims(runs), &clean),
+                "commit_to_ack_ms": {"p50": percentile("p50"), "p95": percentile("p95"), "p99": percentile("p99")},
+                "checked": runs.iter().map(|run| &run.checked).collect::<Vec<_>>(),
+            }),
+        )
+    })
+}
+
+async fn measure<P: Program>(
+    bench: &Bench<'_, P>,
+    data: &P::Data,
+    rate: f64,
+    transaction: Option<TransactionKind>,
+) -> Result<HeldRun, Error> {
+    let plan = bench.plan;
+    let service = ServiceProcess::start(data, &[LOG_ACKNOWLEDGEMENTS]).await?;
+    let load = |time| Load {
+        address: service.address,
+        request: RequestKind::Create,
+        clients: plan.clients,
+        time,
+        rate: Some(rate),
+    };
+    let warm_up = load(plan.time).run(data).await?;
+    service.await_consumed(warm_up.answered).await?;
+    service.take_acknowledged_ms(warm_up.answered).await?;
+    let held = match transaction {
+        Some(transaction) => Some(data.hold(transaction).await?),
+        None => None,
+    };
+    let (time_before, claims_before) = service.statement_times("claim").await?;
+    let measured = load(plan.time * 2).run(data).await?;
+    let answered = warm_up.answered + measured.answered;
+    service.await_consumed(answered).await?;
+    let (time, claims) = service.statement_times("claim").await?;
+    let acknowledged_ms = percentiles(&service.take_acknowledged_ms(measured.answered).await?);
+    // Its end is not measured; its row, if any, is rolled back.
+    drop(held);
+    let checked = service.stop_and_check(answered).await?.json();
+    let claim_ms = 1_000.0 * (time - time_before) / (claims - claims_before).max(1.0);
+    Ok(HeldRun { claim_ms, acknowledged_ms, checked })
+}
