@@ -1,6 +1,6 @@
 //! Cycles: which batches start together. What is due in all partitions starts at one moment, so that its claims share a statement of the
 //! store, its records a transaction of the broker, and its settlements a statement again. While the broker works on one cycle, the next
-//! one is claimed for the partitions that are not in flight.
+//! one is claimed for the partitions that are not in flight, unless the processor is saturated.
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
@@ -10,13 +10,16 @@ use tokio::time::Instant;
 use crate::partition_worker::cycle_ticket::CycleTicket;
 use crate::system::options::Options;
 
-/// How many cycles may wait for the broker at a time: one for each of the two producer sessions that are used in turn.
+/// How many cycles may be open at a time: one for each of the two producer sessions that are used in turn.
 const OPEN_MAX: usize = 2;
+/// How many may be open where cycles take more than twice the normal time. The processor is saturated then: nearly every partition has rows
+/// again when its batch is settled, and a second cycle would only divide the partitions between two transactions.
+const OPEN_MAX_SATURATED: usize = 1;
 
 /// The number of a cycle.
 type CycleNo = u64;
 
-/// The cycles that wait for the broker. Pure but for the notification: the caller passes the time.
+/// The open cycles: those with a batch that is not settled. Pure but for the notification: the caller passes the time.
 pub struct Cycles {
     spacing_min: Duration,
     spacing_max: Duration,
@@ -25,7 +28,7 @@ pub struct Cycles {
     open: Vec<(CycleNo, Instant)>,
     /// The start of the last cycle.
     last: Option<Instant>,
-    /// The smoothed time from a cycle's start to the broker's answer.
+    /// The smoothed time from a cycle's start to its end.
     duration: Duration,
     next: CycleNo,
     ended: UnboundedSender<CycleNo>,
@@ -68,10 +71,12 @@ impl Cycles {
 
     /// When the next cycle may begin.
     pub fn next_start(&mut self, now: Instant) -> CycleStart {
-        self.open.retain(|(_, began)| *began + self.wait_max > now);
+        while let Some(late) = self.open.first().filter(|(_, began)| *began + self.wait_max <= now) {
+            self.end(late.0, late.1 + self.wait_max);
+        }
         let spaced = self.last.map_or(now, |last| last + self.spacing());
         let waited = match self.open.first() {
-            Some((_, oldest)) if self.open.len() >= OPEN_MAX => *oldest + self.wait_max,
+            Some((_, oldest)) if self.open.len() >= self.open_max() => *oldest + self.wait_max,
             _ => now,
         };
         let at = spaced.max(waited);
@@ -86,11 +91,15 @@ impl Cycles {
         CycleTicket::new(self.next, self.ended.clone())
     }
 
-    /// A cycle has ended: the broker has answered its last batch.
+    /// A cycle has ended: its last batch is settled. Its partitions can be part of the next one.
     pub fn end(&mut self, number: CycleNo, now: Instant) {
         let Some(at) = self.open.iter().position(|(open, _)| *open == number) else { return };
         let (_, began) = self.open.remove(at);
         self.duration = (self.duration * 3 + (now - began)) / 4;
+    }
+
+    fn open_max(&self) -> usize {
+        if self.duration > self.duration_normal * 2 { OPEN_MAX_SATURATED } else { OPEN_MAX }
     }
 
     /// Each cycle has a price that does not depend on what it carries. Where the processor is saturated, cycles take longer than normal, and
@@ -155,11 +164,31 @@ mod tests {
         assert_eq!(cycles.next_start(now + 20 * MS), CycleStart::At(now + 100 * MS));
 
         assert_eq!(first.answered(), 2, "one transaction answers both");
-        assert!(endings.try_recv().is_err(), "the broker has not answered the other batch");
+        drop(first);
+        assert!(endings.try_recv().is_err(), "the other batch is not settled");
         assert_eq!(other.answered(), 0);
+        drop(other);
         cycles.end(endings.try_recv().expect("ended"), now + 20 * MS);
 
         assert_eq!(cycles.next_start(now + 20 * MS), CycleStart::Now);
+    }
+
+    #[test]
+    fn saturated_relay_keeps_one_cycle_open() {
+        let (mut cycles, _endings) = cycles();
+        cycles.wait_max = 1_000 * MS;
+        let mut now = Instant::now();
+        for number in 1..=8 {
+            drop(cycles.begin(now));
+            cycles.end(number, now + 60 * MS);
+            now += 1_000 * MS;
+        }
+        let _ticket = cycles.begin(now);
+        assert_eq!(cycles.next_start(now + 500 * MS), CycleStart::At(now + 1_000 * MS), "a second one waits");
+
+        cycles.end(9, now + 510 * MS);
+
+        assert_eq!(cycles.next_start(now + 510 * MS), CycleStart::Now);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Wake {
 #[rtype(result = "()")]
 pub struct RunDue;
 
-/// The broker has answered all batches of the cycle with this number.
+/// All batches of the cycle with this number are settled, or have ended otherwise.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CycleEnded(pub u64);

@@ -68,9 +68,9 @@ impl BatchSender {
             }
             let refused = match published {
                 Published::Committed(positions) => {
-                    // The producer session takes the next claims, and the publisher begins a cycle, while this batch is settled.
+                    // The producer session takes the next claims while this batch is settled.
                     drop(producer);
-                    outbox.expect_requests(cycle.map_or(0, CycleTicket::answered));
+                    outbox.expect_requests(cycle.as_ref().map_or(0, CycleTicket::answered));
                     return self.settle(session, batch, positions).await;
                 }
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {

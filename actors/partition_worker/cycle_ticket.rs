@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Held until the broker has answered the batch, or the batch has ended without it. The cycle ends with its last ticket, however that is
-/// dropped.
+/// Held until the batch is settled, or has ended otherwise. The cycle ends with its last ticket, however that is dropped.
 #[derive(Clone, Debug)]
 pub struct CycleTicket(Arc<OpenCycle>);
 
@@ -31,7 +30,7 @@ impl CycleTicket {
 
     /// The broker has answered the batch. Returns for the first one of the cycle how many batches it answers now, because most of a cycle
     /// is one transaction, and zero for the others.
-    pub fn answered(self) -> u32 {
+    pub fn answered(&self) -> u32 {
         let is_first = !self.0.answered.swap(true, Ordering::Relaxed);
         if is_first { u32::try_from(Arc::strong_count(&self.0)).unwrap_or(u32::MAX) } else { 0 }
     }

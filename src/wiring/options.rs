@@ -6,7 +6,11 @@ use app::commands;
 use domain::RegionId;
 use ports::partitions::InstanceId;
 
-use crate::config::Config;
+use crate::config::{BrokerKind, Config};
+
+/// Up to this duration the cycles of the embedded broker follow each other at once. 3 ms: its claim and its log share one writer with the
+/// orders, so that a cycle that waits longer takes from them.
+const EMBEDDED_CYCLE_NORMAL: Duration = Duration::from_millis(3);
 
 pub(super) fn commands(config: &Config) -> commands::Options {
     commands::Options {
@@ -43,7 +47,12 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         // No batch is sent to the broker when less of the lease than this remains: the broker needs time to accept it.
         margin: (config.outbox.lease / 10).min(Duration::from_secs(1)),
     };
+    let defaults = actors::Options::default();
     actors::Options {
+        cycle_duration_normal: match config.broker.kind {
+            BrokerKind::Embedded => EMBEDDED_CYCLE_NORMAL,
+            BrokerKind::Kafka | BrokerKind::None => defaults.cycle_duration_normal,
+        },
         instance,
         relay,
         rules: app::relay::chain::ChainRules {
@@ -72,7 +81,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         mailbox: config.orders.mailbox,
         request_timeout: config.http.request_timeout,
         faults: config.fault_injection.enabled,
-        ..actors::Options::default()
+        ..defaults
     }
 }
 
