@@ -219,7 +219,10 @@ fn take_each(
     heads: bool,
 ) -> CommandResult<()> {
     let from = if heads { code::FAILED } else { code::PENDING };
-    let rows = candidates.iter().filter(|candidate| candidate.head == heads);
+    let mut rows = candidates.iter().filter(|candidate| candidate.head == heads).peekable();
+    if rows.peek().is_none() {
+        return Ok(());
+    }
     let (partition, owner) = (claim.fence.partition.0, claimer(context, &claim.fence.owner.0)?);
     let mut take = context.sql.prepare_cached(
         "UPDATE outbox SET status = 1, lease_owner = ?3, lease_version = ?4, attempts = attempts + 1, next_attempt_at = NULL
