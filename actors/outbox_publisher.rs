@@ -192,7 +192,7 @@ impl OutboxPublisher {
         if report.sent > 0 {
             self.dependencies.metrics.outbox_publish_duration.record(started.elapsed());
         }
-        self.breaker.record(partition, &report);
+        self.breaker.record(partition, &report, started);
         self.status.record(&report);
         if report.suspect_due {
             self.schedule.request_trial(partition);
@@ -237,9 +237,7 @@ impl OutboxPublisher {
     // Membership: which partitions this instance owns.
 
     fn heartbeat(&mut self, ctx: &mut Context<Self>) {
-        if self.breaker.broker_recovered() {
-            self.run_due(ctx);
-        }
+        self.breaker.read_health();
         self.scan(ctx);
         ctx.run_later(self.membership.next_heartbeat(self.options.heartbeat), Self::heartbeat);
     }
@@ -327,6 +325,7 @@ impl Actor for OutboxPublisher {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }
         ctx.add_message_stream(self.cycles.endings().map(CycleEnded));
+        ctx.add_message_stream(self.breaker.returns(self.dependencies.broker.clone()).map(|()| RunDue));
         self.heartbeat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);
