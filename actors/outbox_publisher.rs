@@ -243,8 +243,9 @@ impl OutboxPublisher {
     }
 
     fn scan(&mut self, ctx: &mut Context<Self>) {
-        let workers = self.workers.as_ref().filter(|_| !self.retiring).map(Workers::partitions);
-        let scan = self.membership.scan(workers);
+        // Without a broker this instance takes no partition. As a member it would have a share that waits without an owner.
+        let Some(workers) = &self.workers else { return self.publish_ownership() };
+        let scan = self.membership.scan((!self.retiring).then(|| workers.partitions()));
         ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
             if let Some(result) = result {
                 this.scanned(result, ctx);
