@@ -192,7 +192,7 @@ impl OutboxPublisher {
         if report.sent > 0 {
             self.dependencies.metrics.outbox_publish_duration.record(started.elapsed());
         }
-        self.breaker.record(partition, &report);
+        self.breaker.record(partition, &report, started);
         self.status.record(&report);
         if report.suspect_due {
             self.schedule.request_trial(partition);
@@ -237,16 +237,15 @@ impl OutboxPublisher {
     // Membership: which partitions this instance owns.
 
     fn heartbeat(&mut self, ctx: &mut Context<Self>) {
-        if self.breaker.broker_recovered() {
-            self.run_due(ctx);
-        }
+        self.breaker.read_health();
         self.scan(ctx);
         ctx.run_later(self.membership.next_heartbeat(self.options.heartbeat), Self::heartbeat);
     }
 
     fn scan(&mut self, ctx: &mut Context<Self>) {
-        let workers = self.workers.as_ref().filter(|_| !self.retiring).map(Workers::partitions);
-        let scan = self.membership.scan(workers);
+        // Without a broker this instance takes no partition. As a member it would have a share that waits without an owner.
+        let Some(workers) = &self.workers else { return self.publish_ownership() };
+        let scan = self.membership.scan((!self.retiring).then(|| workers.partitions()));
         ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
             if let Some(result) = result {
                 this.scanned(result, ctx);
@@ -327,6 +326,7 @@ impl Actor for OutboxPublisher {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }
         ctx.add_message_stream(self.cycles.endings().map(CycleEnded));
+        ctx.add_message_stream(self.breaker.returns(self.dependencies.broker.clone()).map(|()| RunDue));
         self.heartbeat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);

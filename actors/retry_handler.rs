@@ -7,7 +7,7 @@ use app::relay::RefusedRow;
 use app::relay::chain::{self, ChainRules, ChainStep, Poison, PublishFailure};
 use ports::Error;
 use ports::clock::Rng;
-use ports::outbox::{ClaimedRow, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId};
+use ports::outbox::{ClaimedRow, Disposition, Exclusion, ExclusionOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
 use supervision::MailboxMessage;
 use telemetry::Metrics;
@@ -36,6 +36,8 @@ pub enum Excluded {
     Done {
         /// The counter for the next fenced write.
         counter: Counter,
+        /// The token of the batch from now on: a new one if rows left it. What follows (publish, settle, resolve) must name it.
+        token: Token,
         /// Rows that are no longer part of the batch.
         excluded: Vec<RowId>,
         /// Rows that stay in the batch and go to their fallback topic.
@@ -129,13 +131,13 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
             let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
             if exclusions.is_empty() {
-                return Ok(Excluded::Done { counter: fence.counter, excluded, fallback });
+                return Ok(Excluded::Done { counter: fence.counter, token, excluded, fallback });
             }
             let result = outbox.exclude(&fence, token, &exclusions).await?;
             log(&exclusions, &rows);
             Ok(match result {
-                FencedOutcome::Done { counter, .. } => Excluded::Done { counter, excluded, fallback },
-                FencedOutcome::Stale => Excluded::Stale,
+                ExclusionOutcome::Done { token, .. } => Excluded::Done { counter: token, token, excluded, fallback },
+                ExclusionOutcome::Stale => Excluded::Stale,
             })
         };
         Box::pin(work.into_actor(self))

@@ -1,10 +1,15 @@
 //! BreakerGuard: the circuit breaker of this instance's sends, its only probe, and what operators see of it.
+//!
+//! The breaker's pause is meant for a broker of unknown state. After the broker was seen to come back, the next batch probes at once, also
+//! if batches that began before its return fail only later.
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use app::health::HealthBoard;
-use app::policy::breaker::{self, BreakerPermit, CircuitBreaker};
-use ports::broker::FailureId;
+use app::policy::breaker::{self, BreakerPermit, BreakerState, CircuitBreaker};
+use futures::stream::{self, Stream};
+use parking_lot::Mutex;
+use ports::broker::{Broker, FailureId};
 use ports::partitions::PartitionNo;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
@@ -27,6 +32,10 @@ pub struct BreakerGuard {
     retry_is_due: bool,
     /// The health probe of the broker failed, and has not succeeded since.
     broker_is_down: bool,
+    /// When the broker was last seen to come back.
+    returned_at: Arc<Mutex<Option<Instant>>>,
+    /// When the batch began whose failure opened the breaker last.
+    opened_by: Option<Instant>,
     health: HealthBoard,
     metrics: Arc<Metrics>,
     bus: SupervisionBus,
@@ -42,6 +51,8 @@ impl BreakerGuard {
             probing: None,
             retry_is_due: false,
             broker_is_down: false,
+            returned_at: Arc::default(),
+            opened_by: None,
             health,
             metrics,
             bus,
@@ -50,7 +61,22 @@ impl BreakerGuard {
 
     /// Asks whether a batch may be sent now. A caller that receives `Probe` calls [`Self::begin_probe`] or [`Self::unused`].
     pub fn pass(&mut self) -> BreakerPermit {
-        self.breaker.pass(self.created_at.elapsed())
+        let now = self.created_at.elapsed();
+        if self.opened_by.is_some() && *self.returned_at.lock() > self.opened_by {
+            self.breaker.allow_probe_now(now);
+        }
+        self.breaker.pass(now)
+    }
+
+    /// An item for each time that the broker comes back: the schedule should be looked at again. None without a broker.
+    pub fn returns(&self, broker: Option<Arc<dyn Broker>>) -> impl Stream<Item = ()> + use<> {
+        let state = broker.map(|broker| (broker, Arc::clone(&self.returned_at)));
+        stream::unfold(state, |state| async {
+            let (broker, returned_at) = state?;
+            broker.returned().await;
+            *returned_at.lock() = Some(Instant::now());
+            Some(((), Some((broker, returned_at))))
+        })
     }
 
     /// No batch was there to send as the probe: the next caller probes.
@@ -76,30 +102,33 @@ impl BreakerGuard {
         self.publish_state();
     }
 
-    /// Counts what a batch's report says about the broker.
-    pub fn record(&mut self, partition: PartitionNo, report: &BatchReport) {
+    /// Counts what the report of a batch that began at `began` says about the broker.
+    pub fn record(&mut self, partition: PartitionNo, report: &BatchReport, began: Instant) {
         let changed = match report.broker {
             BrokerSignal::Works => self.breaker.succeeded(),
             BrokerSignal::Failed(id) => self.count(partition, id),
             BrokerSignal::None => false,
         };
+        if changed && matches!(report.broker, BrokerSignal::Failed(_)) {
+            self.opened_by = Some(began);
+        }
         self.end_probe(partition, report.broker);
         if changed {
             self.report_change(report);
         }
     }
 
-    /// Counts a failure once. The probe's own result counts in any case, because it ends the probe. Returns whether the breaker opened.
+    /// Counts a failure once. The probe's own result counts in any case, because it ends the probe. While it is awaited, no other failure
+    /// counts: the other batches began before the probe. Returns whether the breaker opened.
     fn count(&mut self, partition: PartitionNo, id: FailureId) -> bool {
         let known = self.counted.contains(&id);
-        if known && self.probing != Some(partition) {
-            return false;
-        }
         if !known {
             self.counted.truncate(COUNTED_MAX - 1);
             self.counted.push_front(id);
         }
-        self.breaker.failed(self.created_at.elapsed())
+        let is_awaiting_probe = self.breaker.state() == BreakerState::HalfOpen;
+        let counts = self.probing == Some(partition) || !(known || is_awaiting_probe);
+        counts && self.breaker.failed(self.created_at.elapsed())
     }
 
     /// Requests a retry after the breaker's pause. Returns true if the caller must set a timer: one timer serves all wake-ups, and the end
@@ -113,21 +142,15 @@ impl BreakerGuard {
         self.retry_is_due = false;
     }
 
-    /// Reads the broker's health probe. Returns true if the broker has just recovered: the next send then probes at once, because the
-    /// breaker's pause is meant for a broker of unknown state.
-    pub fn broker_recovered(&mut self) -> bool {
+    /// Reads the broker's health probe: after a recovery the next send probes at once. For brokers that do not show their return.
+    pub fn read_health(&mut self) {
         let snapshot = self.health.read();
-        let Some(broker) = snapshot.components.iter().find(|component| component.name == "broker") else {
-            return false;
-        };
+        let Some(broker) = snapshot.components.iter().find(|component| component.name == "broker") else { return };
         let is_down = broker.detail.is_some();
-        let was_down = std::mem::replace(&mut self.broker_is_down, is_down);
-        let recovered = was_down && !is_down;
-        if recovered {
+        if std::mem::replace(&mut self.broker_is_down, is_down) && !is_down {
             self.breaker.allow_probe_now(self.created_at.elapsed());
             self.retry_is_due = false;
         }
-        recovered
     }
 
     fn report_change(&self, report: &BatchReport) {
@@ -175,8 +198,9 @@ mod tests {
         BreakerGuard::new(options, HealthBoard::default(), Metrics::new(), bus)
     }
 
-    fn report(broker: BrokerSignal) -> BatchReport {
-        BatchReport { broker, ..BatchReport::default() }
+    /// A batch that begins now reports this.
+    fn record(guard: &mut BreakerGuard, partition: PartitionNo, broker: BrokerSignal) {
+        guard.record(partition, &BatchReport { broker, ..BatchReport::default() }, Instant::now());
     }
 
     /// The wait that the breaker asks for; `None` where a batch may be sent.
@@ -189,8 +213,8 @@ mod tests {
 
     fn opened() -> BreakerGuard {
         let mut guard = guard();
-        guard.record(PARTITION, &report(failed()));
-        guard.record(PARTITION, &report(failed()));
+        record(&mut guard, PARTITION, failed());
+        record(&mut guard, PARTITION, failed());
         guard
     }
 
@@ -203,19 +227,19 @@ mod tests {
     async fn batches_of_one_failed_transaction_count_as_one_failure() {
         let (mut guard, first, second) = (guard(), failed(), failed());
         for partition in 0..16 {
-            guard.record(PartitionNo(partition), &report(first));
+            record(&mut guard, PartitionNo(partition), first);
         }
         assert_eq!(guard.pass(), BreakerPermit::Free, "one failure of two");
-        guard.record(PARTITION, &report(second));
+        record(&mut guard, PARTITION, second);
         assert_eq!(pause(&mut guard), Some(OPEN));
 
         // The probe's transaction fails: a late report of an older failure changes nothing.
         tokio::time::advance(OPEN).await;
         assert_eq!(guard.pass(), BreakerPermit::Probe);
         guard.begin_probe(PARTITION);
-        guard.record(PartitionNo(2), &report(first));
+        record(&mut guard, PartitionNo(2), first);
         assert!(!guard.request_retry(), "the probe still runs");
-        guard.record(PARTITION, &report(failed()));
+        record(&mut guard, PARTITION, failed());
         assert_eq!(pause(&mut guard), Some(OPEN));
     }
 
@@ -230,7 +254,7 @@ mod tests {
         guard.begin_probe(PARTITION);
         assert!(pause(&mut guard).is_some(), "one probe at a time");
         assert!(!guard.request_retry(), "the probe's end is the retry");
-        guard.record(PARTITION, &report(BrokerSignal::Works));
+        record(&mut guard, PARTITION, BrokerSignal::Works);
 
         assert_eq!((guard.pass(), guard.health.read().breaker), (BreakerPermit::Free, "closed"));
     }
@@ -244,7 +268,7 @@ mod tests {
 
         guard.end_probe(PartitionNo(2), BrokerSignal::None);
         assert!(pause(&mut guard).is_some(), "another partition's end is not the probe's");
-        guard.record(PARTITION, &report(BrokerSignal::None));
+        record(&mut guard, PARTITION, BrokerSignal::None);
 
         assert_eq!(guard.pass(), BreakerPermit::Probe);
     }
@@ -260,12 +284,62 @@ mod tests {
         };
 
         show(&guard, Some("unreachable"));
-        assert!(!guard.broker_recovered());
+        guard.read_health();
+        assert_eq!(pause(&mut guard), Some(OPEN));
         show(&guard, None);
-        assert!(guard.broker_recovered());
+        guard.read_health();
+        assert_eq!(guard.pass(), BreakerPermit::Probe);
+
+        guard.begin_probe(PARTITION);
+        record(&mut guard, PARTITION, failed());
+        guard.read_health();
+        assert_eq!(pause(&mut guard), Some(OPEN), "a recovery permits one probe");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broker_that_came_back_is_probed_at_once_and_then_after_the_pause() {
+        let mut guard = opened();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        *guard.returned_at.lock() = Some(Instant::now());
 
         assert_eq!(guard.pass(), BreakerPermit::Probe);
-        assert!(!guard.broker_recovered(), "a recovery is reported once");
+        guard.begin_probe(PARTITION);
+        record(&mut guard, PartitionNo(2), failed());
+        assert_eq!(guard.breaker.name(), "half-open", "a batch from before the probe decides nothing");
+        record(&mut guard, PARTITION, failed());
+
+        assert_eq!(pause(&mut guard), Some(OPEN), "the probe began after the return, and failed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn success_of_an_older_batch_closes_the_breaker_although_the_probe_runs() {
+        let mut guard = opened();
+        tokio::time::advance(OPEN).await;
+        guard.pass();
+        guard.begin_probe(PARTITION);
+
+        record(&mut guard, PartitionNo(2), BrokerSignal::Works);
+        assert_eq!(guard.pass(), BreakerPermit::Free);
+        record(&mut guard, PartitionNo(3), failed());
+        record(&mut guard, PartitionNo(4), failed());
+
+        assert_eq!(guard.breaker.name(), "open", "failures count again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_of_batches_from_before_the_return_do_not_delay_the_next_probe() {
+        let (mut guard, before) = (guard(), Instant::now());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        *guard.returned_at.lock() = Some(Instant::now());
+        tokio::time::advance(Duration::from_secs(9)).await;
+
+        for partition in 1..=2 {
+            let report = BatchReport { broker: failed(), ..BatchReport::default() };
+            guard.record(PartitionNo(partition), &report, before);
+        }
+        assert_eq!(guard.breaker.name(), "open");
+
+        assert_eq!(guard.pass(), BreakerPermit::Probe);
     }
 
     #[tokio::test(start_paused = true)]

@@ -73,7 +73,7 @@ impl Membership {
     }
 
     /// Sends a heartbeat, renews the leases and, where this instance lacks partitions, surveys the leases. `workers` are the partitions that
-    /// have a worker here; `None` if this instance takes no partition. Resolves to `None` after this instance has left.
+    /// have a worker here; `None` if this instance takes none any more. Resolves to `None` after this instance has left.
     pub fn scan(
         &self,
         workers: Option<Vec<PartitionNo>>,

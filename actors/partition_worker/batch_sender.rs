@@ -131,7 +131,8 @@ impl BatchSender {
         })
     }
 
-    /// Excludes rows from the batch. The batch goes on only after the store has confirmed it: a sent message alone confirms nothing.
+    /// Excludes rows from the batch. The batch goes on, under its new token, only after the store has confirmed it: a sent message alone
+    /// confirms nothing.
     async fn exclude(
         &self,
         session: &mut PartitionSession,
@@ -141,8 +142,9 @@ impl BatchSender {
         let (fence, token, rows) = (session.fence.clone(), batch.token, Arc::clone(&batch.rows));
         let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
         match reply {
-            Ok(Ok(Excluded::Done { counter, excluded, fallback })) => {
+            Ok(Ok(Excluded::Done { counter, token, excluded, fallback })) => {
                 session.fence.counter = counter;
+                batch.token = token;
                 batch.remove_excluded(&excluded);
                 batch.send_to_fallback(fallback, &self.0.envelope);
                 Ok(())

@@ -10,6 +10,7 @@ use ports::partitions::Token;
 
 /// A claimed batch. Its rows shrink with each exclusion, its records with each partial success.
 pub struct InFlightBatch {
+    /// Changes with each exclusion.
     pub token: Token,
     pub rows: Arc<[ClaimedRow]>,
     /// Records that no call has put through yet, in id order.

@@ -51,6 +51,7 @@ impl PartitionSessions {
         partition: PartitionNo,
         reason: &mut AcquireReason,
     ) -> Result<SessionStart, SessionFailure> {
+        self.timeline.repeat_unanswered().await;
         let Some(mut fence) = self.acquire(partition, reason, None).await? else {
             return Ok(SessionStart::HeldElsewhere);
         };

@@ -1,9 +1,14 @@
 //! A store that went back in time: fences every producer session of the installation, and reads the watermarks that the counters must pass.
 //! Without it, a transaction that was still open could commit a token that the store gives a second time.
+//!
+//! An adoption whose reply was lost may be done, and then no acquisition finds the change any more. It is repeated, so that its finding is
+//! reported.
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use app::contract::rfc3339;
+use ports::Error;
 use ports::broker::BrokerFailure;
 use ports::partitions::{Adoption, PartitionNo, TimelineChange, Token};
 use tokio::sync::Mutex;
@@ -18,6 +23,8 @@ pub struct TimelineGuard {
     context: Arc<RelayContext>,
     failures: Arc<OverlappingFailures>,
     last: Mutex<LastFence>,
+    /// Whether there is an unanswered adoption; read without waiting for a fence that runs.
+    is_unanswered: AtomicBool,
 }
 
 /// The last time that all producer sessions were fenced.
@@ -29,12 +36,14 @@ struct LastFence {
     failed: Option<(Instant, BrokerFailure)>,
     /// The highest committed token of each partition after the last fence.
     watermarks: BTreeMap<PartitionNo, Token>,
+    /// The adoption whose reply was lost, with its watermarks.
+    unanswered: Option<(TimelineChange, BTreeMap<PartitionNo, Token>)>,
 }
 
 impl TimelineGuard {
     /// A guard that has fenced nothing yet.
     pub fn new(context: Arc<RelayContext>, failures: Arc<OverlappingFailures>) -> Self {
-        Self { context, failures, last: Mutex::default() }
+        Self { context, failures, last: Mutex::default(), is_unanswered: AtomicBool::new(false) }
     }
 
     /// Adopts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
@@ -45,12 +54,39 @@ impl TimelineGuard {
             return Ok(());
         }
         self.fence_all(&mut last, requested).await?;
-        let adoption = self.context.leases.adopt(change, &last.watermarks).await?;
+        let adoption = match self.context.leases.adopt(change, &last.watermarks).await {
+            Ok(adoption) => adoption,
+            Err(error) => {
+                if matches!(error, Error::Unknown(_)) {
+                    last.unanswered = Some((change.clone(), last.watermarks.clone()));
+                    self.is_unanswered.store(true, Ordering::Relaxed);
+                }
+                return Err(error.into());
+            }
+        };
         last.adopted_at = Some(Instant::now());
+        self.answered(&mut last, change, adoption);
+        Ok(())
+    }
+
+    /// Repeats an adoption whose reply was lost. Another error leaves it to the next call.
+    pub async fn repeat_unanswered(&self) {
+        if !self.is_unanswered.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut last = self.last.lock().await;
+        let Some((change, watermarks)) = last.unanswered.clone() else { return };
+        if let Ok(adoption) = self.context.leases.adopt(&change, &watermarks).await {
+            self.answered(&mut last, &change, adoption);
+        }
+    }
+
+    fn answered(&self, last: &mut LastFence, change: &TimelineChange, adoption: Adoption) {
+        last.unanswered = None;
+        self.is_unanswered.store(false, Ordering::Relaxed);
         if let Adoption::Adopted { partitions_behind } = adoption {
             self.report(change, partitions_behind);
         }
-        Ok(())
     }
 
     /// The watermark of a partition, read after every producer session was fenced: for a store without timelines that is behind this one,

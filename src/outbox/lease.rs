@@ -52,6 +52,21 @@ pub enum FencedOutcome {
     Stale,
 }
 
+/// The result of excluding rows from an open batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExclusionOutcome {
+    /// The rows have left the batch.
+    Done {
+        /// The token of the rest of the batch, which is also the counter that the next statement must name. The former token names no
+        /// batch any more: a store that loses the exclusion cannot take the watermark of the rest for the watermark of the whole batch.
+        token: Token,
+        /// Rows that this statement changed.
+        rows: u64,
+    },
+    /// The fence or the token was out of date, or no named row was left in the batch; nothing was changed.
+    Stale,
+}
+
 /// The result of giving a partition back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {

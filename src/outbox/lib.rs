@@ -18,7 +18,7 @@ pub mod topics;
 pub use acquire::{AcquireDecision, AcquireReason, Liveness};
 pub use failure::{FailureType, Fault, truncate_reason};
 pub use ids::{Counter, Epoch, Fence, InstanceId, PartitionNo, ProducerSessionId, RowId, Token};
-pub use lease::{FencedOutcome, Lease, OpenClaim, Release};
+pub use lease::{ExclusionOutcome, FencedOutcome, Lease, OpenClaim, Release};
 pub use rows::exclusion::{Disposition, Exclusion};
 pub use rows::operator::OperatorAction;
 pub use rows::resolution::{BatchOutcome, store_went_back};

@@ -20,7 +20,7 @@ pub use record::{Header, Position, Record};
 pub struct Batch {
     /// Outbox partition of its rows.
     pub partition: PartitionNo,
-    /// Fencing token of the claim; becomes the partition's watermark when the batch is committed.
+    /// Fencing token of the batch; becomes the partition's watermark when the batch is committed.
     pub token: Token,
     /// Records in id order, which is the order of each key's events.
     pub records: Vec<(RowId, Record)>,
@@ -74,7 +74,7 @@ pub enum Published {
     Committed(Vec<(RowId, Position)>),
     /// Confirmed abort: no record is visible, nor ever will be.
     Aborted {
-        /// Rows that the broker refused; the others may be published under the same token once these are excluded.
+        /// Rows that the broker refused; the others may be published under the new token once these are excluded.
         refused: Vec<(RowId, Error)>,
         /// Failure that is not caused by a row.
         cause: Option<BrokerFailure>,
@@ -129,6 +129,12 @@ pub trait Broker: Send + Sync {
 
     /// Appends records without a watermark, all of them or none. They are acknowledged and durable when it returns.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;
+
+    /// Waits until the broker answers again after it was away. A return while no caller waits is kept for the next call; several count as
+    /// one. For one caller at a time. Cancel-safe. A broker that is never away never returns from it.
+    async fn returned(&self) {
+        std::future::pending().await
+    }
 
     /// Deletes at most `limit` records past their retention and returns the number deleted. A broker that expires records itself deletes none.
     async fn sweep(&self, _limit: u32) -> Result<u64, Error> {

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::orders::TraceContext;
 use crate::partitions::{Fence, ProducerSessionId, Token};
 
-pub use ::outbox::{BatchOutcome, Disposition, Exclusion, FencedOutcome, RowId, RowStatus};
+pub use ::outbox::{BatchOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, RowId, RowStatus};
 
 /// A request for due rows of one partition.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ pub struct ClaimedRow {
 pub struct Settlement {
     /// Lease under which the batch was claimed. The counter is not compared, because the token identifies the batch.
     pub fence: Fence,
-    /// Fencing token of the batch.
+    /// Fencing token of the batch: of its claim, or of its last exclusion.
     pub token: Token,
     /// Topic position of each row, as far as known.
     pub positions: Vec<(RowId, Position)>,
@@ -136,8 +136,12 @@ pub trait OutboxStore: Send + Sync {
 
     /// Removes rows from an open batch before it is published. Each row of `exclusions` gets its disposition; later rows of the same keys
     /// return to PENDING with their attempt subtracted, also under `ParkRow`, and the caller drops them from its batch. The batch stays
-    /// open for the other rows, even when none is left.
-    async fn exclude(&self, fence: &Fence, token: Token, exclusions: &[Exclusion]) -> Result<FencedOutcome, Error>;
+    /// open for the other rows, even when none is left, under a new token: the new counter. Compares the counter, so a repetition is
+    /// stale.
+    ///
+    /// # Errors
+    /// After [`Error::Unknown`] neither fence nor token is reliable: the worker acquires the lease again and resolves.
+    async fn exclude(&self, fence: &Fence, token: Token, exclusions: &[Exclusion]) -> Result<ExclusionOutcome, Error>;
 
     /// Marks the remaining rows of an open batch SENT, archives them and unblocks the keys of which they were the head. Compares owner,
     /// epoch and token, not the counter. Repeating the last settlement under the same lease returns `Done` with no rows and the present

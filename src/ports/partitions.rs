@@ -25,7 +25,7 @@ pub struct Acquired {
 /// A claimed batch without a recorded outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBatch {
-    /// Fencing token of the claim.
+    /// Fencing token of the batch: of its claim, or of its last exclusion.
     pub token: Token,
     /// Producer session under which the batch may have been published.
     pub session: ProducerSessionId,
@@ -162,6 +162,9 @@ pub trait PartitionLeases: Send + Sync {
     /// Raises the counters of all partitions above these watermarks, after which the store grants leases again. The watermarks are those
     /// that [`Broker::fence_all`] returned after the change was found. Idempotent: only the first of several instances changes anything. A
     /// store without timelines never reports a change, and has nothing to adopt.
+    ///
+    /// # Errors
+    /// After [`Error::Unknown`] a repetition by the same process returns what the adoption found, if it was done.
     ///
     /// [`Broker::fence_all`]: crate::broker::Broker::fence_all
     async fn adopt(

@@ -98,6 +98,10 @@ impl Broker for Kafka {
         }
     }
 
+    async fn returned(&self) {
+        self.inner.contact.returned().await;
+    }
+
     fn record_bytes_max(&self) -> usize {
         self.inner.options.record_bytes_max
     }

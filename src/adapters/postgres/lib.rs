@@ -63,6 +63,7 @@ mod leases {
     pub(crate) mod name_row;
     pub(crate) mod partition_leases;
     pub(crate) mod timeline;
+    pub(crate) mod unanswered_adoption;
 }
 
 mod inbox {

@@ -22,8 +22,9 @@ pub enum BatchOutcome {
 
 impl BatchOutcome {
     /// The outcome of batch `token` by the broker's watermark. Read the watermark after the batch's producer session was fenced: only then
-    /// can the batch no longer commit. A partition's batches follow each other, so a watermark above the token belongs to a batch that the
-    /// store has forgotten ([`store_went_back`]): then nothing proves that this batch was published, and its rows are due again.
+    /// can the batch no longer commit. A partition's batches follow each other, so a watermark above the token belongs to a batch or to an
+    /// exclusion that the store has forgotten ([`store_went_back`]): then nothing proves that all of this batch was published, and its rows
+    /// are due again.
     pub fn of_watermark(watermark: Option<Token>, token: Token, claimer_died: bool) -> Self {
         match (watermark == Some(token), claimer_died) {
             (true, _) => BatchOutcome::Published,

@@ -79,7 +79,8 @@ const EVENTS: &[LogEvent] = &[
         name: "breaker_opened",
         levels: &[Level::WARN],
         fields: &["error"],
-        meaning: "The broker kept failing, so its circuit breaker is open: sends pause for `broker.breaker.open`. \
+        meaning: "The broker kept failing, so its circuit breaker is open: sends pause for `broker.breaker.open`, or until it \
+                  is seen to come back. \
                   No event is lost.",
         action: "Check the broker.",
     },
@@ -102,7 +103,8 @@ const EVENTS: &[LogEvent] = &[
         name: "broker_absent",
         levels: &[Level::WARN],
         fields: &[],
-        meaning: "`broker.kind` is `none`: events wait as PENDING.",
+        meaning: "`broker.kind` is `none`: events wait as PENDING until an instance with a broker takes their partitions. This instance has \
+                  no share of them.",
         action: "Configure a broker; the waiting events are then published.",
     },
     LogEvent {

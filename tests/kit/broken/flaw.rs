@@ -7,7 +7,7 @@ macro_rules! with_flaws_by_suite {
             orders: DropsMark, DropsEvents, OverwritesNewerVersion, ListsOldestFirst, CountIgnoresFilter, SweepsRecentMarks;
             outbox: IgnoresFence, LetsLaterRowsOvertake, RetriesWithoutDelay, ReportsFirstAttempt, SettleReturnsRows,
                 ResolvesAsPublished, CountsNoDeaths, ClaimsSuspectsInOrdinaryClaims, DropsPayload, OutboxSweepIgnoresLimit,
-                SweepsRecentRows;
+                SweepsRecentRows, ExclusionReturnsOldToken, AcceptsOldToken;
             operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow;
             redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,
                 IgnoresTopic;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
+    OutboxStore, Settlement,
 };
 use ports::partitions::{Fence, PartitionLeases, Token};
 
@@ -32,6 +33,16 @@ impl BrokenOutbox {
             counter: view.counter,
         }))
     }
+
+    /// The token of the batch that is open, instead of one that an exclusion has replaced.
+    async fn token(&self, fence: &Fence, named: Token) -> Result<Token, Error> {
+        if self.flaw != Flaw::AcceptsOldToken {
+            return Ok(named);
+        }
+        let views = self.leases.overview().await?;
+        let open = views.into_iter().find(|view| view.partition == fence.partition).and_then(|view| view.in_flight);
+        Ok(open.filter(|open| named < *open).unwrap_or(named))
+    }
 }
 
 #[async_trait]
@@ -55,7 +66,7 @@ impl OutboxStore for BrokenOutbox {
         }
         Ok(claimed)
     }
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let mut rows = rows.to_vec();
         for row in &mut rows {
             match (self.flaw, row.disposition) {
@@ -66,10 +77,18 @@ impl OutboxStore for BrokenOutbox {
                 _ => {}
             }
         }
-        self.real.exclude(&self.fence(fence).await?, token, &rows).await
+        let fence = self.fence(fence).await?;
+        let outcome = self.real.exclude(&fence, self.token(&fence, token).await?, &rows).await?;
+        Ok(match outcome {
+            ExclusionOutcome::Done { rows, .. } if self.flaw == Flaw::ExclusionReturnsOldToken => {
+                ExclusionOutcome::Done { token, rows }
+            }
+            outcome => outcome,
+        })
     }
     async fn settle(&self, mut settlement: Settlement) -> Result<FencedOutcome, Error> {
         settlement.fence = self.fence(&settlement.fence).await?;
+        settlement.token = self.token(&settlement.fence, settlement.token).await?;
         if self.flaw == Flaw::SettleReturnsRows {
             return self.real.resolve(&settlement.fence, settlement.token, BatchOutcome::NotSent).await;
         }
@@ -81,7 +100,8 @@ impl OutboxStore for BrokenOutbox {
             (Flaw::ResolvesAsPublished, _) => BatchOutcome::Published,
             (_, outcome) => outcome,
         };
-        self.real.resolve(&self.fence(fence).await?, token, outcome).await
+        let fence = self.fence(fence).await?;
+        self.real.resolve(&fence, self.token(&fence, token).await?, outcome).await
     }
     async fn depth(&self) -> Result<Depth, Error> {
         self.real.depth().await

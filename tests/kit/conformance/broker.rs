@@ -30,7 +30,7 @@ suite! { $ broker:
     a_fence_of_all_sessions_is_idempotent,
     a_refused_record_aborts_its_batch_and_is_named,
     an_aborted_batch_is_never_visible,
-    the_rest_of_an_aborted_batch_is_published_under_its_token,
+    the_rest_of_an_aborted_batch_is_published_under_its_new_token,
     a_batch_without_lease_time_left_is_not_committed,
     concurrent_batches_each_get_their_own_result,
     a_refused_record_loses_no_record_of_another_batch,

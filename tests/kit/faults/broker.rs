@@ -49,7 +49,13 @@ impl Broker for FaultyBroker {
                 Ok(()) => Published::SessionLost(BrokerFailure::unknown(format!("injected: {session} was fenced"))),
                 Err(error) => Published::Unknown(BrokerFailure::unknown(error.to_string())),
             },
-            Some(InjectedFault::Unreachable | InjectedFault::Slow(_) | InjectedFault::Hang | InjectedFault::Panic) => {
+            Some(
+                InjectedFault::Unreachable
+                | InjectedFault::Forgotten
+                | InjectedFault::Slow(_)
+                | InjectedFault::Hang
+                | InjectedFault::Panic,
+            ) => {
                 let cause = Error::Unreachable("injected: the broker is unreachable".to_owned());
                 Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
             }
@@ -77,6 +83,10 @@ impl Broker for FaultyBroker {
             return Err(Error::Rejected(format!("injected: a record of {} is refused", record.key)));
         }
         self.script.around(Call::Append, self.real.append(records)).await
+    }
+
+    async fn returned(&self) {
+        self.script.broker_returned().await;
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Record;
 use ports::clock::Rng;
-use ports::partitions::{PartitionNo, Token};
+use ports::partitions::{Adoption, PartitionNo, Token};
 use tokio::sync::Notify;
 
 use crate::clock::SeededRng;
@@ -47,6 +47,9 @@ pub enum InjectedFault {
     UnknownNotDone,
     /// The call is executed, and the caller receives an unknown outcome.
     UnknownDone,
+    /// For `exclude`: the caller receives a success, and the store has lost it: it went back in time at that moment. For other calls as
+    /// [`InjectedFault::Unreachable`].
+    Forgotten,
     /// For `publish`: the session is fenced and the batch not published. For other calls as [`InjectedFault::Unreachable`].
     SessionLost,
     /// The call starts after this delay.
@@ -65,6 +68,7 @@ struct Shared {
     plan: Mutex<Plan>,
     rng: SeededRng,
     released: Notify,
+    broker_back: Notify,
 }
 
 #[derive(Default)]
@@ -86,6 +90,8 @@ pub(crate) struct Timeline {
     pub(crate) adopted: u32,
     /// The watermarks of the last adoption: the counter of an acquired lease is above them.
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
+    /// What the last adoption found, until its caller receives it.
+    pub(crate) unanswered: Option<Adoption>,
 }
 
 type RecordFilter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
@@ -93,7 +99,8 @@ type RecordFilter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
 impl FaultScript {
     /// A script without faults; the seed is for [`FaultScript::sometimes`].
     pub fn seeded(seed: u64) -> Self {
-        Self(Arc::new(Shared { plan: Mutex::default(), rng: SeededRng::new(seed), released: Notify::new() }))
+        let (plan, rng) = (Mutex::default(), SeededRng::new(seed));
+        Self(Arc::new(Shared { plan, rng, released: Notify::new(), broker_back: Notify::new() }))
     }
 
     /// Injects the fault into the next call of this kind, after the faults that are already queued.
@@ -155,6 +162,15 @@ impl FaultScript {
         self.0.released.notify_waiters();
     }
 
+    /// The broker shows that it is back: `Broker::returned` returns once.
+    pub fn show_broker(&self) {
+        self.0.broker_back.notify_one();
+    }
+
+    pub(crate) async fn broker_returned(&self) {
+        self.0.broker_back.notified().await;
+    }
+
     /// The faults injected so far, in order: a simulation without any proves nothing.
     pub fn injected(&self) -> Vec<(Call, InjectedFault)> {
         self.0.plan.lock().injected.clone()
@@ -195,14 +211,23 @@ impl FaultScript {
         call: Call,
         run: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        match self.fault_of(call).await {
-            None => run.await,
-            Some(InjectedFault::UnknownDone) => {
-                run.await?;
-                Err(Error::Unknown(format!("injected: the reply to {call:?} was lost")))
-            }
-            Some(InjectedFault::UnknownNotDone) => Err(Error::Unknown(format!("injected: {call:?} was lost"))),
-            Some(_) => Err(Error::Unreachable(format!("injected: {call:?}"))),
+        outcome_under(call, self.fault_of(call).await, run).await
+    }
+}
+
+/// The outcome of a call under this fault.
+pub(crate) async fn outcome_under<T>(
+    call: Call,
+    fault: Option<InjectedFault>,
+    run: impl Future<Output = Result<T, Error>> + Send,
+) -> Result<T, Error> {
+    match fault {
+        None => run.await,
+        Some(InjectedFault::UnknownDone) => {
+            run.await?;
+            Err(Error::Unknown(format!("injected: the reply to {call:?} was lost")))
         }
+        Some(InjectedFault::UnknownNotDone) => Err(Error::Unknown(format!("injected: {call:?} was lost"))),
+        Some(_) => Err(Error::Unreachable(format!("injected: {call:?}"))),
     }
 }

@@ -7,13 +7,15 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
-use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
+use ports::outbox::{
+    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+};
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
     PartitionNo, PartitionView, Release, TimelineChange, Token,
 };
 
-use crate::faults::script::{Call, FaultScript, Timeline};
+use crate::faults::script::{Call, FaultScript, InjectedFault, Timeline, outcome_under};
 
 macro_rules! faulty {
     ($(#[$doc:meta])* $name:ident, $port:ident) => {
@@ -75,8 +77,12 @@ impl OutboxStore for FaultyOutbox {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
         self.script.around(Call::Claim, self.real.claim(claim)).await
     }
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
-        self.script.around(Call::Exclude, self.real.exclude(fence, token, rows)).await
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+        let forgotten = ExclusionOutcome::Done { token: fence.next_token(), rows: rows.len() as u64 };
+        match self.script.fault_of(Call::Exclude).await {
+            Some(InjectedFault::Forgotten) => Ok(forgotten),
+            fault => outcome_under(Call::Exclude, fault, self.real.exclude(fence, token, rows)).await,
+        }
     }
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Settle, self.real.settle(settlement)).await
@@ -114,7 +120,7 @@ impl PartitionLeases for FaultyLeases {
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
-        let Timeline { number, adopted, watermarks } = self.script.timeline();
+        let Timeline { number, adopted, watermarks, .. } = self.script.timeline();
         if number != adopted {
             let changed = TimelineChange { timeline: number.to_string(), complete_until: None };
             let changed = async { Ok(Acquisition::TimelineChanged(changed)) };
@@ -129,16 +135,22 @@ impl PartitionLeases for FaultyLeases {
         watermarks: &BTreeMap<PartitionNo, Token>,
     ) -> Result<Adoption, Error> {
         let adopt = async {
-            let Timeline { number, adopted, .. } = self.script.timeline();
+            let Timeline { number, adopted, unanswered, .. } = self.script.timeline();
             if number == adopted || change.timeline != number.to_string() {
-                return Ok(Adoption::AlreadyDone);
+                return Ok(unanswered.unwrap_or(Adoption::AlreadyDone));
             }
             let is_behind = |view: &&PartitionView| watermarks.get(&view.partition) > Some(&view.counter);
             let behind = self.real.overview().await?.iter().filter(is_behind).count();
-            self.script.set_timeline(Timeline { number, adopted: number, watermarks: watermarks.clone() });
-            Ok(Adoption::Adopted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) })
+            let done = Adoption::Adopted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
+            let (adopted, watermarks) = (number, watermarks.clone());
+            self.script.set_timeline(Timeline { number, adopted, watermarks, unanswered: Some(done) });
+            Ok(done)
         };
-        self.script.around(Call::Adopt, adopt).await
+        let result = self.script.around(Call::Adopt, adopt).await;
+        if result.is_ok() {
+            self.script.set_timeline(Timeline { unanswered: None, ..self.script.timeline() });
+        }
+        result
     }
     async fn renew(
         &self,

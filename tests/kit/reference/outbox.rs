@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore, RowId, RowStatus,
-    Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, RowId,
+    RowStatus, Settlement,
 };
 use ports::partitions::{Fence, PartitionNo, Token};
 use ports::{Error, FailureType};
@@ -73,9 +73,9 @@ impl State {
         FencedOutcome::Done { counter: lease.counter, rows }
     }
 
-    fn exclude(&mut self, fence: &Fence, token: Token, exclusions: &[Exclusion], now: Timestamp) -> FencedOutcome {
+    fn exclude(&mut self, fence: &Fence, token: Token, exclusions: &[Exclusion], now: Timestamp) -> ExclusionOutcome {
         if !self.has_open(fence, token) || self.lease(fence.partition).counter != fence.counter {
-            return FencedOutcome::Stale;
+            return ExclusionOutcome::Stale;
         }
         let by_row: BTreeMap<RowId, &Exclusion> =
             exclusions.iter().map(|exclusion| (exclusion.row, exclusion)).collect();
@@ -93,9 +93,15 @@ impl State {
             }
             rows += 1;
         }
+        if rows == 0 && !exclusions.is_empty() {
+            return ExclusionOutcome::Stale;
+        }
         let lease = self.lease(fence.partition);
         lease.counter += 1;
-        FencedOutcome::Done { counter: lease.counter, rows }
+        let new_token = lease.counter;
+        lease.open.as_mut().expect("the batch is open").token = new_token;
+        self.batch(fence.partition, token).for_each(|row| row.token = new_token);
+        ExclusionOutcome::Done { token: new_token, rows }
     }
 
     fn settle(&mut self, settlement: Settlement, now: Timestamp) -> FencedOutcome {
@@ -163,7 +169,7 @@ impl OutboxStore for Reference {
         Ok(self.state.lock().claim(claim, self.now()))
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         Ok(self.state.lock().exclude(fence, token, rows, self.now()))
     }
 

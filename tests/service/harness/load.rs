@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::http::{Http, tea_order};
 
@@ -22,12 +22,17 @@ impl Load {
     /// Starts clients that create orders and change every second one until [`Load::finish`]. Refused requests and lost responses are
     /// expected; only acknowledged changes are recorded.
     pub fn start(http: &Http, clients: usize) -> Self {
+        Self::of(http, clients, |round| tea_order(1 + round % 9))
+    }
+
+    /// Starts clients as [`Load::start`] does; `order` is the body of the order in each round.
+    pub fn of(http: &Http, clients: usize, order: fn(u32) -> Value) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged: Arc<Mutex<Acknowledged>> = Arc::default();
         let clients = (0..clients)
             .map(|number| {
                 let (http, stop, acknowledged) = (http.clone(), Arc::clone(&stop), Arc::clone(&acknowledged));
-                std::thread::spawn(move || client(&http, number, &stop, &acknowledged))
+                std::thread::spawn(move || client(&http, number, order, &stop, &acknowledged))
             })
             .collect();
         Self { stop, acknowledged, clients }
@@ -47,12 +52,12 @@ impl Load {
     }
 }
 
-fn client(http: &Http, number: usize, stop: &AtomicBool, acknowledged: &Mutex<Acknowledged>) {
+fn client(http: &Http, number: usize, order: fn(u32) -> Value, stop: &AtomicBool, acknowledged: &Mutex<Acknowledged>) {
     let (user, admin) = (http.token(&format!("client-{number}"), "USER"), http.admin());
     let mut round = 0;
     while !stop.load(SeqCst) {
         round += 1;
-        let body = tea_order(1 + round % 9).to_string();
+        let body = order(round).to_string();
         let Ok(created) = http.try_send("POST", "/orders", Some(&user), &[], Some(body)) else { continue };
         assert!([201, 500, 503].contains(&created.status), "{created:?}");
         if created.status != 201 {

@@ -66,6 +66,32 @@ fn while_kafka_is_down_the_backlog_grows_without_attempts_and_then_drains() {
     event_log::assert_complete(&backend, &acknowledged.into_iter().map(|id| (id, 1)).collect());
 }
 
+/// Neither the breaker's pause nor a health probe ends within the test: only what the clients receive shows that Kafka is back.
+#[test]
+fn events_leave_once_a_client_sees_that_kafka_is_back() {
+    let backend = Backend::exclusive();
+    let hour = ["POSTHASTE__BROKER__BREAKER__OPEN", "POSTHASTE__FAILOVER__PROBE_INTERVAL"].map(|key| (key, "1h"));
+    let service = Posthaste::start(&backend, &hour);
+    let user = service.http.user();
+    let place = || {
+        let created = service.http.post("/orders", &user, &[], &tea_order(1));
+        created.json()["id"].as_str().expect("an id").to_owned()
+    };
+    let mut acknowledged = vec![place()];
+    service.drain();
+
+    backend.services().kill(Service::Kafka);
+    until("the breaker opens", WAIT_MAX, || {
+        acknowledged.push(place());
+        (!service.logged("breaker_opened").is_empty()).then_some(())
+    });
+    backend.services().start(Service::Kafka);
+    until("the breaker closes", WAIT_MAX, || (!service.logged("breaker_closed").is_empty()).then_some(()));
+
+    service.drain();
+    event_log::assert_complete(&backend, &acknowledged.into_iter().map(|id| (id, 1)).collect());
+}
+
 #[test]
 fn a_relay_actor_that_dies_while_kafka_hangs_restarts_and_no_row_is_blamed() {
     let backend = Backend::exclusive();

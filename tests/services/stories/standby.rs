@@ -1,5 +1,6 @@
-//! Fail-overs to an asynchronous standby under load: the primary is killed at a random moment, and the standby lacks its last commits.
-//! Nothing is lost that the standby has, the order of each key is kept, and only what the standby had not seen settled appears twice.
+//! Fail-overs to an asynchronous standby under load: the primary is killed at a random moment, and the standby lacks its last commits:
+//! claims, exclusions of rows that the broker refuses, and settlements. Nothing is lost that the standby has, the order of each key is kept,
+//! only what the standby had not seen settled appears twice, and each refused row is parked.
 //! `POSTHASTE_SEED=n` repeats the moments of a run.
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use kit::clock::SeededRng;
 use kit::wait::until;
 use ports::clock::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
@@ -23,10 +24,17 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// The standby is stalled up to this long after load runs, and the primary is killed up to this long after that.
 const DELAY_MAX_MS: u64 = 700;
 const CLIENTS: usize = 6;
+/// What the event topic accepts, in bytes; a record with a [`large_order`] is larger.
+const RECORD_BYTES_MAX: u32 = 30_000;
 
-/// Events with a PARKED row do not count: they wait for a human.
+/// The events of a key with a PARKED row do not count: they wait for a human.
 const EVENTS: &str = "SELECT e.event_id, e.key, e.sequence FROM outbox_event e
-    WHERE NOT EXISTS (SELECT FROM outbox o WHERE o.id = e.id AND o.status >= 3)";
+    WHERE NOT EXISTS (SELECT FROM outbox o WHERE o.key = e.key AND o.status >= 3)";
+const WAITING: &str = "SELECT count(*) FROM outbox q WHERE q.status < 3
+    AND NOT EXISTS (SELECT FROM outbox o WHERE o.key = q.key AND o.status >= 3)";
+/// The sizes of the PARKED events, in bytes.
+const PARKED: &str =
+    "SELECT octet_length(e.payload) FROM outbox o JOIN outbox_event e ON e.id = o.id WHERE o.status >= 3";
 const SETTLED: &str =
     "SELECT e.event_id FROM outbox_archive a CROSS JOIN unnest(a.ids) i (id) JOIN outbox_event e ON e.id = i.id";
 /// Whether the present timeline is the one that was adopted.
@@ -62,7 +70,9 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
     (0..fleet.size()).for_each(|member| fleet.launch(member));
     fleet.await_ready(RECOVERY_MAX);
     assert_doctor_names_the_standby(&backend, &url);
-    let mut loads: Vec<Load> = fleet.endpoints().iter().map(|endpoint| Load::start(endpoint, CLIENTS)).collect();
+    backend.configure("order.events", "max.message.bytes", &RECORD_BYTES_MAX.to_string());
+    let load = |endpoint| [Load::start(endpoint, CLIENTS), Load::of(endpoint, 1, large_order)];
+    let mut loads: Vec<Load> = fleet.endpoints().iter().flat_map(load).collect();
     let mut promotions = Vec::new();
 
     for round in 0..FAIL_OVERS {
@@ -89,10 +99,15 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
     let before = acknowledged(&loads);
     until("writes are acknowledged again", RECOVERY_MAX, || (acknowledged(&loads) > before + 50).then_some(()));
     let orders: BTreeSet<String> = loads.drain(..).flat_map(|load| load.finish().into_keys()).collect();
-    until("no event waits", RECOVERY_MAX, || {
-        (database.rows("SELECT count(*) FROM outbox WHERE status < 3") == [["0"]]).then_some(())
-    });
+    until("no event waits", RECOVERY_MAX, || (database.rows(WAITING) == [["0"]]).then_some(()));
     fleet.assert_no_unexpected_exit();
+
+    let parked: Vec<u32> = database.rows(PARKED).iter().map(|row| row[0].parse().expect("a size")).collect();
+    assert!(!parked.is_empty(), "seed {seed}: the broker refused no record");
+    assert!(
+        parked.iter().all(|bytes| *bytes > RECORD_BYTES_MAX),
+        "seed {seed}: a record that fits was parked: {parked:?}"
+    );
 
     let log = PublishedEvents::read(&backend);
     let stored = database.rows(EVENTS);
@@ -101,13 +116,21 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
     let too_many: Vec<_> = log.copies.iter().filter(|(event, copies)| **copies > copies_max(event)).collect();
     assert!(too_many.is_empty(), "seed {seed}: settled before the promotion, and published again: {too_many:?}");
     let repeated = log.copies.values().filter(|copies| **copies > 1).count();
-    let stored_keys: BTreeSet<&String> = stored.iter().map(|row| &row[1]).collect();
-    let gone = orders.iter().filter(|order| !stored_keys.contains(order)).count();
+    let keys = database.rows("SELECT DISTINCT key FROM outbox_event");
+    let keys: BTreeSet<&String> = keys.iter().map(|row| &row[0]).collect();
+    let gone = orders.iter().filter(|order| !keys.contains(order)).count();
     eprintln!(
-        "  {} events in the store, {repeated} published twice, {gone} of {} orders gone",
+        "  {} events in the store, {} parked, {repeated} published twice, {gone} of {} orders gone",
         stored.len(),
+        parked.len(),
         orders.len()
     );
+}
+
+/// An order whose events the topic refuses.
+fn large_order(_round: u32) -> Value {
+    let item = json!({"productName": "T".repeat(250), "quantity": 1, "price": 1});
+    json!({"items": vec![item; 150]})
 }
 
 fn acknowledged(loads: &[Load]) -> usize {

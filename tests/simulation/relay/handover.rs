@@ -61,6 +61,25 @@ async fn a_batch_that_resumes_after_a_takeover_of_its_partition_changes_nothing(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_without_a_broker_leaves_all_partitions_to_the_others() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+
+    let other = environment.join_without_broker(&process, "other").await;
+    for _ in 0..4 {
+        process.advance(environment.options.heartbeat).await;
+        assert_eq!(owned_by(&process, "sim").await, 4);
+    }
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    process.run(other.stop(TIMEOUT)).await;
+    assert_eq!(owned_by(&process, "sim").await, 4);
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_services_share_the_partitions_and_one_takes_all_after_the_other_stops() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let process = environment.start().await;

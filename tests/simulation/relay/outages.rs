@@ -74,6 +74,29 @@ async fn an_hour_of_lost_publish_replies_loses_and_doubles_no_event() {
     ledger.assert_guarantees(&process).await;
 }
 
+/// The breaker's pause is 20 s, and a heartbeat takes 3 s.
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_shows_its_return_is_tried_at_once() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    environment.script.always(Call::Publish, InjectedFault::UnknownNotDone);
+    ledger.create_orders(&process, 12).await;
+    process.wait_until("the breaker opens", TIMEOUT, async || process.health().breaker == "open").await;
+
+    // Still away: the probe fails, and the pause begins again.
+    environment.script.show_broker();
+    process.advance(Duration::from_secs(1)).await;
+    assert_eq!(process.health().breaker, "open");
+    environment.script.clear();
+    process.advance(Duration::from_secs(1)).await;
+    assert_eq!(process.health().breaker, "open", "nothing shows that it is back");
+    environment.script.show_broker();
+    process.wait_until_drained(Duration::from_millis(1_500)).await;
+
+    assert_eq!(process.health().breaker, "closed");
+    ledger.assert_guarantees(&process).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_starts_without_a_broker_sends_once_the_broker_is_up() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());

@@ -6,7 +6,8 @@ use kit::faults::{Call, InjectedFault};
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
-use crate::support::process::TIMEOUT;
+use crate::support::process::{TIMEOUT, TOPIC};
+use crate::support::record_faults::RecordFault;
 
 /// A token that no batch of these tests reaches.
 const AHEAD: u64 = 1_000;
@@ -86,6 +87,49 @@ async fn partitions_behind_a_new_timeline_are_counted_once_and_lose_nothing() {
     }
     process.wait_until_drained(2 * TIMEOUT).await;
 
+    let partitions = u64::from(environment.options.partitions);
+    assert_eq!(process.metrics.outbox_store_rewound_total.get(), partitions);
+    ledger.assert_guarantees(&process).await;
+}
+
+/// The store goes back to a moment before the exclusion, and the rest of the batch is published under the token that the exclusion gave.
+/// Under the token of the whole batch, the excluded row would be settled as sent.
+#[tokio::test(start_paused = true)]
+async fn an_exclusion_that_the_store_forgot_loses_no_row() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.script.always(Call::Acquire, InjectedFault::Unreachable);
+    let process = environment.start().await;
+    ledger.create_orders(&process, 24).await;
+    environment.script.clear();
+    environment.script.once(Call::Exclude, InjectedFault::Forgotten);
+    environment.record_faults.add(1, RecordFault::RefuseTransient, |_| true);
+    process.wait_until_drained(2 * TIMEOUT).await;
+
+    assert!(environment.script.injected().contains(&(Call::Exclude, InjectedFault::Forgotten)));
+    let repeated = process.records(TOPIC).await.len() - ledger.orders.len();
+    assert!(repeated > 0, "the rest of the batch was published before the store went back");
+    assert_eq!(process.metrics.outbox_store_rewound_total.get(), 1);
+    ledger.assert_at_least_once(&process).await;
+}
+
+/// The reply is lost after the store has adopted the timeline, and the repetition fails once more: no acquisition finds the change.
+#[tokio::test(start_paused = true)]
+async fn an_adoption_with_a_lost_reply_is_reported_once() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    environment.script.change_timeline();
+    environment.record_faults.raise_watermarks(AHEAD);
+    environment.script.once(Call::Adopt, InjectedFault::UnknownDone);
+    environment.script.once(Call::Adopt, InjectedFault::Unreachable);
+    let process = environment.start().await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(2 * TIMEOUT).await;
+
+    assert_eq!(environment.script.injected().len(), 2);
     let partitions = u64::from(environment.options.partitions);
     assert_eq!(process.metrics.outbox_store_rewound_total.get(), partitions);
     ledger.assert_guarantees(&process).await;

@@ -111,7 +111,15 @@ impl Environment {
     /// Starts one more service in the same process, on the same store, with its own name and producers.
     pub async fn join(&self, process: &Process, name: &str) -> ActorSystem {
         let first_producer = 1_000 * name.bytes().map(u32::from).sum::<u32>();
-        let dependencies = self.dependencies(&process.store, first_producer);
+        self.join_with(process, name, self.dependencies(&process.store, first_producer)).await
+    }
+
+    /// Starts one more service as [`Environment::join`] does, with `broker.kind` `none`.
+    pub async fn join_without_broker(&self, process: &Process, name: &str) -> ActorSystem {
+        self.join_with(process, name, Dependencies { broker: None, ..self.dependencies(&process.store, 0) }).await
+    }
+
+    async fn join_with(&self, process: &Process, name: &str, dependencies: Dependencies) -> ActorSystem {
         let options = Options { instance: InstanceId(name.into()), ..self.options.clone() };
         process.run(self.start_actors(dependencies, options)).await
     }

@@ -215,6 +215,10 @@ impl Broker for FaultyRecordBroker {
         self.real.append(records).await
     }
 
+    async fn returned(&self) {
+        self.real.returned().await;
+    }
+
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {
         self.real.sweep(limit).await
     }

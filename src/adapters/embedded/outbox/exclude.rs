@@ -1,8 +1,9 @@
-//! Exclude: rows that cannot be sent leave an open batch before it is published, together with the later rows of their keys.
+//! Exclude: rows that cannot be sent leave an open batch before it is published, together with the later rows of their keys. The rest
+//! gets a new token.
 use std::collections::BTreeSet;
 
 use outbox::exclusion;
-use ports::outbox::{Exclusion, FencedOutcome};
+use ports::outbox::{Exclusion, ExclusionOutcome};
 use ports::partitions::{Fence, Token};
 
 use super::open_batch::{self, BatchPlace, KeyBytes};
@@ -10,21 +11,23 @@ use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
 
-/// Excludes rows under the fence. The batch stays open for the rest.
+/// Excludes rows under the fence. The batch stays open for the rest, under the new counter as its token.
 pub(crate) fn exclude(
     context: &mut WriteContext<'_>,
     fence: &Fence,
     token: Token,
     exclusions: &[Exclusion],
-) -> CommandResult<FencedOutcome> {
+) -> CommandResult<ExclusionOutcome> {
     let partition = fence.partition.0;
-    let Some(row) = lease::read(context, fence.partition)? else { return Ok(FencedOutcome::Stale) };
-    let Some(open) = row.lease.open_batch_at_counter(fence, token) else { return Ok(FencedOutcome::Stale) };
-    let rows = open_batch::rows(context, BatchPlace::of(partition, &row, open))?;
-    let Some(changes) = exclusion::changes(&rows, exclusions) else { return Ok(FencedOutcome::Stale) };
+    let Some(row) = lease::read(context, fence.partition)? else { return Ok(ExclusionOutcome::Stale) };
+    let Some(open) = row.lease.open_batch_at_counter(fence, token) else { return Ok(ExclusionOutcome::Stale) };
+    let place = BatchPlace::of(partition, &row, open);
+    let rows = open_batch::rows(context, place)?;
+    let Some(changes) = exclusion::changes(&rows, exclusions) else { return Ok(ExclusionOutcome::Stale) };
     open_batch::write(context, partition, &changes)?;
     let keys: BTreeSet<KeyBytes> = changes.iter().map(|change| change.key).collect();
     open_batch::refresh_blocks(context, partition, keys)?;
-    let counter = lease::raise(context, partition)?;
-    Ok(FencedOutcome::Done { counter, rows: changes.len() as u64 })
+    let new_token = fence.next_token();
+    open_batch::rename(context, place, new_token)?;
+    Ok(ExclusionOutcome::Done { token: new_token, rows: changes.len() as u64 })
 }

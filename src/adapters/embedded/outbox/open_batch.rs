@@ -1,5 +1,5 @@
 //! The rows of an open batch, and the changes that the rules decide for them.
-use outbox::{FailureType, OpenClaim, OutboxRow, RowChange};
+use outbox::{FailureType, OpenClaim, OutboxRow, RowChange, Token};
 use rusqlite::params;
 
 use super::blocked_keys;
@@ -76,6 +76,20 @@ pub(crate) fn write(
         ])?;
         context.counts.moved(partition, code::IN_FLIGHT, status, 1);
     }
+    Ok(())
+}
+
+/// Gives the open batch a new token, which becomes the counter.
+pub(crate) fn rename(context: &WriteContext<'_>, batch: BatchPlace, new_token: Token) -> CommandResult<()> {
+    let BatchPlace { partition, token, first, last } = batch;
+    let new_token = new_token as i64;
+    let mut rows = context.sql.prepare_cached(
+        "UPDATE outbox SET lease_version = ?5 WHERE partition = ?1 AND id BETWEEN ?2 AND ?3 AND status = 1 AND lease_version = ?4",
+    )?;
+    rows.execute(params![partition, first, last, token, new_token])?;
+    let mut lease =
+        context.sql.prepare_cached("UPDATE outbox_lease SET counter = ?2, in_flight = ?2 WHERE partition = ?1")?;
+    lease.execute(params![partition, new_token])?;
     Ok(())
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::outbox::{BatchOutcome, Claim, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement};
+use ports::outbox::{
+    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+};
 use ports::partitions::{Fence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -22,7 +24,7 @@ impl OutboxStore for Embedded {
         self.write("claim", move |context| claim::claim(context, &claim)).await
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let (fence, rows) = (fence.clone(), rows.to_vec());
         self.write("exclude", move |context| exclude::exclude(context, &fence, token, &rows)).await
     }

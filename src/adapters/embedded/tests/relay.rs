@@ -51,7 +51,7 @@ async fn later_events_of_a_failed_key_wait_and_other_keys_continue() {
     let mut batch = worker.claim().await;
     let retry = exclusion(batch.rows[0].id, Disposition::Retry(Duration::from_secs(5)));
     let changed = store.exclude(&worker.fence, batch.token, &[retry]).await.unwrap();
-    assert_eq!(worker.done(changed), 2, "the later row of the key returns with its head");
+    assert_eq!(worker.excluded(changed, &mut batch), 2, "the later row of the key returns with its head");
     batch.rows.retain(|row| row.key == id(2));
     let published = worker.publish(&batch).await;
     assert_eq!(worker.settle(&batch, published).await, 1);
@@ -175,10 +175,10 @@ async fn redriven_key_continues_in_order() {
     place(&store, 1, 0).await;
     place(&store, 1, 1).await;
     let mut worker = Worker::start(&store).await;
-    let batch = worker.claim().await;
+    let mut batch = worker.claim().await;
     let parked = exclusion(batch.rows[0].id, Disposition::ParkKey);
     let changed = store.exclude(&worker.fence, batch.token, &[parked]).await.unwrap();
-    worker.done(changed);
+    worker.excluded(changed, &mut batch);
     let changed = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
     worker.done(changed);
 

@@ -9,7 +9,9 @@ use embedded::{Embedded, Options, WriterMode};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::clock::Clock;
 use ports::orders::{Commit, Committed, NewRow, OrderStore};
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, Settlement};
+use ports::outbox::{
+    Claim, ClaimKind, Claimed, ClaimedBatch, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+};
 use ports::partitions::{
     AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -158,6 +160,12 @@ impl Worker {
     pub fn done(&mut self, changed: FencedOutcome) -> u64 {
         let FencedOutcome::Done { counter, rows } = changed else { panic!("stale") };
         self.fence.counter = counter;
+        rows
+    }
+
+    pub fn excluded(&mut self, outcome: ExclusionOutcome, batch: &mut ClaimedBatch) -> u64 {
+        let ExclusionOutcome::Done { token, rows } = outcome else { panic!("stale") };
+        (batch.token, self.fence.counter) = (token, token);
         rows
     }
 }

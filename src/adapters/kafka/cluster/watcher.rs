@@ -196,8 +196,20 @@ impl WatcherThread {
                     None => self.cluster.probe().await,
                 };
                 self.replace_failing_clients(started, &report);
+                self.record_silence(started, &report);
                 drop(reply.send(report));
             }
+        }
+    }
+
+    /// Begins an outage when a probe failed and no client has received an answer meanwhile: brokers that hang close no connection, so no
+    /// client reports them. From then on the topics are checked until a broker answers, which ends the outage.
+    fn record_silence<T>(&self, since: Instant, result: &Result<T, Error>) {
+        if let Err(error) = result
+            && may_pass(error)
+            && !self.contact.responded_since(since)
+        {
+            self.contact.record_outage(&error.to_string());
         }
     }
 }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::sync::Notify;
 
 /// librdkafka's log facility for failed connections.
 const FAIL: &str = "FAIL";
@@ -16,6 +17,8 @@ const FAIL: &str = "FAIL";
 pub(crate) struct BrokerContact {
     unreachable: AtomicBool,
     last: Mutex<LastContact>,
+    /// Notified at the end of each outage.
+    back: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +50,13 @@ impl BrokerContact {
         *self.last.lock() = LastContact { failed_connection: None, response_at: Some(Instant::now()) };
         if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
             tracing::info!(event = "broker_back", "the broker answers again");
+            self.back.notify_one();
         }
+    }
+
+    /// Waits for the end of an outage; one that ended since the last call counts. For one caller at a time. Cancel-safe.
+    pub(crate) async fn returned(&self) {
+        self.back.notified().await;
     }
 
     /// Records that no broker is reachable; begins an outage.

@@ -81,6 +81,37 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 
+#[tokio::test]
+async fn return_of_the_broker_is_shown_without_a_call() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+
+    proxy.cut();
+    assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
+    let early = tokio::time::timeout(Duration::from_millis(200), installation.kafka.returned()).await;
+    assert!(early.is_err(), "the broker is still away");
+    proxy.mend();
+
+    tokio::time::timeout(TIMEOUT, installation.kafka.returned()).await.expect("the broker is back");
+}
+
+/// No connection is closed, so no client reports an outage.
+#[tokio::test]
+async fn broker_that_hangs_and_goes_on_is_shown_as_a_return() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+
+    proxy.hold_replies(true);
+    assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
+    proxy.hold_replies(false);
+
+    tokio::time::timeout(TIMEOUT, installation.kafka.returned()).await.expect("the broker answers again");
+}
+
 /// The metadata of a broker that has just started may list no brokers; librdkafka's clients then lose all brokers for good (#5301).
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_are_replaced_after_metadata_without_brokers() {
@@ -115,6 +146,8 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
             .await;
         let mut token = 1;
         eventually("a batch is published", async || {
+            // As the service does: a session has failed only if other clients reach a broker.
+            drop(KafkaProbe(installation.kafka.clone()).check().await);
             token += 1;
             match installation.publish(&session, batch(P0, token, installation.records(&[("a", "2")]))).await {
                 Published::Committed(_) => return Some(()),

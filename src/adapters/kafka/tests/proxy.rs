@@ -39,6 +39,8 @@ struct ProxyState {
     end_delay: Mutex<Option<(Instant, Duration)>>,
     /// Produce requests until the cut; zero for no cut.
     writes_left: AtomicU64,
+    /// Whether responses wait, on open connections.
+    holds_replies: (Mutex<bool>, Condvar),
     /// Delayed requests wait on this condition variable, which is never notified, until their timeout.
     delay: (Mutex<()>, Condvar),
     /// The request that ends a transaction was passed on: the next response is dropped.
@@ -73,6 +75,7 @@ impl Proxy {
             write_delay_ms: AtomicU64::new(0),
             end_delay: Mutex::default(),
             writes_left: AtomicU64::new(0),
+            holds_replies: Default::default(),
             delay: Default::default(),
             ending: AtomicBool::new(false),
             open: Mutex::default(),
@@ -106,6 +109,12 @@ impl Proxy {
     pub fn mend(&self) {
         self.state.cut_at.store(CutAt::Never as u8, Ordering::SeqCst);
         self.state.up.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether all responses wait, as those of a broker that hangs.
+    pub fn hold_replies(&self, holds_replies: bool) {
+        *self.state.holds_replies.0.lock() = holds_replies;
+        self.state.holds_replies.1.notify_all();
     }
 
     /// Whether metadata responses list the topics and no brokers, like those of a broker that has just started.
@@ -197,6 +206,7 @@ impl ProxyState {
     }
 
     fn response(&self, frame: &mut Vec<u8>, connection: &Connection) -> FrameAction {
+        self.holds_replies.1.wait_while(&mut self.holds_replies.0.lock(), |holds_replies| *holds_replies);
         // The broker responds after it has decided the transaction.
         if self.ending.swap(false, Ordering::SeqCst) {
             self.cut();

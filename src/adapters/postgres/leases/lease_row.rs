@@ -1,7 +1,7 @@
 //! Loading, locking and updating a partition's row in `outbox_lease`. The rules about it are [`outbox::Lease`]'s.
 use std::time::Duration;
 
-use outbox::{Counter, InstanceId, Lease, Liveness, OpenClaim, PartitionNo, ProducerSessionId, RowId};
+use outbox::{Counter, InstanceId, Lease, Liveness, OpenClaim, PartitionNo, ProducerSessionId, RowId, Token};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -55,13 +55,14 @@ pub(crate) async fn raise_counter(transaction: &Transaction, partition: Partitio
     counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
 }
 
-/// Takes rows out of the open batch, adds one to the counter and returns it.
+/// Takes rows out of the open batch, and adds one to the counter, which becomes the token of the rest. Returns it.
 pub(crate) async fn remove_from_batch(
     transaction: &Transaction,
     partition: PartitionNo,
     rows: &[RowId],
-) -> StatementResult<Counter> {
-    let text = "UPDATE outbox_lease SET counter = counter + 1, open_ids = ARRAY(SELECT id FROM unnest(open_ids) id WHERE id <> ALL ($2))
+) -> StatementResult<Token> {
+    let text = "UPDATE outbox_lease SET counter = counter + 1, in_flight = counter + 1,
+           open_ids = ARRAY(SELECT id FROM unnest(open_ids) id WHERE id <> ALL ($2))
          WHERE partition = $1 RETURNING counter";
     let values: [SqlValue<'_>; 2] = [(&(partition.0 as i32), Type::INT4), (&rows, Type::INT8_ARRAY)];
     counter(&transaction.query(text, &values).await?)

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use crate::connection::server_timeline::{compare, present};
 use crate::connection::sql_value::{SqlValue, get, get_time_opt};
 use crate::connection::statement_error::{StatementResult, broken};
+use crate::leases::unanswered_adoption::UnansweredAdoption;
 use crate::store::core::Core;
 
 const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
@@ -25,7 +26,14 @@ const RAISE_COUNTERS: &str =
     "UPDATE outbox_lease l SET counter = w.token FROM unnest($1::int4[], $2::int8[]) w (partition, token)
      WHERE l.partition = w.partition AND l.counter < w.token RETURNING l.partition";
 
-const ADOPT: &str = "UPDATE store_timeline SET adopted = true";
+/// Returns the number of the transaction: after a lost reply it shows whether the transaction was committed.
+const ADOPT: &str = "UPDATE store_timeline SET adopted = true RETURNING pg_current_xact_id()::text";
+
+/// Whether this transaction of the present timeline was committed. On another timeline the number may be another transaction's.
+const IS_COMMITTED: &str = concat!(
+    "SELECT pg_xact_status($2::text::xid8) = 'committed' FROM store_timeline WHERE timeline = $1 AND adopted AND timeline = ",
+    present!()
+);
 
 /// The change that must be adopted before a partition can be acquired; `None` if it was adopted meanwhile.
 pub(crate) async fn change(core: &Core) -> StatementResult<Option<TimelineChange>> {
@@ -46,15 +54,33 @@ pub(crate) async fn adopt(
     let (transaction, rows) = session.begin_with(LOCK_CHANGE, &[(&change.timeline, Type::TEXT)]).await?;
     if rows.is_empty() {
         transaction.rollback().await?;
-        return Ok(Adoption::AlreadyDone);
+        return earlier_adoption(core, change).await;
     }
     transaction.query(LOCK_LEASES, &[]).await?;
     let partitions: Vec<i32> = watermarks.keys().map(|partition| partition.0 as i32).collect();
     let tokens: Vec<i64> = watermarks.values().map(|token| *token as i64).collect();
     let values: [SqlValue<'_>; 2] = [(&partitions, Type::INT4_ARRAY), (&tokens, Type::INT8_ARRAY)];
     let behind = transaction.query(RAISE_COUNTERS, &values).await?.len();
-    transaction.query(ADOPT, &[]).await?;
-    transaction.commit().await?;
+    let rows = transaction.query(ADOPT, &[]).await?;
+    let number = rows.first().map(|row| get::<&str>(row, 0)).transpose()?.unwrap_or_default().to_owned();
     let partitions_behind = u32::try_from(behind).map_err(|_| broken("more lease rows than partitions"))?;
-    Ok(Adoption::Adopted { partitions_behind })
+    let adoption = Adoption::Adopted { partitions_behind };
+    let unanswered = UnansweredAdoption { timeline: change.timeline.clone(), transaction: number, adoption };
+    *core.unanswered_adoption.lock() = Some(unanswered);
+    transaction.commit().await?;
+    core.unanswered_adoption.lock().take();
+    Ok(adoption)
+}
+
+/// The result of this process's own adoption, if its reply was lost and the store has it.
+async fn earlier_adoption(core: &Core, change: &TimelineChange) -> StatementResult<Adoption> {
+    let unanswered = core.unanswered_adoption.lock().clone();
+    let Some(unanswered) = unanswered.filter(|unanswered| unanswered.timeline == change.timeline) else {
+        return Ok(Adoption::AlreadyDone);
+    };
+    let values: [SqlValue<'_>; 2] = [(&unanswered.timeline, Type::TEXT), (&unanswered.transaction, Type::TEXT)];
+    let rows = core.relay_session().await?.query(IS_COMMITTED, &values).await?;
+    let is_committed = rows.first().map(|row| get::<Option<bool>>(row, 0)).transpose()?.flatten();
+    core.unanswered_adoption.lock().take();
+    Ok(if is_committed == Some(true) { unanswered.adoption } else { Adoption::AlreadyDone })
 }

@@ -1,18 +1,18 @@
-//! Excluding rows from an open batch before it is published.
-use outbox::{Exclusion, Fence, FencedOutcome, RowId, Token, exclusion};
+//! Excluding rows from an open batch before it is published. The rest gets a new token.
+use outbox::{Exclusion, ExclusionOutcome, Fence, RowId, Token, exclusion};
 
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
 use crate::outbox::{open_batch, row_changes};
 use crate::store::core::Core;
 
-/// Excludes rows under the fence. The batch stays open for the rest.
+/// Excludes rows under the fence. The batch stays open for the rest, under the new counter as its token.
 pub(crate) async fn exclude(
     core: &Core,
     fence: &Fence,
     token: Token,
     exclusions: &[Exclusion],
-) -> StatementResult<FencedOutcome> {
+) -> StatementResult<ExclusionOutcome> {
     let partition = fence.partition;
     core.scan_memory.take(partition.0);
     let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
@@ -24,11 +24,11 @@ pub(crate) async fn exclude(
     };
     let Some(changes) = changes else {
         transaction.rollback().await?;
-        return Ok(FencedOutcome::Stale);
+        return Ok(ExclusionOutcome::Stale);
     };
     row_changes::apply(&transaction, partition, &changes).await?;
     let left: Vec<RowId> = changes.iter().map(|change| change.id).collect();
-    let counter = lease_row::remove_from_batch(&transaction, partition, &left).await?;
+    let token = lease_row::remove_from_batch(&transaction, partition, &left).await?;
     transaction.commit().await?;
-    Ok(FencedOutcome::Done { counter, rows: changes.len() as u64 })
+    Ok(ExclusionOutcome::Done { token, rows: changes.len() as u64 })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, FencedOutcome, OutboxStore, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
@@ -29,7 +29,7 @@ impl OutboxStore for Postgres {
         .await
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let (core, fence, rows) = (self.core(), fence.clone(), rows.to_vec());
         self.run("exclude", async move { retry_conflicts!(exclude::exclude(&core, &fence, token, &rows)) }).await
     }

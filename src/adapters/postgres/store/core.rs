@@ -3,12 +3,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use deadpool_postgres::Pool;
+use parking_lot::Mutex;
 use ports::Error;
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
+use crate::leases::unanswered_adoption::UnansweredAdoption;
 use crate::options::Options;
 use crate::outbox::scan_start::ScanMemory;
 
@@ -29,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) swept_event_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
     pub(crate) disk_full: AtomicBool,
+    /// The adoption of a timeline that was sent and not answered.
+    pub(crate) unanswered_adoption: Mutex<Option<UnansweredAdoption>>,
 }
 
 /// What was fixed at installation, and what the server shows of itself.
@@ -64,6 +68,7 @@ impl Core {
             scan_memory: ScanMemory::default(),
             swept_event_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
+            unanswered_adoption: Mutex::default(),
         })
     }
 

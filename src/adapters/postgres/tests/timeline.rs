@@ -9,6 +9,7 @@ use ports::partitions::{
 };
 use postgres::{Options, Postgres};
 
+use crate::proxy::{Cut, Proxy};
 use crate::relay::fixture::{RelayFixture, claim};
 use crate::support::{Database, pooled, until};
 
@@ -92,6 +93,32 @@ async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted
         let Acquisition::Taken(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
         assert!(acquired.fence.counter > above, "{partition}: {acquired:?}");
         assert!(partition != 0 || acquired.fence.epoch > first.fence.epoch + 1, "{acquired:?}");
+    }
+}
+
+#[tokio::test]
+async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
+    let database = Database::migrated().await;
+    let proxy = Proxy::to(&database.url).await;
+    let options = Options { url: proxy.url(&database.url).into(), relay_connections: 1, ..database.options("a") };
+    let (store, other) = (Postgres::open(options).await.unwrap(), database.store("b").await);
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+
+    for (cut, behind, expected) in [
+        (Cut::AfterReply, 50, [Adoption::AlreadyDone, Adoption::Adopted { partitions_behind: 1 }]),
+        (Cut::BeforeRequest, 90, [Adoption::Adopted { partitions_behind: 1 }, Adoption::AlreadyDone]),
+    ] {
+        database.client().await.batch_execute(FORGET).await.unwrap();
+        let change = change_of(&store).await;
+        let watermarks = BTreeMap::from([(PartitionNo(0), behind)]);
+        proxy.cut_at(b"COMMIT\0", cut);
+        store.adopt(&change, &watermarks).await.expect_err("the reply was lost");
+
+        let elsewhere = other.adopt(&change, &watermarks).await.unwrap();
+        let repeated = store.adopt(&change, &watermarks).await.unwrap();
+        let again = store.adopt(&change, &watermarks).await.unwrap();
+
+        assert_eq!(([elsewhere, repeated], again), (expected, Adoption::AlreadyDone), "{cut:?}");
     }
 }
 

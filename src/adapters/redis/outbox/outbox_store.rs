@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, FencedOutcome, OutboxStore,
-    RowId, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, ExclusionOutcome,
+    FencedOutcome, OutboxStore, RowId, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
@@ -44,7 +44,7 @@ impl OutboxStore for RedisStore {
         }
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<FencedOutcome, Error> {
+    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let mut arguments = owner(fence).number(fence.counter).number(token);
         for Exclusion { row, disposition, failure_type, reason } in rows {
             let (disposition, delay) = match disposition {
@@ -55,7 +55,11 @@ impl OutboxStore for RedisStore {
             let reason = truncate_reason(reason);
             arguments = arguments.number(row).text(disposition).number(delay).text(failure_type.as_str()).text(reason);
         }
-        fenced_outcome(self.write_list("exclude", &self.inner.scripts.exclude, arguments).await?)
+        let reply = self.write_list("exclude", &self.inner.scripts.exclude, arguments).await?;
+        Ok(match fenced_outcome(reply)? {
+            FencedOutcome::Done { counter, rows } => ExclusionOutcome::Done { token: counter, rows },
+            FencedOutcome::Stale => ExclusionOutcome::Stale,
+        })
     }
 
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use outbox::cases::{ClaimSizeCase, ResolutionCase, claim_size_cases, resolution_cases};
-use outbox::{BatchOutcome, FencedOutcome, RowId, RowState, RowStatus};
+use outbox::{BatchOutcome, ExclusionOutcome, FencedOutcome, RowId, RowState, RowStatus};
 use ports::FailureType;
 use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore};
 use ports::partitions::{Fence, InstanceId, PartitionNo, ProducerSessionId};
@@ -229,7 +229,7 @@ async fn a_later_row_of_an_excluded_key_returns_to_pending_without_its_block() {
     };
     let result = fixture.store.exclude(&Fixture::fence(0), TOKEN, &[exclusion]).await.unwrap();
 
-    assert_eq!(result, FencedOutcome::Done { counter: TOKEN + 1, rows: 2 });
+    assert_eq!(result, ExclusionOutcome::Done { token: TOKEN + 1, rows: 2 });
     let (excluded, later) = (fixture.read_row(1).await, fixture.read_row(2).await);
     assert_eq!((excluded["s"].as_str(), excluded["fr"].clone()), ("FAILED", "é".repeat(256)));
     assert_eq!((later["s"].as_str(), later["a"].as_str(), later.get("h")), ("PENDING", "1", None));

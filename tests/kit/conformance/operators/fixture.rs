@@ -13,9 +13,9 @@ pub(super) async fn parked<'b, B: Backend>(
 ) -> (Worker<'b, B>, Vec<RowId>) {
     given.place_orders(keys, P0).await;
     let mut worker = worker(given.backend, "a", P0).await;
-    let batch = worker.claim(ALL).await;
+    let mut batch = worker.claim(ALL).await;
     let excluded: Vec<Exclusion> = batch.rows.iter().map(|row| exclusion(row.id, disposition)).collect();
-    worker.exclude(batch.token, &excluded).await;
+    worker.exclude(&excluded, &mut batch).await;
     worker.settle(&batch).await;
     (worker, ids(&batch.rows))
 }

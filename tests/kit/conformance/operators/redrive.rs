@@ -66,9 +66,9 @@ pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.order_with_rows(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let batch = worker.claim(ALL).await;
+    let mut batch = worker.claim(ALL).await;
     let excluded = [0, 1].map(|at: usize| exclusion(batch.rows[at].id, Disposition::ParkKey));
-    worker.exclude(batch.token, &excluded).await;
+    worker.exclude(&excluded, &mut batch).await;
     worker.settle(&batch).await;
     given.committed(given.factory.change(&order, Status::Shipped, P0)).await;
 

@@ -36,14 +36,14 @@ pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
     let order = given.order_with_rows(2, P0).await;
     let (first, second) = (given.place_order(P0).await, given.place_order(P0).await);
     let mut worker = worker(backend, "a", P0).await;
-    let batch = worker.claim(ALL).await;
+    let mut batch = worker.claim(ALL).await;
     let failed =
         |at: usize, disposition, failure_type| Exclusion { failure_type, ..exclusion(batch.rows[at].id, disposition) };
     let excluded = [
         failed(2, Disposition::Retry(RETRY), FailureType::Network),
         failed(3, Disposition::ParkKey, FailureType::System),
     ];
-    worker.exclude(batch.token, &excluded).await;
+    worker.exclude(&excluded, &mut batch).await;
     let keys = async |filter| given.rows(filter).await.into_iter().map(|row| row.key).collect::<Vec<_>>();
     let all = RowFilter::default;
 

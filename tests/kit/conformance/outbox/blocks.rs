@@ -133,14 +133,14 @@ pub(super) async fn an_empty_claim_returns_the_time_until_the_next_due_row<B: Ba
     let given = given(backend);
     let (first, second) = (given.place_order(P0).await, given.place_order(P0).await);
     let mut worker = worker(backend, "a", P0).await;
-    let batch = worker.claim(ALL).await;
+    let mut batch = worker.claim(ALL).await;
     let waits = [(first.id, RETRY), (second.id, RETRY * 2)];
     let excluded = batch.rows.iter().zip(waits).map(|(row, (key, wait))| {
         assert_eq!(row.key, key);
         exclusion(row.id, Disposition::Retry(wait))
     });
     let excluded: Vec<_> = excluded.collect();
-    worker.exclude(batch.token, &excluded).await;
+    worker.exclude(&excluded, &mut batch).await;
     worker.settle(&batch).await;
 
     let due_in = async |worker: &mut Worker<'_, B>| worker.expect_nothing_due().await.0.expect("a row waits");

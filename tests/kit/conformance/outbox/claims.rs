@@ -142,9 +142,9 @@ pub(super) async fn a_row_without_payload_is_claimed_and_not_skipped<B: Backend>
     }
     let mut worker = worker(backend, "a", P0).await;
 
-    let batch = worker.claim(ALL).await;
+    let mut batch = worker.claim(ALL).await;
 
     assert_eq!(batch.rows[0].payload, None, "the row is never skipped silently");
-    worker.exclude(batch.token, &[exclusion(row, Disposition::ParkKey)]).await;
+    worker.exclude(&[exclusion(row, Disposition::ParkKey)], &mut batch).await;
     assert_eq!(given.row(row).await.status, RowStatus::Parked);
 }

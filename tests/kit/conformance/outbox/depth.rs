@@ -15,9 +15,9 @@ pub(super) async fn depth_counts_every_status<B: Backend>(backend: &B) {
     let mut worker = worker(backend, "a", P0).await;
     let sent = worker.claim(1).await;
     worker.settle(&sent).await;
-    let batch = worker.claim(3).await;
+    let mut batch = worker.claim(3).await;
     let row = |at: usize, disposition| exclusion(batch.rows[at].id, disposition);
-    worker.exclude(batch.token, &[row(0, Disposition::Retry(RETRY)), row(1, Disposition::ParkRow)]).await;
+    worker.exclude(&[row(0, Disposition::Retry(RETRY)), row(1, Disposition::ParkRow)], &mut batch).await;
 
     let depth = given.depth().await;
 
@@ -70,12 +70,12 @@ pub(super) async fn a_sweep_never_deletes_an_unsent_row<B: Backend>(backend: &B)
     let given = given(backend);
     let mut worker = worker(backend, "a", P0).await;
     let (waits, parked) = (given.order_with_rows(2, P0).await, given.place_order(P0).await);
-    let batch = worker.claim(ALL).await;
+    let mut batch = worker.claim(ALL).await;
     let dispositions = [(waits.id, Disposition::Retry(DAY * 50)), (parked.id, Disposition::ParkKey)];
     let excluded = dispositions.map(|(key, disposition)| {
         exclusion(batch.rows.iter().find(|row| row.key == key).expect("claimed").id, disposition)
     });
-    worker.exclude(batch.token, &excluded).await;
+    worker.exclude(&excluded, &mut batch).await;
     worker.settle(&batch).await;
     given.place_orders(3, P0).await;
     worker.drain(ALL).await;

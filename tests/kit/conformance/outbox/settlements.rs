@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: a batch is settled once, and by its owner only.
 use ports::operators::RowSelector;
-use ports::outbox::{BatchOutcome, Disposition, FencedOutcome, RowStatus, Settlement};
+use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, RowStatus, Settlement};
 use ports::partitions::{AcquireReason, Fence};
 
 use crate::backend::Backend;
@@ -91,7 +91,7 @@ pub(super) async fn assert_all_stale<B: Backend>(backend: &B, fence: &Fence, set
     let outbox = backend.outbox();
     let excluded =
         outbox.exclude(fence, token, &[exclusion(row, Disposition::ParkKey)]).await.expect("the call succeeds");
-    assert_eq!(excluded, FencedOutcome::Stale, "exclude");
+    assert_eq!(excluded, ExclusionOutcome::Stale, "exclude");
     assert_eq!(outbox.settle(settlement).await.expect("the call succeeds"), FencedOutcome::Stale, "settle");
     for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
         assert_eq!(
@@ -107,11 +107,12 @@ pub(super) async fn a_settlement_does_not_compare_the_counter<B: Backend>(backen
     let given = given(backend);
     given.place_orders(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let batch = worker.claim(ALL).await;
-    let before_the_exclusion = worker.settlement(&batch);
-    worker.exclude(batch.token, &[exclusion(batch.rows[0].id, Disposition::ParkKey)]).await;
+    let mut batch = worker.claim(ALL).await;
+    let before = worker.fence.clone();
+    worker.exclude(&[exclusion(batch.rows[0].id, Disposition::ParkKey)], &mut batch).await;
 
-    let changed = backend.outbox().settle(before_the_exclusion).await.expect("the call succeeds");
+    let settlement = Settlement { fence: before, ..worker.settlement(&batch) };
+    let changed = backend.outbox().settle(settlement).await.expect("the call succeeds");
 
     assert!(matches!(changed, FencedOutcome::Done { rows: 1, .. }), "{changed:?}");
 }

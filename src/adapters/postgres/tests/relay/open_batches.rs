@@ -2,7 +2,8 @@
 use std::time::Duration;
 
 use ports::FailureType;
-use ports::outbox::{BatchOutcome, Disposition, Exclusion, FencedOutcome, OutboxStore};
+use ports::outbox::{BatchOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore};
+use ports::partitions::{AcquireReason, Acquisition, PartitionLeases, PartitionNo};
 
 use crate::relay::fixture::{RelayFixture, batch, claim};
 
@@ -11,6 +12,8 @@ const INSERT: &str = "WITH e AS (INSERT INTO outbox_event (event_id, key, partit
          region, payload) SELECT gen_random_uuid(), gen_random_uuid(), $1, 1, now(), 0, 0, 'ORDER_CREATED', 'orders', 'eu', 'x'
        FROM generate_series(1, $2) RETURNING id, key, partition)
      INSERT INTO outbox (partition, id, key, bytes) SELECT partition, id, key, 1 FROM e";
+
+const LEASE: Duration = Duration::from_secs(600);
 
 /// What the view shows of a partition's rows: status, owner, token, attempts, whether an attempt is due, failure.
 async fn shown(fixture: &RelayFixture, partition: i32) -> Vec<String> {
@@ -103,17 +106,37 @@ async fn excluded_rows_leave_the_batch_and_record_its_claim() {
 
     let excluded = fixture.store.exclude(&fixture.fences[0], open.token, &[exclusion(ids[1])]).await.unwrap();
 
-    let FencedOutcome::Done { counter, rows: 1 } = excluded else { panic!("{excluded:?}") };
-    fixture.fences[0].counter = counter;
+    let ExclusionOutcome::Done { token: rest, rows: 1 } = excluded else { panic!("{excluded:?}") };
+    fixture.fences[0].counter = rest;
     let left: Vec<i64> =
         fixture.client.query_one("SELECT open_ids FROM outbox_lease WHERE partition = 0", &[]).await.unwrap().get(0);
     assert_eq!(left, [ids[0], ids[2]]);
-    let token = open.token;
-    let failed = format!("FAILED a {token} 1 t away");
-    assert_eq!(shown(&fixture, 0).await[1], failed);
-    assert_eq!(fixture.resolve(0, token, BatchOutcome::ClaimerDied).await, 2);
-    let returned = format!("PENDING a {token} 1 f ");
+    let in_flight = format!("IN_FLIGHT a {rest} 1 f ");
+    let failed = format!("FAILED a {} 1 t away", open.token);
+    assert_eq!(shown(&fixture, 0).await, [in_flight.clone(), failed.clone(), in_flight]);
+    assert_eq!(fixture.resolve(0, rest, BatchOutcome::ClaimerDied).await, 2);
+    let returned = format!("PENDING a {rest} 1 f ");
     assert_eq!(shown(&fixture, 0).await, [returned.clone(), failed, returned], "a death keeps the attempt");
+}
+
+/// Exclusions of an earlier version raised the counter and kept the token, under which the rest was published.
+#[tokio::test]
+async fn batch_with_an_exclusion_of_an_earlier_version_is_resolved_by_its_token() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create(0, 3).await;
+    let open = fixture.claim_batch(0).await;
+    fixture.sql("UPDATE outbox_lease SET counter = counter + 1, open_ids = open_ids[2:] WHERE partition = 0").await;
+
+    let owner = fixture.fences[0].owner.clone();
+    let acquired =
+        fixture.store.acquire(PartitionNo(0), &owner, AcquireReason::Uncertain, Some(open.token), LEASE).await;
+    let Acquisition::Taken(acquired) = acquired.unwrap() else { panic!("the owner takes it again") };
+    fixture.fences[0] = acquired.fence;
+
+    assert_eq!(acquired.in_flight.map(|open| open.token), Some(open.token));
+    assert_eq!(fixture.resolve(0, open.token, BatchOutcome::Published).await, 2);
+    let states: Vec<String> = shown(&fixture, 0).await.iter().map(|row| row[..4].to_owned()).collect();
+    assert_eq!(states, ["PEND", "SENT", "SENT"], "the excluded row is not settled");
 }
 
 #[tokio::test]

@@ -218,7 +218,7 @@ impl OutboxStore for UnusedPorts {
     async fn claim(&self, _: Claim) -> Result<Claimed, Error> {
         unreachable!()
     }
-    async fn exclude(&self, _: &Fence, _: Token, _: &[Exclusion]) -> Result<FencedOutcome, Error> {
+    async fn exclude(&self, _: &Fence, _: Token, _: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         unreachable!()
     }
     async fn settle(&self, _: Settlement) -> Result<FencedOutcome, Error> {

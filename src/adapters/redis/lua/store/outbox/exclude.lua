@@ -1,4 +1,5 @@
--- A script, because rows leave an open batch under its token in one step, together with the later rows of their keys.
+-- A script, because rows leave an open batch under its token in one step, together with the later rows of their keys. The new counter
+-- becomes the token of the rest.
 -- ARGV: partition, owner, epoch, counter, token, then for each row: id, `retry`, `park_key` or `park_row`, delay in ms, failure type,
 -- reason. Later rows of an excluded key return to PENDING with their attempt given back.
 local partition, owner, epoch, counter, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -6,7 +7,7 @@ local lease = read_lease(partition)
 if lease.owner ~= owner or lease.epoch ~= epoch or lease.counter ~= counter or lease.token ~= token then return { 'STALE' } end
 local exclusions = {}
 for at = 6, #ARGV, 5 do exclusions[ARGV[at]] = at end
-local stopped_keys, changed = {}, 0
+local stopped_keys, changed, rest = {}, 0, {}
 for _, id in ipairs(in_flight_ids(partition)) do
   local key, at = call('HGET', row_key(id), 'k'), exclusions[id]
   if at or stopped_keys[key] then
@@ -24,7 +25,12 @@ for _, id in ipairs(in_flight_ids(partition)) do
   elseif stopped_keys[key] then
     call('HINCRBY', row_key(id), 'a', -1)
     set_pending(id, 'IN_FLIGHT')
+  else
+    rest[#rest + 1] = id
   end
 end
 if changed == 0 and #ARGV > 5 then return { 'STALE' } end
-return { 'DONE', increment_counter(partition), changed }
+local new_token = increment_counter(partition)
+call('HSET', lease.name, 'token', new_token)
+for _, id in ipairs(rest) do call('HSET', row_key(id), 'tok', new_token) end
+return { 'DONE', new_token, changed }
