@@ -22,6 +22,7 @@ mod http {
     pub(crate) mod server;
     pub(crate) mod startup_server;
     pub(crate) mod timed_stream;
+    pub(crate) mod tracked_body;
     pub(crate) mod trusted_proxies;
 }
 

@@ -7,6 +7,7 @@ mod health;
 mod openapi;
 mod order_pages;
 mod orders;
+mod request_bodies;
 mod request_order;
 mod server;
 mod startup;
