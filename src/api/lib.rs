@@ -46,7 +46,9 @@ pub mod auth {
     mod claims;
     pub(crate) mod identity;
     mod jwks;
+    mod key_set;
     mod key_source;
+    mod rsa_modulus;
     mod signing_key;
     mod token_cache;
     pub(crate) mod verifier;

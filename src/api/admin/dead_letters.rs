@@ -138,7 +138,7 @@ pub(crate) async fn find(context: RequestContext) -> RouteResult {
 
 /// Send dead letters back to their topic
 #[utoipa::path(post, path = "/admin/dlt/redrive", tag = "admin", operation_id = "redriveDeadLetters", security(("bearer" = [])),
-    params(("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    params(("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLettersBody<'_>>, content_type = "application/json",
         example = json!({"failureType": "SYSTEM", "dryRun": false, "reason": "the handler is fixed"})),
     responses(
@@ -169,7 +169,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     security(("bearer" = [])),
     params(
         ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition"),
-        ("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+        ("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLetterBody<'_>>, content_type = "application/json"),
     responses(
         (status = 200, description = "The changed dead letter", body = DeadLetterBody),

@@ -63,7 +63,7 @@ pub(crate) struct RowsRedriven {
 /// Redrive parked outbox rows
 #[utoipa::path(post, path = "/admin/outbox/redrive", tag = "admin", operation_id = "redriveOutbox",
     security(("bearer" = [])),
-    params(("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    params(("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveBody<'_>>, content_type = "application/json",
         example = json!({"failureType": "NETWORK", "dryRun": false, "reason": "the broker is back"})),
     responses(

@@ -35,6 +35,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Report `error` as a bug, with the request id.",
     },
     LogEvent {
+        name: "jwks_key_refused",
+        levels: &[Level::WARN],
+        fields: &["key_id", "reason"],
+        meaning: "The key set at `auth.jwks_url` contains a key that must not verify tokens: it is not for signatures, \
+                  too short, or without a key id. Tokens of this key are rejected. Logged once a key, from the start on.",
+        action: "None, if it is the identity provider's key for another purpose. Otherwise replace the key there.",
+    },
+    LogEvent {
         name: "jwks_fetch_failed",
         levels: &[Level::WARN],
         fields: &["error"],
