@@ -63,6 +63,8 @@ mod orders {
     pub(crate) mod bodies;
     pub(crate) mod change;
     pub(crate) mod create;
+    pub(crate) mod list_body;
+    pub(crate) mod list_response;
     pub(crate) mod new_items;
     pub(crate) mod operation;
     pub(crate) mod page;

@@ -91,8 +91,9 @@ impl<'a> OrderBody<'a> {
         }
     }
 
-    pub(crate) fn all(orders: &'a [Order]) -> Vec<Self> {
-        orders.iter().map(Self::of).collect()
+    /// The order with an empty list of items, which the caller fills in.
+    pub(crate) fn without_items(order: &'a Order) -> Self {
+        Self { items: ItemList(&[]), ..Self::of(order) }
     }
 }
 
@@ -123,7 +124,7 @@ pub(crate) struct ItemBody<'a> {
 }
 
 impl<'a> ItemBody<'a> {
-    fn of(item: &'a Item) -> Self {
+    pub(crate) fn of(item: &'a Item) -> Self {
         Self { product_name: item.name(), quantity: item.quantity(), price: AsText(item.price()) }
     }
 }

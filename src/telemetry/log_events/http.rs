@@ -28,6 +28,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Read `error`; look for `dependency_down`, `pressure_changed` and the store's events.",
     },
     LogEvent {
+        name: "list_interrupted",
+        levels: &[Level::WARN],
+        fields: &["operation", "error"],
+        meaning: "The store failed while a long list of orders was being sent. The connection was closed, so the client \
+                  sees an incomplete response.",
+        action: "Read `error`; look for `dependency_down` and the store's events.",
+    },
+    LogEvent {
         name: "request_failed",
         levels: &[Level::ERROR],
         fields: &["route", "request_id", "error"],

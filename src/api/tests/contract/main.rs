@@ -5,6 +5,7 @@ mod auth;
 mod dead_letters;
 mod health;
 mod openapi;
+mod order_lists;
 mod order_pages;
 mod orders;
 mod request_bodies;
