@@ -129,6 +129,7 @@ mod health {
 /// The OpenAPI document and its user interface.
 mod openapi {
     pub(crate) mod document;
+    pub(crate) mod schemas;
     pub(crate) mod ui;
 }
 

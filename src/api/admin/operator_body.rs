@@ -9,6 +9,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::admin::filters::{AGE_MESSAGE, FAILURE_TYPE_MESSAGE};
 use crate::error::Problem;
+use crate::openapi::schemas::ReasonText;
 use crate::request::context::RequestContext;
 use crate::request::json::{self, JsonMember, JsonValue};
 use crate::request::query::{Query, reject_unknown_names};
@@ -23,10 +24,11 @@ pub(crate) const REASON_MAX: usize = 1_000;
 /// The reason of an operator's command.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = Reason)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody<'a> {
     /// Stored in the audit record.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, max_length = 1000, example = "the broker is back")]
+    #[schema(required = false, value_type = Option<ReasonText>, example = "the broker is back")]
     pub(crate) reason: JsonMember<'a>,
 }
 

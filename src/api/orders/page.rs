@@ -5,7 +5,8 @@ use app::queries::{KeysetPage, NumberedPage, PAGE_MAX};
 use domain::{OrderId, Status};
 
 use crate::error::{Problem, ProblemBody};
-use crate::orders::bodies::{OrderStatus, PageBody};
+use crate::openapi::schemas::{AnyInteger, OrderStatusFilter, UuidFilter};
+use crate::orders::bodies::PageBody;
 use crate::orders::list_body::ListBody;
 use crate::orders::list_response::list_response;
 use crate::orders::operation::measured;
@@ -21,10 +22,10 @@ const SIZE_DEFAULT: i64 = 100;
 /// fewer than `size`; its link to the next page counts.
 #[utoipa::path(get, path = "/orders/page", tag = "orders", operation_id = "pageOrders", security(("bearer" = [])),
     params(
-        ("status" = Option<OrderStatus>, Query, description = "Only orders with this status; empty is no filter"),
-        ("page" = Option<i64>, Query, description = "From 0; negative numbers count as 0"),
-        ("size" = Option<i64>, Query, description = "Clamped to 1…500; 100 when left out"),
-        ("after" = Option<String>, Query, description = "An order id: the page starts after it. Empty: the first page"),
+        ("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty is no filter"),
+        ("page" = inline(Option<AnyInteger>), Query, description = "From 0; negative numbers count as 0"),
+        ("size" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 when left out"),
+        ("after" = inline(Option<UuidFilter>), Query, description = "An order id: the page starts after it. Empty: the first page"),
     ),
     responses(
         (status = 200, description = "The page, newest first", body = PageBody<'_>, headers(

@@ -5,7 +5,8 @@ use actix_web::http::header::ETAG;
 use app::error::QueryError;
 
 use crate::error::{ErrorCode, Problem, ProblemBody};
-use crate::orders::bodies::{OrderBody, OrderStatus};
+use crate::openapi::schemas::OrderStatusFilter;
+use crate::orders::bodies::OrderBody;
 use crate::orders::list_body::ListBody;
 use crate::orders::list_response::list_response;
 use crate::orders::operation::{measured, order_response};
@@ -54,7 +55,7 @@ async fn find_order(context: &RequestContext) -> RouteResult {
 ///
 /// At most 1,000 (`orders.list_max_rows`), newest first; use `/orders/page` for more. A long list arrives in chunks, without a length.
 #[utoipa::path(get, path = "/orders", tag = "orders", operation_id = "listOrders", security(("bearer" = [])),
-    params(("status" = Option<OrderStatus>, Query, description = "Only orders with this status; empty is no filter")),
+    params(("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty is no filter")),
     responses(
         (status = 200, description = "Newest first", body = Vec<OrderBody<'_>>),
         (status = 400, description = "No such status", body = ProblemBody<'_>, content_type = "application/problem+json"),

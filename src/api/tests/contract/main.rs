@@ -5,8 +5,6 @@ mod auth;
 mod dead_letters;
 mod health;
 mod openapi;
-mod order_lists;
-mod order_pages;
 mod orders;
 mod request_bodies;
 mod request_order;
