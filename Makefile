@@ -5,7 +5,7 @@ export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
-.PHONY: run test services check fmt clippy docs dependencies tidy bench kills faults
+.PHONY: run test services check fmt clippy docs dependencies tidy openapi bench kills faults
 
 run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
 	cargo run --profile demo --no-default-features -- demo
@@ -18,7 +18,7 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 services: ## The same three to play with, until Ctrl-C; says how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
-check: fmt dependencies clippy docs test ## The same as CI.
+check: fmt dependencies clippy docs test openapi ## The same as CI.
 
 fmt:
 	cargo fmt --all --check
@@ -34,6 +34,9 @@ dependencies: ## Licences and sources of all dependencies, and those that no cod
 
 tidy: ## Only the rules of this repository.
 	cargo test --test tidy
+
+openapi: ## Generated requests to the program: it does what its OpenAPI document says. Installs the generator into the cache folder.
+	tests/openapi/check.sh
 
 bench: ## End to end, on a release build; prints its settings.
 	cargo run --release --quiet -- bench

@@ -40,7 +40,7 @@ impl ErrorCode {
             ErrorCode::BadRequest => (400, "BAD_REQUEST", "Bad Request"),
             ErrorCode::Unauthorized => (401, "UNAUTHORIZED", "Unauthorized"),
             ErrorCode::Forbidden => (403, "FORBIDDEN", "Forbidden"),
-            ErrorCode::NotFound => (404, "NOT_FOUND", "Not KeyLookup"),
+            ErrorCode::NotFound => (404, "NOT_FOUND", "Not Found"),
             ErrorCode::MethodNotAllowed => (405, "METHOD_NOT_ALLOWED", "Method Not Allowed"),
             ErrorCode::NotAcceptable => (406, "NOT_ACCEPTABLE", "Not Acceptable"),
             ErrorCode::RequestTimeout => (408, "REQUEST_TIMEOUT", "Request Timeout"),

@@ -22,6 +22,7 @@ mod http {
     pub(crate) mod server;
     pub(crate) mod startup_server;
     pub(crate) mod timed_stream;
+    pub(crate) mod tracked_body;
     pub(crate) mod trusted_proxies;
 }
 
@@ -45,7 +46,9 @@ pub mod auth {
     mod claims;
     pub(crate) mod identity;
     mod jwks;
+    mod key_set;
     mod key_source;
+    mod rsa_modulus;
     mod signing_key;
     mod token_cache;
     pub(crate) mod verifier;
@@ -60,6 +63,8 @@ mod orders {
     pub(crate) mod bodies;
     pub(crate) mod change;
     pub(crate) mod create;
+    pub(crate) mod list_body;
+    pub(crate) mod list_response;
     pub(crate) mod new_items;
     pub(crate) mod operation;
     pub(crate) mod page;
@@ -124,6 +129,7 @@ mod health {
 /// The OpenAPI document and its user interface.
 mod openapi {
     pub(crate) mod document;
+    pub(crate) mod schemas;
     pub(crate) mod ui;
 }
 

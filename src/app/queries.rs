@@ -12,6 +12,10 @@ use crate::dispatch::Viewer;
 use crate::error::QueryError;
 use crate::policy::breaker::{self, BreakerPermit, CircuitBreaker};
 
+mod order_list;
+
+pub use order_list::OrderList;
+
 /// Limit of orders on a page.
 pub const PAGE_MAX: u32 = 500;
 
@@ -71,10 +75,9 @@ impl Drop for CacheCall<'_> {
 }
 
 /// A page selected by number, with the total.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedPage {
     /// Orders of the page, newest first.
-    pub orders: Vec<Order>,
+    pub orders: OrderList,
     /// Number of the page, from 0.
     pub page: u64,
     /// Limit of orders on a page.
@@ -83,7 +86,7 @@ pub struct NumberedPage {
     pub total: u64,
 }
 
-/// A page selected by the last id of the page before it.
+/// A page selected by the last id of the page before it. It ends early where its orders reach [`ports::orders::LIST_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeysetPage {
     /// Orders of the page, newest first.
@@ -167,8 +170,12 @@ impl Queries {
     }
 
     /// Lists the newest orders, at most `list_max_rows`.
-    pub async fn list(&self, viewer: &Viewer, status: Option<Status>) -> Result<Vec<Order>, QueryError> {
-        Ok(self.orders.list(&filter(viewer, status), PageStart::Offset(0), self.list_max_rows).await?)
+    pub fn list(&self, viewer: &Viewer, status: Option<Status>) -> OrderList {
+        self.order_list(filter(viewer, status), PageStart::Offset(0), self.list_max_rows)
+    }
+
+    fn order_list(&self, filter: OrderFilter, from: PageStart, limit: u32) -> OrderList {
+        OrderList::new(Arc::clone(&self.orders), filter, from, limit)
     }
 
     /// Reads page `page`, counted from 0; `size` is clamped to 1…[`PAGE_MAX`].
@@ -183,8 +190,8 @@ impl Queries {
         let size = size.clamp(1, PAGE_MAX);
         let total = self.orders.count(&filter).await?;
         let offset = page.saturating_mul(u64::from(size));
-        let orders =
-            if offset < total { self.orders.list(&filter, PageStart::Offset(offset), size).await? } else { Vec::new() };
+        let limit = if offset < total { size } else { 0 };
+        let orders = self.order_list(filter, PageStart::Offset(offset), limit);
         Ok(NumberedPage { orders, page, size, total })
     }
 
@@ -200,11 +207,11 @@ impl Queries {
         let size = size.clamp(1, PAGE_MAX);
         let from = after.map_or(PageStart::Offset(0), PageStart::After);
         let total = self.orders.count(&filter).await?;
-        // One more row than requested shows whether there is a next page.
-        let mut orders = self.orders.list(&filter, from, size + 1).await?;
-        let more = orders.len() > size as usize;
-        orders.truncate(size as usize);
-        let next = if more { orders.last().map(|order| order.id) } else { None };
+        let orders = self.order_list(filter.clone(), from, size).read_within_bytes().await?;
+        let next = match orders.last() {
+            Some(last) => self.orders.list(&filter, PageStart::After(last.id), 1).await?.pop().map(|_| last.id),
+            None => None,
+        };
         Ok(KeysetPage { orders, size, total, next })
     }
 }

@@ -169,11 +169,11 @@ fn an_unreadable_file_hides_no_mistake_of_the_environment() {
 
 #[test]
 fn a_secret_may_be_read_from_a_file_but_not_set_twice() {
-    let secret = file("top secret\n");
+    let secret = file("a top secret of thirty-two bytes\n");
     let path = secret.path().display().to_string();
     let config =
         Config::load(None, &environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path)])).expect("no mistakes");
-    assert_eq!(config.auth.hs256_secret.expect("it is set").expose_secret(), "top secret");
+    assert_eq!(config.auth.hs256_secret.expect("it is set").expose_secret(), "a top secret of thirty-two bytes");
 
     let both =
         environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path), ("POSTHASTE__AUTH__HS256_SECRET", "other")]);
@@ -199,7 +199,7 @@ fn a_broken_file_is_reported_by_position_without_its_secrets() {
 #[test]
 fn debug_output_never_shows_a_secret() {
     let variables = environment(&[
-        ("POSTHASTE__AUTH__HS256_SECRET", "hidden-1"),
+        ("POSTHASTE__AUTH__HS256_SECRET", "hidden-1-and-thirty-two-bytes-long"),
         ("POSTHASTE__STORE__URL", "postgres://u:hidden-2@h/d"),
         ("POSTHASTE__REDIS__URL", "redis://:hidden-3@h"),
         ("POSTHASTE__BROKER__SASL__PASSWORD", "hidden-4"),

@@ -107,6 +107,24 @@ pub enum PageStart {
     After(OrderId),
 }
 
+/// Stored size of the items after which [`OrderStore::list`] stops, in bytes. It bounds what one call holds in memory: orders in memory are
+/// up to six times as large as their stored text.
+pub const LIST_BYTES: usize = 256 * 1024;
+
+/// Decides where a list ends before its limit of rows.
+#[derive(Debug, Default)]
+pub struct ListBudget {
+    bytes: usize,
+}
+
+impl ListBudget {
+    /// Counts an order that the list contains, by its stored size; false when it is the list's last one.
+    pub fn add(&mut self, stored_bytes: usize) -> bool {
+        self.bytes += stored_bytes;
+        self.bytes < LIST_BYTES
+    }
+}
+
 /// The orders table of one store.
 #[async_trait]
 pub trait OrderStore: Send + Sync {
@@ -121,7 +139,8 @@ pub trait OrderStore: Send + Sync {
     /// Reads an order as committed at the time of the call or later.
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error>;
 
-    /// Lists at most `limit` orders, newest first.
+    /// Lists at most `limit` orders, newest first. It stops after the order with which their size reaches [`LIST_BYTES`], so a shorter list is
+    /// no sign of the end; an empty one is.
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error>;
 
     /// Counts the orders that match the filter.

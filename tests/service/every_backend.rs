@@ -2,6 +2,7 @@
 mod dead_letters;
 mod durability;
 mod faults;
+mod large_orders;
 mod operators;
 mod orders;
 mod overload;

@@ -5,6 +5,8 @@ mod dead_letters;
 mod durability;
 #[path = "../service/every_backend/faults.rs"]
 mod faults;
+#[path = "../service/every_backend/large_orders.rs"]
+mod large_orders;
 #[path = "../service/every_backend/operators.rs"]
 mod operators;
 #[path = "../service/every_backend/orders.rs"]

@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::error::{Problem, ProblemBody};
+use crate::openapi::schemas::FaultAction;
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, json_response, ok};
 
@@ -86,7 +87,7 @@ pub(crate) struct FaultInjectionBody {
     security(("bearer" = [])),
     params(
         ("path" = String, Path, description = "The path of the actor, slashes included", example = "relay/partition-worker-7"),
-        ("action" = String, Path, description = "panic, stop, pause or resume", example = "panic")),
+        ("action" = inline(FaultAction), Path, description = "What the fault does", example = "panic")),
     responses(
         (status = 202, description = "The fault was injected", body = FaultInjectionBody),
         (status = 404, description = "No such actor or action, or fault injection is not enabled", body = ProblemBody<'_>,

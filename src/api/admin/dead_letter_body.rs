@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::openapi::schemas::FailureTypeName;
+
 /// A record that a consumer or the relay has moved to the dead-letter topic.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -25,8 +27,7 @@ pub(crate) struct DeadLetterBody {
     #[schema(example = "ORDER_CREATED")]
     r#type: Option<String>,
     event_id: Option<String>,
-    /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
-    #[schema(example = "SYSTEM")]
+    #[schema(value_type = Option<FailureTypeName>, example = "SYSTEM")]
     failure_type: Option<&'static str>,
     /// The class of the error.
     exception: Option<String>,

@@ -10,6 +10,10 @@ use crate::admin::dead_letter_body::DeadLetterBody;
 use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
 use crate::error::{Problem, ProblemBody};
+use crate::openapi::schemas::{
+    AgeFilter, AgeText, AnyInteger, CursorFilter, CursorText, FailureTypeFilter, FailureTypeName, PrintableText,
+    ReasonText,
+};
 use crate::request::context::RequestContext;
 use crate::request::json::JsonMember;
 use crate::request::response::{RouteResult, ok};
@@ -49,53 +53,54 @@ pub(crate) struct DeadLettersRedriven {
 /// The dead letters to send back.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = RedriveLetters)]
+#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveDeadLettersBody<'a> {
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "ORDER_CREATED")]
+    #[schema(required = false, value_type = Option<PrintableText>, example = "ORDER_CREATED")]
     r#type: JsonMember<'a>,
     /// Only dead letters with this key.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String)]
+    #[schema(required = false, value_type = Option<PrintableText>)]
     key: JsonMember<'a>,
-    /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "SYSTEM")]
+    #[schema(required = false, value_type = Option<FailureTypeName>, example = "SYSTEM")]
     failure_type: JsonMember<'a>,
     /// Only records that were dead-lettered at least this long ago: `250ms`, `5s`, `1h`.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "1h")]
+    #[schema(required = false, value_type = Option<AgeText>, example = "1h")]
     older_than: JsonMember<'a>,
     /// `next` of the previous response, which skips records that were dead-lettered again since, or a partition and an offset.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "3/17")]
+    #[schema(required = false, value_type = Option<CursorText>, example = "3/17")]
     after: JsonMember<'a>,
     /// The maximum number of dead letters, 1000 by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = u32, minimum = 1, maximum = 10000, example = 1000)]
+    #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 1000)]
     limit: JsonMember<'a>,
     /// Only count the dead letters; true by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = bool, default = true, example = false)]
+    #[schema(required = false, value_type = Option<bool>, default = true, example = false)]
     dry_run: JsonMember<'a>,
     /// Stored in the audit record.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, max_length = 1000, example = "the handler is fixed")]
+    #[schema(required = false, value_type = Option<ReasonText>, example = "the handler is fixed")]
     reason: JsonMember<'a>,
 }
 
 /// Whether to send one dead letter back, and the reason.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = RedriveLetter)]
+#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveDeadLetterBody<'a> {
     /// Change nothing; true by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = bool, default = true, example = false)]
+    #[schema(required = false, value_type = Option<bool>, default = true, example = false)]
     dry_run: JsonMember<'a>,
     /// Stored in the audit record.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, max_length = 1000, example = "the handler is fixed")]
+    #[schema(required = false, value_type = Option<ReasonText>, example = "the handler is fixed")]
     reason: JsonMember<'a>,
 }
 
@@ -103,12 +108,12 @@ pub(crate) struct RedriveDeadLetterBody<'a> {
 #[utoipa::path(get, path = "/admin/dlt", tag = "admin", operation_id = "listDeadLetters", security(("bearer" = [])),
     params(
         ("key" = Option<String>, Query, description = "Only dead letters with this key"),
-        ("type" = Option<String>, Query, description = "Only dead letters of this event type"),
-        ("failureType" = Option<String>, Query, description = "NETWORK, TIMEOUT, VALIDATION or SYSTEM"),
-        ("olderThan" = Option<String>, Query, description = "Dead-lettered at least this long ago: `250ms`, `5s`, `1h`"),
+        ("type" = inline(Option<PrintableText>), Query, description = "Only dead letters of this event type"),
+        ("failureType" = inline(Option<FailureTypeFilter>), Query, description = "Only dead letters of this class of failure"),
+        ("olderThan" = inline(Option<AgeFilter>), Query, description = "Dead-lettered at least this long ago: `250ms`, `5s`, `1h`"),
         ("redriven" = Option<bool>, Query, description = "Only those that were sent back, or only the others"),
-        ("after" = Option<String>, Query, description = "`next` of the previous page"),
-        ("limit" = Option<i64>, Query, description = "Clamped to 1…500; 100 by default")),
+        ("after" = inline(Option<CursorFilter>), Query, description = "`next` of the previous page"),
+        ("limit" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 by default")),
     responses(
         (status = 200, description = "Dead letters by partition and offset", body = DeadLetterPageBody),
         (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
@@ -138,7 +143,7 @@ pub(crate) async fn find(context: RequestContext) -> RouteResult {
 
 /// Send dead letters back to their topic
 #[utoipa::path(post, path = "/admin/dlt/redrive", tag = "admin", operation_id = "redriveDeadLetters", security(("bearer" = [])),
-    params(("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    params(("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLettersBody<'_>>, content_type = "application/json",
         example = json!({"failureType": "SYSTEM", "dryRun": false, "reason": "the handler is fixed"})),
     responses(
@@ -169,7 +174,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     security(("bearer" = [])),
     params(
         ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition"),
-        ("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+        ("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLetterBody<'_>>, content_type = "application/json"),
     responses(
         (status = 200, description = "The changed dead letter", body = DeadLetterBody),

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use crate::admin::filters::{order_key, parameter};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
+use crate::openapi::schemas::UuidFilter;
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, ok};
 
@@ -65,8 +66,8 @@ pub(crate) struct DiagnosisBody {
 /// By key: the first unsent event of the order, else its latest event.
 #[utoipa::path(get, path = "/admin/outbox/why", tag = "admin", operation_id = "whyOutbox", security(("bearer" = [])),
     params(
-        ("key" = Option<String>, Query, description = "An order id; this or `event`"),
-        ("event" = Option<String>, Query, description = "An event id; this or `key`")),
+        ("key" = inline(Option<UuidFilter>), Query, description = "An order id; this or `event`"),
+        ("event" = inline(Option<UuidFilter>), Query, description = "An event id; this or `key`")),
     responses(
         (status = 200, description = "The diagnosis", body = DiagnosisBody),
         (status = 400, description = "Neither or both parameters were given", body = ProblemBody<'_>, content_type = "application/problem+json"),

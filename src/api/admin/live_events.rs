@@ -1,6 +1,7 @@
 //! `GET /admin/events`: the live stream as server-sent events. A client resumes with the header `Last-Event-ID`.
 use std::convert::Infallible;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -18,21 +19,28 @@ use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::response::RouteResult;
 
-/// A comment is sent after this time without an event, so that both ends notice a broken connection.
+/// Time between two comments, with which both ends notice a broken connection, and the server an expired token.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Sets the client's reconnection delay to two seconds.
 const PREAMBLE: &str = "retry: 2000\n\n";
 
 /// Follow the live events
 ///
-/// Life-cycle events and state changes; `id` grows by one, `event` is the name, `data` is a JSON object.
+/// Life-cycle events and state changes; `id` grows by one, `event` is the name, `data` is a JSON object. The stream ends at the first
+/// keep-alive after the token has expired.
 #[utoipa::path(get, path = "/admin/events", tag = "admin", operation_id = "liveEvents", security(("bearer" = [])),
     params(("Last-Event-ID" = Option<u64>, Header, description = "Resume after this event")),
     responses(
         (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
         (status = 503, description = "Too many clients follow the stream", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn stream(context: RequestContext) -> RouteResult {
-    follow(&context, || true)
+    follow_with_token(&context)
+}
+
+/// The stream of events for the caller of a token. It ends with the token's validity.
+pub(crate) fn follow_with_token(context: &RequestContext) -> RouteResult {
+    let (identity, state) = (Arc::clone(context.identity()?), Arc::clone(&context.state));
+    follow(context, move || state.auth.is_within_validity(&identity, state.operations.now()))
 }
 
 /// The stream of events. It ends when `is_authorized`, which is called at each keep-alive, returns false.
@@ -85,12 +93,13 @@ async fn next(stream: &mut LiveEventStream) -> Option<Bytes> {
     tokio::select! {
         biased;
         _ = stream.stopping.wait_for(|stopping| *stopping) => None,
+        // Before the events: a busy feed must not keep an expired client.
+        _ = stream.tick.tick() => (stream.is_authorized)().then_some(Bytes::from_static(b": keep-alive\n\n")),
         event = stream.events.next() => {
             let mut text = String::new();
             write(&mut text, &event?);
             Some(text.into())
         }
-        _ = stream.tick.tick() => (stream.is_authorized)().then_some(Bytes::from_static(b": keep-alive\n\n")),
     }
 }
 

@@ -9,6 +9,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::admin::filters::{AGE_MESSAGE, FAILURE_TYPE_MESSAGE};
 use crate::error::Problem;
+use crate::openapi::schemas::ReasonText;
 use crate::request::context::RequestContext;
 use crate::request::json::{self, JsonMember, JsonValue};
 use crate::request::query::{Query, reject_unknown_names};
@@ -23,10 +24,11 @@ pub(crate) const REASON_MAX: usize = 1_000;
 /// The reason of an operator's command.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = Reason)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody<'a> {
     /// Stored in the audit record.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, max_length = 1000, example = "the broker is back")]
+    #[schema(required = false, value_type = Option<ReasonText>, example = "the broker is back")]
     pub(crate) reason: JsonMember<'a>,
 }
 
@@ -88,18 +90,28 @@ pub(crate) fn text<T>(
     }
 }
 
-/// The member `dryRun`, else the query parameter, else true.
+/// The member `dryRun`, or the query parameter; true when both are absent.
+///
+/// # Errors
+/// 400 also when the two differ: a client that meant a dry run must not change anything.
 pub(crate) fn dry_run(member: JsonMember<'_>, query: &Query<'_>) -> Result<bool, Problem> {
     let invalid = || Problem::field("dryRun", "must be true or false");
-    match member.non_null() {
-        Some(JsonValue::Bool(dry_run)) => return Ok(dry_run),
-        None => {}
+    let in_body = match member.non_null() {
+        Some(JsonValue::Bool(dry_run)) => Some(dry_run),
+        None => None,
         Some(_) => return Err(invalid()),
-    }
-    match query.non_empty("dryRun")? {
-        None | Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        Some(_) => Err(invalid()),
+    };
+    let in_query = match query.non_empty("dryRun")? {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => return Err(invalid()),
+    };
+    match (in_body, in_query) {
+        (Some(body), Some(query)) if body != query => {
+            Err(Problem::field("dryRun", "differs in the body and in the query"))
+        }
+        (body, query) => Ok(body.or(query).unwrap_or(true)),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::admin::filters::{row_filter, row_id};
 use crate::admin::operator_body::{self, ReasonBody};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
+use crate::openapi::schemas::{AnyInteger, PrintableText, RowNumber, RowStatusFilter, UuidFilter};
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, ok};
 
@@ -25,11 +26,11 @@ pub(crate) struct OutboxRowPage {
 /// List the outbox rows
 #[utoipa::path(get, path = "/admin/outbox", tag = "admin", operation_id = "listOutbox", security(("bearer" = [])),
     params(
-        ("status" = Option<String>, Query, description = "PENDING, IN_FLIGHT, FAILED, PARKED or SENT"),
-        ("key" = Option<String>, Query, description = "Only rows of this order"),
-        ("type" = Option<String>, Query, description = "Only rows of this event type"),
-        ("after" = Option<i64>, Query, description = "`next` of the previous page"),
-        ("limit" = Option<i64>, Query, description = "Clamped to 1…500; 100 by default")),
+        ("status" = inline(Option<RowStatusFilter>), Query, description = "Only rows with this status"),
+        ("key" = inline(Option<UuidFilter>), Query, description = "Only rows of this order"),
+        ("type" = inline(Option<PrintableText>), Query, description = "Only rows of this event type"),
+        ("after" = inline(Option<AnyInteger>), Query, description = "`next` of the previous page"),
+        ("limit" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 by default")),
     responses(
         (status = 200, description = "Rows in id order", body = OutboxRowPage),
         (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json")))]
@@ -45,7 +46,7 @@ pub(crate) async fn rows(context: RequestContext) -> RouteResult {
 
 /// Read an outbox row
 #[utoipa::path(get, path = "/admin/outbox/{id}", tag = "admin", operation_id = "findOutboxRow", security(("bearer" = [])),
-    params(("id" = i64, Path, description = "The id of the row")),
+    params(("id" = inline(RowNumber), Path, description = "The id of the row")),
     responses(
         (status = 200, description = "The row", body = OutboxRowBody),
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
@@ -57,7 +58,7 @@ pub(crate) async fn row(context: RequestContext) -> RouteResult {
 /// Make a waiting or parked row due now
 #[utoipa::path(post, path = "/admin/outbox/{id}/retry", tag = "admin", operation_id = "retryOutboxRow",
     security(("bearer" = [])),
-    params(("id" = i64, Path, description = "The id of the row")),
+    params(("id" = inline(RowNumber), Path, description = "The id of the row")),
     request_body(content = Option<ReasonBody<'_>>, content_type = "application/json"),
     responses(
         (status = 200, description = "The changed row", body = OutboxRowBody),
@@ -73,7 +74,7 @@ pub(crate) async fn retry(context: RequestContext) -> RouteResult {
 /// Park an outbox row
 #[utoipa::path(post, path = "/admin/outbox/{id}/park", tag = "admin", operation_id = "parkOutboxRow",
     security(("bearer" = [])),
-    params(("id" = i64, Path, description = "The id of the row")),
+    params(("id" = inline(RowNumber), Path, description = "The id of the row")),
     request_body(content = Option<ReasonBody<'_>>, content_type = "application/json"),
     responses(
         (status = 200, description = "The changed row", body = OutboxRowBody),

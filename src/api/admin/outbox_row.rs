@@ -5,6 +5,7 @@ use domain::{EventId, OrderId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::openapi::schemas::{FailureTypeName, RowStatusName};
 use crate::request::response::AsText;
 
 /// A row of the outbox.
@@ -12,7 +13,7 @@ use crate::request::response::AsText;
 #[schema(as = OutboxRow)]
 pub(crate) struct OutboxRowBody {
     /// Grows in insertion order.
-    #[schema(example = 42)]
+    #[schema(minimum = 0, example = 42)]
     id: i64,
     #[schema(value_type = String, format = "uuid")]
     event_id: AsText<EventId>,
@@ -23,8 +24,7 @@ pub(crate) struct OutboxRowBody {
     r#type: String,
     #[schema(example = 7)]
     partition: u32,
-    /// PENDING, IN_FLIGHT, FAILED, PARKED or SENT
-    #[schema(example = "PENDING")]
+    #[schema(value_type = RowStatusName, example = "PENDING")]
     status: &'static str,
     lease_owner: Option<String>,
     /// The fencing token of the last claim.
@@ -33,7 +33,7 @@ pub(crate) struct OutboxRowBody {
     retry_count: u32,
     #[schema(format = DateTime)]
     next_attempt_at: Option<String>,
-    /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
+    #[schema(value_type = Option<FailureTypeName>)]
     failure_type: Option<&'static str>,
     last_failure_reason: Option<String>,
     #[schema(format = DateTime)]

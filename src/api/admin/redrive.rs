@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, printable};
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
 use crate::error::ProblemBody;
+use crate::openapi::schemas::{AgeText, FailureTypeName, PrintableText, ReasonText, UuidText};
 use crate::request::context::RequestContext;
 use crate::request::json::JsonMember;
 use crate::request::response::{RouteResult, ok};
@@ -14,34 +15,34 @@ use crate::request::response::{RouteResult, ok};
 /// The parked rows to redrive.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(as = Redrive)]
+#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveBody<'a> {
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "ORDER_CREATED")]
+    #[schema(required = false, value_type = Option<PrintableText>, example = "ORDER_CREATED")]
     r#type: JsonMember<'a>,
     /// Only rows of this order.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, format = "uuid")]
+    #[schema(required = false, value_type = Option<UuidText>)]
     key: JsonMember<'a>,
-    /// NETWORK, TIMEOUT, VALIDATION or SYSTEM
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "NETWORK")]
+    #[schema(required = false, value_type = Option<FailureTypeName>, example = "NETWORK")]
     failure_type: JsonMember<'a>,
     /// Only rows that are at least this old: `250ms`, `5s`, `1h`.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, example = "1h")]
+    #[schema(required = false, value_type = Option<AgeText>, example = "1h")]
     older_than: JsonMember<'a>,
     /// The maximum number of rows, 1000 by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = u32, minimum = 1, maximum = 10000, example = 1000)]
+    #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 1000)]
     limit: JsonMember<'a>,
     /// Only count the rows; true by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = bool, default = true, example = false)]
+    #[schema(required = false, value_type = Option<bool>, default = true, example = false)]
     dry_run: JsonMember<'a>,
     /// Stored in the audit record.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = String, max_length = 1000, example = "the broker is back")]
+    #[schema(required = false, value_type = Option<ReasonText>, example = "the broker is back")]
     reason: JsonMember<'a>,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct RowsRedriven {
 /// Redrive parked outbox rows
 #[utoipa::path(post, path = "/admin/outbox/redrive", tag = "admin", operation_id = "redriveOutbox",
     security(("bearer" = [])),
-    params(("dryRun" = Option<bool>, Query, description = "As in the body, which takes precedence")),
+    params(("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveBody<'_>>, content_type = "application/json",
         example = json!({"failureType": "NETWORK", "dryRun": false, "reason": "the broker is back"})),
     responses(

@@ -1,14 +1,11 @@
 //! A JSON Web Key Set at a URL: fetched when a key is missing or the set is stale, at most once per fetch interval.
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
-use jsonwebtoken::{Algorithm, DecodingKey};
 use parking_lot::RwLock;
-use serde_json::Value;
 
+use crate::auth::key_set::{KeySet, RefusedKey};
 use crate::auth::signing_key::{KeyError, KeyLookup, SigningKey};
 
 /// Shortest time between two fetches, so that unknown key ids cannot flood the issuer.
@@ -22,11 +19,9 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest accepted key set.
 const SET_BYTES_MAX: u64 = 1024 * 1024;
 
-type KeySet = HashMap<String, Arc<SigningKey>>;
-
 #[derive(Default)]
 struct CachedKeySet {
-    keys: Option<Arc<KeySet>>,
+    keys: Option<KeySet>,
     fetched_at: Option<Instant>,
     attempted_at: Option<Instant>,
 }
@@ -67,6 +62,12 @@ impl Jwks {
         self.0.generation.load(Relaxed)
     }
 
+    /// Fetches the set once, whatever is asked later: the fetch does not count for the fetch interval.
+    pub(crate) async fn prefetch(&self) {
+        self.0.refresh(None).await;
+        self.0.cached.write().attempted_at = None;
+    }
+
     pub(crate) async fn find(&self, key_id: &str) -> KeyLookup {
         let shared = &self.0;
         if let Some(key) = shared.lookup(key_id) {
@@ -88,7 +89,7 @@ impl Jwks {
 
 impl JwksCache {
     fn lookup(&self, key_id: &str) -> Option<Arc<SigningKey>> {
-        self.cached.read().keys.as_ref()?.get(key_id).cloned()
+        self.cached.read().keys.as_ref()?.usable.get(key_id).cloned()
     }
 
     fn is_stale(&self) -> bool {
@@ -107,7 +108,9 @@ impl JwksCache {
         match tokio::task::spawn_blocking(move || shared.fetch()).await {
             Ok(Ok(keys)) => {
                 let mut cached = self.cached.write();
-                cached.keys = Some(Arc::new(keys));
+                let known = cached.keys.as_ref().map(|keys| keys.refused.as_slice()).unwrap_or_default();
+                log_refused(keys.refused.iter().filter(|refused| !known.contains(refused)));
+                cached.keys = Some(keys);
                 cached.fetched_at = Some(Instant::now());
                 self.generation.fetch_add(1, Relaxed);
             }
@@ -120,7 +123,14 @@ impl JwksCache {
         let mut response = self.agent.get(&self.url).call().map_err(|error| error.to_string())?;
         let body = response.body_mut().with_config().limit(SET_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| error.to_string())?;
-        keys(&body).ok_or_else(|| "the response is not a JSON Web Key Set".to_owned())
+        KeySet::parse(&body).ok_or_else(|| "the response is not a JSON Web Key Set".to_owned())
+    }
+}
+
+/// Logs each refused key once, not at every fetch.
+fn log_refused<'a>(keys: impl Iterator<Item = &'a RefusedKey>) {
+    for RefusedKey { key_id, reason } in keys {
+        tracing::warn!(event = "jwks_key_refused", key_id, reason, "a key of the key set is not used");
     }
 }
 
@@ -142,35 +152,6 @@ fn loopback_host(url: &str) -> Option<bool> {
         "http" if loopback => Some(true),
         _ => None,
     }
-}
-
-/// The supported keys of a set; unsupported ones are skipped.
-fn keys(body: &[u8]) -> Option<KeySet> {
-    let set: Value = serde_json::from_slice(body).ok()?;
-    let jwks = set.get("keys")?.as_array()?;
-    let usable = jwks.iter().filter_map(|jwk| key(serde_json::from_value(jwk.clone()).ok()?));
-    Some(usable.collect())
-}
-
-fn key(jwk: Jwk) -> Option<(String, Arc<SigningKey>)> {
-    if jwk.common.public_key_use.as_ref().is_some_and(|purpose| *purpose != PublicKeyUse::Signature) {
-        return None;
-    }
-    // Never `oct`: a public key set must not contain a shared secret.
-    let algorithm = match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => Algorithm::RS256,
-        AlgorithmParameters::EllipticCurve(parameters) if parameters.curve == EllipticCurve::P256 => Algorithm::ES256,
-        _ => return None,
-    };
-    let binding = match algorithm {
-        Algorithm::RS256 => KeyAlgorithm::RS256,
-        _ => KeyAlgorithm::ES256,
-    };
-    if jwk.common.key_algorithm.is_some_and(|named| named != binding) {
-        return None;
-    }
-    let decoding = DecodingKey::from_jwk(&jwk).ok()?;
-    Some((jwk.common.key_id?, Arc::new(SigningKey { decoding, algorithm })))
 }
 
 #[cfg(test)]
@@ -195,24 +176,5 @@ mod tests {
         for (url, expected) in cases {
             assert_eq!(loopback_host(url), expected, "{url}");
         }
-    }
-
-    #[test]
-    fn oct_keys_other_algorithms_and_keys_without_an_id_are_skipped() {
-        let x = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
-        let y = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
-        let ec = |more: &str| format!("{{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"{x}\",\"y\":\"{y}\"{more}}}");
-        let body = format!(
-            "{{\"keys\":[{},{},{},{},{{\"kty\":\"oct\",\"kid\":\"d\",\"k\":\"c2VjcmV0\"}},{{\"kty\":\"??\"}},7]}}",
-            ec(",\"kid\":\"a\",\"alg\":\"ES256\",\"use\":\"sig\""),
-            ec(",\"kid\":\"b\",\"alg\":\"RS256\""),
-            ec(",\"kid\":\"c\",\"use\":\"enc\""),
-            ec(""),
-        );
-
-        let keys = keys(body.as_bytes()).unwrap();
-
-        assert_eq!(keys.keys().collect::<Vec<_>>(), ["a"]);
-        assert!(super::keys(b"[]").is_none());
     }
 }

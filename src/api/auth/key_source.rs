@@ -6,7 +6,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::auth::jwks::Jwks;
-use crate::auth::signing_key::{KeyError, KeyLookup, SigningKey, from_pem};
+use crate::auth::signing_key::{KeyError, KeyLookup, SECRET_BYTES_MIN, SigningKey, from_pem};
 
 /// Where the verification keys come from.
 #[derive(Clone, Debug)]
@@ -29,7 +29,9 @@ impl VerificationKeys {
     /// Reads the key; fetches nothing yet.
     pub(crate) fn open(source: &KeySource) -> Result<Self, KeyError> {
         Ok(match source {
-            KeySource::Secret(secret) if secret.expose_secret().is_empty() => return Err(KeyError::EmptySecret),
+            KeySource::Secret(secret) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
+                return Err(KeyError::ShortSecret);
+            }
             KeySource::Secret(secret) => {
                 let decoding = DecodingKey::from_secret(secret.expose_secret().as_bytes());
                 VerificationKeys::Fixed(Arc::new(SigningKey { decoding, algorithm: Algorithm::HS256 }))
@@ -37,6 +39,13 @@ impl VerificationKeys {
             KeySource::PublicKeyFile(path) => VerificationKeys::Fixed(Arc::new(from_pem(path)?)),
             KeySource::JwksUrl(url) => VerificationKeys::Set(Jwks::at(url.clone())?),
         })
+    }
+
+    /// Fetches a key set that is fetched at all, so that its refused keys are reported at the start.
+    pub(crate) async fn prefetch(&self) {
+        if let VerificationKeys::Set(set) = self {
+            set.prefetch().await;
+        }
     }
 
     /// Changes whenever a previously valid key may have become invalid.

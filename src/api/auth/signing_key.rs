@@ -4,12 +4,27 @@ use std::sync::Arc;
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 
+use crate::auth::rsa_modulus::modulus_bits;
+
+/// Bytes of an HS256 secret: the length of its hash.
+pub(crate) const SECRET_BYTES_MIN: usize = 32;
+/// Bits of an RSA key's modulus.
+pub(crate) const RSA_BITS_MIN: usize = 2_048;
+
 /// Why a key source cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Everybody could sign with an empty secret.
-    #[error("the secret is empty")]
-    EmptySecret,
+    /// A short secret can be guessed (RFC 7518, 3.2).
+    #[error("the secret is shorter than {min} bytes and can be guessed; create one with: openssl rand -hex 32", min = SECRET_BYTES_MIN)]
+    ShortSecret,
+    /// The private key of a short key can be computed (RFC 7518, 3.3).
+    #[error("{path} contains an RSA key of {bits} bits; RS256 needs at least {min}", min = RSA_BITS_MIN)]
+    ShortRsaKey {
+        /// The path from the configuration.
+        path: PathBuf,
+        /// The length of the modulus.
+        bits: usize,
+    },
     /// The key file cannot be read.
     #[error("cannot read the public key file {path}")]
     File {
@@ -42,10 +57,17 @@ pub(crate) enum KeyLookup {
     Unavailable,
 }
 
-/// Reads an RSA or P-256 public key from a PEM file.
+/// Reads an RSA or P-256 public key from a PEM file. An RSA key that is too short is refused.
 pub(crate) fn from_pem(path: &Path) -> Result<SigningKey, KeyError> {
     let pem = std::fs::read(path).map_err(|source| KeyError::File { path: path.to_owned(), source })?;
-    let rsa = DecodingKey::from_rsa_pem(&pem).map(|decoding| SigningKey { decoding, algorithm: Algorithm::RS256 });
-    let ec = || DecodingKey::from_ec_pem(&pem).map(|decoding| SigningKey { decoding, algorithm: Algorithm::ES256 });
-    rsa.or_else(|_| ec()).map_err(|_| KeyError::NoPublicKey(path.to_owned()))
+    let no_key = || KeyError::NoPublicKey(path.to_owned());
+    let Ok(decoding) = DecodingKey::from_rsa_pem(&pem) else {
+        let decoding = DecodingKey::from_ec_pem(&pem).map_err(|_| no_key())?;
+        return Ok(SigningKey { decoding, algorithm: Algorithm::ES256 });
+    };
+    match modulus_bits(&decoding) {
+        Some(RSA_BITS_MIN..) => Ok(SigningKey { decoding, algorithm: Algorithm::RS256 }),
+        Some(bits) => Err(KeyError::ShortRsaKey { path: path.to_owned(), bits }),
+        None => Err(no_key()),
+    }
 }

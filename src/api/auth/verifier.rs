@@ -69,6 +69,11 @@ impl Verifier {
         })
     }
 
+    /// Fetches the key set of a JWKS URL once, so that keys it must not contain are reported at the start. A failure is only logged.
+    pub(crate) async fn prefetch_keys(&self) {
+        self.keys.prefetch().await;
+    }
+
     /// The caller named by the `Authorization` header; `Ok(None)` without that header.
     ///
     /// # Errors

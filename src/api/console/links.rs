@@ -28,11 +28,18 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// Whether a redirect target is a console page, and not a text that browsers read as another origin.
+/// Whether a redirect target is a normalised path of a console page, perhaps with a query. Browsers resolve dots, also encoded ones, and
+/// read some texts as another origin: such a target may lead away from the console.
 pub(crate) fn is_console_page(target: &str) -> bool {
-    let rest = target.strip_prefix("/console");
-    let plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    plain && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let normal = |part: &str| !part.is_empty() && part.bytes().any(|byte| byte != b'.') && part.bytes().all(plain);
+    let below = match path.strip_prefix("/console") {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('/').is_some_and(|rest| rest.split('/').all(normal)),
+        None => false,
+    };
+    below && query.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#'))
 }
 
 /// A text as one shell argument.
@@ -70,12 +77,32 @@ mod tests {
 
     #[test]
     fn only_console_pages_are_redirect_targets() {
-        for good in ["/console", "/console?x=1", "/console/outbox?status=PARKED&after=3"] {
+        for good in ["/console", "/console?x=1", "/console/outbox?status=PARKED&after=3", "/console/dlt/3/17?a=../b"] {
             assert!(is_console_page(good), "{good}");
         }
-        for bad in
-            ["", "/", "//evil", "/consoleevil", "https://evil/console", "/console\\..", "/console/\r\nx: y", "console"]
-        {
+        let bad = [
+            "",
+            "/",
+            "//evil",
+            "/consoleevil",
+            "https://evil/console",
+            "/console\\..",
+            "/console/\r\nx: y",
+            "console",
+            "/console/",
+            "/console//evil",
+            "/console/outbox/",
+            "/console/..",
+            "/console/../orders",
+            "/console/./outbox",
+            "/console/%2e%2e/orders",
+            "/console/.%2E/orders",
+            "/console/%2Fevil",
+            "/console/x;/../../orders",
+            "/console#/../orders",
+            "/console?x#y",
+        ];
+        for bad in bad {
             assert!(!is_console_page(bad), "{bad}");
         }
     }

@@ -5,6 +5,7 @@ use telemetry::CONTENT_TYPE;
 use utoipa::ToSchema;
 
 use crate::error::{Problem, ProblemBody};
+use crate::openapi::schemas::TagFilter;
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, ok, with_type};
 use crate::request::route::{Endpoint, Resource, handler};
@@ -92,7 +93,7 @@ pub(crate) async fn metric_names(context: RequestContext) -> RouteResult {
 #[utoipa::path(get, path = "/actuator/metrics/{name}", tag = "metrics", operation_id = "metric",
     params(
         ("name" = String, Path, description = "The dotted name", example = "orders.created.count"),
-        ("tag" = Option<Vec<String>>, Query, description = "Only series with this label, such as `status:PARKED`; may be repeated")),
+        ("tag" = inline(Option<Vec<TagFilter>>), Query, description = "Only series with this label, such as `status:PARKED`; may be repeated")),
     responses(
         (status = 200, description = "The metric's numbers", body = MetricReading),
         (status = 400, description = "A tag is not a label and a value", body = ProblemBody<'_>, content_type = "application/problem+json"),

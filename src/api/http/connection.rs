@@ -33,7 +33,12 @@ pub(crate) fn connection(
     stopping: &GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
     let options = &state.options;
-    let timeouts = ConnectionTimeouts { head: options.header_timeout, idle: KEEP_ALIVE, stall: options.body_timeout };
+    let timeouts = ConnectionTimeouts {
+        head: options.header_timeout,
+        idle: KEEP_ALIVE,
+        stall: options.body_timeout,
+        close: DISCONNECT,
+    };
     let stopping = stopping.clone();
     let timeout_response: TimeoutResponse = {
         let state = Arc::clone(state);

@@ -14,6 +14,8 @@ pub(crate) struct ConnectionTimeouts {
     pub(crate) idle: Duration,
     /// For a client that accepts no byte of a pending response.
     pub(crate) stall: Duration,
+    /// For a client to close after the last response of a connection.
+    pub(crate) close: Duration,
 }
 
 /// The phase of a connection; its requests share it with its stream.
@@ -26,10 +28,14 @@ pub(crate) struct ConnectionPhase {
 enum Phase {
     /// A request is being handled; the pipeline has its own timeout.
     Handling,
+    /// As `Handling`, but what arrives is the rest of a request body that is not read.
+    Refusing,
     /// Nothing has arrived since the last response.
     Idle { until: Instant },
     /// A request head is arriving.
     Head { until: Instant },
+    /// The last response is complete; what arrives is discarded.
+    Closing { until: Instant },
 }
 
 impl ConnectionPhase {
@@ -43,9 +49,18 @@ impl ConnectionPhase {
         self.phase.set(Phase::Handling);
     }
 
+    /// The request's body has not ended, or its transfer coding is broken: no further request can be read.
+    pub(crate) fn refuse_body(&self) {
+        self.phase.set(Phase::Refusing);
+    }
+
     /// The response has been written. A pipelined head may have arrived already, so the deadline includes the time for a head.
     pub(crate) fn response_finished(&self) {
-        self.phase.set(Phase::Idle { until: Instant::now() + self.timeouts.idle + self.timeouts.head });
+        let now = Instant::now();
+        self.phase.set(match self.phase.get() {
+            Phase::Refusing => Phase::Closing { until: now + self.timeouts.close },
+            _ => Phase::Idle { until: now + self.timeouts.idle + self.timeouts.head },
+        });
     }
 
     /// Bytes arrived; true when they start a request head.
@@ -61,6 +76,15 @@ impl ConnectionPhase {
         matches!(self.phase.get(), Phase::Head { .. })
     }
 
+    /// Whether no byte that arrives may reach the parser any more.
+    pub(crate) fn accepts_nothing(&self) -> bool {
+        matches!(self.phase.get(), Phase::Refusing | Phase::Closing { .. })
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        matches!(self.phase.get(), Phase::Closing { .. })
+    }
+
     pub(crate) fn timeouts(&self) -> ConnectionTimeouts {
         self.timeouts
     }
@@ -68,8 +92,8 @@ impl ConnectionPhase {
     /// When the connection is closed unless its phase changes; `None` while a request is handled.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase.get() {
-            Phase::Handling => None,
-            Phase::Idle { until } | Phase::Head { until } => Some(until),
+            Phase::Handling | Phase::Refusing => None,
+            Phase::Idle { until } | Phase::Head { until } | Phase::Closing { until } => Some(until),
         }
     }
 }

@@ -1,15 +1,9 @@
 //! One request and its response: the headers that every response carries, its log line and its metrics.
-use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::http::Method;
+use actix_web::body::BoxBody;
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
-use actix_web::web::Bytes;
+use actix_web::http::{ConnectionType, Method};
 use actix_web::{HttpRequest, HttpResponse};
 use app::admission::rate_limit::AdmissionDecision;
 use app::contract::rfc3339;
@@ -17,8 +11,9 @@ use domain::Timestamp;
 
 use crate::console::layout;
 use crate::error::{ErrorCode, Problem};
-use crate::http::connection_timeouts::ConnectionPhase;
 use crate::http::rate_limit;
+use crate::http::tracked_body::{InFlightGuard, TrackedBody};
+use crate::request::body::UnreadBody;
 use crate::request::headers::request_id;
 use crate::request::response::RouteResult;
 use crate::request::route::HeaderPolicy;
@@ -57,13 +52,22 @@ impl Exchange {
         }
     }
 
-    /// Adds the common headers, counts and logs the response.
-    pub(crate) fn finish(self, state: &HttpState, request: &HttpRequest, result: RouteResult) -> HttpResponse {
+    /// Adds the common headers, counts and logs the response. With an unread request body it is the last one of its connection.
+    pub(crate) fn finish(
+        self,
+        state: &HttpState,
+        request: &HttpRequest,
+        result: RouteResult,
+        unread: Option<UnreadBody>,
+    ) -> HttpResponse {
         let mut response = result.unwrap_or_else(|problem| self.error_response(state, request, &problem));
         self.add_headers(state, &mut response);
         self.record(state, request.method(), &response);
+        if unread.is_some() {
+            response.head_mut().set_connection_type(ConnectionType::Close);
+        }
         let in_flight = self.in_flight;
-        response.map_body(|_, body| BoxBody::new(TrackedBody { body, _in_flight: in_flight }))
+        response.map_body(|_, body| BoxBody::new(TrackedBody::new(body, in_flight, unread)))
     }
 
     fn error_response(&self, state: &HttpState, request: &HttpRequest, problem: &Problem) -> HttpResponse {
@@ -130,50 +134,5 @@ fn method_label(method: &Method) -> &'static str {
         "DELETE" => "DELETE",
         "OPTIONS" => "OPTIONS",
         _ => "OTHER",
-    }
-}
-
-/// Counts a request as in flight until its response is written; a graceful stop waits for these.
-struct InFlightGuard {
-    count: Arc<AtomicU64>,
-    /// `None` in tests that call routes without a connection.
-    phase: Option<Rc<ConnectionPhase>>,
-}
-
-impl InFlightGuard {
-    fn begin(count: &Arc<AtomicU64>, request: &HttpRequest) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        let phase = request.conn_data::<Rc<ConnectionPhase>>().cloned();
-        if let Some(phase) = &phase {
-            phase.request_started();
-        }
-        Self { count: Arc::clone(count), phase }
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::SeqCst);
-        if let Some(phase) = &self.phase {
-            phase.response_finished();
-        }
-    }
-}
-
-/// A response body that holds the request's [`InFlightGuard`] until the server drops the body.
-struct TrackedBody {
-    body: BoxBody,
-    _in_flight: InFlightGuard,
-}
-
-impl MessageBody for TrackedBody {
-    type Error = Box<dyn std::error::Error>;
-
-    fn size(&self) -> BodySize {
-        self.body.size()
-    }
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_next(cx)
     }
 }

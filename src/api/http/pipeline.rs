@@ -3,6 +3,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::Method;
 use actix_web::http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::web::{Bytes, Payload};
@@ -16,7 +17,7 @@ use crate::console::access;
 use crate::error::{ErrorCode, Problem};
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit;
-use crate::request::body::read_body;
+use crate::request::body::{ArrivingBody, UnreadBody, broken, discard_arrived, read_body};
 use crate::request::context::RequestContext;
 use crate::request::media_types;
 use crate::request::response::RouteResult;
@@ -37,30 +38,53 @@ pub(crate) async fn handle_request(
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
+    let mut body = ArrivingBody::new(payload);
     let mut exchange = Exchange::begin(&state, &request, resource.template, resource.header_policy);
-    let processing = process(&state, &resource, &request, payload, &mut exchange);
+    let processing = process(&state, &resource, &request, &mut body, &mut exchange);
     // actix would close the connection on a panic, and no supervisor restarts a handler.
     let result = match AssertUnwindSafe(processing).catch_unwind().await {
         Ok(result) => result,
         Err(_) => Err(Problem::unexpected("a handler panicked")),
     };
-    exchange.finish(&state, &request, result)
+    complete(exchange, &state, &request, result, body).await
 }
 
 /// Handles a request that matches no route.
-pub(crate) async fn handle_unknown_route(state: Arc<HttpState>, request: HttpRequest) -> HttpResponse {
+pub(crate) async fn handle_unknown_route(
+    state: Arc<HttpState>,
+    request: HttpRequest,
+    payload: Payload,
+) -> HttpResponse {
     let private = request.path() == "/orders" || request.path().starts_with("/orders/");
     let header_policy = if private { HeaderPolicy::Private } else { HeaderPolicy::Plain };
     let exchange = Exchange::begin(&state, &request, "UNKNOWN", header_policy);
     let problem = check_size(&request).err().unwrap_or_else(|| Problem::not_found("no such route"));
-    exchange.finish(&state, &request, Err(problem))
+    complete(exchange, &state, &request, Err(problem), ArrivingBody::new(payload)).await
+}
+
+/// Completes the response, and decides whether its connection can serve another request.
+async fn complete(
+    exchange: Exchange,
+    state: &HttpState,
+    request: &HttpRequest,
+    result: RouteResult,
+    body: ArrivingBody,
+) -> HttpResponse {
+    let unread = discard_arrived(body).await;
+    let has_length = |response: &HttpResponse| matches!(response.body().size(), BodySize::Sized(1..));
+    let result = match (&unread, result) {
+        // Only reads have responses without a length or content, and only a response with both ends before its connection does.
+        (Some(UnreadBody::Broken), Ok(response)) if !has_length(&response) => Err(broken()),
+        (_, result) => result,
+    };
+    exchange.finish(state, request, result, unread)
 }
 
 async fn process(
     state: &Arc<HttpState>,
     resource: &Resource,
     request: &HttpRequest,
-    payload: Payload,
+    arriving: &mut ArrivingBody,
     exchange: &mut Exchange,
 ) -> RouteResult {
     check_size(request)?;
@@ -80,7 +104,7 @@ async fn process(
         exchange.admitted = rate_limit::admit(state, resource, request, caller.as_deref()).await;
         rate_limit::enforce(state, exchange.admitted.as_ref())?;
     }
-    let body = read(state, endpoint, request, payload).await?;
+    let body = read(state, endpoint, request, arriving).await?;
     if let (BodyKind::Form, Some(session)) = (endpoint.body_kind, &session) {
         access::check_csrf_token(session, &body)?;
     }
@@ -128,7 +152,7 @@ async fn read(
     state: &HttpState,
     endpoint: &Endpoint,
     request: &HttpRequest,
-    payload: Payload,
+    arriving: &mut ArrivingBody,
 ) -> Result<Bytes, Problem> {
     if endpoint.format == ResponseFormat::Json && !media_types::accepts_json(request.headers()) {
         let message = "the response is application/json, which Accept excludes";
@@ -151,7 +175,7 @@ async fn read(
         let message = "the body must be application/json without a content encoding";
         return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
     }
-    read_body(payload, request, &state.options).await
+    read_body(arriving, request, &state.options).await
 }
 
 fn announces_body(request: &HttpRequest) -> bool {

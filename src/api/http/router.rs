@@ -24,7 +24,8 @@ pub fn configure(state: Arc<HttpState>, surface: Surface) -> impl FnOnce(&mut Se
             };
             app.service(web::resource(pattern).default_service(web::to(handler)));
         }
-        let unknown_route = move |request| pipeline::handle_unknown_route(Arc::clone(&state), request);
+        let unknown_route =
+            move |request, payload| pipeline::handle_unknown_route(Arc::clone(&state), request, payload);
         app.default_service(web::to(unknown_route));
     }
 }

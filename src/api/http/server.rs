@@ -53,6 +53,8 @@ pub fn serve(state: &Arc<HttpState>) -> io::Result<RunningServer> {
 pub fn serve_on(state: &Arc<HttpState>, listeners: Listeners) -> io::Result<RunningServer> {
     let workers = state.options.workers;
     let depth_sampler = tokio::spawn(sample_depth(Arc::clone(state)));
+    let keys_of = Arc::clone(state);
+    tokio::spawn(async move { keys_of.auth.prefetch_keys().await });
     let mut server = RunningServer { state: Arc::clone(state), bound: Vec::new(), running: Vec::new(), depth_sampler };
     match listeners.admin {
         None => server.listen(listeners.public, Surface::Both, workers)?,

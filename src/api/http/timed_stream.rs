@@ -100,6 +100,18 @@ impl TimedStream {
         let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
     }
 
+    /// Closes after the last response: closes the sending side at once, and discards what arrives until the client closes or the
+    /// deadline passes. Never ready without an error, so that actix writes nothing more and parses nothing more.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        // A failed shutdown means that the connection is closed already. A repeated one has no effect.
+        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+        // A client that sends without a pause must not keep the reads ready beyond the deadline.
+        if self.phase.deadline().is_some_and(|until| until <= Instant::now()) {
+            return Poll::Ready(io::ErrorKind::TimedOut.into());
+        }
+        self.poll_discard(cx)
+    }
+
     /// Discards what a rejected client still sends: closing with unread data would reset the connection before the client reads the 431.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut scratch = [0; 4_096];
@@ -140,6 +152,10 @@ impl AsyncRead for TimedStream {
         if this.rejected {
             return this.poll_discard(cx).map(Err);
         }
+        if this.phase.accepts_nothing() {
+            // The response wakes the connection, and [`Self::poll_close`] reads after it.
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
             if this.accept(&buffer.filled()[before..]) {
@@ -161,7 +177,12 @@ impl AsyncWrite for TimedStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        // actix flushes after all bytes of the response were written.
+        if this.phase.is_closing() {
+            return this.poll_close(cx).map(Err);
+        }
+        Pin::new(&mut this.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, generated from the handlers and their bodies.
+use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Content, HeaderBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{Content, HeaderBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
 use crate::admin::{actors, dead_letters, diagnosis, live_events, outbox, partitions, redrive};
@@ -37,7 +38,7 @@ use crate::orders::{change, create, page, read};
         partitions::list, live_events::stream,
     ),
     components(schemas(ProblemBody<'_>, FieldError)),
-    modifiers(&CommonResponses),
+    modifiers(&CommonResponses, &NoNulls),
 )]
 struct ApiDocument;
 
@@ -84,6 +85,55 @@ impl Modify for CommonResponses {
             }
         }
     }
+}
+
+/// Removes `null` from parameters and request bodies, which annotations write for what may be absent: the code refuses a null there.
+struct NoNulls;
+
+impl Modify for NoNulls {
+    fn modify(&self, document: &mut Document) {
+        for item in document.paths.paths.values_mut() {
+            for operation in [&mut item.get, &mut item.post, &mut item.patch].into_iter().flatten() {
+                let parameters = operation.parameters.iter_mut().flatten().filter_map(owned);
+                parameters.filter_map(|parameter| parameter.schema.as_mut()).for_each(remove_null);
+                let contents =
+                    operation.request_body.iter_mut().filter_map(owned).flat_map(|body| body.content.values_mut());
+                contents.filter_map(owned).filter_map(|content| content.schema.as_mut()).for_each(remove_null);
+            }
+        }
+    }
+}
+
+/// What stands in the document itself; annotations write no references here.
+fn owned<T>(part: &mut RefOr<T>) -> Option<&mut T> {
+    match part {
+        RefOr::T(part) => Some(part),
+        RefOr::Ref(_) => None,
+    }
+}
+
+fn remove_null(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::OneOf(choices)) => {
+            choices.items.retain(|choice| !is_null(choice));
+            if let [only] = choices.items.as_slice() {
+                *schema = only.clone();
+            }
+        }
+        RefOr::T(Schema::Object(object)) => {
+            if let SchemaType::Array(types) = &mut object.schema_type {
+                types.retain(|one| *one != Type::Null);
+                if let [only] = types.as_slice() {
+                    object.schema_type = only.clone().into();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_null(schema: &RefOr<Schema>) -> bool {
+    matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null))
 }
 
 fn error_response(status: &str, description: &str) -> RefOr<utoipa::openapi::Response> {

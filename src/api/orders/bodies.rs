@@ -1,58 +1,13 @@
 //! The JSON bodies of the order routes. The structs are both what serde reads and writes and the schemas of the OpenAPI document.
-use std::borrow::Cow;
-
 use app::contract::rfc3339;
-use domain::{Item, Money, Order, OrderId, Status};
+use domain::{Item, Money, Order, OrderId};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
-use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
+use crate::openapi::schemas::{Amount, AnyVersion, OrderStatus, Price, ProductName};
 use crate::request::json::JsonMember;
 use crate::request::response::AsText;
-
-/// The schema of [`domain::Status`].
-pub(crate) struct OrderStatus;
-
-impl PartialSchema for OrderStatus {
-    fn schema() -> RefOr<Schema> {
-        let names = Status::ALL.map(Status::as_str);
-        let schema = ObjectBuilder::new().schema_type(Type::String).description(Some("The status of an order."));
-        schema.enum_values(Some(names)).into()
-    }
-}
-
-impl ToSchema for OrderStatus {
-    fn name() -> Cow<'static, str> {
-        "OrderStatus".into()
-    }
-}
-
-/// The schema of a price that a client sends.
-pub(crate) struct Price;
-
-impl PartialSchema for Price {
-    fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new().schema_type(Type::String).description(Some("`digits[.digits][e±digits]`"));
-        let double = SchemaFormat::KnownFormat(KnownFormat::Double);
-        let number = ObjectBuilder::new().schema_type(Type::Number).format(Some(double));
-        OneOfBuilder::new()
-            .item(text)
-            .item(number)
-            .description(Some(
-                "Zero or more; at most 28 digits, 12 of them after the point. Read as a decimal, never through a float.",
-            ))
-            .examples(["12.99"])
-            .into()
-    }
-}
-
-impl ToSchema for Price {
-    fn name() -> Cow<'static, str> {
-        "Price".into()
-    }
-}
 
 /// An order with its items.
 #[derive(Serialize, ToSchema)]
@@ -74,7 +29,7 @@ pub(crate) struct OrderBody<'a> {
     #[schema(value_type = Vec<ItemBody<'_>>, min_items = 1, max_items = 500)]
     items: ItemList<'a>,
     /// The exact sum of prices times quantities, with the largest scale of the prices.
-    #[schema(value_type = String, example = "25.98")]
+    #[schema(value_type = Amount, example = "25.98")]
     total: AsText<Money>,
 }
 
@@ -91,8 +46,9 @@ impl<'a> OrderBody<'a> {
         }
     }
 
-    pub(crate) fn all(orders: &'a [Order]) -> Vec<Self> {
-        orders.iter().map(Self::of).collect()
+    /// The order with an empty list of items, which the caller fills in.
+    pub(crate) fn without_items(order: &'a Order) -> Self {
+        Self { items: ItemList(&[]), ..Self::of(order) }
     }
 }
 
@@ -118,12 +74,12 @@ pub(crate) struct ItemBody<'a> {
     #[schema(example = 2)]
     quantity: u32,
     /// In plain notation, with the scale that the client sent.
-    #[schema(value_type = String, example = "12.99")]
+    #[schema(value_type = Amount, example = "12.99")]
     price: AsText<Money>,
 }
 
 impl<'a> ItemBody<'a> {
-    fn of(item: &'a Item) -> Self {
+    pub(crate) fn of(item: &'a Item) -> Self {
         Self { product_name: item.name(), quantity: item.quantity(), price: AsText(item.price()) }
     }
 }
@@ -162,9 +118,8 @@ pub(crate) struct CreateBody<'a> {
 #[schema(as = NewItem)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewItemBody<'a> {
-    /// Not only white space, no control characters; stored as sent.
     #[serde(borrow, default)]
-    #[schema(required = true, value_type = String, min_length = 1, max_length = 256, example = "keyboard")]
+    #[schema(required = true, value_type = ProductName, example = "keyboard")]
     pub(crate) product_name: JsonMember<'a>,
     #[serde(borrow, default)]
     #[schema(required = true, value_type = u32, minimum = 1, maximum = 1_000_000, example = 2)]
@@ -183,6 +138,6 @@ pub(crate) struct ChangeBody<'a> {
     pub(crate) status: JsonMember<'a>,
     /// The version that the client saw last; optional with `If-Match`.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = u64, example = 0)]
+    #[schema(required = false, value_type = AnyVersion, example = 0)]
     pub(crate) version: JsonMember<'a>,
 }

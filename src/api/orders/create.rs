@@ -23,7 +23,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
         ("Idempotency-Key" = Option<String>, Header, max_length = 128,
          description = "Identifies this order across retries, quoted or bare; `X-Idempotency-Key` is the same"),
         ("X-Idempotency-Key" = Option<String>, Header, max_length = 128, description = "As `Idempotency-Key`; both must be equal"),
-        ("X-Request-Id" = Option<String>, Header, pattern = "^[A-Za-z0-9._-]{1,128}$", description = "Echoed and logged"),
+        ("X-Request-Id" = Option<String>, Header, description = "Echoed and logged when it matches `[A-Za-z0-9._-]{1,128}`, else replaced"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context, passed on with the event"),
         ("tracestate" = Option<String>, Header, description = "Passed on with `traceparent`"),
     ),

@@ -5,23 +5,27 @@ use app::queries::{KeysetPage, NumberedPage, PAGE_MAX};
 use domain::{OrderId, Status};
 
 use crate::error::{Problem, ProblemBody};
-use crate::orders::bodies::{OrderBody, OrderStatus, PageBody};
+use crate::openapi::schemas::{AnyInteger, OrderStatusFilter, UuidFilter};
+use crate::orders::bodies::PageBody;
+use crate::orders::list_body::ListBody;
+use crate::orders::list_response::list_response;
 use crate::orders::operation::measured;
 use crate::orders::parameters::status_filter;
 use crate::request::context::RequestContext;
-use crate::request::response::{RouteResult, ok};
+use crate::request::response::RouteResult;
 
 const SIZE_DEFAULT: i64 = 100;
 
 /// Page through the orders
 ///
-/// By page number (`page`), or by keyset (`after`), which stays stable while orders are created.
+/// By page number (`page`), or by keyset (`after`), which stays stable while orders are created. A keyset page of large orders may have
+/// fewer than `size`; its link to the next page counts.
 #[utoipa::path(get, path = "/orders/page", tag = "orders", operation_id = "pageOrders", security(("bearer" = [])),
     params(
-        ("status" = Option<OrderStatus>, Query, description = "Only orders with this status; empty is no filter"),
-        ("page" = Option<i64>, Query, description = "From 0; negative numbers count as 0"),
-        ("size" = Option<i64>, Query, description = "Clamped to 1…500; 100 when left out"),
-        ("after" = Option<String>, Query, description = "An order id: the page starts after it. Empty: the first page"),
+        ("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty is no filter"),
+        ("page" = inline(Option<AnyInteger>), Query, description = "From 0; negative numbers count as 0"),
+        ("size" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 when left out"),
+        ("after" = inline(Option<UuidFilter>), Query, description = "An order id: the page starts after it. Empty: the first page"),
     ),
     responses(
         (status = 200, description = "The page, newest first", body = PageBody<'_>, headers(
@@ -49,51 +53,43 @@ async fn read_page(context: &RequestContext) -> RouteResult {
     };
     let permit = context.state.concurrency_limiters.lists.acquire().await?;
     let queries = &context.state.queries;
-    let response = match after {
-        None => numbered_page(&queries.page(&viewer, status, page, size).await?, status),
-        Some(after) => keyset_page(&queries.page_after(&viewer, status, after, size).await?, status),
+    let (list, links) = match after {
+        None => numbered_page(queries.page(&viewer, status, page, size).await?, status),
+        Some(after) => keyset_page(queries.page_after(&viewer, status, after, size).await?, status),
     };
+    let response = list_response(context, "page", list).await?;
     permit.release(true);
-    Ok(response)
+    Ok(with_links(response, &links))
 }
 
-fn numbered_page(numbered: &NumberedPage, status: Option<Status>) -> HttpResponse {
+/// The page and its links.
+fn numbered_page(numbered: NumberedPage, status: Option<Status>) -> (ListBody, Vec<String>) {
     let NumberedPage { orders, page, size, total } = numbered;
-    let pages = total.div_ceil(u64::from(*size));
-    let body = PageBody {
-        orders: OrderBody::all(orders),
-        page: Some(*page),
-        size: *size,
-        total_elements: *total,
-        total_pages: pages,
-    };
+    let pages = total.div_ceil(u64::from(size));
+    let frame = PageBody { orders: Vec::new(), page: Some(page), size, total_elements: total, total_pages: pages };
     let last = pages.saturating_sub(1);
     let link = |rel: &str, page: u64| {
         format!("</orders/page?{}page={page}&size={size}>; rel=\"{rel}\"", status_parameter(status))
     };
     let mut links = vec![link("first", 0)];
-    if *page > 0 {
+    if page > 0 {
         links.push(link("prev", (page - 1).min(last)));
     }
-    if *page < last {
+    if page < last {
         links.push(link("next", page + 1));
     }
     links.push(link("last", last));
-    with_links(ok(&body), &links)
+    (ListBody::page(&frame, Some(orders), Vec::new()), links)
 }
 
-fn keyset_page(keyset: &KeysetPage, status: Option<Status>) -> HttpResponse {
+/// The page and its link to the next one.
+fn keyset_page(keyset: KeysetPage, status: Option<Status>) -> (ListBody, Vec<String>) {
     let KeysetPage { orders, size, total, next } = keyset;
-    let body = PageBody {
-        orders: OrderBody::all(orders),
-        page: None,
-        size: *size,
-        total_elements: *total,
-        total_pages: total.div_ceil(u64::from(*size)),
-    };
+    let total_pages = total.div_ceil(u64::from(size));
+    let frame = PageBody { orders: Vec::new(), page: None, size, total_elements: total, total_pages };
     let next =
         next.map(|id| format!("</orders/page?{}after={id}&size={size}>; rel=\"next\"", status_parameter(status)));
-    with_links(ok(&body), next.as_slice())
+    (ListBody::page(&frame, None, orders), next.into_iter().collect())
 }
 
 fn status_parameter(status: Option<Status>) -> String {

@@ -5,12 +5,15 @@ use actix_web::http::header::ETAG;
 use app::error::QueryError;
 
 use crate::error::{ErrorCode, Problem, ProblemBody};
-use crate::orders::bodies::{OrderBody, OrderStatus};
+use crate::openapi::schemas::OrderStatusFilter;
+use crate::orders::bodies::OrderBody;
+use crate::orders::list_body::ListBody;
+use crate::orders::list_response::list_response;
 use crate::orders::operation::{measured, order_response};
 use crate::orders::parameters::{order_id, status_filter};
 use crate::request::context::RequestContext;
 use crate::request::preconditions;
-use crate::request::response::{RouteResult, ok};
+use crate::request::response::RouteResult;
 
 /// Read one order by id
 #[utoipa::path(get, path = "/orders/{id}", tag = "orders", operation_id = "findOrder", security(("bearer" = [])),
@@ -50,9 +53,9 @@ async fn find_order(context: &RequestContext) -> RouteResult {
 
 /// List the newest orders
 ///
-/// At most 1,000 (`orders.list_max_rows`), newest first; use `/orders/page` for more.
+/// At most 1,000 (`orders.list_max_rows`), newest first; use `/orders/page` for more. A long list arrives in chunks, without a length.
 #[utoipa::path(get, path = "/orders", tag = "orders", operation_id = "listOrders", security(("bearer" = [])),
-    params(("status" = Option<OrderStatus>, Query, description = "Only orders with this status; empty is no filter")),
+    params(("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty is no filter")),
     responses(
         (status = 200, description = "Newest first", body = Vec<OrderBody<'_>>),
         (status = 400, description = "No such status", body = ProblemBody<'_>, content_type = "application/problem+json"),
@@ -64,9 +67,10 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
 async fn list_orders(context: &RequestContext) -> RouteResult {
     let status = status_filter(&context.query())?;
     let viewer = context.viewer()?;
-    // Held until the body is serialised: a thousand orders are a third of a megabyte.
+    // Held until the first orders are read. The pace of a long list is its reader's, which says nothing about the store.
     let permit = context.state.concurrency_limiters.lists.acquire().await?;
-    let response = ok(&OrderBody::all(&context.state.queries.list(&viewer, status).await?));
+    let list = ListBody::array(context.state.queries.list(&viewer, status));
+    let response = list_response(context, "list", list).await?;
     permit.release(true);
     Ok(response)
 }

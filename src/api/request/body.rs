@@ -1,8 +1,9 @@
-//! Reads a request body within the limits of size and time.
+//! Reads a request body within the limits of size and time, and finds out whether it has ended.
 use actix_web::HttpRequest;
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::{Bytes, BytesMut, Payload};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::error::{ErrorCode, Problem};
@@ -11,24 +12,80 @@ use crate::options::Options;
 /// Bytes of the first allocation, whatever `Content-Length` announces.
 const FIRST_BYTES: usize = 16 * 1024;
 
+/// Bytes of an unread body that are discarded to keep its connection; a longer body costs the connection.
+const DISCARD_MAX: usize = 16 * 1024;
+
+/// The body of a request while it arrives.
+pub(crate) struct ArrivingBody {
+    payload: Payload,
+    /// The transfer coding is not valid, or the client closed before the end. actix reports it once.
+    broken: bool,
+}
+
+impl ArrivingBody {
+    pub(crate) fn new(payload: Payload) -> Self {
+        Self { payload, broken: false }
+    }
+
+    /// The next bytes, or `None` at the end. Cancel-safe.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        self.payload.next().await.transpose().map_err(|_| {
+            self.broken = true;
+            broken()
+        })
+    }
+}
+
+/// A request body that has not been read to its end. Its connection serves no further request: the rest of the body is not one.
+pub(crate) enum UnreadBody {
+    /// More of it may arrive.
+    Rest {
+        /// Held until the response is complete.
+        _body: ArrivingBody,
+    },
+    /// Its transfer coding is not valid, so nothing that follows has a meaning.
+    Broken,
+}
+
+/// Discards what has arrived of a body that its handler did not read, without waiting for more; `None` when the body has ended.
+pub(crate) async fn discard_arrived(mut body: ArrivingBody) -> Option<UnreadBody> {
+    let (mut discarded, mut yielded) = (0, false);
+    while !body.broken {
+        match body.next().now_or_never() {
+            Some(Ok(None)) => return None,
+            Some(Ok(Some(chunk))) => (discarded, yielded) = (discarded + chunk.len(), false),
+            Some(Err(_)) => break,
+            // actix decodes the bytes in its buffer while the handler waits.
+            None if !yielded && discarded <= DISCARD_MAX => {
+                yielded = true;
+                yield_now().await;
+            }
+            None => return Some(UnreadBody::Rest { _body: body }),
+        }
+    }
+    Some(UnreadBody::Broken)
+}
+
 /// Reads the whole body into memory.
 ///
 /// # Errors
 /// 413 above `http.body_max`, 408 after `http.body_timeout`, 400 for a body that ends early.
-pub(crate) async fn read_body(payload: Payload, request: &HttpRequest, options: &Options) -> Result<Bytes, Problem> {
+pub(crate) async fn read_body(
+    body: &mut ArrivingBody,
+    request: &HttpRequest,
+    options: &Options,
+) -> Result<Bytes, Problem> {
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > options.body_max) {
         return Err(too_large());
     }
     let late = |_| Err(Problem::new(ErrorCode::RequestTimeout, "the body did not arrive in time"));
-    timeout(options.body_timeout, collect(payload, announced, options.body_max)).await.unwrap_or_else(late)
+    timeout(options.body_timeout, collect(body, announced, options.body_max)).await.unwrap_or_else(late)
 }
 
-async fn collect(mut payload: Payload, announced: Option<usize>, max: usize) -> Result<Bytes, Problem> {
-    let broken = |_| Problem::bad_request("the body ended early or its transfer coding is not valid");
-    let Some(first) = payload.next().await else { return Ok(Bytes::new()) };
-    let first = first.map_err(broken)?;
+async fn collect(arriving: &mut ArrivingBody, announced: Option<usize>, max: usize) -> Result<Bytes, Problem> {
+    let Some(first) = arriving.next().await? else { return Ok(Bytes::new()) };
     if first.len() > max {
         return Err(too_large());
     }
@@ -38,14 +95,18 @@ async fn collect(mut payload: Payload, announced: Option<usize>, max: usize) -> 
     }
     let mut body = BytesMut::with_capacity(announced.unwrap_or(FIRST_BYTES).min(FIRST_BYTES).max(first.len()));
     body.extend_from_slice(&first);
-    while let Some(chunk) = payload.next().await {
-        let chunk = chunk.map_err(broken)?;
+    while let Some(chunk) = arriving.next().await? {
         if body.len() + chunk.len() > max {
             return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body.freeze())
+}
+
+/// 400 for a body whose end cannot be found.
+pub(crate) fn broken() -> Problem {
+    Problem::bad_request("the body ended early or its transfer coding is not valid")
 }
 
 fn too_large() -> Problem {

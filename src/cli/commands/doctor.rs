@@ -14,9 +14,6 @@ use super::super::output::print_line;
 use super::super::runtime::block_on;
 use super::token::DEVELOPMENT_SECRET;
 
-/// Shortest secret that is safe against guessing: RFC 7518 requires as many bytes as HS256's hash has.
-const SECRET_BYTES_MIN: usize = 32;
-
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Print one JSON object a line.
@@ -162,9 +159,6 @@ fn auth_key(config: &Config) -> Finding {
         None => (false, "no key is set: serve refuses to start without --dev; set auth.hs256_secret".to_owned()),
         Some(KeySource::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {
             (false, "the development secret is public; set your own".to_owned())
-        }
-        Some(KeySource::Secret(secret)) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
-            (false, format!("auth.hs256_secret is shorter than {SECRET_BYTES_MIN} bytes and can be guessed"))
         }
         Some(KeySource::Secret(_)) => (true, "a shared secret".to_owned()),
         Some(KeySource::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),

@@ -28,11 +28,27 @@ const EVENTS: &[LogEvent] = &[
         action: "Read `error`; look for `dependency_down`, `pressure_changed` and the store's events.",
     },
     LogEvent {
+        name: "list_interrupted",
+        levels: &[Level::WARN],
+        fields: &["operation", "error"],
+        meaning: "The store failed while a long list of orders was being sent. The connection was closed, so the client \
+                  sees an incomplete response.",
+        action: "Read `error`; look for `dependency_down` and the store's events.",
+    },
+    LogEvent {
         name: "request_failed",
         levels: &[Level::ERROR],
         fields: &["route", "request_id", "error"],
         meaning: "A request was answered with 500. Its cause is in `error`, which the client does not see.",
         action: "Report `error` as a bug, with the request id.",
+    },
+    LogEvent {
+        name: "jwks_key_refused",
+        levels: &[Level::WARN],
+        fields: &["key_id", "reason"],
+        meaning: "The key set at `auth.jwks_url` contains a key that must not verify tokens: it is not for signatures, \
+                  too short, or without a key id. Tokens of this key are rejected. Logged once a key, from the start on.",
+        action: "None, if it is the identity provider's key for another purpose. Otherwise replace the key there.",
     },
     LogEvent {
         name: "jwks_fetch_failed",

@@ -32,6 +32,7 @@ suite! { $ orders:
     a_page_after_an_id_is_strictly_older_for_any_id,
     keyset_pages_show_each_order_once_while_orders_arrive,
     orders_of_one_millisecond_are_paged_without_a_gap,
+    a_list_of_large_orders_ends_at_its_size_and_goes_on_behind,
     a_count_applies_its_filter,
     the_oldest_orders_of_a_status_come_first,
     a_mark_is_found_until_its_retention_ends,

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject, Timestamp};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, NewRow, OrderFilter, OrderStore, PageStart};
 use ports::outbox::RowStatus;
 
 use crate::reference::state::{Reference, Row, State};
@@ -63,6 +63,15 @@ fn matches_filter(filter: &OrderFilter, order: &Order) -> bool {
         && filter.status.is_none_or(|status| status == order.status)
 }
 
+/// The orders up to the one that ends a list by size. A stored item has its name and a price.
+fn within_budget(mut orders: Vec<Order>) -> Vec<Order> {
+    let mut budget = ListBudget::default();
+    let size = |order: &Order| order.items.as_slice().iter().map(|item| item.name().len() + 16).sum();
+    let ends = orders.iter().position(|order| !budget.add(size(order)));
+    orders.truncate(ends.map_or(orders.len(), |last| last + 1));
+    orders
+}
+
 #[async_trait]
 impl OrderStore for Reference {
     async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
@@ -80,12 +89,13 @@ impl OrderStore for Reference {
         let state = self.state.lock();
         let newest_first = state.orders.values().rev().filter(|order| matches_filter(filter, order)).cloned();
         let limit = limit as usize;
-        Ok(match from {
+        let matching: Vec<Order> = match from {
             PageStart::Offset(skip) => {
                 newest_first.skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(limit).collect()
             }
             PageStart::After(id) => newest_first.filter(|order| order.id < id).take(limit).collect(),
-        })
+        };
+        Ok(within_budget(matching))
     }
 
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {

@@ -95,12 +95,14 @@ impl Ledger {
         let records = process.records(TOPIC).await;
         let mut events: BTreeMap<String, u64> = BTreeMap::new();
         records.iter().for_each(|delivery| *events.entry(delivery.record.key.to_string()).or_default() += 1);
-        let orders = process
-            .store
-            .list(&OrderFilter::default(), PageStart::Offset(0), 100_000)
-            .await
-            .expect("orders can be read");
-        let expected = orders.iter().map(|order| (order.id.to_string(), order.version + 1)).collect();
+        let mut expected = BTreeMap::new();
+        let mut from = PageStart::Offset(0);
+        loop {
+            let part = process.store.list(&OrderFilter::default(), from, 1_000).await.expect("orders can be read");
+            let Some(last) = part.last() else { break };
+            from = PageStart::After(last.id);
+            expected.extend(part.iter().map(|order| (order.id.to_string(), order.version + 1)));
+        }
         assert_eq!(events, expected, "an order and its events commit together");
         assert_eq!(depth.sent, records.len() as u64, "exactly the rows in the topic are settled");
     }

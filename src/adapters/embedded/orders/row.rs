@@ -73,6 +73,11 @@ pub(crate) fn read(row: &Row<'_>) -> CommandResult<Order> {
     })
 }
 
+/// The stored size of the items, in bytes, from a row of [`COLUMNS`].
+pub(crate) fn items_size(row: &Row<'_>) -> CommandResult<usize> {
+    Ok(row.get_ref(6)?.as_str().map_err(rusqlite::Error::from)?.len())
+}
+
 fn lines(items: &Items) -> CommandResult<String> {
     let lines: Vec<(&str, u32, String)> =
         items.as_slice().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();

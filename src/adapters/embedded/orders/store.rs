@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -114,9 +114,12 @@ fn list(sql: &Connection, filter: &OrderFilter, from: PageStart, limit: u32) -> 
     );
     let mut statement = sql.prepare_cached(&text)?;
     let mut rows = statement.query(params_from_iter(values))?;
-    let mut orders = Vec::new();
+    let (mut orders, mut budget) = (Vec::new(), ListBudget::default());
     while let Some(row) = rows.next()? {
         orders.push(row::read(row)?);
+        if !budget.add(row::items_size(row)?) {
+            break;
+        }
     }
     Ok(orders)
 }

@@ -1,13 +1,15 @@
 //! A pooled connection and its transactions. Each method knows what a failure of it means: a read changes nothing, a transaction changes
 //! nothing before its COMMIT is sent, and a statement that commits may have committed although its reply is lost.
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
+use futures::TryStreamExt;
 use futures::future::{join_all, try_join_all};
 use ports::Error;
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::{Row, RowStream, Statement};
 
 use crate::connection::sql_value::SqlValue;
 use crate::connection::statement_error::{CommitStage, StatementError, StatementResult, statement_error};
@@ -56,6 +58,28 @@ impl PooledSession {
     /// Runs a statement that changes nothing.
     pub(crate) async fn query(&self, text: &str, values: &[SqlValue<'_>]) -> StatementResult<Vec<Row>> {
         self.with_timeout(CommitStage::BeforeCommit, self.send(text, values)).await
+    }
+
+    /// As [`PooledSession::query`], but reads rows until `more` returns false. The driver discards the other rows as they arrive.
+    pub(crate) async fn query_while(
+        &self,
+        text: &str,
+        values: &[SqlValue<'_>],
+        mut more: impl FnMut(&Row) -> bool,
+    ) -> StatementResult<Vec<Row>> {
+        let work = async {
+            let mut arriving = pin!(self.stream(text, values).await?);
+            let mut rows = Vec::new();
+            while let Some(row) = arriving.try_next().await? {
+                let continues = more(&row);
+                rows.push(row);
+                if !continues {
+                    break;
+                }
+            }
+            Ok(rows)
+        };
+        self.with_timeout(CommitStage::BeforeCommit, work).await
     }
 
     /// Runs one statement that commits by itself. Without a reply it returns [`Error::Unknown`].
@@ -172,6 +196,15 @@ impl PooledSession {
         let statement = self.prepare(text, values).await?;
         let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
         client.query(&statement, &values).await
+    }
+
+    async fn stream(&self, text: &str, values: &[SqlValue<'_>]) -> Result<RowStream, tokio_postgres::Error> {
+        let client = self.client();
+        if self.settings.pooler {
+            return client.query_typed_raw(text, values.iter().map(|(value, ty)| (*value, ty.clone()))).await;
+        }
+        let statement = self.prepare(text, values).await?;
+        client.query_raw(&statement, values.iter().map(|(value, _)| *value)).await
     }
 
     /// The prepared statement of a text; from the second time on without a round trip.

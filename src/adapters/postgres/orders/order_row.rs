@@ -29,6 +29,11 @@ pub(crate) fn read(row: &Row) -> StatementResult<Order> {
     })
 }
 
+/// The size of the items' text in bytes, from a row of [`COLUMNS`].
+pub(crate) fn items_size(row: &Row) -> StatementResult<usize> {
+    Ok(get::<&str>(row, 6)?.len())
+}
+
 /// Encodes the items of an order as JSON: an array of name, quantity and price.
 pub(crate) fn items_json(items: &Items) -> StatementResult<String> {
     let encoded: Vec<(&str, u32, String)> =

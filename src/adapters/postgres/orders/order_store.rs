@@ -4,8 +4,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
 use tokio::time::Instant;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -55,7 +56,11 @@ impl OrderStore for Postgres {
                 order_row::COLUMNS,
                 conditions.text()
             );
-            let rows = core.service_session().await?.query(&text, &conditions.values()).await?;
+            let mut budget = ListBudget::default();
+            let session = core.service_session().await?;
+            // A row that cannot be read fails the conversion below.
+            let more = |row: &Row| budget.add(order_row::items_size(row).unwrap_or_default());
+            let rows = session.query_while(&text, &conditions.values(), more).await?;
             rows.iter().map(order_row::read).collect()
         })
         .await

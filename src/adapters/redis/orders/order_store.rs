@@ -6,7 +6,7 @@ use deadpool_redis::redis::{Value, cmd};
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::idempotency::BeginOutcome;
-use ports::orders::{Commit, Committed, IdempotencyMark, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyMark, LIST_BYTES, NewRow, OrderFilter, OrderStore, PageStart};
 
 use crate::idempotency::mark;
 use crate::orders::order_json;
@@ -39,7 +39,8 @@ impl OrderStore for RedisStore {
     }
 
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
-        let arguments = ScriptArguments::new().text("orders:all").text(format!("[{id}")).number(0).number(1);
+        let arguments =
+            ScriptArguments::new().text("orders:all").text(format!("[{id}")).number(0).number(1).number(LIST_BYTES);
         let orders = self.orders("find", arguments).await?;
         Ok(orders.into_iter().find(|order| order.id == id))
     }
@@ -50,7 +51,12 @@ impl OrderStore for RedisStore {
             PageStart::After(id) => (format!("({id}"), 0),
         };
         let skip = skip.min(i64::MAX as u64);
-        let arguments = ScriptArguments::new().text(smallest_index(filter)).text(bound).number(skip).number(limit);
+        let arguments = ScriptArguments::new()
+            .text(smallest_index(filter))
+            .text(bound)
+            .number(skip)
+            .number(limit)
+            .number(LIST_BYTES);
         self.orders("list", arguments).await
     }
 

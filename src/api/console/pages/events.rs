@@ -5,7 +5,7 @@ use std::sync::Arc;
 use app::dispatch::LiveEvent;
 use maud::{Markup, html};
 
-use crate::admin::live_events::follow;
+use crate::admin::live_events::{follow, follow_with_token};
 use crate::console::layout::{self, Page};
 use crate::console::links::link;
 use crate::request::context::RequestContext;
@@ -40,9 +40,9 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     )
 }
 
-/// The stream of `/admin/events`. It ends with the session.
+/// The stream of `/admin/events`. It ends with the session, or with the token of a request without one.
 pub(crate) async fn stream(context: RequestContext) -> RouteResult {
-    let Some(session) = context.session.clone() else { return follow(&context, || true) };
+    let Some(session) = context.session.clone() else { return follow_with_token(&context) };
     let state = Arc::clone(&context.state);
     let is_authorized = move || {
         let now = state.operations.now();

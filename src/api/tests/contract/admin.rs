@@ -1,5 +1,12 @@
 //! The admin routes for actors, outbox rows and partitions.
-use actix_web::test::TestRequest;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use actix_web::App;
+use actix_web::body::MessageBody;
+use actix_web::test::{TestRequest, call_service, init_service};
+use api::Surface;
 use app::dispatch::InjectedFault;
 use serde_json::json;
 
@@ -144,8 +151,15 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     };
     assert_eq!(dry_run("?dryRun=false", "").await, false);
     assert_eq!(dry_run("?dryRun=true", "{}").await, true);
-    assert_eq!(dry_run("?dryRun=false", r#"{"dryRun":true}"#).await, true, "the body takes precedence over the query");
+    assert_eq!(dry_run("?dryRun=true", r#"{"dryRun":true}"#).await, true);
     act("redrive?dryRun=1", "").await.problem(400, "BAD_REQUEST");
+    act("redrive?dryRun=1", r#"{"dryRun":true}"#).await.problem(400, "BAD_REQUEST");
+    let audits = server.outbox.audits.lock().len();
+    for (query, body) in [("true", r#"{"dryRun":false}"#), ("false", r#"{"dryRun":true}"#)] {
+        let problem = act(&format!("redrive?dryRun={query}"), body).await.problem(400, "BAD_REQUEST");
+        assert_eq!(problem["errors"][0]["field"], "dryRun", "the query contradicts the body");
+    }
+    assert_eq!(server.outbox.audits.lock().len(), audits, "nothing was changed");
     for bad in [
         r#"{"limit":0}"#,
         r#"{"limit":1.5}"#,
@@ -190,4 +204,29 @@ async fn misspelt_filters_and_control_characters_are_refused() {
     refused(get("/admin/outbox?state=PARKED"), "state").await;
     refused(get("/admin/outbox?type=%00"), "type").await;
     refused(get("/admin/dlt?failure=SYSTEM"), "failure").await;
+}
+
+#[actix_web::test]
+async fn the_live_stream_ends_at_the_first_keep_alive_after_its_token_expired() {
+    let server = TestServer::new();
+    let app = init_service(App::new().configure(api::configure(Arc::clone(&server.state), Surface::Both))).await;
+    tokio::time::pause();
+    for path in ["/admin/events", "/console/events/stream"] {
+        server.dispatch.clock.0.store(NOW, SeqCst);
+        let response = call_service(&app, get(path).insert_header(admin()).to_request()).await;
+        assert_eq!(response.status().as_u16(), 200);
+        let mut body = Box::pin(response.into_body());
+        let mut next = async || {
+            let piece = poll_fn(|cx| body.as_mut().poll_next(cx)).await;
+            piece.map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap())
+        };
+        assert_eq!(next().await.as_deref(), Some("retry: 2000\n\n"));
+        assert!(next().await.unwrap().starts_with("id: 4\n"));
+
+        // The token is valid for ten minutes, and one more of leeway.
+        server.dispatch.clock.0.store(NOW + 659_000, SeqCst);
+        assert_eq!(next().await.as_deref(), Some(": keep-alive\n\n"), "{path}");
+        server.dispatch.clock.0.store(NOW + 660_000, SeqCst);
+        assert_eq!(next().await, None, "{path}");
+    }
 }

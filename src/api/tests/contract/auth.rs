@@ -222,7 +222,14 @@ async fn without_keys_the_response_is_503() {
 #[test]
 fn unusable_keys_are_reported_at_startup() {
     let open = |source| Verifier::new(Options::new(source)).err();
-    assert!(matches!(open(KeySource::Secret(String::new().into())), Some(KeyError::EmptySecret)));
+    for short in ["", "x", &"x".repeat(31)] {
+        assert!(matches!(open(KeySource::Secret(short.into())), Some(KeyError::ShortSecret)), "{short}");
+    }
+    assert!(open(KeySource::Secret("x".repeat(32).into())).is_none());
+    let pem = |name: &str| open(KeySource::PublicKeyFile(format!("{KEYS}{name}").into()));
+    assert!(matches!(pem("rsa_2047_public.pem"), Some(KeyError::ShortRsaKey { bits: 2_047, .. })));
+    assert!(matches!(pem("rsa_1024_public.pem"), Some(KeyError::ShortRsaKey { bits: 1_024, .. })));
+    assert!(matches!(pem("rsa_private.pem"), Some(KeyError::NoPublicKey(_))), "a private key verifies nothing");
     assert!(matches!(open(KeySource::PublicKeyFile("/no/such/file".into())), Some(KeyError::File { .. })));
     let no_key = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into();
     assert!(matches!(open(KeySource::PublicKeyFile(no_key)), Some(KeyError::NoPublicKey(_))));

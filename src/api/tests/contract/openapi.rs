@@ -161,3 +161,112 @@ async fn the_documentation_ui_is_served_from_the_binary() {
         json!(domain::Status::ALL.map(|s| s.as_str()))
     );
 }
+
+/// Whether the document allows a request body.
+fn allows(document: &Value, schema: &str, body: &Value) -> bool {
+    let mut schema = document["components"]["schemas"][schema].clone();
+    schema["components"] = document["components"].clone();
+    jsonschema::is_valid(&schema, body)
+}
+
+#[actix_web::test]
+async fn schema_and_code_refuse_the_same_orders() {
+    let server = TestServer::new();
+    let document = document();
+    let item = |member: &str, value: Value| {
+        let mut item = json!({"productName": "tea", "quantity": 1, "price": "1"});
+        item[member] = value;
+        json!({"items": [item]})
+    };
+    let digits = |count: usize| "9".repeat(count);
+    let prices =
+        ["0", "0.0", "12.990", "1e2", "1.5e-6", "0.000000000001", "01", "1.", ".5", "-1", "+1", "1E2", " 1", "", "NaN"];
+    let prices = prices.into_iter().map(|price| json!(price));
+    let long =
+        [digits(28), digits(29), format!("{}.{}", digits(16), digits(12)), format!("{}.{}", digits(17), digits(12))];
+    let long = long.into_iter().chain([format!("0.{}", "0".repeat(13))]).map(|price| json!(price));
+    let numbers = [json!(0), json!(1.5), json!(-1), json!(-0.5), json!(1e28), json!(null), json!([]), json!(true)];
+    let mut bodies: Vec<Value> = prices.chain(long).chain(numbers).map(|price| item("price", price)).collect();
+    let names = ["a", " a ", "\u{a0}", "\u{3000} ", "", " ", "a\u{85}", "\u{0}a", "a\nb", "\u{feff}", "é"];
+    bodies.extend(names.into_iter().map(|name| item("productName", json!(name))));
+    bodies.extend([256, 257].map(|count| item("productName", json!("\u{1f600}".repeat(count)))));
+    bodies.extend(
+        [json!(0), json!(1), json!(1_000_000), json!(1_000_001), json!("1"), json!(null)].map(|n| item("quantity", n)),
+    );
+    bodies.extend([
+        json!({}),
+        json!({"items": []}),
+        json!({"items": null}),
+        json!({"items": {}}),
+        json!([]),
+        json!(null),
+    ]);
+    for body in bodies {
+        let allowed = allows(&document, "CreateOrder", &body);
+        let status = server.send(post("/orders", &body.to_string()).insert_header(admin())).await.status;
+        assert_eq!(status, if allowed { 201 } else { 400 }, "{body}");
+    }
+
+    let path = format!("/orders/{}/status", server.create_order("ann").await);
+    for (status, version) in [("PENDING", json!(0)), ("PROCESSING", json!(7)), ("pending", json!(0)), ("", json!(0))]
+        .into_iter()
+        .chain([json!(-1), json!("0"), json!(null), json!(1e30), json!(u64::MAX)].map(|version| ("SHIPPED", version)))
+    {
+        let body = json!({"status": status, "version": version});
+        let refused = server.send(patch(&path, &body.to_string()).insert_header(admin())).await.status == 400;
+        // 1e30 is an integer for a schema; the code asks for one that is written as such.
+        assert!(refused != allows(&document, "ChangeStatus", &body) || version == json!(1e30), "{body}");
+    }
+}
+
+#[actix_web::test]
+async fn schema_and_code_refuse_the_same_operator_commands() {
+    let server = TestServer::new();
+    let document = document();
+    let members = [
+        ("type", vec![json!("ORDER_CREATED"), json!("a\u{0}"), json!("a\nb"), json!(1)]),
+        ("key", vec![json!(crate::support::fake_ports::KEY), json!("x"), json!(1)]),
+        ("failureType", vec![json!("NETWORK"), json!("network"), json!(""), json!(1)]),
+        ("olderThan", vec![json!("5s"), json!("0"), json!("250ms"), json!("5"), json!("s"), json!("-1s"), json!(5)]),
+        ("limit", vec![json!(1), json!(10_000), json!(0), json!(10_001), json!(-1), json!("1"), json!(1.5)]),
+        ("dryRun", vec![json!(true), json!("true"), json!(1)]),
+        ("reason", vec![json!(""), json!("x\ny"), json!("x".repeat(1_001)), json!("\u{0}"), json!(1)]),
+        ("unknown", vec![json!(1)]),
+    ];
+    for (member, mut values) in members {
+        values.push(json!(null));
+        for value in values {
+            let body = json!({member: value});
+            let allowed = allows(&document, "Redrive", &body);
+            let request = post("/admin/outbox/redrive", &body.to_string()).insert_header(admin());
+            assert_eq!(server.send(request).await.status, if allowed { 200 } else { 400 }, "{body}");
+        }
+    }
+    let null = post("/admin/outbox/redrive", "null").insert_header(admin());
+    server.send(null).await.problem(400, "BAD_REQUEST");
+    let content = &document["paths"]["/admin/outbox/redrive"]["post"]["requestBody"]["content"];
+    assert_eq!(content["application/json"]["schema"], json!({"$ref": "#/components/schemas/Redrive"}));
+}
+
+#[test]
+fn no_parameter_is_nullable_and_ids_have_a_minimum() {
+    let document = document();
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
+    let parameters: Vec<&Value> =
+        operations.flat_map(|one| one["parameters"].as_array().into_iter().flatten()).collect();
+    assert!(parameters.len() > 30, "{}", parameters.len());
+    for parameter in parameters {
+        assert!(!parameter["schema"].to_string().contains("null"), "{parameter}");
+        let is_number = parameter["in"] == "path" && parameter["schema"]["type"] == "integer";
+        assert!(!is_number || parameter["schema"]["minimum"] == 0, "{parameter}");
+    }
+    let row = &document["components"]["schemas"]["OutboxRow"]["properties"];
+    assert_eq!(
+        (&row["id"]["minimum"], &row["status"]["$ref"]),
+        (&json!(0), &json!("#/components/schemas/RowStatusName"))
+    );
+    assert!(row["failure_type"].to_string().contains("FailureTypeName"), "{row}");
+    let names = &document["components"]["schemas"]["FailureTypeName"]["enum"];
+    assert_eq!(*names, json!(["NETWORK", "TIMEOUT", "VALIDATION", "SYSTEM"]));
+}

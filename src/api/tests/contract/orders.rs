@@ -3,6 +3,9 @@ use serde_json::json;
 
 use crate::support::test_server::*;
 
+mod lists;
+mod pages;
+
 #[actix_web::test]
 async fn a_create_returns_the_order_its_location_and_its_etag() {
     let server = TestServer::new();

@@ -8,7 +8,7 @@ use api::{Surface, serve};
 
 use crate::support::test_server::*;
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream

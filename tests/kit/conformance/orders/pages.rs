@@ -1,5 +1,5 @@
 //! Cases of `OrderStore`: lists, pages and counts.
-use domain::{OrderId, Status, Subject, Timestamp};
+use domain::{Item, Items, Money, OrderId, Status, Subject, Timestamp};
 use ports::orders::{OrderFilter, PageStart};
 
 use crate::backend::Backend;
@@ -98,6 +98,27 @@ pub(super) async fn orders_of_one_millisecond_are_paged_without_a_gap<B: Backend
     }
 
     assert_eq!(seen, ids);
+}
+
+pub(super) async fn a_list_of_large_orders_ends_at_its_size_and_goes_on_behind<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let item = Item::new(&"x".repeat(256), 1, Money::parse("1").expect("a price")).expect("an item");
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let mut creation = given.factory.creation("ann", P0);
+        creation.order.items = Items::new(vec![item.clone(); 500]).expect("items");
+        ids.push(given.committed(creation).await.id);
+    }
+    ids.reverse();
+    let list = async |from| {
+        let part = backend.orders().list(&OrderFilter::default(), from, 10).await.expect("a part");
+        part.into_iter().map(|order| order.id).collect::<Vec<OrderId>>()
+    };
+
+    assert_eq!(list(PageStart::Offset(0)).await, ids[..2], "the second order reaches the size");
+    assert_eq!(list(PageStart::After(ids[1])).await, ids[2..4]);
+    assert_eq!(list(PageStart::After(ids[3])).await, ids[4..]);
+    assert_eq!(list(PageStart::After(ids[4])).await, []);
 }
 
 pub(super) async fn a_count_applies_its_filter<B: Backend>(backend: &B) {

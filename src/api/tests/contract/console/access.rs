@@ -126,6 +126,10 @@ async fn a_login_redirects_only_to_console_pages() {
         "%2F%2Fevil",
         "/console%5C..",
         "/console%0D%0Ax:y",
+        "/console/../orders",
+        "/console/%2e%2e/orders",
+        "/console/%252e%252e/orders",
+        "/console//evil.example",
     ];
     for next in elsewhere {
         let path = format!("/console/login?next={next}");

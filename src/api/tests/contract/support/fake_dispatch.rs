@@ -75,7 +75,8 @@ impl Dispatch for FakeDispatch {
             return Ok(Created { order: Arc::new(self.find(id).unwrap()), replayed: true });
         }
         let mut entropy = [0; 10];
-        entropy[0] = self.orders.all.lock().len() as u8;
+        // The first byte shares its place with the version of the UUID.
+        entropy[1] = self.orders.all.lock().len() as u8;
         let now = self.clock.now();
         let (order, _) = Order::place(NewOrder {
             id: OrderId::at(now, entropy),

@@ -1,6 +1,6 @@
 //! Minimal fakes of the ports behind queries and operations.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use ports::broker::Position;
 use ports::clock::Clock;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
 use ports::orders::cache::OrderCache;
-use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
 use ports::partitions::*;
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
@@ -30,6 +30,9 @@ impl Clock for FakeClock {
 pub struct FakeOrderStore {
     pub all: Mutex<Vec<Order>>,
     pub unavailable: Mutex<bool>,
+    /// The number of lists that were read, and the size of the largest.
+    pub lists: AtomicUsize,
+    pub largest_part: AtomicUsize,
 }
 
 impl FakeOrderStore {
@@ -58,10 +61,17 @@ impl OrderStore for FakeOrderStore {
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let orders = self.matching(filter)?.into_iter();
         let limit = limit as usize;
-        Ok(match from {
+        let mut part: Vec<Order> = match from {
             PageStart::Offset(skip) => orders.skip(skip as usize).take(limit).collect(),
             PageStart::After(id) => orders.filter(|order| order.id < id).take(limit).collect(),
-        })
+        };
+        let size = |order: &Order| order.items.as_slice().iter().map(|item| item.name().len() + 16).sum::<usize>();
+        let mut budget = ListBudget::default();
+        let ends = part.iter().position(|order| !budget.add(size(order)));
+        part.truncate(ends.map_or(part.len(), |last| last + 1));
+        self.lists.fetch_add(1, SeqCst);
+        self.largest_part.fetch_max(part.iter().map(size).sum(), SeqCst);
+        Ok(part)
     }
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         Ok(self.matching(filter)?.len() as u64)

@@ -23,7 +23,7 @@ use telemetry::Metrics;
 use crate::support::fake_dispatch::FakeDispatch;
 use crate::support::fake_ports::{EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, UnusedPorts};
 
-pub const SECRET: &str = "a secret of the tests";
+pub const SECRET: &str = "a secret that only these tests use";
 /// 2026-01-31T12:00:00.120Z
 pub const NOW: i64 = 1_769_860_800_120;
 

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Sends generated requests to the program and compares its responses with its OpenAPI document, in both directions: what the document
+# allows is accepted, what it forbids is refused, and every response has its schema. Builds the program and installs the generator
+# (schemathesis) into the cache folder. POSTHASTE_SEED=n for other requests, POSTHASTE_EXAMPLES=n for more of them.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source-path=SCRIPTDIR source=../services/environment/common.sh
+. tests/services/environment/common.sh
+
+requirements=tests/openapi/requirements.txt
+generator=$(cache_folder)/schemathesis-$(sha256sum "$requirements" | cut -c1-16)
+
+# Debian has the modules of virtual environments in a package of their own.
+create_environment() {
+  python3 -m venv "$1" >/dev/null 2>&1 && return
+  local root=()
+  [ "$(id -u)" = 0 ] || root=(sudo -n)
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv </dev/null >/dev/null 2>&1 ||
+    die "please install python3 with its module venv (on Debian: python3-venv)"
+  python3 -m venv "$1" >/dev/null
+}
+
+if [ ! -e "$generator/complete" ]; then
+  rm -rf "$generator"
+  mkdir -p "$(dirname "$generator")"
+  create_environment "$generator"
+  # An interrupted installation has no mark, and is repeated.
+  "$generator/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --requirement "$requirements" ||
+    { rm -rf "$generator"; die "the packages of $requirements cannot be installed"; }
+  touch "$generator/complete"
+fi
+
+cargo build --quiet --workspace --bins
+target=$(cargo metadata --no-deps --offline --format-version 1 | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+config=$PWD/tests/openapi/schemathesis.toml
+folder=$(mktemp -d)
+service=
+# shellcheck disable=SC2317 # the trap calls it
+stop() {
+  [ -z "$service" ] || { kill "$service" 2>/dev/null && wait "$service" 2>/dev/null; } || true
+  rm -rf "$folder"
+}
+trap stop EXIT
+
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+unset POSTHASTE__AUTH__HS256_SECRET
+export POSTHASTE__STORE__PATH=$folder/data POSTHASTE__HTTP__LISTEN=127.0.0.1:$port POSTHASTE__RATE_LIMIT__ENABLED=false
+"$target/debug/posthaste" serve --dev >"$folder/log" 2>&1 &
+service=$!
+token=$("$target/debug/posthaste" token mint --sub root --role ADMIN 2>/dev/null)
+
+# A stream has no end; injected faults would fail other requests.
+cd "$folder"
+"$generator/bin/schemathesis" --config-file "$config" run "http://127.0.0.1:$port/openapi.json" --wait-for-schema 60 \
+  --header "Authorization: Bearer $token" --exclude-path /admin/events --exclude-path '/admin/actors/{path}/{action}' \
+  --checks all --max-examples "${POSTHASTE_EXAMPLES:-25}" --seed "${POSTHASTE_SEED:-1}" --continue-on-failure \
+  --suppress-health-check all --no-color >"$folder/report" 2>&1 || {
+  cat "$folder/report" >&2
+  die "the program and its OpenAPI document differ"
+}
+grep -E '^  [0-9]+ generated' "$folder/report" || true
