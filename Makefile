@@ -5,7 +5,7 @@ export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
-.PHONY: run test services check fmt clippy docs dependencies tidy openapi bench kills faults
+.PHONY: run test services check fmt clippy docs dependencies tidy openapi bench kills faults seeds
 
 run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
 	cargo run --profile demo --no-default-features -- demo
@@ -46,3 +46,6 @@ kills: ## kill -9 for as long as you like: make kills POSTHASTE_KILLS=1000
 
 faults: ## Everything fails, for as long as you like: make faults POSTHASTE_FAULTS=2000 (POSTHASTE_SEED=n for the same again)
 	POSTHASTE_FAULTS=$${POSTHASTE_FAULTS:-500} tests/services/with.sh cargo test --release --test services guarantees -- --nocapture
+
+seeds: ## The actors on simulated PostgreSQL and Kafka, until you stop it: make seeds POSTHASTE_FIRST_SEED=1001 POSTHASTE_SEEDS=100000
+	POSTHASTE_SEEDS=$${POSTHASTE_SEEDS:-0} cargo test --release --test simulation cluster::seeds::the_laws -- --nocapture

@@ -17,7 +17,7 @@ impl Throwaway {
     /// The server cannot be reached, or the program was built without PostgreSQL.
     #[cfg(feature = "postgres")]
     pub async fn hold_transaction(&self, kind: TransactionKind) -> Result<HeldTransaction, StartError> {
-        use postgres::throwaway::HeldTransaction as Held;
+        use postgres::throwaway::BlockingTransaction as Held;
         let held = match kind {
             TransactionKind::UnrelatedWriter => Held::UnrelatedWriter,
             TransactionKind::OutboxWriter => Held::OutboxWriter,

@@ -35,8 +35,10 @@ mod outbox;
 mod probe;
 mod rate_limit;
 mod redrives;
+mod server;
 mod state;
 
+pub use self::server::ReferenceSnapshot;
 pub use self::state::{PARTITIONS, Reference};
 
 #[async_trait]

@@ -1,8 +1,36 @@
 //! The real actors in virtual time: the embedded store, its broker and every actor on one thread, under seeded faults. Each scenario ends
-//! with the guarantees: no event lost or doubled, each key in order and without gaps, no row left unsent.
+//! with the guarantees: no event lost or doubled, each key in order and without gaps, no row left unsent. `cluster` runs several instances
+//! on a simulated PostgreSQL and a simulated Kafka instead.
 //!
-//! A failure prints its seed: `POSTHASTE_SEED=n` repeats it, `POSTHASTE_SEEDS=n` sets the number of random seeds.
+//! A failure prints its seed: `POSTHASTE_SEED=n` repeats it, `POSTHASTE_SEEDS=n` sets the number of random seeds (0: without end), and
+//! `POSTHASTE_FIRST_SEED=n` where they begin.
 mod chaos;
+mod cluster {
+    mod conformance;
+    pub mod faults;
+    pub mod flaw;
+    pub mod instance;
+    pub mod kafka {
+        pub mod broker;
+        pub mod client;
+        pub mod log;
+        pub mod refusals;
+        pub mod session;
+    }
+    pub mod laws;
+    pub mod network;
+    pub mod postgres {
+        pub mod client;
+        pub mod rounds;
+        pub mod scan_start;
+        pub mod server;
+    }
+    pub mod run;
+    mod seeds;
+    pub mod trace;
+    pub mod world;
+    pub mod writers;
+}
 mod consumer;
 mod dead_letters;
 mod membership {

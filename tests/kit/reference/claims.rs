@@ -24,14 +24,15 @@ struct Scan {
 }
 
 impl State {
-    pub(crate) fn claim(&mut self, claim: Claim, now: Timestamp) -> Claimed {
+    /// Claims. PENDING rows up to id `start` are not seen: a scan that remembers where it begins does not read them.
+    pub(crate) fn claim(&mut self, claim: Claim, start: RowId, now: Timestamp) -> Claimed {
         let Claim { fence, session, limit, kind } = claim;
         let lease = self.lease(fence.partition);
         let may_claim = lease.is_held_by(&fence.owner, fence.epoch) && lease.is_valid(now);
         if !may_claim || lease.counter != fence.counter || lease.open.is_some() {
             return Claimed::Fenced;
         }
-        let scan = self.scan(fence.partition, kind, limit, now);
+        let scan = self.scan((fence.partition, start), kind, limit, now);
         if scan.rows.is_empty() {
             return Claimed::Nothing { next_due: scan.next_due, suspect_due: scan.suspect_due };
         }
@@ -51,16 +52,17 @@ impl State {
         Claimed::Batch(ClaimedBatch { token, rows: scan.rows.iter().map(take).collect(), more: scan.more })
     }
 
-    fn scan(&self, partition: PartitionNo, kind: ClaimKind, limit: u32, now: Timestamp) -> Scan {
+    fn scan(&self, (partition, start): (PartitionNo, RowId), kind: ClaimKind, limit: u32, now: Timestamp) -> Scan {
         let mut scan = Scan::default();
         let mut blocked: BTreeSet<OrderId> = BTreeSet::new();
         let mut claimed: BTreeSet<OrderId> = BTreeSet::new();
         for row in self.rows.values().filter(|row| row.event.partition == partition && !row.is_sent()) {
             let key = row.event.key;
-            if blocked.contains(&key) {
+            let suspect = row.deaths >= SUSPECT_DEATHS;
+            let below_start = row.id <= start && row.status == RowStatus::Pending && !suspect;
+            if below_start || blocked.contains(&key) {
                 continue;
             }
-            let suspect = row.deaths >= SUSPECT_DEATHS;
             let without_later_rows =
                 suspect || row.blocks_key || kind == ClaimKind::Trial || row.status == RowStatus::Parked;
             if without_later_rows && row.blocks_later_rows() {

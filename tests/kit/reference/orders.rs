@@ -5,12 +5,13 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject, Timestamp};
 use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, NewRow, OrderFilter, OrderStore, PageStart};
-use ports::outbox::RowStatus;
+use ports::outbox::{RowId, RowStatus};
 
 use crate::reference::state::{Reference, Row, State};
 
 impl State {
-    fn commit(&mut self, commit: Commit, now: Timestamp) -> Committed {
+    /// Commits, and gives the events the ids from `first_row` on.
+    pub(crate) fn commit(&mut self, commit: Commit, first_row: RowId, now: Timestamp) -> Committed {
         let current = self.orders.get(&commit.order.id).map(|order| order.version);
         match (commit.expected, current) {
             (Some(expected), Some(current)) if expected != current => return Committed::Stale { current },
@@ -26,16 +27,16 @@ impl State {
             self.marks.insert(key, (mark, now));
         }
         self.orders.insert(commit.order.id, commit.order);
-        for event in commit.events {
-            self.write(event, now);
+        for (id, event) in (first_row..).zip(commit.events) {
+            self.write(id, event, now);
         }
         Committed::Done
     }
 
-    fn write(&mut self, event: NewRow, now: Timestamp) {
-        self.last_row += 1;
+    fn write(&mut self, id: RowId, event: NewRow, now: Timestamp) {
+        self.last_row = self.last_row.max(id);
         let row = Row {
-            id: self.last_row,
+            id,
             payload: Some(event.payload.clone()),
             event,
             created_at: now,
@@ -78,7 +79,9 @@ impl OrderStore for Reference {
         if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= crate::reference::state::PARTITIONS) {
             return Err(Error::Rejected(format!("writing event {}: no partition {}", row.event_id, row.partition)));
         }
-        Ok(self.state.lock().commit(commit, self.now()))
+        let mut state = self.state.lock();
+        let first_row = state.last_row + 1;
+        Ok(state.commit(commit, first_row, self.now()))
     }
 
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {

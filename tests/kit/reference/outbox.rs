@@ -166,7 +166,7 @@ impl State {
 #[async_trait]
 impl OutboxStore for Reference {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
-        Ok(self.state.lock().claim(claim, self.now()))
+        Ok(self.state.lock().claim(claim, 0, self.now()))
     }
 
     async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {

@@ -29,7 +29,7 @@ pub struct Reference {
 /// The number of the reference's outbox partitions.
 pub const PARTITIONS: u32 = 8;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) orders: BTreeMap<OrderId, Order>,
     pub(crate) marks: BTreeMap<(Subject, Arc<str>), (IdempotencyMark, Timestamp)>,
@@ -55,6 +55,7 @@ pub(crate) struct State {
     pub(crate) cut_off: bool,
 }
 
+#[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) id: RowId,
     pub(crate) event: NewRow,
@@ -79,7 +80,7 @@ pub(crate) struct Row {
     pub(crate) by_fallback: bool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Lease {
     pub(crate) owner: Option<InstanceId>,
     pub(crate) epoch: Epoch,
@@ -89,6 +90,7 @@ pub(crate) struct Lease {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
+#[derive(Clone)]
 pub(crate) struct OpenClaim {
     pub(crate) token: Token,
     pub(crate) session: ProducerSessionId,
@@ -96,6 +98,7 @@ pub(crate) struct OpenClaim {
     pub(crate) trial: bool,
 }
 
+#[derive(Clone)]
 pub(crate) struct Bucket {
     pub(crate) tokens: f64,
     pub(crate) refilled_at: Timestamp,

@@ -28,12 +28,14 @@ pub fn seed() -> u64 {
     number("POSTHASTE_SEED").unwrap_or(20_260_101)
 }
 
-/// The seeds of a random scenario, `default` many unless the variables say otherwise.
-pub fn seeds(default: u64) -> Vec<u64> {
-    match number("POSTHASTE_SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("POSTHASTE_SEEDS").unwrap_or(default)).collect(),
-    }
+/// The seeds of a random scenario: `POSTHASTE_SEED` alone, or `POSTHASTE_SEEDS` many (`default` unless it is set, 0 without end) from
+/// `POSTHASTE_FIRST_SEED` on.
+pub fn seeds(default: u64) -> impl Iterator<Item = u64> + Send {
+    let (first, count) = match number("POSTHASTE_SEED") {
+        Some(seed) => (seed, 1),
+        None => (number("POSTHASTE_FIRST_SEED").unwrap_or(1), number("POSTHASTE_SEEDS").unwrap_or(default)),
+    };
+    (first..).take(if count == 0 { usize::MAX } else { count as usize })
 }
 
 /// The number in an environment variable, if it is set.

@@ -53,7 +53,7 @@ pub async fn settings(options: &Options) -> Result<Vec<(&'static str, String)>, 
 
 /// A transaction that stays open while something else is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldTransaction {
+pub enum BlockingTransaction {
     /// It has written a table that the service does not know.
     UnrelatedWriter,
     /// It has written an event and its outbox row.
@@ -62,7 +62,7 @@ pub enum HeldTransaction {
     SnapshotReader,
 }
 
-impl HeldTransaction {
+impl BlockingTransaction {
     fn statements(self) -> &'static str {
         match self {
             Self::UnrelatedWriter => "BEGIN; CREATE TABLE written_elsewhere (id integer)",
@@ -85,7 +85,7 @@ pub struct OpenTransaction {
 ///
 /// # Errors
 /// The server cannot be reached, or the database has no schema.
-pub async fn hold(options: &Options, transaction: HeldTransaction) -> Result<OpenTransaction, PostgresOpenError> {
+pub async fn hold(options: &Options, transaction: BlockingTransaction) -> Result<OpenTransaction, PostgresOpenError> {
     let (connection, location) = connect(options).await?;
     let begun = async {
         connection.client.batch_execute("SET idle_in_transaction_session_timeout = 0").await?;

@@ -1,0 +1,158 @@
+//! Faults: what a seed does to instances, network and servers while the writers write.
+use std::time::Duration;
+
+use kit::clock::SeededRng;
+use ports::clock::Rng;
+use tokio::time::Instant;
+
+use crate::cluster::instance::Surroundings;
+use crate::cluster::network::Server;
+use crate::cluster::world::World;
+
+/// Most deaths of processes and actors: a row that meets three, and two more in trials, is parked although it is healthy.
+const DEATHS_MAX: u32 = 4;
+/// Longest time between two faults, in milliseconds.
+const PAUSE_MAX: u64 = 1_200;
+
+/// What ends a fault.
+#[derive(Clone, Copy)]
+enum Repair {
+    Start(usize),
+    Thaw(usize),
+    Connect(usize, Server),
+    SpeedUp(usize, Server),
+}
+
+/// The faults of one run.
+pub struct Faults {
+    rng: SeededRng,
+    surroundings: Surroundings,
+    repairs: Vec<(Instant, Repair)>,
+    deaths: u32,
+    /// How many fail-overs are still to come.
+    fail_overs: u32,
+}
+
+impl Faults {
+    /// Faults drawn from this seed.
+    pub fn new(seed: u64, surroundings: Surroundings, fail_overs: u32) -> Self {
+        Self { rng: SeededRng::new(seed), surroundings, repairs: Vec::new(), deaths: 0, fail_overs }
+    }
+
+    /// Injects faults for this much virtual time.
+    pub async fn inject(&mut self, world: &mut World, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            world.advance(Duration::from_millis(self.below(PAUSE_MAX))).await;
+            self.repair(world, Instant::now()).await;
+            self.next(world).await;
+            world.restart_those_that_gave_up().await;
+        }
+    }
+
+    /// Ends all faults: every instance runs, is connected and is not frozen.
+    pub async fn end(&mut self, world: &mut World) {
+        self.surroundings.network.heal();
+        self.surroundings.postgres.set_crashes_soon(false);
+        for number in 0..world.instances() {
+            world.set_frozen(number, false);
+            world.start(number).await;
+        }
+    }
+
+    fn below(&self, limit: u64) -> u64 {
+        self.rng.next_u64() % limit
+    }
+
+    fn later(&mut self, longest: u64, repair: Repair) {
+        let after = Duration::from_millis(1 + self.below(longest));
+        self.repairs.push((Instant::now() + after, repair));
+    }
+
+    async fn repair(&mut self, world: &mut World, now: Instant) {
+        let (due, open) = std::mem::take(&mut self.repairs).into_iter().partition(|(at, _)| *at <= now);
+        self.repairs = open;
+        let due: Vec<(Instant, Repair)> = due;
+        for (_, repair) in due {
+            match repair {
+                Repair::Start(number) => world.start(number).await,
+                Repair::Thaw(number) => world.set_frozen(number, false),
+                Repair::Connect(number, server) => self.surroundings.network.set_cut(number, server, false),
+                Repair::SpeedUp(number, server) => self.surroundings.network.slow_down(number, server, Duration::ZERO),
+            }
+        }
+    }
+
+    async fn next(&mut self, world: &mut World) {
+        let number = self.below(world.instances() as u64) as usize;
+        let server = if self.below(2) == 0 { Server::Postgres } else { Server::Kafka };
+        match self.below(100) {
+            0..15 if self.deaths < DEATHS_MAX => {
+                self.deaths += 1;
+                world.kill(number);
+                self.later(3_000, Repair::Start(number));
+            }
+            15..30 => {
+                world.set_frozen(number, true);
+                // Longer than a lease at times.
+                self.later(9_000, Repair::Thaw(number));
+            }
+            30..38 => {
+                world.stop(number).await;
+                self.later(2_000, Repair::Start(number));
+            }
+            38..58 if self.deaths < DEATHS_MAX => self.crash_actor(world, number),
+            58..66 => self.isolate(world, number).await,
+            66..74 => {
+                self.surroundings.network.set_cut(number, server, true);
+                self.later(4_000, Repair::Connect(number, server));
+            }
+            74..82 => {
+                let by = Duration::from_millis(self.below(2_800));
+                self.surroundings.network.slow_down(number, server, by);
+                self.later(5_000, Repair::SpeedUp(number, server));
+            }
+            82..85 => self.surroundings.postgres.set_crashes_soon(true),
+            85..89 => {
+                // It restarts at times: then its connections break, too.
+                if self.below(2) == 0 {
+                    self.surroundings.network.break_all(server);
+                }
+                self.surroundings.network.stall(server, Duration::from_millis(self.below(4_000)));
+            }
+            89..100 if self.fail_overs > 0 => self.fail_over(world).await,
+            _ => {}
+        }
+    }
+
+    /// The network of an instance becomes slow, and then it loses the store: another instance takes its partitions while it still publishes.
+    async fn isolate(&mut self, world: &mut World, number: usize) {
+        let by = Duration::from_millis(1_400 + self.below(1_400));
+        self.surroundings.network.slow_down(number, Server::Kafka, by);
+        world.advance(Duration::from_millis(self.below(800))).await;
+        self.surroundings.network.set_cut(number, Server::Postgres, true);
+        self.later(5_000, Repair::SpeedUp(number, Server::Kafka));
+        self.later(5_000, Repair::Connect(number, Server::Postgres));
+    }
+
+    fn crash_actor(&mut self, world: &World, number: usize) {
+        let Some(process) = world.process(number) else { return };
+        let actors = process.bus().snapshot();
+        let Some(row) = actors.get(self.below(actors.len().max(1) as u64) as usize) else { return };
+        self.deaths += 1;
+        // An actor that restarts at this moment is not hit.
+        let _ = match self.below(3) {
+            0 => process.bus().panic(&row.path, "simulation"),
+            1 => process.bus().kill(&row.path, "simulation"),
+            _ => process.bus().stop(&row.path, "simulation"),
+        };
+    }
+
+    /// The primary fails, and the standby that replaces it lacks what was committed in the last moments.
+    async fn fail_over(&mut self, world: &mut World) {
+        self.fail_overs -= 1;
+        let standby = self.surroundings.postgres.standby();
+        world.advance(Duration::from_millis(self.below(1_500))).await;
+        self.surroundings.postgres.fail_over(standby);
+    }
+}

@@ -1,0 +1,33 @@
+//! Flaws of the simulated store and broker: the simulation must find the damage of each.
+
+/// A rule of PostgreSQL, of Kafka or of their adapters that the simulated part breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A scan begins above rows that a transaction of that time may still commit.
+    ScanPassesLateCommitters,
+    /// An excluded row does not make the later rows of its key wait.
+    ExclusionUnblocksKey,
+    /// A settlement closes the open batch, whatever token, owner and epoch it names.
+    SettlementIgnoresToken,
+    /// A transaction does not contain the watermarks of its batches.
+    WatermarkNotWritten,
+    /// A fence returns without raising the producer's epoch.
+    FenceWithoutEffect,
+    /// A resolution reads the watermark while the markers of the fenced producer's last transaction are still being written.
+    WatermarkReadTooEarly,
+    /// The records of an aborted transaction are visible.
+    AbortedRecordsVisible,
+}
+
+impl Flaw {
+    /// Every flaw, for the test that each is found.
+    pub const ALL: [Flaw; 7] = [
+        Flaw::ScanPassesLateCommitters,
+        Flaw::ExclusionUnblocksKey,
+        Flaw::SettlementIgnoresToken,
+        Flaw::WatermarkNotWritten,
+        Flaw::FenceWithoutEffect,
+        Flaw::WatermarkReadTooEarly,
+        Flaw::AbortedRecordsVisible,
+    ];
+}

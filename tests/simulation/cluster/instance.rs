@@ -1,0 +1,136 @@
+//! Instance: one process of the service on the simulated servers. Dropping it is a kill: every task ends at once, and what it has sent goes on
+//! at the servers. A frozen instance is not polled.
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use actors::{ActorSystem, Dependencies, Options};
+use app::admission::gate::Gate;
+use app::commands::{self, CommandContext};
+use app::consume::handlers::Handlers;
+use app::dispatch::Dispatch;
+use app::health::HealthBoard;
+use futures::FutureExt;
+use kit::clock::{START_TIME, SeededRng, TokioClock};
+use memory::Memory;
+use ports::clock::Rng;
+use ports::partitions::InstanceId;
+use supervision::SupervisionBus;
+use telemetry::Metrics;
+use tokio::task::LocalSet;
+
+use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::network::{Network, Server};
+use crate::cluster::postgres::client::PostgresClient;
+use crate::cluster::postgres::server::SimulatedPostgres;
+use crate::support::wake_hub::WakeHub;
+
+/// Time until an instance reads orders of others anew.
+const CACHE_TTL: Duration = Duration::from_secs(2);
+
+/// What all instances of a run share.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub postgres: SimulatedPostgres,
+    pub kafka: SimulatedKafka,
+    pub network: Network,
+    pub rng: Arc<SeededRng>,
+    pub clock: Arc<TokioClock>,
+    pub options: Options,
+    /// Wake-ups between the instances, where they have a channel.
+    pub wake_hub: Option<WakeHub>,
+    /// Probability of a transaction that commits late.
+    pub late_commits: f64,
+}
+
+/// One running process of the service.
+pub struct Instance {
+    local: LocalSet,
+    actors: ActorSystem,
+}
+
+impl Instance {
+    /// Starts a process under the name of this number.
+    pub async fn start(number: usize, surroundings: &Surroundings) -> Self {
+        let local = LocalSet::new();
+        let name = format!("instance-{number}");
+        let dependencies = dependencies(number, &name, surroundings);
+        let options = Options { instance: InstanceId(name.into()), ..surroundings.options.clone() };
+        let rng = Arc::clone(&surroundings.rng);
+        let bus = supervision::Options {
+            random: Arc::new(move || rng.fraction()),
+            inspection_interval: Duration::from_secs(1),
+            ..supervision::Options::default()
+        };
+        let actors = local.run_until(ActorSystem::start(dependencies, options, bus)).await;
+        Self { local, actors }
+    }
+
+    /// Lets the process run until it waits.
+    pub fn poll(&mut self, context: &mut Context<'_>) {
+        // It ends only with its last task, and the actors' tasks do not end.
+        let _ = Pin::new(&mut self.local).poll(context);
+    }
+
+    /// What the API of the process uses.
+    pub fn dispatch(&self) -> Arc<dyn Dispatch> {
+        self.actors.dispatch()
+    }
+
+    /// Faults and events of the supervision tree.
+    pub fn bus(&self) -> &SupervisionBus {
+        self.actors.bus()
+    }
+
+    /// Whether the root supervisor has given up, which ends a real process.
+    pub fn gave_up(&self) -> bool {
+        self.actors.gave_up().now_or_never().is_some()
+    }
+
+    /// Hands all partitions over and stops the tree, for at most `deadline`.
+    pub async fn stop(self, deadline: Duration) {
+        let Self { local, actors } = self;
+        local.run_until(actors.stop(deadline)).await;
+    }
+}
+
+fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Dependencies {
+    let Surroundings { postgres, kafka, network, rng, clock, options, wake_hub, late_commits } = surroundings.clone();
+    let store = Arc::new(PostgresClient::new(postgres.clone(), network.link(number, Server::Postgres), late_commits));
+    let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), name);
+    let gate = Arc::new(Gate::default());
+    let cache = memory::Options { order_ttl: CACHE_TTL, ..memory::Options::default() };
+    let memory = Arc::new(Memory::new(&cache, clock.clone()));
+    let commands = CommandContext {
+        orders: store.clone(),
+        idempotency: memory.clone(),
+        cache: memory,
+        clock: clock.clone(),
+        rng: rng.clone(),
+        gate: gate.clone(),
+        options: commands::Options { partitions: options.partitions, ..commands::Options::default() },
+    };
+    Dependencies {
+        commands: Arc::new(commands),
+        outbox: store.clone(),
+        leases: store,
+        broker: Some(Arc::new(broker)),
+        consumer_groups: None,
+        wake_channel: wake_hub.map(|hub| hub.connect()),
+        inbox: Arc::new(postgres.data().clone()),
+        handlers: Handlers::default(),
+        probes: Vec::new(),
+        clock,
+        rng,
+        gate,
+        health: HealthBoard::default(),
+        metrics: Metrics::new(),
+    }
+}
+
+/// The clock of the instances.
+pub fn clock() -> Arc<TokioClock> {
+    Arc::new(TokioClock::starting_at(START_TIME))
+}

@@ -1,0 +1,200 @@
+//! PostgresClient: the store's ports as one instance has them: each call is a statement over its connections.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{Order, OrderId, Status, Subject};
+use ports::Error;
+use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::outbox::{
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, RowId,
+    Settlement,
+};
+use ports::partitions::{
+    AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
+    PartitionNo, PartitionView, Release, TimelineChange, Token,
+};
+
+use crate::cluster::flaw::Flaw;
+use crate::cluster::network::Link;
+use crate::cluster::postgres::rounds::Rounds;
+use crate::cluster::postgres::scan_start::{ScanStart, ScanStarts};
+use crate::cluster::postgres::server::SimulatedPostgres;
+
+/// The connections of one process. What it remembers of scans ends with it.
+pub struct PostgresClient {
+    server: SimulatedPostgres,
+    link: Link,
+    scan_starts: ScanStarts,
+    claims: Rounds<(Claimed, Option<ScanStart>)>,
+    settlements: Rounds<Result<(FencedOutcome, bool), Error>>,
+    /// Probability of a transaction that commits late.
+    late_commits: f64,
+}
+
+impl PostgresClient {
+    /// The client of a new process.
+    pub fn new(server: SimulatedPostgres, link: Link, late_commits: f64) -> Self {
+        let (claims, settlements) = (Rounds::new(link.clone(), "claim"), Rounds::new(link.clone(), "settle"));
+        Self { server, link, scan_starts: ScanStarts::default(), claims, settlements, late_commits }
+    }
+
+    /// A statement that the reference executes.
+    async fn execute<T, F>(
+        &self,
+        name: &'static str,
+        statement: impl FnOnce(SimulatedPostgres) -> F + Send + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let server = self.server.clone();
+        self.link.call(name, async move { statement(server).await }).await?
+    }
+}
+
+#[async_trait]
+impl OrderStore for PostgresClient {
+    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+        let network = self.link.network();
+        let duration = match network.happens(self.late_commits) {
+            true => network.millis(20, 1_500),
+            false => network.millis(1, 4),
+        };
+        self.execute("commit", move |server| async move { server.commit(commit, duration).await }).await
+    }
+    async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.execute("find", move |server| async move { server.data().find(id).await }).await
+    }
+    async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
+        let filter = filter.clone();
+        self.execute("list", move |server| async move { server.data().list(&filter, from, limit).await }).await
+    }
+    async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+        self.server.data().count(filter).await
+    }
+    async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
+        self.server.data().oldest(status, after, limit).await
+    }
+    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+        self.server.data().find_mark(subject, key, keep).await
+    }
+    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.server.data().sweep_marks(keep, limit).await
+    }
+}
+
+#[async_trait]
+impl OutboxStore for PostgresClient {
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        let (server, partition) = (self.server.clone(), claim.fence.partition);
+        let start = self.scan_starts.take(&claim.fence);
+        let (claimed, next) = self.claims.call(async move { server.claim(claim, start) }).await?;
+        if let Some(next) = next {
+            self.scan_starts.put(partition, next);
+        }
+        Ok(claimed)
+    }
+
+    async fn exclude(&self, fence: &Fence, token: Token, exclusions: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+        self.scan_starts.take(fence);
+        let (fence, exclusions) = (fence.clone(), exclusions.to_vec());
+        let exclude = move |server: SimulatedPostgres| async move {
+            let outcome = server.durable_data().exclude(&fence, token, &exclusions).await?;
+            if server.flaw() == Some(Flaw::ExclusionUnblocksKey) && outcome != ExclusionOutcome::Stale {
+                let retried = |exclusion: &&Exclusion| matches!(exclusion.disposition, Disposition::Retry(_));
+                let rows: Vec<RowId> = exclusions.iter().filter(retried).map(|exclusion| exclusion.row).collect();
+                server.data().unblock_keys_of(&rows);
+            }
+            Ok(outcome)
+        };
+        self.execute("exclude", exclude).await
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
+        let (server, partition) = (self.server.clone(), settlement.fence.partition);
+        let start = self.scan_starts.take(&settlement.fence);
+        let (outcome, unblocked) = self.settlements.call(async move { server.settle(settlement).await }).await??;
+        if let (FencedOutcome::Done { counter, .. }, false) = (outcome, unblocked) {
+            self.scan_starts.keep(partition, start, counter);
+        }
+        Ok(outcome)
+    }
+
+    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        self.scan_starts.take(fence);
+        let fence = fence.clone();
+        self.execute("resolve", move |server| async move { server.resolve(&fence, token, outcome).await }).await
+    }
+
+    async fn depth(&self) -> Result<Depth, Error> {
+        self.server.data().depth().await
+    }
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        OutboxStore::sweep(self.server.data(), keep, limit).await
+    }
+}
+
+#[async_trait]
+impl PartitionLeases for PostgresClient {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+        let instance = instance.clone();
+        let beat = move |server: SimulatedPostgres| async move {
+            server.durable_data().heartbeat(&instance, dead_after).await
+        };
+        self.execute("heartbeat", beat).await
+    }
+    async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
+        let instance = instance.clone();
+        self.execute("survey", move |server| async move { server.data().survey(&instance).await }).await
+    }
+    async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
+        let instance = instance.clone();
+        self.execute("leave", move |server| async move { server.durable_data().leave(&instance).await }).await
+    }
+    async fn acquire(
+        &self,
+        partition: PartitionNo,
+        owner: &InstanceId,
+        reason: AcquireReason,
+        watermark: Option<Token>,
+        ttl: Duration,
+    ) -> Result<Acquisition, Error> {
+        let owner = owner.clone();
+        let acquire = move |server: SimulatedPostgres| async move {
+            match server.timeline_change() {
+                Some(change) => Ok(Acquisition::TimelineChanged(change)),
+                None => server.durable_data().acquire(partition, &owner, reason, watermark, ttl).await,
+            }
+        };
+        self.execute("acquire", acquire).await
+    }
+    async fn adopt(
+        &self,
+        change: &TimelineChange,
+        watermarks: &BTreeMap<PartitionNo, Token>,
+    ) -> Result<Adoption, Error> {
+        let (change, watermarks) = (change.clone(), watermarks.clone());
+        self.execute("adopt", move |server| async move { Ok(server.adopt(&change, &watermarks)) }).await
+    }
+    async fn renew(
+        &self,
+        owner: &InstanceId,
+        held: &[(PartitionNo, Epoch)],
+        ttl: Duration,
+    ) -> Result<Vec<PartitionNo>, Error> {
+        let (owner, held) = (owner.clone(), held.to_vec());
+        self.execute("renew", move |server| async move { server.durable_data().renew(&owner, &held, ttl).await }).await
+    }
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+        let owner = owner.clone();
+        let release = move |server: SimulatedPostgres| async move {
+            server.durable_data().release(partition, &owner, epoch).await
+        };
+        self.execute("release", release).await
+    }
+    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
+        self.server.data().overview().await
+    }
+}

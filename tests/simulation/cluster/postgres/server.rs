@@ -1,0 +1,289 @@
+//! SimulatedPostgres: the primary. The reference executes each statement; this file adds transactions that commit late and out of id order,
+//! settlements that a crash undoes, and a fail-over to a standby that lagged.
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{EventId, OrderId};
+use kit::clock::{START_TIME, TestClock, TokioClock};
+use kit::reference::{Reference, ReferenceSnapshot};
+use parking_lot::Mutex;
+use ports::Error;
+use ports::clock::Clock;
+use ports::orders::{Commit, Committed};
+use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowId, Settlement};
+use ports::partitions::{Adoption, Fence, PartitionLeases, PartitionNo, TimelineChange, Token};
+use tokio::time::Instant;
+
+use crate::cluster::flaw::Flaw;
+use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::network::{Network, Server};
+use crate::cluster::postgres::scan_start::{IdSnapshot, ScanStart, TransactionNo};
+use crate::cluster::trace::Trace;
+
+/// Longest time after which a commit that did not wait is on disk.
+const WRITE_DELAY: Duration = Duration::from_millis(600);
+
+/// The primary, and what is known of its standby. Clones share it.
+#[derive(Clone)]
+pub struct SimulatedPostgres(Arc<Shared>);
+
+struct Shared {
+    reference: Reference,
+    /// The reference's clock, set to the runtime's time before each statement.
+    clock: TestClock,
+    time: TokioClock,
+    flaw: Option<Flaw>,
+    kafka: SimulatedKafka,
+    network: Network,
+    trace: Trace,
+    state: Mutex<PrimaryState>,
+}
+
+#[derive(Default)]
+struct PrimaryState {
+    restarts: u32,
+    /// The data before the first settlement that may not be on disk yet, and when it was executed.
+    before_settlements: Option<(Instant, ReferenceSnapshot)>,
+    /// The primary crashes a moment after the next settlement.
+    crashes_soon: bool,
+    timeline: u32,
+    adopted: u32,
+    adopted_at: Option<Instant>,
+    transactions: TransactionNo,
+    running: BTreeMap<TransactionNo, RowId>,
+    order_rows: BTreeMap<OrderId, Arc<tokio::sync::Mutex<()>>>,
+    /// Every event that was ever committed, also on a timeline that was lost.
+    committed: BTreeSet<EventId>,
+}
+
+impl SimulatedPostgres {
+    /// An empty store with this many outbox partitions. It breaks the connections of this network when it crashes.
+    pub fn new(partitions: u32, kafka: SimulatedKafka, network: Network, flaw: Option<Flaw>, trace: Trace) -> Self {
+        let clock = TestClock::at(START_TIME);
+        let reference = Reference::partitioned(clock.clone(), partitions);
+        let time = TokioClock::starting_at(START_TIME);
+        Self(Arc::new(Shared { reference, clock, time, flaw, kafka, network, trace, state: Mutex::default() }))
+    }
+
+    /// The data, at the present time.
+    pub fn data(&self) -> &Reference {
+        self.0.clock.set(self.0.time.now());
+        &self.0.reference
+    }
+
+    /// The data, for a statement whose commit waits for the disk: all commits before it are then on disk, too.
+    pub fn durable_data(&self) -> &Reference {
+        self.0.state.lock().before_settlements = None;
+        self.data()
+    }
+
+    fn ids(&self) -> IdSnapshot {
+        let state = self.0.state.lock();
+        let (restarts, running) = (state.restarts, state.running.clone());
+        IdSnapshot { restarts, last_id: self.0.reference.draw_row_ids(0) - 1, running }
+    }
+
+    /// A transaction of a command: it locks the order's row, draws ids, and commits after this time.
+    pub async fn commit(&self, commit: Commit, duration: Duration) -> Result<Committed, Error> {
+        let row = Arc::clone(self.0.state.lock().order_rows.entry(commit.order.id).or_default());
+        let _locked = row.lock().await;
+        let events: Vec<EventId> = commit.events.iter().map(|event| event.event_id).collect();
+        let (restarts, number, first) = {
+            let mut state = self.0.state.lock();
+            let first = self.0.reference.draw_row_ids(events.len());
+            state.transactions += 1;
+            let number = state.transactions;
+            state.running.insert(number, first);
+            (state.restarts, number, first)
+        };
+        tokio::time::sleep(duration).await;
+        let mut state = self.0.state.lock();
+        state.running.remove(&number);
+        if state.restarts != restarts {
+            return Err(Error::Unknown("the primary failed during the transaction".into()));
+        }
+        state.before_settlements = None;
+        let committed = self.data().commit_with_ids(commit, first);
+        if committed == Committed::Done {
+            state.committed.extend(events);
+        }
+        Ok(committed)
+    }
+
+    /// A claim, by a scan that begins at `start`. Returns where the next scan begins.
+    pub fn claim(&self, claim: Claim, start: Option<ScanStart>) -> (Claimed, Option<ScanStart>) {
+        let ids = self.ids();
+        let from = start.map_or(0, |start| match self.0.flaw {
+            Some(Flaw::ScanPassesLateCommitters) => start.id_without_late_commits(&ids),
+            _ => start.id(&ids),
+        });
+        let (fence, kind) = (claim.fence.clone(), claim.kind);
+        let claimed = self.durable_data().claim_above(claim, from);
+        self.0.trace.print(format_args!("claim {fence:?} above {from}: {}", summary(&claimed)));
+        let (counter, last) = match &claimed {
+            Claimed::Batch(batch) => (batch.token, batch.rows.last().map(|row| row.id).filter(|_| batch.more)),
+            Claimed::Nothing { .. } => (fence.counter, None),
+            Claimed::Fenced => {
+                self.0.trace.add("fenced claim", u64::from(fence.partition.0), fence.epoch);
+                return (claimed, None);
+            }
+        };
+        let is_ordinary = kind == ClaimKind::Ordinary;
+        (claimed, is_ordinary.then(|| ScanStart::after_scan(fence.epoch, counter, last, ids)))
+    }
+
+    /// A settlement. Returns whether it may have unblocked a key.
+    pub async fn settle(&self, mut settlement: Settlement) -> Result<(FencedOutcome, bool), Error> {
+        let partition = settlement.fence.partition;
+        if self.0.flaw == Some(Flaw::SettlementIgnoresToken) {
+            let views = self.data().overview().await?;
+            let view = &views[partition.0 as usize];
+            settlement.fence.epoch = view.epoch;
+            settlement.fence.owner = view.owner.clone().unwrap_or(settlement.fence.owner);
+            settlement.token = view.in_flight.unwrap_or(settlement.token);
+        }
+        let (events, has_head) = self.data().open_batch(partition);
+        self.remember_before_settlement();
+        let outcome = self.data().settle(settlement).await?;
+        if outcome == FencedOutcome::Stale {
+            self.0.trace.add("stale settlement", u64::from(partition.0), 0);
+        }
+        self.check_sent(partition, &events, outcome);
+        Ok((outcome, has_head))
+    }
+
+    /// Closes an open batch by its resolved outcome.
+    pub async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+        let (events, _) = self.data().open_batch(fence.partition);
+        let resolved = self.durable_data().resolve(fence, token, outcome).await?;
+        let kind = match outcome {
+            BatchOutcome::Published => "resolved as published",
+            BatchOutcome::NotSent => "resolved as not sent",
+            BatchOutcome::ClaimerDied => "resolved after a death",
+        };
+        self.0.trace.add(kind, u64::from(fence.partition.0), token);
+        self.0.trace.print(format_args!("{kind}: {fence:?} {token} {resolved:?}"));
+        if outcome == BatchOutcome::Published {
+            self.check_sent(fence.partition, &events, resolved);
+        }
+        Ok(resolved)
+    }
+
+    /// A row becomes SENT only after the broker has committed its event. `events` are those of the batch that was open before.
+    fn check_sent(&self, partition: PartitionNo, events: &[EventId], outcome: FencedOutcome) {
+        if matches!(outcome, FencedOutcome::Stale | FencedOutcome::Done { rows: 0, .. }) {
+            return;
+        }
+        for event in events.iter().filter(|event| !self.0.kafka.has_committed(&event.to_string())) {
+            self.0
+                .trace
+                .violation(format!("event {event} of partition {partition} is SENT, and the broker does not have it"));
+        }
+    }
+
+    /// The flaw of this store.
+    pub fn flaw(&self) -> Option<Flaw> {
+        self.0.flaw
+    }
+
+    /// The standby's state: what it has if the primary fails later.
+    pub fn standby(&self) -> ReferenceSnapshot {
+        self.data().snapshot()
+    }
+
+    /// The primary fails, and its standby continues from this state.
+    pub fn fail_over(&self, standby: ReferenceSnapshot) {
+        self.restart("fail-over");
+        self.0.state.lock().timeline += 1;
+        self.0.reference.restore(standby);
+        self.0.reference.raise_epochs();
+    }
+
+    /// All transactions and connections end.
+    fn restart(&self, reason: &'static str) {
+        self.0.trace.add(reason, 0, 0);
+        self.0.trace.print(format_args!("{reason} of the primary"));
+        self.0.network.break_all(Server::Postgres);
+        let mut state = self.0.state.lock();
+        state.restarts += 1;
+        state.running.clear();
+        state.before_settlements = None;
+    }
+
+    /// Whether the primary crashes a moment after the next settlement, which it may then have forgotten.
+    pub fn set_crashes_soon(&self, crashes: bool) {
+        self.0.state.lock().crashes_soon = crashes;
+    }
+
+    /// A settlement does not wait for the disk: a crash within [`WRITE_DELAY`] undoes it, unless a commit that waits has followed.
+    fn remember_before_settlement(&self) {
+        let now = Instant::now();
+        let mut state = self.0.state.lock();
+        if state.before_settlements.as_ref().is_none_or(|(at, _)| *at + WRITE_DELAY < now) {
+            state.before_settlements = Some((now, self.0.reference.snapshot()));
+        }
+        if std::mem::take(&mut state.crashes_soon) {
+            let (server, delay) = (self.clone(), self.0.network.millis(0, 6));
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                server.crash();
+            });
+        }
+    }
+
+    fn crash(&self) {
+        let lost = self.0.state.lock().before_settlements.take();
+        self.restart("crash");
+        if let Some((_, before)) = lost.filter(|(at, _)| *at + WRITE_DELAY >= Instant::now()) {
+            self.0.trace.add("undone settlement", 0, 0);
+            self.0.reference.restore(before);
+        }
+    }
+
+    /// The change that waits for its adoption, if there is one.
+    pub fn timeline_change(&self) -> Option<TimelineChange> {
+        let state = self.0.state.lock();
+        let is_adopted = state.timeline == state.adopted;
+        (!is_adopted).then(|| TimelineChange { timeline: state.timeline.to_string(), complete_until: None })
+    }
+
+    /// Adopts the present timeline.
+    pub fn adopt(&self, change: &TimelineChange, watermarks: &BTreeMap<PartitionNo, Token>) -> Adoption {
+        let mut state = self.0.state.lock();
+        if state.timeline == state.adopted || change.timeline != state.timeline.to_string() {
+            return Adoption::AlreadyDone;
+        }
+        state.before_settlements = None;
+        (state.adopted, state.adopted_at) = (state.timeline, Some(Instant::now()));
+        Adoption::Adopted { partitions_behind: self.0.reference.raise_counters(watermarks) }
+    }
+
+    /// How often the primary failed.
+    pub fn fail_overs(&self) -> u32 {
+        self.0.state.lock().timeline
+    }
+
+    /// When the last fail-over was adopted.
+    pub fn adopted_at(&self) -> Option<Instant> {
+        self.0.state.lock().adopted_at
+    }
+
+    /// Whether an event was ever committed, also on a timeline that was lost.
+    pub fn was_committed(&self, event: &str) -> bool {
+        let event = EventId::parse(event);
+        event.is_some_and(|event| self.0.state.lock().committed.contains(&event))
+    }
+}
+
+/// The result of a claim in a few words.
+fn summary(claimed: &Claimed) -> String {
+    match claimed {
+        Claimed::Batch(batch) => {
+            let rows: Vec<RowId> = batch.rows.iter().map(|row| row.id).collect();
+            format!("batch {} of rows {rows:?}", batch.token)
+        }
+        Claimed::Nothing { .. } => "nothing".to_owned(),
+        Claimed::Fenced => "fenced".to_owned(),
+    }
+}

@@ -1,0 +1,179 @@
+//! One run: a seed decides the size of the installation, its faults and the writers. Then all faults end, and the laws are checked.
+use std::sync::Arc;
+use std::time::Duration;
+
+use actors::{Options, ProducerSlots};
+use app::policy::breaker;
+use kit::clock::SeededRng;
+use outbox::RetryPolicy;
+use ports::clock::Rng;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use crate::cluster::faults::Faults;
+use crate::cluster::flaw::Flaw;
+use crate::cluster::instance::{self, Surroundings};
+use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::kafka::refusals::Refusals;
+use crate::cluster::laws::{Laws, REST_LIMIT, Violation};
+use crate::cluster::network::Network;
+use crate::cluster::postgres::server::SimulatedPostgres;
+use crate::cluster::trace::{EventCounts, Trace};
+use crate::cluster::world::World;
+use crate::cluster::writers::{Replies, Writers};
+use crate::support::wake_hub::WakeHub;
+
+/// How long faults are injected.
+const FAULTY_TIME: Duration = Duration::from_secs(6);
+/// Time between two looks whether anything waits.
+const REST_PAUSE: Duration = Duration::from_millis(250);
+
+/// What a run did.
+#[derive(Debug)]
+pub struct RunReport {
+    /// Hash of the events of its trace.
+    pub fingerprint: u64,
+    /// How many events of each kind the trace has.
+    pub counts: EventCounts,
+    /// The broken law, if there is one.
+    pub result: Result<(), Violation>,
+}
+
+/// Runs a seed on a runtime of its own, with this flaw in the simulated servers.
+pub fn run(seed: u64, flaw: Option<Flaw>) -> RunReport {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime can be built").block_on(run_in(seed, flaw))
+}
+
+/// What a seed decides before the run begins.
+struct Setting {
+    instances: usize,
+    fault_level: f64,
+    late_commits: f64,
+    refusals: (f64, f64),
+    fail_overs: u32,
+    has_wake_channel: bool,
+    writers: u64,
+    pause_max: Duration,
+    options: Options,
+}
+
+fn pick<T: Copy>(rng: &SeededRng, from: &[T]) -> T {
+    from[(rng.next_u64() % from.len() as u64) as usize]
+}
+
+impl Setting {
+    fn draw(rng: &SeededRng) -> Self {
+        let fail_overs = pick(rng, &[0, 0, 0, 1, 2]);
+        let refusals = pick(rng, &[(0.0, 0.0), (0.05, 0.0), (0.1, 0.02)]);
+        Self {
+            instances: pick(rng, &[2, 2, 3]),
+            fault_level: pick(rng, &[0.0, 0.005, 0.01, 0.02]),
+            late_commits: pick(rng, &[0.0, 0.1, 0.3]),
+            refusals,
+            fail_overs,
+            has_wake_channel: pick(rng, &[true, false]),
+            writers: pick(rng, &[3, 6]),
+            pause_max: Duration::from_millis(pick(rng, &[100, 400, 900])),
+            options: options(rng),
+        }
+    }
+}
+
+/// The defaults of the service, with times that fit a run of some seconds.
+fn options(rng: &SeededRng) -> Options {
+    let defaults = Options::default();
+    let mut rules = defaults.rules.clone();
+    rules.retry = RetryPolicy {
+        attempts_max: 1_000,
+        base: Duration::from_millis(200),
+        max: Duration::from_secs(2),
+        ..RetryPolicy::default()
+    };
+    let slots = pick(rng, &[2, 2, 3]);
+    let mut relay = defaults.relay.clone();
+    (relay.batch, relay.lease, relay.margin) =
+        (pick(rng, &[1, 3, 20]), Duration::from_secs(5), Duration::from_millis(500));
+    Options {
+        relay,
+        rules,
+        breaker: breaker::Options { failures: 5, open: Duration::from_secs(2) },
+        partitions: pick(rng, &[2, 3, 4]),
+        producers: pick(
+            rng,
+            &[ProducerSlots::Shared(slots), ProducerSlots::Shared(slots), ProducerSlots::Spread(slots)],
+        ),
+        heartbeat: Duration::from_secs(1),
+        dead_after: pick(rng, &[Duration::from_secs(2), Duration::from_secs(4)]),
+        sweep_interval: Duration::from_secs(3_600),
+        promotion_interval: Duration::ZERO,
+        request_timeout: Duration::from_secs(3),
+        shards: 1,
+        faults: true,
+        threads: false,
+        ..defaults
+    }
+}
+
+async fn run_in(seed: u64, flaw: Option<Flaw>) -> RunReport {
+    let rng = SeededRng::new(seed);
+    let setting = Setting::draw(&rng);
+    let (trace, replies) = (Trace::new(), Replies::default());
+    let network = Network::new(rng.next_u64(), trace.clone());
+    let refusals = Refusals::new(rng.next_u64());
+    let kafka = SimulatedKafka::new(network.clone(), flaw, refusals.clone());
+    let postgres =
+        SimulatedPostgres::new(setting.options.partitions, kafka.clone(), network.clone(), flaw, trace.clone());
+    let surroundings = Surroundings {
+        postgres,
+        kafka,
+        network: network.clone(),
+        rng: Arc::new(SeededRng::new(rng.next_u64())),
+        clock: instance::clock(),
+        options: setting.options,
+        wake_hub: setting.has_wake_channel.then(WakeHub::default),
+        late_commits: setting.late_commits,
+    };
+    let mut world = World::new(setting.instances, surroundings.clone(), trace.clone());
+    let mut faults = Faults::new(rng.next_u64(), surroundings.clone(), setting.fail_overs);
+    for number in 0..setting.instances {
+        world.start(number).await;
+    }
+    network.set_fault_level(setting.fault_level);
+    refusals.set(setting.refusals.0, setting.refusals.1);
+    let mut writers =
+        Writers::start(setting.writers, 2, setting.pause_max, rng.next_u64(), &world.directory(), &replies);
+
+    faults.inject(&mut world, FAULTY_TIME).await;
+    faults.end(&mut world).await;
+    refusals.clear();
+    world.run(writers.finished()).await;
+
+    let laws = Laws { surroundings: &surroundings, refusals: &refusals };
+    let result = end(&mut world, &laws, &replies, &trace).await;
+    RunReport { fingerprint: trace.fingerprint(), counts: trace.counts(), result }
+}
+
+/// Waits until nothing waits, and checks the laws.
+async fn end(world: &mut World, laws: &Laws<'_>, replies: &Replies, trace: &Trace) -> Result<(), Violation> {
+    let began = Instant::now();
+    while laws.surroundings.network.has_late_requests() || !laws.is_at_rest().await {
+        laws.retry_parked().await?;
+        world.restart_those_that_gave_up().await;
+        if began.elapsed() > REST_LIMIT {
+            return Err(laws.remaining_work().await);
+        }
+        world.advance(REST_PAUSE).await;
+    }
+    // A transaction of a killed instance hides later records until the coordinator aborts it.
+    while !laws.surroundings.kafka.is_decided() {
+        if began.elapsed() > REST_LIMIT {
+            return Err("a transaction is never decided".to_owned());
+        }
+        world.advance(REST_PAUSE).await;
+    }
+    if let Some(violation) = trace.violations().into_iter().next() {
+        return Err(violation);
+    }
+    laws.check_topic(&replies.acknowledged()).await
+}

@@ -1,0 +1,83 @@
+//! Trace: what happened in a run, in order, as a hash that shows whether two runs were the same; with `POSTHASTE_TRACE` also as text. And the
+//! laws that were broken while it ran.
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Offset basis and prime of the 64-bit FNV-1a hash.
+const FNV: (u64, u64) = (0xcbf2_9ce4_8422_2325, 0x0000_0100_0000_01b3);
+
+/// The events of one run. Clones share them.
+#[derive(Clone)]
+pub struct Trace(Arc<Shared>);
+
+struct Shared {
+    began: Instant,
+    prints: bool,
+    state: Mutex<TraceState>,
+}
+
+struct TraceState {
+    hash: u64,
+    /// How many events of each kind there were.
+    counts: EventCounts,
+    violations: Vec<String>,
+}
+
+/// Number of events by their kinds.
+pub type EventCounts = BTreeMap<&'static str, u64>;
+
+impl Trace {
+    /// An empty trace that begins now.
+    pub fn new() -> Self {
+        let prints = std::env::var_os("POSTHASTE_TRACE").is_some();
+        let state = Mutex::new(TraceState { hash: FNV.0, counts: EventCounts::new(), violations: Vec::new() });
+        Self(Arc::new(Shared { began: Instant::now(), prints, state }))
+    }
+
+    /// Adds an event: its kind and two numbers that distinguish it from others of the kind.
+    pub fn add(&self, kind: &'static str, first: u64, second: u64) {
+        let at = self.0.began.elapsed();
+        let mut state = self.0.state.lock();
+        *state.counts.entry(kind).or_default() += 1;
+        for byte in kind.bytes() {
+            state.hash = (state.hash ^ u64::from(byte)).wrapping_mul(FNV.1);
+        }
+        for number in [at.as_nanos() as u64, first, second] {
+            state.hash = (state.hash ^ number).wrapping_mul(FNV.1);
+        }
+    }
+
+    /// Prints a line if the trace is printed.
+    pub fn print(&self, line: fmt::Arguments<'_>) {
+        if self.0.prints {
+            // An error of the terminal must not change the run.
+            let _ = writeln!(std::io::stderr(), "{:>10.3} {line}", self.0.began.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Records that a law was broken.
+    pub fn violation(&self, law: String) {
+        self.print(format_args!("VIOLATION {law}"));
+        self.0.state.lock().violations.push(law);
+    }
+
+    /// The broken laws so far.
+    pub fn violations(&self) -> Vec<String> {
+        self.0.state.lock().violations.clone()
+    }
+
+    /// Hash of the events so far.
+    pub fn fingerprint(&self) -> u64 {
+        self.0.state.lock().hash
+    }
+
+    /// How many events of each kind there were so far.
+    pub fn counts(&self) -> EventCounts {
+        self.0.state.lock().counts.clone()
+    }
+}

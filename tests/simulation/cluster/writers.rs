@@ -1,0 +1,115 @@
+//! Writers: clients that create orders and change their status, at any instance that answers.
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, Viewer};
+use domain::{Item, Items, Money, Order, Status, Subject};
+use kit::checkers::AcknowledgedEvent;
+use kit::clock::SeededRng;
+use parking_lot::Mutex;
+use ports::clock::Rng;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::cluster::world::Directory;
+
+/// The status changes of an order after its creation.
+const CHANGES: [Status; 3] = [Status::Processing, Status::Shipped, Status::Delivered];
+/// How often a writer repeats a change that failed.
+const REPETITIONS_MAX: u32 = 3;
+
+/// The replies that the writers received. Clones share them.
+#[derive(Clone, Default)]
+pub struct Replies(Arc<Mutex<Vec<AcknowledgedEvent>>>);
+
+impl Replies {
+    /// The events of all successful replies.
+    pub fn acknowledged(&self) -> Vec<AcknowledgedEvent> {
+        self.0.lock().clone()
+    }
+
+    fn add(&self, order: &Order) {
+        self.0.lock().push(AcknowledgedEvent::of(order.id, order.version));
+    }
+}
+
+/// The writers. Dropping them ends their tasks.
+pub struct Writers(JoinSet<()>);
+
+impl Writers {
+    /// Starts writers that each write `orders` orders, with pauses of up to `pause_max` between two commands.
+    pub fn start(
+        writers: u64,
+        orders: u32,
+        pause_max: Duration,
+        seed: u64,
+        directory: &Directory,
+        replies: &Replies,
+    ) -> Self {
+        let mut tasks = JoinSet::new();
+        for number in 0..writers {
+            let rng = SeededRng::new(seed.wrapping_mul(1_000).wrapping_add(number));
+            let writer = Writer { rng, pause_max, directory: directory.clone(), replies: replies.clone() };
+            tasks.spawn(async move { writer.write(orders).await });
+        }
+        Self(tasks)
+    }
+
+    /// Waits until all writers are done.
+    pub async fn finished(&mut self) {
+        while self.0.join_next().await.is_some() {}
+    }
+}
+
+struct Writer {
+    rng: SeededRng,
+    pause_max: Duration,
+    directory: Directory,
+    replies: Replies,
+}
+
+impl Writer {
+    async fn write(&self, orders: u32) {
+        for _ in 0..orders {
+            self.pause().await;
+            let Some(order) = self.create().await else { continue };
+            self.replies.add(&order);
+            for to in CHANGES {
+                self.pause().await;
+                self.change(&order, to).await;
+            }
+        }
+    }
+
+    async fn pause(&self) {
+        // A third of the commands follow at once.
+        let share = (self.rng.fraction() * 1.5 - 0.5).max(0.0);
+        sleep(self.pause_max.mul_f64(share)).await;
+    }
+
+    async fn create(&self) -> Option<Arc<Order>> {
+        let instance = self.directory.find(self.rng.next_u64())?;
+        let command = CreateOrder { subject: subject(), items: items(), intent: None, trace: None };
+        instance.create(command).await.ok().map(|created| created.order)
+    }
+
+    async fn change(&self, order: &Order, to: Status) {
+        for _ in 0..REPETITIONS_MAX {
+            let (viewer, preconditions) = (Viewer::Admin, ChangePreconditions::default());
+            let command = ChangeOrder { id: order.id, to, viewer, preconditions, trace: None };
+            let Some(instance) = self.directory.find(self.rng.next_u64()) else { continue };
+            if let Ok(changed) = instance.change(command).await {
+                return self.replies.add(&changed);
+            }
+        }
+    }
+}
+
+fn subject() -> Subject {
+    Subject::new("ann").expect("a name")
+}
+
+fn items() -> Items {
+    let price = Money::parse("2.50").expect("a price");
+    Items::new(vec![Item::new("Tea", 2, price).expect("a legal item")]).expect("one item")
+}
