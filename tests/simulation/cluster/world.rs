@@ -17,7 +17,10 @@ const STOP_DEADLINE: Duration = Duration::from_secs(4);
 
 /// The APIs of the instances by their numbers, as a load balancer has them. Clones share it.
 #[derive(Clone, Default)]
-pub struct Directory(Arc<Mutex<Vec<Option<Arc<dyn Dispatch>>>>>);
+pub struct Directory(Arc<Mutex<Vec<InstanceApi>>>);
+
+/// The API of an instance; `None` while its process does not run.
+type InstanceApi = Option<Arc<dyn Dispatch>>;
 
 impl Directory {
     /// The API of an instance, if its process runs. A number above the last counts from the first again.
