@@ -15,7 +15,8 @@ create_environment() {
   python3 -m venv "$1" >/dev/null 2>&1 && return
   local root=()
   [ "$(id -u)" = 0 ] || root=(sudo -n)
-  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv </dev/null >/dev/null 2>&1 ||
+  { "${root[@]}" apt-get update -qq && "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; } \
+    </dev/null >/dev/null 2>&1 ||
     die "please install python3 with its module venv (on Debian: python3-venv)"
   python3 -m venv "$1" >/dev/null
 }
