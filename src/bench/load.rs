@@ -2,3 +2,4 @@
 pub(crate) mod client;
 pub(crate) mod figures;
 pub(crate) mod generator;
+pub(crate) mod warm_up;

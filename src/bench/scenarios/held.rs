@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::load::figures::{median, percentiles, ratio};
 use crate::load::generator::{Load, RequestKind};
+use crate::load::warm_up::start_warm;
 use crate::plan::Bench;
 use crate::program::{BrokerUse, Program, ThrowawayData, TransactionKind};
-use crate::service::process::{LOG_ACKNOWLEDGEMENTS, ServiceProcess};
 use crate::store::throwaway::with_data;
 
 /// The measured variants; the first one is what the others are compared with.
@@ -67,24 +67,16 @@ async fn measure<P: Program>(
     transaction: Option<TransactionKind>,
 ) -> Result<HeldRun, Error> {
     let plan = bench.plan;
-    let service = ServiceProcess::start(data, &[LOG_ACKNOWLEDGEMENTS]).await?;
-    let load = |time| Load {
-        address: service.address,
-        request: RequestKind::Create,
-        clients: plan.clients,
-        time,
-        rate: Some(rate),
-    };
-    let warm_up = load(plan.time).run(data).await?;
-    service.await_consumed(warm_up.answered).await?;
-    service.take_acknowledged_ms(warm_up.answered).await?;
+    let load =
+        |address, time| Load { address, request: RequestKind::Create, clients: plan.clients, time, rate: Some(rate) };
+    let (service, warm_up) = start_warm(data, |address| load(address, plan.time)).await?;
     let held = match transaction {
         Some(transaction) => Some(data.hold(transaction).await?),
         None => None,
     };
     let (time_before, claims_before) = service.statement_times("claim").await?;
-    let measured = load(plan.time * 2).run(data).await?;
-    let answered = warm_up.answered + measured.answered;
+    let measured = load(service.address, plan.time * 2).run(data).await?;
+    let answered = warm_up + measured.answered;
     service.await_consumed(answered).await?;
     let (time, claims) = service.statement_times("claim").await?;
     let acknowledged_ms = percentiles(&service.take_acknowledged_ms(measured.answered).await?);

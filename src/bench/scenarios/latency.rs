@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::load::figures::{median, percentiles};
 use crate::load::generator::{Load, RequestKind};
+use crate::load::warm_up::start_warm;
 use crate::plan::Bench;
 use crate::program::{BrokerUse, Program};
-use crate::service::process::{LOG_ACKNOWLEDGEMENTS, ServiceProcess};
 use crate::store::row_ages::newest_rows_ms;
 use crate::store::throwaway::with_data;
 
@@ -51,20 +51,11 @@ struct LatencyRound {
 
 async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, rate: f64) -> Result<LatencyRound, Error> {
     let plan = bench.plan;
-    let service = ServiceProcess::start(data, &[LOG_ACKNOWLEDGEMENTS]).await?;
-    let load = |time| Load {
-        address: service.address,
-        request: RequestKind::Create,
-        clients: plan.clients,
-        time,
-        rate: Some(rate),
-    };
-    // Topics, connections and plans are new to the first orders, and what they left waiting is not measured.
-    let warm_up = load(plan.time).run(data).await?;
-    service.await_consumed(warm_up.answered).await?;
-    service.take_acknowledged_ms(warm_up.answered).await?;
-    let measured = load(plan.time * 2).run(data).await?;
-    let answered = warm_up.answered + measured.answered;
+    let load =
+        |address, time| Load { address, request: RequestKind::Create, clients: plan.clients, time, rate: Some(rate) };
+    let (service, warm_up) = start_warm(data, |address| load(address, plan.time)).await?;
+    let measured = load(service.address, plan.time * 2).run(data).await?;
+    let answered = warm_up + measured.answered;
     service.await_consumed(answered).await?;
     let acknowledged = percentiles(&service.take_acknowledged_ms(measured.answered).await?);
     let settled = percentiles(&newest_rows_ms(data, measured.answered).await?);
