@@ -189,13 +189,7 @@ impl PooledSession {
     }
 
     async fn send(&self, text: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let client = self.client();
-        if self.settings.pooler {
-            return client.query_typed(text, values).await;
-        }
-        let statement = self.prepare(text, values).await?;
-        let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
-        client.query(&statement, &values).await
+        self.stream(text, values).await?.try_collect().await
     }
 
     async fn stream(&self, text: &str, values: &[SqlValue<'_>]) -> Result<RowStream, tokio_postgres::Error> {
