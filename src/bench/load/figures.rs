@@ -32,6 +32,12 @@ pub(crate) fn percentiles(sorted_ms: &[f64]) -> Value {
     json!({"p50": at(0.50), "p95": at(0.95), "p99": at(0.99), "max": at(1.0)})
 }
 
+/// The median over all rounds of each of their [`percentiles`].
+pub(crate) fn median_percentiles<'a>(rounds: impl Iterator<Item = &'a Value> + Clone) -> Value {
+    let of = |name: &str| median(&rounds.clone().filter_map(|round| round[name].as_f64()).collect::<Vec<_>>());
+    json!({"p50": of("p50"), "p95": of("p95"), "p99": of("p99"), "max": of("max")})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::load::figures::{median, percentiles, ratio};
+use crate::load::figures::{median, median_percentiles, percentiles, ratio};
 use crate::load::generator::{Load, RequestKind};
 use crate::load::warm_up::start_warm;
 use crate::plan::Bench;
@@ -46,14 +46,11 @@ fn report<P: Program>(bench: &Bench<'_, P>, rate: u32, runs: &[Vec<HeldRun>]) ->
     let claims = |runs: &[HeldRun]| runs.iter().map(|run| run.claim_ms).collect::<Vec<_>>();
     let clean = runs.first().map(|runs| claims(runs)).unwrap_or_default();
     VARIANTS.iter().zip(runs).try_for_each(|((name, _), runs)| {
-        let percentile = |name: &str| {
-            median(&runs.iter().filter_map(|run| run.acknowledged_ms[name].as_f64()).collect::<Vec<_>>())
-        };
         bench.reporter.report(
             "held",
             &json!({
                 "rate_per_s": rate, "held": name, "claim_mean_ms": median(&claims(runs)), "claim_of_clean": ratio(&claims(runs), &clean),
-                "commit_to_ack_ms": {"p50": percentile("p50"), "p95": percentile("p95"), "p99": percentile("p99")},
+                "commit_to_ack_ms": median_percentiles(runs.iter().map(|run| &run.acknowledged_ms)),
                 "checked": runs.iter().map(|run| &run.checked).collect::<Vec<_>>(),
             }),
         )

@@ -2,7 +2,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::load::figures::{median, percentiles};
+use crate::load::figures::{median, median_percentiles, percentiles};
 use crate::load::generator::{Load, RequestKind};
 use crate::load::warm_up::start_warm;
 use crate::plan::Bench;
@@ -22,19 +22,13 @@ pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
         }
     }
     plan.rates.iter().zip(&rounds).try_for_each(|(rate, rounds)| {
-        let medians = |part: fn(&LatencyRound) -> &Value| {
-            let median_of = |name: &str| {
-                let values: Vec<f64> = rounds.iter().filter_map(|round| part(round)[name].as_f64()).collect();
-                median(&values)
-            };
-            json!({"p50": median_of("p50"), "p95": median_of("p95"), "p99": median_of("p99"), "max": median_of("max")})
-        };
         let duplicates_and_losses: Vec<&Value> = rounds.iter().map(|round| &round.checked).collect();
         bench.reporter.report(
             "latency",
             &json!({
                 "rate_per_s": rate, "answered_per_s": median(&rounds.iter().map(|round| round.rate).collect::<Vec<_>>()).round(),
-                "commit_to_ack_ms": medians(|round| &round.acknowledged_ms), "commit_to_settled_ms": medians(|round| &round.settled_ms),
+                "commit_to_ack_ms": median_percentiles(rounds.iter().map(|round| &round.acknowledged_ms)),
+                "commit_to_settled_ms": median_percentiles(rounds.iter().map(|round| &round.settled_ms)),
                 "rounds": rounds.iter().map(|round| &round.acknowledged_ms).collect::<Vec<_>>(), "checked": duplicates_and_losses,
             }),
         )
