@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn rsa(modulus_bytes: usize, more: &str) -> String {
-        // In base64url, three bytes are four letters: a modulus of ones in its highest bits.
+        // In base64url, three bytes are four characters: a modulus of ones in its highest bits.
         format!("{{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"{}\"{more}}}", "_".repeat(modulus_bytes.div_ceil(3) * 4))
     }
 
