@@ -2,8 +2,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
 use app::consume::handlers::Handlers;
 use app::consume::intake::{self, DecodedMessage, IntakeFailure, IntakeStep};
+use app::consume::spring_headers;
 use app::policy::conflict::VersionStamp;
 use domain::{RegionId, Timestamp};
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
@@ -39,9 +41,6 @@ pub struct ConsumerPipeline {
     /// Counters of the consumers.
     pub metrics: Arc<Metrics>,
 }
-
-/// Header with the round of a message that enters the last retry topic again.
-const ROUND_HEADER: &str = "x-detour-round";
 
 /// Decisions of one poll, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
 /// absorbs the repetition, and only a retried or dead message may then appear twice in its topic.
@@ -98,11 +97,15 @@ impl ConsumerPipeline {
         Ok(decisions)
     }
 
-    /// Time until a message of a retry topic is due, counted from its write there. Its partition pauses; no task sleeps.
+    /// Time until a message of a retry topic is due. Its partition pauses; no task sleeps. A header with a later time than the longest
+    /// delay, such as that of a wrong clock, does not hold the partition.
     fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
         let stage = retry_stage(&delivery.position.topic)?;
-        let waited = self.clock.now().since(delivery.record.timestamp);
-        RETRY_DELAYS.get(stage)?.checked_sub(waited).filter(|left| !left.is_zero())
+        let written = delivery.record.timestamp;
+        let latest = written.after(*RETRY_DELAYS.last()?);
+        let by_stage = || RETRY_DELAYS.get(stage).map(|delay| written.after(*delay));
+        let due = spring_headers::due(&delivery.record).map_or_else(by_stage, |due| Some(due.min(latest)))?;
+        Some(due.since(self.clock.now())).filter(|left| !left.is_zero())
     }
 
     async fn decide_one(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
@@ -202,7 +205,10 @@ impl ConsumerPipeline {
         self.metrics.kafka_consumer_retry_count.inc();
         let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
         let target = retry_topic(base_topic(&delivery.position.topic), topic_stage as usize);
-        let mut record = intake::forward_record(delivery, target, failure, attempts, self.clock.now());
+        let now = self.clock.now();
+        let due = now.after(RETRY_DELAYS[topic_stage as usize]);
+        let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
+        let mut record = forward_record(delivery, forward);
         record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
         if topic_stage < stage {
             record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
@@ -238,13 +244,9 @@ impl ConsumerPipeline {
             "a message was moved to the dead-letter topic"
         );
         let target = dead_letter_topic(base_topic(topic));
-        decisions.forward.push(intake::forward_record(
-            delivery,
-            target,
-            failure,
-            attempts.unwrap_or(1),
-            self.clock.now(),
-        ));
+        let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.now());
+        let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
+        decisions.forward.push(forward_record(delivery, forward));
     }
 
     async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {

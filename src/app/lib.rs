@@ -27,8 +27,10 @@ pub mod commands {
 
 pub mod consume {
     //! What consuming a message means: decoding, the region rule, the handler of each event type.
+    pub mod forward;
     pub mod handlers;
     pub mod intake;
+    pub mod spring_headers;
 }
 
 pub mod operators {

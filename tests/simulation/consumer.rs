@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use app::consume::spring_headers;
 use domain::{Hlc, Status};
 use kit::Factory;
 use kit::clock::{START_TIME, SeededRng};
@@ -11,6 +12,7 @@ use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Broker, Record};
 use ports::clock::Rng;
 use ports::inbox::Inbox;
+use tokio::time::Instant;
 
 use crate::support::environment::{Environment, seed, seeds};
 use crate::support::ledger::Ledger;
@@ -53,15 +55,18 @@ async fn a_message_that_keeps_failing_passes_the_retry_topics_and_becomes_a_dead
     for (pause, expected) in pauses.iter().zip([1.0, 2.0, 4.0, 8.0]) {
         assert!((expected..expected + 0.6).contains(pause), "{pauses:?}");
     }
-    for stage in 0..4 {
+    for stage in 0..4_u8 {
         let passed = process.records(&format!("{TOPIC}-retry-{stage}")).await;
         assert_eq!(passed.len(), 1, "stage {stage}");
-        assert_eq!(header(&passed[0].record, "retry_topic-attempts"), (stage + 1).to_string());
+        let retried = &passed[0].record;
+        assert_eq!(retried.header("retry_topic-attempts"), Some([0, 0, 0, stage + 2].as_slice()), "the next attempt");
+        let delay = spring_headers::due(retried).expect("it has a due time").since(retried.timestamp);
+        assert_eq!(delay, Duration::from_secs(1 << stage));
     }
     let dead = &process.records(DEAD_LETTERS).await[0].record;
     assert_eq!(header(dead, "kafka_original-topic"), TOPIC);
     assert_eq!(header(dead, "kafka_exception-message"), "handler: not now");
-    assert_eq!(header(dead, "retry_topic-attempts"), "5");
+    assert_eq!(spring_headers::attempts_made(dead), Some(5));
     assert_eq!(header(dead, "x-failure-type"), "SYSTEM");
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 0);
 }
@@ -79,6 +84,33 @@ async fn a_handler_that_recovers_consumes_the_message_from_its_retry_topic() {
     assert_eq!(handler.calls().len(), 3);
     assert!(process.records(DEAD_LETTERS).await.is_empty());
     ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_waits_for_springs_due_time_but_never_longer_than_the_longest_delay() {
+    // Due times after the write, and what the handler waits: 3 s, and the limit of 8 s instead of a year.
+    for (due_after, expected) in [(Duration::from_secs(3), 3.0), (Duration::from_secs(31_536_000), 8.0)] {
+        let (begun, handler) = (Instant::now(), RecordingHandler::new(false, 0, |_| false));
+        let environment = environment(&handler);
+        let process = environment.start().await;
+        let make = Factory::seeded(seed(), TOPIC.into());
+        let (_, placed) = make.placed("ann");
+        let mut record = from_region(&placed, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
+        record.topic = format!("{TOPIC}-retry-0").into();
+        record.timestamp = START_TIME.after(begun.elapsed());
+        let due = record.timestamp.after(due_after).millis();
+        // A positive BigInteger of fewer than 8 bytes: leading zeros carry no sign.
+        let due_bytes: Vec<u8> = due.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
+        record.headers.push(("retry_topic-attempts".into(), [0, 0, 0, 2].into()));
+        record.headers.push(("retry_topic-backoff-timestamp".into(), due_bytes.into()));
+        let written = Instant::now();
+        append(&process, record).await;
+
+        process.wait_until("the message is handled", TIMEOUT, async || handler.calls().len() == 1).await;
+
+        let waited = (handler.calls()[0].at - written).as_secs_f64();
+        assert!((expected..expected + 0.6).contains(&waited), "{waited} s");
+    }
 }
 
 /// The first event of an order fails this often, while its later events arrive.

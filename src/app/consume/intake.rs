@@ -1,14 +1,12 @@
 //! One consumed message as data: decode, apply the region rule, call the handler, decide between processing, retry and dead letter.
-use std::sync::Arc;
-
 use domain::{Hlc, RegionId, Timestamp};
 use outbox::topics::RETRY_DELAYS;
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{Header, Record};
 use ports::inbox::{Effect, ProcessedEvent};
 
 use crate::consume::handlers::Handlers;
+use crate::consume::spring_headers;
 use crate::contract::{self, DecodedEvent};
 use crate::policy::conflict::{self, ConflictDecision, VersionStamp};
 
@@ -72,7 +70,7 @@ pub fn decode(delivery: &Delivery) -> Result<DecodedMessage, IntakeFailure> {
         hlc: record.text("x-hlc").and_then(Hlc::parse).unwrap_or(fallback),
         region: RegionId::new(record.text("x-region").unwrap_or("")),
     };
-    let attempts_made = record.text("retry_topic-attempts").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let attempts_made = spring_headers::attempts_made(record).unwrap_or(0);
     Ok(DecodedMessage { event, stamp, attempts_made })
 }
 
@@ -124,39 +122,5 @@ pub fn decide(
                 IntakeStep::DeadLetter(failure)
             }
         }
-    }
-}
-
-/// The record that carries a message to a retry topic or the dead-letter topic, with Spring Kafka's headers: the original position stays,
-/// the number of attempts and the last failure are rewritten.
-pub fn forward_record(
-    delivery: &Delivery,
-    target: String,
-    failure: &IntakeFailure,
-    attempts: u32,
-    now: Timestamp,
-) -> Record {
-    let Delivery { position, record } = delivery;
-    let original = record.headers.iter().any(|(name, _)| &**name == "kafka_original-topic");
-    let rewritten = ["retry_topic-attempts", "kafka_exception-fqcn", "kafka_exception-message", "x-failure-type"];
-    let mut headers: Vec<Header> =
-        record.headers.iter().filter(|(name, _)| !rewritten.contains(&&**name)).cloned().collect();
-    let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
-    if !original {
-        put("kafka_original-topic", position.topic.as_bytes());
-        put("kafka_original-partition", &i32::try_from(position.partition).unwrap_or(i32::MAX).to_be_bytes());
-        put("kafka_original-offset", &i64::try_from(position.offset).unwrap_or(i64::MAX).to_be_bytes());
-        put("kafka_original-timestamp", &record.timestamp.millis().to_be_bytes());
-    }
-    put("kafka_exception-fqcn", failure.class.as_bytes());
-    put("kafka_exception-message", outbox::truncate_reason(&failure.reason).as_bytes());
-    put("retry_topic-attempts", attempts.to_string().as_bytes());
-    put("x-failure-type", failure.failure_type.as_str().as_bytes());
-    Record {
-        topic: Arc::from(target),
-        key: Arc::clone(&record.key),
-        headers,
-        value: Arc::clone(&record.value),
-        timestamp: now,
     }
 }

@@ -8,6 +8,7 @@ use ports::broker::{Header, Record};
 use ports::outbox::{ClaimedRow, RowId};
 use ports::{Error, FailureType, Fault};
 
+use crate::consume::spring_headers;
 use crate::contract::framing::{FRAME_BYTES, SchemaIds};
 use crate::contract::{self, rfc3339};
 
@@ -228,8 +229,8 @@ pub fn fallback_record(
     let primary = record(row, payload, envelope);
     let mut headers = primary.headers;
     let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
-    put("kafka_original-topic", primary.topic.as_bytes());
-    put("kafka_exception-message", outbox::truncate_reason(&refused.reason).as_bytes());
-    put("x-failure-type", refused.failure_type.as_str().as_bytes());
+    put(spring_headers::ORIGINAL_TOPIC, primary.topic.as_bytes());
+    put(spring_headers::EXCEPTION_MESSAGE, outbox::truncate_reason(&refused.reason).as_bytes());
+    put(spring_headers::FAILURE_TYPE, refused.failure_type.as_str().as_bytes());
     Record { topic: outbox::topics::dead_letter_topic(&primary.topic).into(), headers, ..primary }
 }

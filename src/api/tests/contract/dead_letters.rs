@@ -23,7 +23,7 @@ pub async fn dead_letter_records(server: &TestServer, count: u64) -> u32 {
                 ("kafka_original-timestamp".into(), 1_000_i64.to_be_bytes().as_slice().into()),
                 text("kafka_exception-fqcn", "posthaste.HandlerFault"),
                 text("kafka_exception-message", "not now"),
-                text("retry_topic-attempts", "5"),
+                ("retry_topic-attempts".into(), 6_i32.to_be_bytes().as_slice().into()),
                 text("x-failure-type", if n % 2 == 0 { "SYSTEM" } else { "VALIDATION" }),
             ],
             value: format!(r#"{{"n":{n}}}"#).into_bytes().into(),

@@ -9,19 +9,8 @@ use ports::broker::{Header, Record};
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::DeadLetterCursor;
-
-/// Headers that retries and dead-lettering add. A replayed record has none of them, so that its attempts count from zero.
-const FAILURE_HEADERS: [&str; 9] = [
-    "kafka_original-topic",
-    "kafka_original-partition",
-    "kafka_original-offset",
-    "kafka_original-timestamp",
-    "kafka_exception-fqcn",
-    "kafka_exception-message",
-    "retry_topic-attempts",
-    "x-failure-type",
-    "x-detour-round",
-];
+use crate::consume::forward::ROUND_HEADER;
+use crate::consume::spring_headers;
 
 /// A dead letter with the record of its replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,35 +47,35 @@ impl DeadLetter {
 
     /// Class of its last failure.
     pub fn failure_type(&self) -> Option<FailureType> {
-        self.text("x-failure-type").and_then(FailureType::parse)
+        self.text(spring_headers::FAILURE_TYPE).and_then(FailureType::parse)
     }
 
     /// Class name of the error, in the form of the Java consumers of this topic.
     pub fn exception(&self) -> Option<&str> {
-        self.text("kafka_exception-fqcn")
+        self.text(spring_headers::EXCEPTION_FQCN)
     }
 
     /// Message of its last failure.
     pub fn reason(&self) -> Option<&str> {
-        self.text("kafka_exception-message")
+        self.text(spring_headers::EXCEPTION_MESSAGE)
     }
 
     /// Number of attempts before it was dead-lettered.
     pub fn attempts(&self) -> Option<u32> {
-        self.text("retry_topic-attempts")?.parse().ok()
+        spring_headers::attempts_made(&self.delivery.record)
     }
 
     /// Position of the record before its first failure.
     pub fn origin(&self) -> Option<DeadLetterOrigin> {
-        let topic = self.text("kafka_original-topic")?.to_owned();
+        let topic = self.text(spring_headers::ORIGINAL_TOPIC)?.to_owned();
         let record = &self.delivery.record;
         let number = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
-        let partition = || record.header("kafka_original-partition")?.try_into().ok().map(i32::from_be_bytes);
+        let partition = || record.header(spring_headers::ORIGINAL_PARTITION)?.try_into().ok().map(i32::from_be_bytes);
         Some(DeadLetterOrigin {
             topic,
             partition: partition(),
-            offset: number("kafka_original-offset"),
-            timestamp: number("kafka_original-timestamp").map(Timestamp::from_millis),
+            offset: number(spring_headers::ORIGINAL_OFFSET),
+            timestamp: number(spring_headers::ORIGINAL_TIMESTAMP).map(Timestamp::from_millis),
         })
     }
 
@@ -100,10 +89,11 @@ impl DeadLetter {
         id(&self.delivery)
     }
 
-    /// The record that replays it: the original event without failure headers, and the operator.
+    /// The record that replays it: the original event without failure headers, so that its attempts count from zero, and the operator.
     pub(super) fn replay_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.delivery.record;
-        let kept = |(name, _): &&Header| !FAILURE_HEADERS.contains(&&**name) && &**name != REDRIVEN_BY;
+        let added = |name: &str| spring_headers::ALL.contains(&name) || [ROUND_HEADER, REDRIVEN_BY].contains(&name);
+        let kept = |(name, _): &&Header| !added(name);
         let mut headers: Vec<Header> = headers.iter().filter(kept).cloned().collect();
         headers.push((REDRIVEN_BY.into(), operator.as_bytes().into()));
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }

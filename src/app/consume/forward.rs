@@ -1,0 +1,176 @@
+//! Where a message goes that was not processed: its record in a retry topic or among the dead letters, with Spring Kafka's headers.
+use std::sync::Arc;
+
+use domain::Timestamp;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::{Header, Record};
+
+use crate::consume::intake::IntakeFailure;
+use crate::consume::spring_headers as names;
+
+/// Header with the round of a message that enters the last retry topic again.
+pub const ROUND_HEADER: &str = "x-detour-round";
+
+/// The next topic of a message that was not processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward<'a> {
+    /// Full name of the topic.
+    pub target: String,
+    /// Consumer group that could not process the message.
+    pub group: &'a str,
+    /// Why it was not processed.
+    pub failure: &'a IntakeFailure,
+    /// Number of attempts so far.
+    pub attempts_made: u32,
+    /// Timestamp of the new record.
+    pub now: Timestamp,
+    /// When the next attempt is due; `now` for a dead letter, as Spring writes it.
+    pub due: Timestamp,
+}
+
+/// The record for the next topic: the position before the first failure stays, the number of attempts and the last failure are rewritten.
+pub fn forward_record(delivery: &Delivery, forward: Forward<'_>) -> Record {
+    let Delivery { position, record } = delivery;
+    let failed_before = record.headers.iter().any(|(name, _)| &**name == names::ORIGINAL_TOPIC);
+    let rewritten = [
+        names::ATTEMPTS,
+        names::BACKOFF_TIMESTAMP,
+        names::FIRST_TIMESTAMP,
+        names::EXCEPTION_FQCN,
+        names::EXCEPTION_MESSAGE,
+        names::FAILURE_TYPE,
+    ];
+    let mut headers: Vec<Header> =
+        record.headers.iter().filter(|(name, _)| !rewritten.contains(&&**name)).cloned().collect();
+    let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
+    if !failed_before {
+        put(names::ORIGINAL_TOPIC, position.topic.as_bytes());
+        put(names::ORIGINAL_PARTITION, &i32::try_from(position.partition).unwrap_or(i32::MAX).to_be_bytes());
+        put(names::ORIGINAL_OFFSET, &i64::try_from(position.offset).unwrap_or(i64::MAX).to_be_bytes());
+        put(names::ORIGINAL_TIMESTAMP, &record.timestamp.millis().to_be_bytes());
+        put(names::ORIGINAL_TIMESTAMP_TYPE, b"CreateTime");
+        put(names::ORIGINAL_CONSUMER_GROUP, forward.group.as_bytes());
+    }
+    put(names::EXCEPTION_FQCN, forward.failure.class.as_bytes());
+    put(names::EXCEPTION_MESSAGE, outbox::truncate_reason(&forward.failure.reason).as_bytes());
+    put(names::FIRST_TIMESTAMP, &first_timestamp(record));
+    put(names::ATTEMPTS, &names::next_attempt(forward.attempts_made));
+    put(names::BACKOFF_TIMESTAMP, &names::big_integer(forward.due.millis()));
+    put(names::FAILURE_TYPE, forward.failure.failure_type.as_str().as_bytes());
+    Record {
+        topic: Arc::from(forward.target),
+        key: Arc::clone(&record.key),
+        headers,
+        value: Arc::clone(&record.value),
+        timestamp: forward.now,
+    }
+}
+
+/// The timestamp before the first failure, from the header of an earlier retry, or else from the record.
+fn first_timestamp(record: &Record) -> Vec<u8> {
+    let earlier = names::last(record, names::FIRST_TIMESTAMP).and_then(names::parse_big_integer);
+    let original = || {
+        let bytes = names::last(record, names::ORIGINAL_TIMESTAMP)?;
+        bytes.try_into().ok().map(i64::from_be_bytes)
+    };
+    names::big_integer(earlier.or_else(original).unwrap_or(record.timestamp.millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ports::FailureType;
+    use ports::broker::Position;
+
+    use super::*;
+
+    fn failure(reason: &str) -> IntakeFailure {
+        IntakeFailure { failure_type: FailureType::Timeout, class: "posthaste.HandlerFault", reason: reason.to_owned() }
+    }
+
+    fn forwarded(delivery: &Delivery, attempts_made: u32, millis: (i64, i64)) -> Record {
+        let (now, due) = (Timestamp::from_millis(millis.0), Timestamp::from_millis(millis.1));
+        let target = format!("order.events-retry-{attempts_made}");
+        let forward =
+            Forward { target, group: "order-processing-group", failure: &failure("no reply"), attempts_made, now, due };
+        forward_record(delivery, forward)
+    }
+
+    /// The values as hexadecimal digits, or as text where Spring writes text. A name with two values fails.
+    fn values(record: &Record) -> Vec<(String, String)> {
+        let shown = |value: &[u8]| match std::str::from_utf8(value) {
+            Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') => text.to_owned(),
+            _ => value.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")),
+        };
+        let mut values: Vec<_> = record.headers.iter().map(|(name, value)| (name.to_string(), shown(value))).collect();
+        values.sort();
+        assert!(values.windows(2).all(|pair| pair[0].0 != pair[1].0), "{values:?}");
+        values
+    }
+
+    fn delivery(record: Record, offset: u64) -> Delivery {
+        Delivery { position: Position { topic: Arc::clone(&record.topic), partition: 3, offset }, record }
+    }
+
+    fn first() -> Delivery {
+        let (topic, value) = ("order.events".into(), b"{}".as_slice().into());
+        let timestamp = Timestamp::from_millis(1_556_890_294_484);
+        let headers = vec![("ce_type".into(), b"ORDER_CREATED".as_slice().into())];
+        delivery(Record { topic, key: "k".into(), headers, value, timestamp }, 258)
+    }
+
+    /// The bytes that Spring Kafka's `DeadLetterPublishingRecovererFactory` writes for this record: `ByteBuffer.putInt` and `putLong`,
+    /// `BigInteger.toByteArray`, UTF-8.
+    #[test]
+    fn first_retry_has_the_headers_that_spring_writes() {
+        let retried = forwarded(&first(), 1, (1_556_890_295_000, 1_556_890_296_000));
+
+        let expected = [
+            ("ce_type", "ORDER_CREATED"),
+            ("kafka_exception-fqcn", "posthaste.HandlerFault"),
+            ("kafka_exception-message", "no reply"),
+            ("kafka_original-consumer-group", "order-processing-group"),
+            ("kafka_original-offset", "0x0000000000000102"),
+            ("kafka_original-partition", "0x00000003"),
+            ("kafka_original-timestamp", "0x0000016a7de498d4"),
+            ("kafka_original-timestamp-type", "CreateTime"),
+            ("kafka_original-topic", "order.events"),
+            ("retry_topic-attempts", "0x00000002"),
+            ("retry_topic-backoff-timestamp", "0x016a7de49ec0"),
+            ("retry_topic-original-timestamp", "0x016a7de498d4"),
+            ("x-failure-type", "TIMEOUT"),
+        ];
+        assert_eq!(values(&retried), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn later_retries_keep_the_original_position_and_count_on() {
+        let once = forwarded(&first(), 1, (1_556_890_295_000, 1_556_890_296_000));
+        let twice = forwarded(&delivery(once.clone(), 7), 2, (1_556_890_297_000, 1_556_890_299_000));
+
+        let changed = ["retry_topic-attempts", "retry_topic-backoff-timestamp"];
+        let kept = |record: &Record| -> Vec<_> {
+            values(record).into_iter().filter(|(name, _)| !changed.contains(&&**name)).collect()
+        };
+        assert_eq!(kept(&twice), kept(&once));
+        assert_eq!((names::attempts_made(&once), names::attempts_made(&twice)), (Some(1), Some(2)));
+        assert_eq!(names::due(&twice), Some(Timestamp::from_millis(1_556_890_299_000)));
+    }
+
+    #[test]
+    fn record_that_spring_retried_is_forwarded_with_one_value_of_each_header() {
+        let mut by_spring = forwarded(&first(), 1, (1_556_890_295_000, 1_556_890_296_000));
+        let again = |name: &str, value: &[u8]| (name.into(), value.into());
+        by_spring.headers.extend([
+            again(names::FIRST_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0x98, 0xd4]),
+            again(names::ATTEMPTS, &[0, 0, 0, 3]),
+            again(names::BACKOFF_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0xa2, 0xa8]),
+        ]);
+        let made = names::attempts_made(&by_spring).expect("readable");
+
+        let ours = forwarded(&delivery(by_spring, 7), made + 1, (1_556_890_299_000, 1_556_890_303_000));
+
+        let value = |name: &str| values(&ours).into_iter().find(|(other, _)| other == name).map(|(_, value)| value);
+        assert_eq!(value(names::ATTEMPTS).as_deref(), Some("0x00000004"));
+        assert_eq!(value(names::FIRST_TIMESTAMP).as_deref(), Some("0x016a7de498d4"));
+    }
+}
