@@ -167,3 +167,26 @@ fn views_have_their_documented_columns() {
         assert!(rows.iter().any(|column| column == name), "{name}");
     }
 }
+
+/// SQLite has no types of columns; Debezium's documented ones (uuid, varchar(255) and jsonb) are held by the values.
+#[tokio::test]
+async fn debezium_view_shows_values_of_the_documented_types() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let mut commit = change(1, 0);
+    commit.events[0].payload = b"{\"sequence\":1}".as_slice().into();
+    store.commit(commit).await.unwrap();
+    let sql = rusqlite::Connection::open(folder.path().join("posthaste.db")).unwrap();
+    let documented = "SELECT typeof(id) = 'text' AND length(id) = 36 AND substr(id, 9, 1) || substr(id, 24, 1) = '--'
+          AND typeof(aggregatetype) = 'text' AND typeof(aggregateid) = 'text' AND typeof(type) = 'text'
+          AND max(length(aggregatetype), length(aggregateid), length(type)) <= 255 AND json_valid(payload),
+        aggregatetype, aggregateid, type FROM outbox_debezium";
+
+    let row = sql
+        .query_row(documented, [], |row| {
+            Ok((row.get::<_, bool>(0)?, [row.get::<_, String>(1)?, row.get(2)?, row.get(3)?]))
+        })
+        .unwrap();
+
+    assert_eq!(row, (true, ["order".to_owned(), id(1).to_string(), "ORDER_CREATED".to_owned()]));
+}

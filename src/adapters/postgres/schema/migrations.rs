@@ -35,6 +35,11 @@ const FILES: &[MigrationFile] = &[
         name: "store_timeline",
         text: include_str!("../../../../migrations/postgres/V4__store_timeline.sql"),
     },
+    MigrationFile {
+        version: 5,
+        name: "debezium_types",
+        text: include_str!("../../../../migrations/postgres/V5__debezium_types.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

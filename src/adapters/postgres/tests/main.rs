@@ -4,6 +4,7 @@
 mod archive_days;
 mod commits;
 mod conformance;
+mod debezium_view;
 mod instance_name;
 mod migrations;
 mod outages;

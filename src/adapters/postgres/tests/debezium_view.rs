@@ -1,0 +1,48 @@
+//! The view `outbox_debezium`, against the outbox table that Debezium documents for its event router.
+use kit::Factory;
+use ports::orders::OrderStore;
+use ports::partitions::PartitionNo;
+use tokio_postgres::Row;
+
+use crate::support::Database;
+
+/// Columns of the documented table in their order, with the types as PostgreSQL names them and their length limits.
+const DOCUMENTED: [(&str, &str, Option<i32>); 5] = [
+    ("id", "uuid", None),
+    ("aggregatetype", "character varying", Some(255)),
+    ("aggregateid", "character varying", Some(255)),
+    ("type", "character varying", Some(255)),
+    ("payload", "jsonb", None),
+];
+
+#[tokio::test]
+async fn view_has_the_columns_and_types_that_debezium_documents() {
+    let database = Database::migrated().await;
+    let columns =
+        "SELECT column_name::text, data_type::text, character_maximum_length::int4 FROM information_schema.columns
+        WHERE table_name = 'outbox_debezium' ORDER BY ordinal_position";
+
+    let rows = database.client().await.query(columns, &[]).await.unwrap();
+
+    let column = |row: &Row| (row.get::<_, String>(0), row.get::<_, String>(1), row.get::<_, Option<i32>>(2));
+    let found: Vec<_> = rows.iter().map(column).collect();
+    assert_eq!(found, DOCUMENTED.map(|(name, kind, length)| (name.to_owned(), kind.to_owned(), length)));
+}
+
+#[tokio::test]
+async fn view_shows_each_event_with_its_key_type_and_payload() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    let commit = Factory::seeded(3, "order.events".into()).creation("ann", PartitionNo(0));
+    let (row, order_id) = (commit.events[0].clone(), commit.order.id);
+    store.commit(commit).await.unwrap();
+    let values = "SELECT id::text, aggregatetype, aggregateid, type, payload ->> 'orderId', payload -> 'sequence' = '1'
+        FROM outbox_debezium";
+
+    let shown = database.client().await.query_one(values, &[]).await.unwrap();
+
+    let text = |column: usize| shown.get::<_, String>(column);
+    assert_eq!((text(0), text(1)), (row.event_id.to_string(), "order".to_owned()));
+    assert_eq!((text(2), text(3)), (order_id.to_string(), "ORDER_CREATED".to_owned()));
+    assert_eq!((text(4), shown.get::<_, bool>(5)), (order_id.to_string(), true));
+}
