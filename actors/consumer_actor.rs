@@ -1,5 +1,6 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
 pub mod lag_series;
+mod message_log;
 pub mod pipeline;
 
 use std::sync::Arc;

@@ -269,6 +269,7 @@ fn consumers(
         topics: outbox::topics::consumed_topics(&options.topic),
         members: options.consumers,
         batch: options.consumer_batch,
+        parallel_keys: options.consumer_parallel_keys,
         clock: Arc::clone(&dependencies.clock),
         metrics: Arc::clone(&dependencies.metrics),
     });

@@ -1,6 +1,7 @@
 //! The configuration, from three layers: `config/default.toml`, then `--config FILE`, then the environment (`POSTHASTE__SECTION__KEY`).
 //! All mistakes are reported together, before anything starts.
 mod agreement;
+mod consumer;
 mod layers;
 mod load;
 mod print;
@@ -10,6 +11,7 @@ mod sections;
 mod tests;
 mod text;
 
+pub use consumer::*;
 pub use layers::{Environment, Mistakes};
 pub use print::{masked, schema};
 pub use sections::*;

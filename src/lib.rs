@@ -9,6 +9,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use actors::ActorSystem;
+pub use app::consume::chain::{HandlerChain, PoisonMessage};
+pub use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
+pub use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
@@ -43,7 +46,15 @@ pub struct Report {
 /// # Errors
 /// A dependency, the configuration or an address is unusable; nothing keeps running.
 pub async fn start(config: Config) -> Result<Service, StartError> {
-    let wired = wiring::wire(&config).await?;
+    start_with(config, |handlers| handlers).await
+}
+
+/// As [`start`], with handlers of the caller: `register` receives the configured handlers and returns those that consume the events.
+///
+/// # Errors
+/// As of [`start`]; `register` is not called when the configured URLs are unusable.
+pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Service, StartError> {
+    let wired = wiring::wire(&config, register).await?;
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, supervision::Options::default()).await;
     let parts = wired.http.with_dispatch(actors.dispatch());
     let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;

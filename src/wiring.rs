@@ -7,6 +7,7 @@ mod cache;
     allow(dead_code, unused_imports, reason = "each backend feature adds its own checks")
 )]
 mod dependency_checks;
+mod handlers;
 mod held_transaction;
 mod operator_access;
 mod options;
@@ -75,12 +76,13 @@ impl HttpParts {
     }
 }
 
-/// Opens the backends and builds the parts of a service. Waits for a store that is unavailable.
+/// Opens the backends and builds the parts of a service. Waits for a store that is unavailable. `register` may replace configured handlers.
 ///
 /// # Errors
 /// The configuration, an address or the store is unusable; nothing stays open.
-pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
+pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Wired, StartError> {
     let auth = verifier(config)?;
+    let handlers = register(handlers::open(config)?);
     // The default instance name contains the port. With port 0 the system chooses it, so the address is bound before the store is opened.
     let mut bound = None;
     if config.http.listen.port() == 0 {
@@ -100,7 +102,7 @@ pub(crate) async fn wire(config: &Config) -> Result<Wired, StartError> {
     let broker = broker::open(config, &instance, &clock, &handles).await?;
     let cache = cache::open(config, &instance, &clock, &rng, &metrics, &mut handles)?;
     let backends = Backends { store: ports, store_probe: probe, broker, cache, wake_channel, handles };
-    Ok(assemble(config, backends, SharedParts { instance, metrics, clock, rng }, auth, listeners))
+    Ok(assemble(config, backends, SharedParts { instance, metrics, clock, rng, handlers }, auth, listeners))
 }
 
 /// The parts that several components use.
@@ -109,6 +111,7 @@ struct SharedParts {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
+    handlers: Handlers,
 }
 
 fn assemble(
@@ -118,7 +121,7 @@ fn assemble(
     auth: api::auth::Verifier,
     listeners: api::Listeners,
 ) -> Wired {
-    let SharedParts { instance, metrics, clock, rng } = shared;
+    let SharedParts { instance, metrics, clock, rng, handlers } = shared;
     let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
@@ -145,7 +148,7 @@ fn assemble(
         consumer_groups: broker.map(|broker| broker.consumer_groups),
         wake_channel,
         inbox: store.inbox,
-        handlers: Handlers::default(),
+        handlers,
         probes,
         clock: Arc::clone(&clock),
         rng,

@@ -1,13 +1,16 @@
 //! ConsumerPipeline: one poll of a consumer. Poll → decode and decide → forward what failed → record what was consumed → acknowledge.
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
 use app::consume::handlers::Handlers;
 use app::consume::intake::{self, DecodedMessage, IntakeFailure, IntakeStep};
 use app::consume::spring_headers;
 use app::policy::conflict::VersionStamp;
 use domain::{RegionId, Timestamp};
+use futures::{StreamExt, TryStreamExt, stream};
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
@@ -15,6 +18,8 @@ use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
 use telemetry::Metrics;
+
+use crate::consumer_actor::message_log;
 
 /// Shared by all consumers of an instance.
 pub struct ConsumerPipeline {
@@ -36,13 +41,15 @@ pub struct ConsumerPipeline {
     pub members: u32,
     /// Most messages of one poll.
     pub batch: u32,
+    /// Most keys of a poll whose messages are handled at the same time; those of one key follow each other.
+    pub parallel_keys: usize,
     /// Time, for delays and ages.
     pub clock: Arc<dyn Clock>,
     /// Counters of the consumers.
     pub metrics: Arc<Metrics>,
 }
 
-/// Decisions of one poll, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
+/// Decisions of one poll or of one key's messages in it, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
 /// absorbs the repetition, and only a retried or dead message may then appear twice in its topic.
 #[derive(Default)]
 struct Decisions {
@@ -52,6 +59,16 @@ struct Decisions {
     acknowledge: Vec<Position>,
     /// When each processed event happened, for its age at its consumption.
     occurred_at: Vec<Timestamp>,
+}
+
+impl Decisions {
+    fn append(&mut self, mut other: Decisions) {
+        self.forward.append(&mut other.forward);
+        self.detours.append(&mut other.detours);
+        self.processed.append(&mut other.processed);
+        self.acknowledge.append(&mut other.acknowledge);
+        self.occurred_at.append(&mut other.occurred_at);
+    }
 }
 
 impl ConsumerPipeline {
@@ -79,8 +96,8 @@ impl ConsumerPipeline {
     }
 
     async fn decide(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Decisions, Error> {
-        let mut decisions = Decisions::default();
         let mut paused: Vec<(Arc<str>, u32)> = Vec::new();
+        let mut due = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let topic_partition = (Arc::clone(&delivery.position.topic), delivery.position.partition);
             if paused.contains(&topic_partition) {
@@ -91,6 +108,20 @@ impl ConsumerPipeline {
                 paused.push(topic_partition);
                 continue;
             }
+            due.push(delivery);
+        }
+        let by_key = stream::iter(by_key(due)).map(|messages| self.decide_key(messages));
+        let decided: Vec<Decisions> = by_key.buffered(self.parallel_keys.max(1)).try_collect().await?;
+        Ok(decided.into_iter().fold(Decisions::default(), |mut all, of_key| {
+            all.append(of_key);
+            all
+        }))
+    }
+
+    /// Decides on the messages of one key, one after the other.
+    async fn decide_key(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
+        let mut decisions = Decisions::default();
+        for delivery in messages {
             self.decide_one(delivery, &mut decisions).await?;
             decisions.acknowledge.push(delivery.position.clone());
         }
@@ -129,16 +160,24 @@ impl ConsumerPipeline {
             return Ok(());
         }
         let remote = self.last_remote(&decoded, decisions).await?;
-        match intake::decide(&self.handlers, delivery, &decoded, remote, self.clock.now()) {
-            IntakeStep::Process { event, stale } => {
+        let step = intake::decide(&self.handlers, delivery, &decoded, remote, self.clock.now()).await;
+        if let IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } = &step {
+            message_log::blocks_key(delivery, failure);
+        }
+        match step {
+            IntakeStep::Process { event, stale, fallback_after } => {
                 if stale {
                     self.metrics.region_conflict_rejected_count.inc();
+                }
+                if let Some(failure) = fallback_after {
+                    self.metrics.kafka_consumer_fallback_count.inc();
+                    message_log::handled_by_fallback(delivery, &failure);
                 }
                 decisions.processed.push(event);
                 decisions.occurred_at.push(decoded.event.occurred_at);
                 self.leave_detour(delivery, needs_order, decisions);
             }
-            IntakeStep::Retry { stage, failure } => {
+            IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {
                 // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
                 let stage = round.map_or(stage, |round| stage.max(round + 1));
                 let detour = needs_order.then_some(stage);
@@ -233,17 +272,8 @@ impl ConsumerPipeline {
         decisions: &mut Decisions,
     ) {
         self.metrics.kafka_consumer_dlq_count.inc();
-        let Position { topic, partition, offset } = &delivery.position;
-        tracing::error!(
-            event = "message_dead_lettered",
-            topic = &**topic,
-            partition,
-            offset,
-            key = &*delivery.record.key,
-            error = failure.reason.as_str(),
-            "a message was moved to the dead-letter topic"
-        );
-        let target = dead_letter_topic(base_topic(topic));
+        message_log::dead_lettered(delivery, failure);
+        let target = dead_letter_topic(base_topic(&delivery.position.topic));
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.now());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         decisions.forward.push(forward_record(delivery, forward));
@@ -279,6 +309,20 @@ impl ConsumerPipeline {
             }
         }
     }
+}
+
+/// The messages of each key in their order, the keys in the order of their first messages.
+fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
+    let mut keys: Vec<Vec<&Delivery>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(deliveries.len());
+    for delivery in deliveries {
+        let place = *places.entry(&delivery.record.key).or_insert(keys.len());
+        match keys.get_mut(place) {
+            Some(messages) => messages.push(delivery),
+            None => keys.push(vec![delivery]),
+        }
+    }
+    keys
 }
 
 /// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's

@@ -63,6 +63,8 @@ pub struct Options {
     pub consumers: u32,
     /// Most messages of one poll.
     pub consumer_batch: u32,
+    /// Most keys of a poll whose messages are handled at the same time. A handler that waits for another system delays only its own key.
+    pub consumer_parallel_keys: usize,
     /// Time between two rounds of probes.
     pub probe_interval: Duration,
     /// Longest time a probe may take; longer counts as failed.
@@ -117,6 +119,7 @@ impl Default for Options {
             group: "order-processing-group".into(),
             consumers: 1,
             consumer_batch: 1_000,
+            consumer_parallel_keys: 16,
             probe_interval: Duration::from_secs(5),
             probe_timeout: Duration::from_secs(2),
             promotion_interval: Duration::from_secs(300),

@@ -26,10 +26,13 @@ pub mod commands {
 }
 
 pub mod consume {
-    //! What consuming a message means: decoding, the region rule, the handler of each event type.
+    //! What consuming a message means: decoding, the region rule, the chain of handlers of each event type.
+    pub mod chain;
+    pub mod event_handler;
     pub mod forward;
     pub mod handlers;
     pub mod intake;
+    pub mod post_handler;
     pub mod spring_headers;
 }
 

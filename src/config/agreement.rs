@@ -2,11 +2,13 @@
 use api::auth::Verifier;
 use secrecy::ExposeSecret;
 
+use super::consumer::endpoint_url;
 use super::sections::{AuthSettings, BrokerKind, CacheKind, Config, SaslSettings, StoreKind};
 
 /// All mistakes between values, each with the keys that it concerns.
 pub(super) fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes: Vec<String> = [store(config), broker(config), cache(config), pairs(config)].concat();
+    mistakes.extend(endpoints(config));
     mistakes.extend(auth(&config.auth));
     mistakes.extend(sasl(&config.broker.sasl));
     mistakes
@@ -83,6 +85,16 @@ fn pairs(config: &Config) -> Vec<String> {
         ),
         (retry.max >= retry.base, "outbox.retry.max: must not be shorter than outbox.retry.base"),
     ])
+}
+
+/// A URL is legal, and is set where a handler uses it.
+fn endpoints(config: &Config) -> impl Iterator<Item = String> {
+    config.consumer.urls().filter_map(|(key, url, used_by, used)| {
+        if url.expose_secret().is_empty() {
+            return used.then(|| format!("{key}: must be set for {used_by} = \"post\""));
+        }
+        endpoint_url(url).err().map(|form| format!("{key}: must be {form}"))
+    })
 }
 
 /// Accepts at most one key, which must be usable. Fetches nothing: a JWKS URL is only parsed.

@@ -12,9 +12,29 @@ pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// Prefix of the environment variables that set a key.
 const PREFIX: &str = "POSTHASTE__";
 /// Keys that may also be read from a file (`KEY_file`), and that are masked when printed.
-pub(super) const SECRETS: [&str; 4] = ["auth.hs256_secret", "store.url", "redis.url", "broker.sasl.password"];
+pub(super) const SECRETS: [&str; 10] = [
+    "auth.hs256_secret",
+    "store.url",
+    "redis.url",
+    "broker.sasl.password",
+    "consumer.url.ORDER_CREATED",
+    "consumer.url.ORDER_STATUS_CHANGED",
+    "consumer.url.ORDER_CANCELLED",
+    "consumer.fallback_url.ORDER_CREATED",
+    "consumer.fallback_url.ORDER_STATUS_CHANGED",
+    "consumer.fallback_url.ORDER_CANCELLED",
+];
 /// Sections whose last part is the name of an event type, in capitals.
-const BY_EVENT_TYPE: [&str; 2] = ["outbox.poison.", "outbox.fallback."];
+const BY_EVENT_TYPE: [&str; 8] = [
+    "outbox.poison.",
+    "outbox.fallback.",
+    "consumer.handler.",
+    "consumer.url.",
+    "consumer.attempts_max.",
+    "consumer.fallback.",
+    "consumer.fallback_url.",
+    "consumer.poison.",
+];
 
 /// The mistakes of a configuration, one a line.
 #[derive(Debug, thiserror::Error)]
@@ -160,14 +180,14 @@ impl Settings {
         if let Some(known) = self.defaults.keys().find(|known| known.eq_ignore_ascii_case(key)) {
             return Ok((known.clone(), text));
         }
-        if let Some(prefix) = BY_EVENT_TYPE.iter().find(|prefix| key.to_lowercase().starts_with(**prefix)) {
-            let (name, types) = (key[prefix.len()..].to_uppercase(), EventType::ALL.map(EventType::as_str).join(", "));
-            return Err(format!("{prefix}{name}: no such event type; there are {types}"));
-        }
-        if let Some(secret) = key.strip_suffix("_file").filter(|secret| SECRETS.contains(secret)) {
+        if let Some(secret) = secret_of_file(key) {
             let read = std::fs::read_to_string(&text)
                 .map_err(|error| format!("{key} = {text}: the file cannot be read: {error}"))?;
             return Ok((secret.to_owned(), read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r').to_owned()));
+        }
+        if let Some(prefix) = BY_EVENT_TYPE.iter().find(|prefix| key.to_lowercase().starts_with(**prefix)) {
+            let (name, types) = (key[prefix.len()..].to_uppercase(), EventType::ALL.map(EventType::as_str).join(", "));
+            return Err(format!("{prefix}{name}: no such event type; there are {types}"));
         }
         let suggestion = self.nearest(key).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
         Err(format!("{key}: unknown key (from {}){suggestion}", origin(key)))
@@ -179,6 +199,13 @@ impl Settings {
         let (distance, known) = ranked.min()?;
         (distance <= key.len().max(6) / 3).then_some(known)
     }
+}
+
+/// The secret that `KEY_file` reads; keys of event types are in capitals, and those of the environment in small letters.
+fn secret_of_file(key: &str) -> Option<&'static str> {
+    let (secret, suffix) = key.split_at_checked(key.len().checked_sub("_file".len())?)?;
+    let known = SECRETS.iter().find(|known| known.eq_ignore_ascii_case(secret));
+    known.copied().filter(|_| suffix.eq_ignore_ascii_case("_file"))
 }
 
 /// The environment variable of a key.

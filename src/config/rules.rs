@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use app::consume::chain::ATTEMPTS_MAX;
 use app::contract::{LATEST, READABLE_MIN};
 use app::units;
 
@@ -15,8 +16,10 @@ type Rule = fn(&str) -> Result<(), String>;
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const TOPIC_PREFIX_MAX: usize = 200;
+/// A stop waits for the events that are being sent, and must end within its deadline.
+const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 45] = [
+pub(super) const RULES: [(&str, Rule); 49] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -60,6 +63,13 @@ pub(super) const RULES: [(&str, Rule); 45] = [
     ("orders.shards", |text| whole(text, 1, 1_024)),
     ("orders.mailbox", |text| whole(text, 1, 1_000_000)),
     ("consumer.count", |text| whole(text, 0, 256)),
+    ("consumer.attempts_max.ORDER_CREATED", attempts),
+    ("consumer.attempts_max.ORDER_STATUS_CHANGED", attempts),
+    ("consumer.attempts_max.ORDER_CANCELLED", attempts),
+    ("consumer.post.timeout", |text| {
+        at_least(text, MILLISECOND)?;
+        accept(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
+    }),
     ("rate_limit.capacity", |text| whole(text, 1, 1_000_000_000)),
     ("rate_limit.window", |text| at_least(text, MILLISECOND)),
     ("shutdown.deadline", |text| at_least(text, SECOND)),
@@ -90,6 +100,11 @@ fn whole(text: &str, least: u32, most: u32) -> Result<(), String> {
 
 fn at_least(text: &str, least: Duration) -> Result<(), String> {
     accept(units::duration(text)? >= least, format_args!("at least {} ms", least.as_millis()))
+}
+
+/// The first attempt, and one in each retry topic.
+fn attempts(text: &str) -> Result<(), String> {
+    whole(text, 1, ATTEMPTS_MAX)
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -12,6 +12,8 @@ use app::relay::chain::{Fallback, Poison};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de};
 
+use super::consumer::ConsumerSettings;
+
 /// Every setting; a field is named as its key, so that `outbox.publisher.batch` is `config.outbox.publisher.batch`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +35,8 @@ pub struct Config {
     pub health: HealthSettings,
     pub promotion: PromotionSettings,
     pub orders: OrderSettings,
-    pub consumer: ConsumerSettings,
+    /// Boxed: futures that hold a configuration would be too large.
+    pub consumer: Box<ConsumerSettings>,
     pub rate_limit: app::admission::rate_limit::Options,
     pub startup: StartupSettings,
     pub shutdown: ShutdownSettings,
@@ -263,12 +266,6 @@ pub struct OrderSettings {
     pub list_max_rows: u32,
     pub shards: u32,
     pub mailbox: usize,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConsumerSettings {
-    pub count: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use actors::ProducerSlots;
+use app::consume::chain::{ATTEMPTS_MAX, PoisonMessage};
 use app::policy::backpressure::PressureThresholds;
 use app::relay::chain::{Fallback, Poison};
 use secrecy::ExposeSecret;
@@ -59,7 +60,12 @@ fn defaults_equal_those_of_each_crates_options() {
     assert_eq!(config.topic(), actors.topic);
     assert!(config.outbox.poison.values().all(|poison| *poison == Poison::default()));
     assert!(config.outbox.fallback.values().all(|fallback| *fallback == Fallback::default()));
+    let chain = &config.consumer;
+    assert!(chain.poison.values().all(|poison| *poison == PoisonMessage::default()) && !chain.posts());
+    assert!(chain.attempts_max.values().all(|attempts| *attempts == ATTEMPTS_MAX));
     let types = domain::EventType::ALL.len();
+    assert_eq!((chain.handler.len(), chain.url.len(), chain.attempts_max.len()), (types, types, types));
+    assert_eq!((chain.fallback.len(), chain.fallback_url.len(), chain.poison.len()), (types, types, types));
     assert_eq!((config.outbox.poison.len(), config.outbox.fallback.len()), (types, types));
     assert!(!config.fault_injection.enabled && config.outbox.enabled);
 }
@@ -175,6 +181,12 @@ fn a_secret_may_be_read_from_a_file_but_not_set_twice() {
         Config::load(None, &environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path)])).expect("no mistakes");
     assert_eq!(config.auth.hs256_secret.expect("it is set").expose_secret(), "a top secret of thirty-two bytes");
 
+    let url = file("https://example.org/hook?token=x\n");
+    let path_of_url = url.path().display().to_string();
+    let by_type = environment(&[("POSTHASTE__CONSUMER__URL__ORDER_CREATED_FILE", &path_of_url)]);
+    let config = Config::load(None, &by_type).expect("no mistakes");
+    assert_eq!(config.consumer.url["ORDER_CREATED"].expose_secret(), "https://example.org/hook?token=x");
+
     let both =
         environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path), ("POSTHASTE__AUTH__HS256_SECRET", "other")]);
     let report = Config::load(None, &both).expect_err("both").to_string();
@@ -198,12 +210,19 @@ fn a_broken_file_is_reported_by_position_without_its_secrets() {
 
 #[test]
 fn debug_output_never_shows_a_secret() {
-    let variables = environment(&[
+    let endpoint = |name: &str| (format!("POSTHASTE__CONSUMER__{name}"), format!("https://h/hidden-{name}"));
+    let endpoints: Vec<_> = ["URL", "FALLBACK_URL"]
+        .into_iter()
+        .flat_map(|key| domain::EventType::ALL.map(|kind| endpoint(&format!("{key}__{}", kind.as_str()))))
+        .collect();
+    let mut pairs: Vec<(&str, &str)> = endpoints.iter().map(|(name, url)| (name.as_str(), url.as_str())).collect();
+    pairs.extend([
         ("POSTHASTE__AUTH__HS256_SECRET", "hidden-1-and-thirty-two-bytes-long"),
         ("POSTHASTE__STORE__URL", "postgres://u:hidden-2@h/d"),
         ("POSTHASTE__REDIS__URL", "redis://:hidden-3@h"),
         ("POSTHASTE__BROKER__SASL__PASSWORD", "hidden-4"),
     ]);
+    let variables = environment(&pairs);
     assert_eq!(variables.0.len(), layers::SECRETS.len(), "every secret is tried");
     let config = Config::load(None, &variables).expect("no mistakes");
 
@@ -233,6 +252,28 @@ fn contradicting_values_are_reported() {
         (&[("POSTHASTE__AUTH__PUBLIC_KEY_FILE", "/no/such.pem")][..], "auth.public_key_file: cannot read"),
         (&[("POSTHASTE__BROKER__TOPIC_PREFIX", "no topic/")][..], "broker.topic_prefix"),
         (&[("POSTHASTE__OUTBOX__ENABLED", "false"), ("POSTHASTE__BROKER__KIND", "none")][..], "outbox.enabled"),
+        (
+            &[("POSTHASTE__CONSUMER__HANDLER__ORDER_CREATED", "post")][..],
+            "consumer.url.ORDER_CREATED: must be set for consumer.handler.ORDER_CREATED = \"post\"",
+        ),
+        (
+            &[("POSTHASTE__CONSUMER__FALLBACK__ORDER_CANCELLED", "post")][..],
+            "consumer.fallback_url.ORDER_CANCELLED: must be set for consumer.fallback.ORDER_CANCELLED",
+        ),
+        (
+            &[("POSTHASTE__CONSUMER__URL__ORDER_CREATED", "ftp://x/y")][..],
+            "consumer.url.ORDER_CREATED: must be an http",
+        ),
+        (&[("POSTHASTE__CONSUMER__FALLBACK_URL__ORDER_CREATED", "http://u:p@x")][..], "without user name and password"),
+        (&[("POSTHASTE__CONSUMER__HANDLER__ORDER_CREATED", "drop")][..], "must be record or post"),
+        (&[("POSTHASTE__CONSUMER__FALLBACK__ORDER_CREATED", "drop")][..], "must be one of none, record, post"),
+        (&[("POSTHASTE__CONSUMER__POISON__ORDER_CREATED", "skip-row")][..], "must be dead-letter or block-key"),
+        (
+            &[("POSTHASTE__CONSUMER__POISON__ORDER_LOST", "dead-letter")][..],
+            "consumer.poison.ORDER_LOST: no such event type",
+        ),
+        (&[("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "6")][..], "must be a whole number from 1 to 5"),
+        (&[("POSTHASTE__CONSUMER__POST__TIMEOUT", "11s")][..], "consumer.post.timeout = \"11s\""),
     ];
     for (pairs, expected) in cases {
         let found = mistakes("", pairs).join("\n");

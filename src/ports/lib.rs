@@ -4,6 +4,7 @@
 
 pub mod broker;
 pub mod clock;
+pub mod endpoint;
 pub mod error;
 pub mod inbox;
 pub mod operators;

@@ -12,6 +12,10 @@ use crate::config::{BrokerKind, Config};
 /// orders, so that a cycle that waits longer takes from them.
 const EMBEDDED_CYCLE_NORMAL: Duration = Duration::from_millis(3);
 
+/// Most messages of one poll where events are sent to a URL: a crash repeats at most these, and a stop waits for them. Twice the number of keys
+/// that are handled at the same time.
+const POSTED_BATCH: u32 = 32;
+
 pub(super) fn commands(config: &Config) -> commands::Options {
     commands::Options {
         region: RegionId::new(&config.region.id),
@@ -73,6 +77,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         inbox_retention: config.inbox.retention,
         topic: config.topic(),
         consumers: config.consumer.count,
+        consumer_batch: if config.consumer.posts() { POSTED_BATCH } else { defaults.consumer_batch },
         probe_interval: config.failover.probe_interval,
         probe_timeout: config.failover.probe_timeout,
         promotion_interval: config.promotion.interval,

@@ -13,5 +13,7 @@ mod operators;
 mod orders;
 #[path = "../service/every_backend/overload.rs"]
 mod overload;
+#[path = "../service/every_backend/processing_chain.rs"]
+mod processing_chain;
 #[path = "../service/every_backend/relay.rs"]
 mod relay;

@@ -1,5 +1,6 @@
 //! Tests of the embedded installation: data folder, command line, console, demo and documents.
 mod cli;
+mod code_handlers;
 mod console;
 mod data_folder;
 mod demo;

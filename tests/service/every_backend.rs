@@ -6,4 +6,5 @@ mod large_orders;
 mod operators;
 mod orders;
 mod overload;
+mod processing_chain;
 mod relay;

@@ -3,8 +3,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use app::consume::chain::PoisonMessage;
+use app::consume::handlers::Handlers;
 use app::consume::spring_headers;
-use domain::{Hlc, Status};
+use domain::{EventType, Hlc, Status};
 use kit::Factory;
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{Call, InjectedFault};
@@ -111,6 +113,32 @@ async fn a_retry_waits_for_springs_due_time_but_never_longer_than_the_longest_de
         let waited = (handler.calls()[0].at - written).as_secs_f64();
         assert!((expected..expected + 0.6).contains(&waited), "{waited} s");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_type_follow_their_own_chain() {
+    // Creations: two attempts, then the fallback. Status changes: no retry, no fallback, and the key waits until the handler recovers.
+    let (primary, fallback) = (RecordingHandler::new(true, 4, |_| true), RecordingHandler::new(true, 0, |_| false));
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.consumes = true;
+    environment.handlers = Handlers::default()
+        .with(EventType::OrderCreated, primary.chain().attempts(2).fallback(fallback.clone()))
+        .with(EventType::OrderStatusChanged, primary.chain().attempts(1).poison(PoisonMessage::BlockKey));
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    process.wait_until("the fallback has the event", TIMEOUT, async || fallback.handled(id) == [0]).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    ledger.change_status(&process, id, Status::Shipped).await;
+
+    process.wait_until("the handler has recovered", TIMEOUT, async || primary.handled(id).len() == 2).await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    let called: Vec<u64> = primary.calls().iter().map(|call| call.version).collect();
+    assert_eq!(called, [0, 0, 1, 1, 1, 2], "the later change waits behind the one that is blocked");
+    assert_eq!(process.metrics.kafka_consumer_fallback_count.get(), 1);
+    assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 3);
+    assert!(process.records(DEAD_LETTERS).await.is_empty());
+    ledger.assert_guarantees(&process).await;
 }
 
 /// The first event of an order fails this often, while its later events arrive.

@@ -1,79 +1,44 @@
-//! Event handlers, one per event type: pure functions from a consumed event to effects as data.
+//! The registry: event type → chain of handlers.
 use std::sync::Arc;
 
 use domain::EventType;
-use ports::inbox::Effect;
 
-use crate::contract::DecodedEvent;
+use crate::consume::chain::HandlerChain;
+use crate::consume::event_handler::RecordOnly;
 
-/// Why a handler failed. The message goes to the next retry topic, or to the dead-letter topic.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct HandlerFault {
-    /// Whether a later attempt may succeed.
-    pub retryable: bool,
-    /// Message for operators, stored in a header.
-    pub reason: String,
-}
-
-/// Handler of one event type.
-pub trait EventHandler: Send + Sync {
-    /// Whether a key's events must be handled in order, also when one of them is retried.
-    fn needs_order(&self) -> bool;
-
-    /// Returns the effects of an event. A retry calls it again, so it must be deterministic and without side effects.
-    ///
-    /// # Errors
-    /// The event cannot be handled, for now or ever.
-    fn handle(&self, event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault>;
-}
-
-/// Handler without effects: the inbox records the event, and consuming does not change the order (PendingPromoter does).
-struct RecordOnly;
-
-impl EventHandler for RecordOnly {
-    fn needs_order(&self) -> bool {
-        false
-    }
-
-    fn handle(&self, _event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault> {
-        Ok(Vec::new())
-    }
-}
-
-/// The handler of each event type.
+/// The chain of each event type. Without an entry of its own, a type has [`HandlerChain::of`] [`RecordOnly`].
 #[derive(Clone)]
 pub struct Handlers {
-    created: Arc<dyn EventHandler>,
-    status_changed: Arc<dyn EventHandler>,
-    cancelled: Arc<dyn EventHandler>,
+    created: HandlerChain,
+    status_changed: HandlerChain,
+    cancelled: HandlerChain,
 }
 
 impl Default for Handlers {
     fn default() -> Self {
-        let record: Arc<dyn EventHandler> = Arc::new(RecordOnly);
-        Self { created: Arc::clone(&record), status_changed: Arc::clone(&record), cancelled: record }
+        let record = HandlerChain::of(Arc::new(RecordOnly));
+        Self { created: record.clone(), status_changed: record.clone(), cancelled: record }
     }
 }
 
 impl Handlers {
-    /// Replaces the handler of an event type.
+    /// Registers the chain of an event type in place of the former one.
     #[must_use]
-    pub fn with(mut self, kind: EventType, handler: Arc<dyn EventHandler>) -> Self {
+    pub fn with(mut self, kind: EventType, chain: HandlerChain) -> Self {
         match kind {
-            EventType::OrderCreated => self.created = handler,
-            EventType::OrderStatusChanged => self.status_changed = handler,
-            EventType::OrderCancelled => self.cancelled = handler,
+            EventType::OrderCreated => self.created = chain,
+            EventType::OrderStatusChanged => self.status_changed = chain,
+            EventType::OrderCancelled => self.cancelled = chain,
         }
         self
     }
 
-    /// The handler of an event type.
-    pub fn of(&self, kind: EventType) -> &dyn EventHandler {
+    /// The chain of an event type.
+    pub fn of(&self, kind: EventType) -> &HandlerChain {
         match kind {
-            EventType::OrderCreated => &*self.created,
-            EventType::OrderStatusChanged => &*self.status_changed,
-            EventType::OrderCancelled => &*self.cancelled,
+            EventType::OrderCreated => &self.created,
+            EventType::OrderStatusChanged => &self.status_changed,
+            EventType::OrderCancelled => &self.cancelled,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! One consumed message as data: decode, apply the region rule, call the handler, decide between processing, retry and dead letter.
 use domain::{Hlc, RegionId, Timestamp};
-use outbox::topics::RETRY_DELAYS;
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
 use ports::inbox::{Effect, ProcessedEvent};
 
+use crate::consume::chain::ChainOutcome;
+use crate::consume::event_handler::{ConsumedEvent, HandlerFault};
 use crate::consume::handlers::Handlers;
 use crate::consume::spring_headers;
 use crate::contract::{self, DecodedEvent};
@@ -30,10 +31,19 @@ pub enum IntakeStep {
         event: ProcessedEvent,
         /// Whether the region rule rejected it; it is then recorded without effects.
         stale: bool,
+        /// Failure of the primary handler, where the fallback accepted the event.
+        fallback_after: Option<IntakeFailure>,
     },
     /// Send the message to a retry topic.
     Retry {
         /// Number of the retry topic, from 0.
+        stage: u32,
+        /// Failure that is written into the headers.
+        failure: IntakeFailure,
+    },
+    /// Send the message through the last retry topic again, until a handler accepts it; the key's later messages wait.
+    Block {
+        /// Number of the retry topic, from 0; beyond the last one it counts the rounds.
         stage: u32,
         /// Failure that is written into the headers.
         failure: IntakeFailure,
@@ -87,8 +97,8 @@ pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
     message.stamp.region != *local && !message.stamp.region.as_str().is_empty()
 }
 
-/// Decides what to do with a message. `remote` is `Some` for events of another region, with the stamp that last won for the order.
-pub fn decide(
+/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `remote` is `Some` for events of another region, with the stamp that last won for the order.
+pub async fn decide(
     handlers: &Handlers,
     delivery: &Delivery,
     message: &DecodedMessage,
@@ -99,28 +109,25 @@ pub fn decide(
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
     let decision = remote.as_ref().map(|last| conflict::decide(last.as_ref(), &message.stamp, now));
     if matches!(decision, Some(ConflictDecision::Stale | ConflictDecision::TooFarAhead)) {
-        return IntakeStep::Process { event: processed(Vec::new()), stale: true };
+        return IntakeStep::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
     }
-    match handlers.of(event.kind).handle(event) {
-        Ok(mut effects) => {
+    let stage = message.attempts_made;
+    let consumed = ConsumedEvent { event, record: &delivery.record, attempt: stage.saturating_add(1) };
+    match handlers.of(event.kind).run(consumed).await {
+        ChainOutcome::Handled { mut effects, fallback_after } => {
             if remote.is_some() {
                 let VersionStamp { hlc, region } = message.stamp.clone();
                 effects.push(Effect::RememberRemote { order_id: event.order_id, region, hlc });
             }
-            IntakeStep::Process { event: processed(effects), stale: false }
+            let fallback_after = fallback_after.map(not_handled);
+            IntakeStep::Process { event: processed(effects), stale: false, fallback_after }
         }
-        Err(fault) => {
-            let failure = IntakeFailure {
-                failure_type: FailureType::System,
-                class: "posthaste.HandlerFault",
-                reason: fault.reason,
-            };
-            let stage = message.attempts_made;
-            if fault.retryable && (stage as usize) < RETRY_DELAYS.len() {
-                IntakeStep::Retry { stage, failure }
-            } else {
-                IntakeStep::DeadLetter(failure)
-            }
-        }
+        ChainOutcome::Retry(fault) => IntakeStep::Retry { stage, failure: not_handled(fault) },
+        ChainOutcome::Blocked(fault) => IntakeStep::Block { stage, failure: not_handled(fault) },
+        ChainOutcome::Failed(fault) => IntakeStep::DeadLetter(not_handled(fault)),
     }
+}
+
+fn not_handled(fault: HandlerFault) -> IntakeFailure {
+    IntakeFailure { failure_type: fault.failure_type, class: "posthaste.HandlerFault", reason: fault.reason }
 }

@@ -34,6 +34,21 @@ const EVENTS: &[LogEvent] = &[
         action: "`posthaste dlt show` prints it. Correct the cause, then `posthaste dlt redrive`.",
     },
     LogEvent {
+        name: "message_handled_by_fallback",
+        levels: &[Level::WARN],
+        fields: &["topic", "partition", "offset", "key", "error"],
+        meaning: "The handler of a consumed record refused it or used up its attempts, and the fallback of its event type accepted it.",
+        action: "Check the system behind the handler; `error` is its last failure.",
+    },
+    LogEvent {
+        name: "message_blocks_key",
+        levels: &[Level::ERROR],
+        fields: &["topic", "partition", "offset", "key", "error"],
+        meaning: "No handler accepts a consumed record whose event type has `block-key`: it is tried every 8 s, and the later events of its \
+                  order wait. Logged for its first attempts only.",
+        action: "Correct the cause; the record is then handled without a redrive.",
+    },
+    LogEvent {
         name: "orders_promoted",
         levels: &[Level::INFO],
         fields: &["promoted"],

@@ -18,6 +18,7 @@ pub const SERVICE_CRATES: &[&str] = &[
     "api",
     "embedded",
     "postgres",
+    "endpoints",
     "kafka",
     "redis",
     "actors",

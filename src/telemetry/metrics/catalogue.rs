@@ -40,6 +40,7 @@ macro_rules! every_metric {
         kafka_consumer_retry_count: IntCounter = "kafka.consumer.retry.count" [] Records NONE "Consumed records that were retried or sent to a retry topic.";
         kafka_consumer_errors: IntCounter = "kafka.consumer.errors" [] Records NONE "Consumed records whose processing failed.";
         kafka_consumer_dlq_count: IntCounter = "kafka.consumer.dlq.count" [] Records NONE "Consumed records sent to the dead letter topic.";
+        kafka_consumer_fallback_count: IntCounter = "kafka.consumer.fallback.count" [] Records NONE "Consumed records that the fallback of their event type accepted.";
         kafka_consumer_lag_ms: DurationDistribution<1000> = "kafka.consumer.lag.ms" [] Milliseconds AGE_MS "Age of a record when it was consumed, in milliseconds.";
         kafka_consumer_lag: Family<IntGauge, 2> = "kafka_consumer_lag" ["topic", "partition"] Records NONE "Records between the consumer group's offset and the end of the topic partition.";
         kafka_schema_validation_errors: IntCounter = "kafka.schema.validation.errors" [] Events NONE "Events that did not match their schema.";

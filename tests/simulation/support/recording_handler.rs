@@ -1,10 +1,14 @@
 //! RecordingHandler: a handler of consumed events that fails on request and records its calls; and events as other regions write them.
 use std::sync::Arc;
 
-use app::consume::handlers::{EventHandler, HandlerFault, Handlers};
+use app::consume::chain::HandlerChain;
+use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
+use app::consume::handlers::Handlers;
 use app::contract::{self, DecodedEvent};
+use async_trait::async_trait;
 use domain::{EventType, Hlc, OrderEvent, OrderId};
 use parking_lot::Mutex;
+use ports::FailureType;
 use ports::broker::Record;
 use ports::inbox::Effect;
 use tokio::time::Instant;
@@ -52,7 +56,12 @@ impl RecordingHandler {
     /// Registers this handler for every event type.
     pub fn for_all_types(self: &Arc<Self>) -> Handlers {
         let kinds = [EventType::OrderCreated, EventType::OrderStatusChanged, EventType::OrderCancelled];
-        kinds.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, self.clone()))
+        kinds.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, self.chain()))
+    }
+
+    /// A chain with this handler and nothing else.
+    pub fn chain(self: &Arc<Self>) -> HandlerChain {
+        HandlerChain::of(self.clone())
     }
 
     /// Every call so far, in order.
@@ -75,19 +84,21 @@ impl RecordingHandler {
     }
 }
 
+#[async_trait]
 impl EventHandler for RecordingHandler {
     fn needs_order(&self) -> bool {
         self.needs_order
     }
 
-    fn handle(&self, event: &DecodedEvent) -> Result<Vec<Effect>, HandlerFault> {
+    async fn handle(&self, consumed: ConsumedEvent<'_>) -> Result<Vec<Effect>, HandlerFault> {
+        let event = consumed.event;
         let succeeded = self.succeeds(event);
         let version = event.after.as_ref().map_or(0, |after| after.version);
         self.calls.lock().push(HandlerCall { at: Instant::now(), order_id: event.order_id, version, succeeded });
         if succeeded {
             Ok(Vec::new())
         } else {
-            Err(HandlerFault { retryable: true, reason: "handler: not now".into() })
+            Err(HandlerFault { retryable: true, failure_type: FailureType::System, reason: "handler: not now".into() })
         }
     }
 }

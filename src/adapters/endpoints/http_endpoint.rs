@@ -1,0 +1,129 @@
+//! HttpEndpoint: one URL that receives events by POST. It follows no redirect, and reads no more of a response than its limit.
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outbox::{FailureType, Fault};
+use ports::broker::Header;
+use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
+use ureq::http::{HeaderName, HeaderValue, Request, Uri};
+use ureq::{Agent, Body};
+
+use crate::outcome;
+
+/// How an endpoint is called.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Absolute URL with the scheme `http` or `https`.
+    pub url: Uri,
+    /// Limit of one call, from the resolution of the name to the end of the response.
+    pub timeout: Duration,
+    /// Most bytes of a response's body that are read. The content does not matter: a body that was read to its end lets the connection be
+    /// used again.
+    pub response_bytes_max: u64,
+    /// Most idle connections that are kept for the next events.
+    pub idle_connections_max: usize,
+}
+
+impl Options {
+    /// The defaults for a URL: 5 s, 64 KiB, and 16 connections, as many as the consumer sends events at once.
+    pub fn new(url: Uri) -> Self {
+        Self { url, timeout: Duration::from_secs(5), response_bytes_max: 64 * 1024, idle_connections_max: 16 }
+    }
+}
+
+/// How long an idle connection is kept: less than servers usually keep theirs, so that few events meet a connection that is being closed.
+const IDLE_MAX: Duration = Duration::from_secs(3);
+/// Most bytes of a response's header.
+const RESPONSE_HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// An endpoint of another system.
+pub struct HttpEndpoint {
+    agent: Agent,
+    url: Uri,
+    response_bytes_max: u64,
+}
+
+impl HttpEndpoint {
+    /// An endpoint; connects with its first event.
+    pub fn new(options: Options) -> Self {
+        let Options { url, timeout, response_bytes_max, idle_connections_max } = options;
+        let mut config = Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            // A redirect could lead to any host; the operator configures the final URL.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_response_header_size(RESPONSE_HEADER_BYTES_MAX)
+            .max_idle_connections(idle_connections_max)
+            .max_idle_connections_per_host(idle_connections_max)
+            .max_idle_age(IDLE_MAX)
+            .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")));
+        if is_loopback(&url) {
+            config = config.proxy(None);
+        }
+        Self { agent: config.build().new_agent(), url, response_bytes_max }
+    }
+
+    /// The host for messages. The URL's path and query may be secret.
+    fn host(&self) -> &str {
+        self.url.host().unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl EventEndpoint for HttpEndpoint {
+    async fn send(&self, event: EventRequest) -> Result<(), EndpointError> {
+        let request = request(&self.url, event).map_err(|error| outcome::transport(self.host(), &error.into()))?;
+        let (agent, limit) = (self.agent.clone(), self.response_bytes_max);
+        let call = tokio::task::spawn_blocking(move || exchange(&agent, request, limit));
+        match call.await {
+            Ok(Ok(status)) => outcome::status(self.host(), status),
+            Ok(Err(error)) => Err(outcome::transport(self.host(), &error)),
+            Err(error) => Err(EndpointError {
+                fault: Fault::Transient,
+                failure_type: FailureType::System,
+                reason: format!("the call of {} ended early: {error}", self.host()),
+            }),
+        }
+    }
+}
+
+/// Sends the request and returns the status. The status alone decides: what happens to the body changes nothing.
+fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16, ureq::Error> {
+    let mut response = agent.run(request)?;
+    // A longer or broken body only costs the connection.
+    let _ = body(response.body_mut(), limit);
+    Ok(response.status().as_u16())
+}
+
+fn body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
+    body.with_config().limit(limit).read_to_vec()
+}
+
+fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::http::Error> {
+    let mut request = Request::post(url.clone());
+    if let Some(headers) = request.headers_mut() {
+        for (name, value) in event.attributes.iter().filter_map(http_header) {
+            // Of several values of a name, the first is the one that the service reads too.
+            headers.entry(name).or_insert(value);
+        }
+    }
+    request.body(Vec::from(&*Arc::clone(&event.body)))
+}
+
+/// A header of the record as CloudEvents' HTTP binding names it: `ce_id` becomes `ce-id`. Headers of other purposes, and values that HTTP
+/// does not permit, are left out.
+fn http_header((name, value): &Header) -> Option<(HeaderName, HeaderValue)> {
+    let passed = ["content-type", "traceparent", "tracestate"].contains(&&**name)
+        || name.starts_with("ce_")
+        || name.starts_with("x-");
+    let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
+    Some((name, HeaderValue::from_bytes(value).ok()?))
+}
+
+fn is_loopback(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

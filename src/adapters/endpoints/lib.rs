@@ -1,0 +1,7 @@
+//! Endpoints of other systems over HTTP: each event is one POST, in CloudEvents' binary mode.
+#![warn(missing_docs)]
+
+mod http_endpoint;
+mod outcome;
+
+pub use http_endpoint::{HttpEndpoint, Options};

@@ -1,0 +1,61 @@
+//! What a response or a failed call means for the event.
+use outbox::{FailureType, Fault};
+use ports::endpoint::EndpointError;
+
+/// Accepted by 2xx. Time-outs, overload and failures of the endpoint (408, 429, 5xx) may pass; every other status is a refusal of this event,
+/// also a redirect, which is not followed.
+pub(crate) fn status(host: &str, status: u16) -> Result<(), EndpointError> {
+    let (fault, failure_type) = match status {
+        200..=299 => return Ok(()),
+        408 => (Fault::Transient, FailureType::Timeout),
+        429 | 500..=599 => (Fault::SemiTransient, FailureType::System),
+        _ => (Fault::Permanent, FailureType::Validation),
+    };
+    let redirect = if (300..=399).contains(&status) { "; redirects are not followed" } else { "" };
+    Err(EndpointError { fault, failure_type, reason: format!("{host} answered with status {status}{redirect}") })
+}
+
+/// A call without a response. A request that cannot be written will never succeed; everything else may pass.
+pub(crate) fn transport(host: &str, error: &ureq::Error) -> EndpointError {
+    let (fault, failure_type, reason) = match error {
+        ureq::Error::Timeout(_) => (Fault::Transient, FailureType::Timeout, format!("{host} did not respond in time")),
+        ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
+            (Fault::Permanent, FailureType::Validation, format!("the request to {host} cannot be written"))
+        }
+        other => (Fault::Transient, FailureType::Network, format!("{host} was not reached: {other}")),
+    };
+    EndpointError { fault, failure_type, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_decides_between_done_retry_and_poison() {
+        let done = [200, 201, 202, 204, 299];
+        let retried = [
+            (408, FailureType::Timeout),
+            (429, FailureType::System),
+            (500, FailureType::System),
+            (501, FailureType::System),
+            (503, FailureType::System),
+            (599, FailureType::System),
+        ];
+        let poison = [301, 302, 304, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 425, 431, 451, 101, 600];
+
+        for code in done {
+            assert_eq!(status("host", code), Ok(()), "{code}");
+        }
+        for (code, failure_type) in retried {
+            let error = status("host", code).unwrap_err();
+            assert!(error.fault != Fault::Permanent && error.failure_type == failure_type, "{code}: {error:?}");
+        }
+        for code in poison {
+            let error = status("host", code).unwrap_err();
+            let validation = (Fault::Permanent, FailureType::Validation);
+            assert_eq!((error.fault, error.failure_type), validation, "{code}");
+            assert!(error.reason.contains(&code.to_string()), "{}", error.reason);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The chain of one event type: primary handler, then retries, then the fallback, then what its poison rule says.
+use std::sync::Arc;
+
+use outbox::topics::RETRY_DELAYS;
+use ports::inbox::Effect;
+use serde::Deserialize;
+
+use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
+
+/// Most attempts of one message: the first, and one in each retry topic.
+pub const ATTEMPTS_MAX: u32 = RETRY_DELAYS.len() as u32 + 1;
+
+/// What becomes of a message that neither its handler nor its fallback accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoisonMessage {
+    /// It becomes a dead letter, and the key's later messages continue.
+    #[default]
+    DeadLetter,
+    /// It stays in the last retry topic until a handler accepts it, and the key's later messages wait behind it.
+    BlockKey,
+}
+
+/// Handlers and rules of one event type.
+#[derive(Clone)]
+pub struct HandlerChain {
+    primary: Arc<dyn EventHandler>,
+    fallback: Option<Arc<dyn EventHandler>>,
+    attempts_max: u32,
+    poison: PoisonMessage,
+}
+
+/// What the chain did with a message, or what must follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainOutcome {
+    /// The primary handler or the fallback accepted the event.
+    Handled {
+        /// Changes that commit together with the event's record in the inbox.
+        effects: Vec<Effect>,
+        /// Failure of the primary handler, where the fallback accepted the event.
+        fallback_after: Option<HandlerFault>,
+    },
+    /// The next retry topic.
+    Retry(HandlerFault),
+    /// Another round through the last retry topic, until a handler accepts the event.
+    Blocked(HandlerFault),
+    /// The dead-letter topic: no attempt is left, or none can succeed.
+    Failed(HandlerFault),
+}
+
+impl HandlerChain {
+    /// A chain with all attempts, no fallback and dead letters.
+    pub fn of(primary: Arc<dyn EventHandler>) -> Self {
+        Self { primary, fallback: None, attempts_max: ATTEMPTS_MAX, poison: PoisonMessage::default() }
+    }
+
+    /// Sets the number of attempts, the first included; clamped to 1…[`ATTEMPTS_MAX`].
+    #[must_use]
+    pub fn attempts(mut self, attempts_max: u32) -> Self {
+        self.attempts_max = attempts_max.clamp(1, ATTEMPTS_MAX);
+        self
+    }
+
+    /// Sets the handler of events that the primary handler does not accept.
+    #[must_use]
+    pub fn fallback(mut self, fallback: Arc<dyn EventHandler>) -> Self {
+        self.fallback = Some(fallback);
+        self
+    }
+
+    /// Sets the rule for messages that no handler accepts.
+    #[must_use]
+    pub fn poison(mut self, poison: PoisonMessage) -> Self {
+        self.poison = poison;
+        self
+    }
+
+    /// Whether a key's events must be handled in order.
+    pub fn needs_order(&self) -> bool {
+        let fallback_needs = self.fallback.as_ref().is_some_and(|fallback| fallback.needs_order());
+        self.primary.needs_order() || fallback_needs || self.poison == PoisonMessage::BlockKey
+    }
+
+    /// Runs the chain once: the primary handler, and the fallback when no attempt is left or none can succeed.
+    pub async fn run(&self, consumed: ConsumedEvent<'_>) -> ChainOutcome {
+        let fault = match self.primary.handle(consumed).await {
+            Ok(effects) => return ChainOutcome::Handled { effects, fallback_after: None },
+            Err(fault) if fault.retryable && consumed.attempt < self.attempts_max => return ChainOutcome::Retry(fault),
+            Err(fault) => fault,
+        };
+        let Some(fallback) = &self.fallback else { return self.exhausted(fault) };
+        match fallback.handle(consumed).await {
+            Ok(effects) => ChainOutcome::Handled { effects, fallback_after: Some(fault) },
+            Err(second) => {
+                let reason = format!("{}; the fallback: {}", fault.reason, second.reason);
+                self.exhausted(HandlerFault { reason, ..second })
+            }
+        }
+    }
+
+    fn exhausted(&self, fault: HandlerFault) -> ChainOutcome {
+        match self.poison {
+            PoisonMessage::DeadLetter => ChainOutcome::Failed(fault),
+            PoisonMessage::BlockKey => ChainOutcome::Blocked(fault),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use domain::{EventId, EventType, OrderId, Timestamp};
+    use futures::FutureExt;
+    use ports::FailureType;
+    use ports::broker::Record;
+
+    use super::*;
+    use crate::contract::DecodedEvent;
+
+    /// Fails in this way, or never.
+    struct Scripted(Option<HandlerFault>);
+
+    #[async_trait]
+    impl EventHandler for Scripted {
+        fn needs_order(&self) -> bool {
+            false
+        }
+
+        async fn handle(&self, _: ConsumedEvent<'_>) -> Result<Vec<Effect>, HandlerFault> {
+            self.0.clone().map_or(Ok(Vec::new()), Err)
+        }
+    }
+
+    fn fault(retryable: bool, reason: &str) -> HandlerFault {
+        HandlerFault { retryable, failure_type: FailureType::Timeout, reason: reason.to_owned() }
+    }
+
+    fn handler(fault: Option<HandlerFault>) -> Arc<dyn EventHandler> {
+        Arc::new(Scripted(fault))
+    }
+
+    fn outcome(chain: &HandlerChain, attempt: u32) -> ChainOutcome {
+        let now = Timestamp::from_millis(0);
+        let event = DecodedEvent {
+            schema_version: 2,
+            event_id: EventId::at(now, [1; 10]),
+            kind: EventType::OrderCreated,
+            order_id: OrderId::at(now, [2; 10]),
+            occurred_at: now,
+            after: None,
+        };
+        let (topic, value) = ("order.events".into(), [].into());
+        let record = Record { topic, key: "k".into(), headers: Vec::new(), value, timestamp: now };
+        let consumed = ConsumedEvent { event: &event, record: &record, attempt };
+        chain.run(consumed).now_or_never().expect("no handler of these tests waits")
+    }
+
+    /// The seed's first scenario: three retries, then the fallback.
+    #[test]
+    fn fallback_follows_after_the_last_attempt() {
+        let late = fault(true, "time-out");
+        let chain = HandlerChain::of(handler(Some(late.clone()))).attempts(4).fallback(handler(None));
+
+        let outcomes: Vec<_> = (1..=4).map(|attempt| outcome(&chain, attempt)).collect();
+
+        let retry = ChainOutcome::Retry(late.clone());
+        let handled = ChainOutcome::Handled { effects: Vec::new(), fallback_after: Some(late) };
+        assert_eq!(outcomes, [retry.clone(), retry.clone(), retry, handled]);
+    }
+
+    /// The second scenario: an exception that is not retryable.
+    #[test]
+    fn failure_that_no_retry_repairs_goes_to_the_fallback_at_once() {
+        let refused = fault(false, "illegal argument");
+        let chain = HandlerChain::of(handler(Some(refused.clone()))).fallback(handler(None));
+
+        let handled = ChainOutcome::Handled { effects: Vec::new(), fallback_after: Some(refused) };
+        assert_eq!(outcome(&chain, 1), handled);
+    }
+
+    /// The third scenario: permanent failure after three retries.
+    #[test]
+    fn without_a_fallback_the_last_attempt_fails_for_good() {
+        let late = fault(true, "time-out");
+        let chain = HandlerChain::of(handler(Some(late.clone()))).attempts(4);
+
+        assert_eq!(outcome(&chain, 3), ChainOutcome::Retry(late.clone()));
+        assert_eq!(outcome(&chain, 4), ChainOutcome::Failed(late));
+    }
+
+    #[test]
+    fn failure_of_the_fallback_names_both_and_obeys_the_poison_rule() {
+        let chain = HandlerChain::of(handler(Some(fault(false, "400")))).fallback(handler(Some(fault(true, "503"))));
+        let both = fault(true, "400; the fallback: 503");
+
+        assert_eq!(outcome(&chain, 1), ChainOutcome::Failed(both.clone()));
+        assert_eq!(outcome(&chain.poison(PoisonMessage::BlockKey), 1), ChainOutcome::Blocked(both));
+    }
+
+    #[test]
+    fn attempts_stay_within_the_retry_topics_and_blocked_keys_are_ordered() {
+        let chain = HandlerChain::of(handler(Some(fault(true, "time-out")))).attempts(99);
+
+        assert!(matches!(outcome(&chain, ATTEMPTS_MAX - 1), ChainOutcome::Retry(_)));
+        assert!(matches!(outcome(&chain, ATTEMPTS_MAX), ChainOutcome::Failed(_)));
+        assert!(!chain.needs_order() && chain.poison(PoisonMessage::BlockKey).needs_order());
+    }
+}

@@ -1,0 +1,76 @@
+//! The handler that sends each event to an endpoint of another system.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use outbox::Fault;
+use ports::broker::{Header, Record};
+use ports::endpoint::{EventEndpoint, EventRequest};
+use ports::inbox::Effect;
+
+use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
+use crate::consume::forward::ROUND_HEADER;
+use crate::consume::spring_headers;
+use crate::contract::framing;
+
+/// Sends events to an endpoint, each key's in order. The endpoint may receive an event again after a retry or a crash, with the same `ce_id`.
+pub struct PostToEndpoint {
+    endpoint: Arc<dyn EventEndpoint>,
+}
+
+impl PostToEndpoint {
+    /// A handler of this endpoint.
+    pub fn new(endpoint: Arc<dyn EventEndpoint>) -> Self {
+        Self { endpoint }
+    }
+}
+
+#[async_trait]
+impl EventHandler for PostToEndpoint {
+    fn needs_order(&self) -> bool {
+        true
+    }
+
+    async fn handle(&self, consumed: ConsumedEvent<'_>) -> Result<Vec<Effect>, HandlerFault> {
+        let fault = match self.endpoint.send(request(consumed.record)).await {
+            Ok(()) => return Ok(Vec::new()),
+            Err(error) => error,
+        };
+        let retryable = match fault.fault {
+            Fault::Transient | Fault::SemiTransient => true,
+            Fault::Permanent => false,
+        };
+        Err(HandlerFault { retryable, failure_type: fault.failure_type, reason: fault.reason })
+    }
+}
+
+/// The event as it was published: without the headers of its failures, and without a frame.
+fn request(record: &Record) -> EventRequest {
+    let added = |name: &str| spring_headers::ALL.contains(&name) || name == ROUND_HEADER;
+    let attributes: Vec<Header> = record.headers.iter().filter(|(name, _)| !added(name)).cloned().collect();
+    let (frame, value) = framing::unframed(&record.value);
+    let body = if frame.is_some() { value.into() } else { Arc::clone(&record.value) };
+    EventRequest { attributes, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn endpoint_receives_the_event_without_frame_and_failure_headers() {
+        let header = |name: &str, value: &[u8]| (name.into(), value.into());
+        let kept = vec![header("ce_id", b"1"), header("traceparent", b"00-1-2-01"), header("x-redriven-by", b"olga")];
+        let added = [header("retry_topic-attempts", &[0, 0, 0, 2]), header("x-detour-round", b"4")];
+        let record = Record {
+            topic: "order.events-retry-0".into(),
+            key: "k".into(),
+            headers: [&kept[..], &added].concat(),
+            value: [&[0, 0, 0, 0, 17][..], b"{}"].concat().into(),
+            timestamp: Timestamp::from_millis(0),
+        };
+
+        assert_eq!(request(&record), EventRequest { attributes: kept, body: b"{}".as_slice().into() });
+    }
+}

@@ -1,0 +1,39 @@
+//! Endpoints of other systems, which receive consumed events one by one.
+use std::sync::Arc;
+
+use ::outbox::{FailureType, Fault};
+use async_trait::async_trait;
+
+use crate::broker::Header;
+
+/// One event for an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRequest {
+    /// The event's attributes, as the headers of its record name them (`ce_id`, `traceparent`).
+    pub attributes: Vec<Header>,
+    /// The event as JSON, without the frame of a schema registry.
+    pub body: Arc<[u8]>,
+}
+
+/// Why an endpoint did not accept an event. Where no response arrived it may have accepted it: receivers recognise repetitions by `ce_id`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct EndpointError {
+    /// Whether another attempt can succeed.
+    pub fault: Fault,
+    /// The origin of the failure, as operators filter by it.
+    pub failure_type: FailureType,
+    /// Message for operators; without secrets and without the response.
+    pub reason: String,
+}
+
+/// An endpoint that receives events.
+#[async_trait]
+pub trait EventEndpoint: Send + Sync {
+    /// Sends one event and waits for the response, within the adapter's time limit. Not cancel-safe: the endpoint may receive the event
+    /// after the call was dropped.
+    ///
+    /// # Errors
+    /// The endpoint refused the event, was not reachable, or did not respond in time.
+    async fn send(&self, event: EventRequest) -> Result<(), EndpointError>;
+}
