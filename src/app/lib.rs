@@ -11,6 +11,7 @@ pub mod admission {
     //! Whether a request is admitted: rate limits, and the gate that holds writes back.
     pub mod gate;
     pub mod rate_limit;
+    pub mod tier_policies;
 }
 
 pub mod commands {

@@ -1,10 +1,16 @@
 //! Token buckets. A backend that fails lets requests pass: availability before policy.
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::error::Error;
+
+/// Accepted capacities of a policy for a tier.
+pub const CAPACITY_BOUNDS: RangeInclusive<u32> = 1..=1_000_000;
+/// Accepted windows of a policy for a tier: a window below half a second measures the network's jitter, and one above a day is a quota.
+pub const WINDOW_BOUNDS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(86_400);
 
 /// Requests per time window. A bucket refills evenly at capacity / window and holds a quarter more than the capacity.
 #[derive(Clone, Debug, PartialEq)]

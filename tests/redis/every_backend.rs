@@ -15,5 +15,7 @@ mod orders;
 mod overload;
 #[path = "../service/every_backend/processing_chain.rs"]
 mod processing_chain;
+#[path = "../service/every_backend/rate_limits.rs"]
+mod rate_limits;
 #[path = "../service/every_backend/relay.rs"]
 mod relay;

@@ -7,4 +7,5 @@ mod operators;
 mod orders;
 mod overload;
 mod processing_chain;
+mod rate_limits;
 mod relay;

@@ -37,13 +37,20 @@ A **duration** is written `250ms`, `5s`, `10m`, `1h`, `7d` or a bare `0`. A **si
 A **secret** can be read from a file instead: `auth.hs256_secret_file = "/run/secrets/key"`, or `POSTHASTE__AUTH__HS256_SECRET_FILE`. The
 service removes one trailing newline. Setting both forms is a mistake.
 
-With Redis, limits per tier of callers and class of requests (`read`, `write`) can be set at run time. The service caches them for 10 s:
+`rate_limit.policies` sets limits per tier of callers (the claim `tier` of their tokens) and class of requests (`read`, `write`), with and
+without Redis. With Redis (`cache.kind = "redis"`) they can also be changed at run time: what is set there replaces the configured limit of that
+tier and class, and when it expires or is deleted, the configured limit applies again. The service caches policies for 10 s:
 
 <!-- not executed: needs Redis -->
 ```sh,norun
-redis-cli SET rate_limit:config:gold:write:capacity 500
-redis-cli SET rate_limit:config:gold:write:windowMs 60000
+redis-cli SET rate_limit:config:gold:write:capacity 500 EX 3600
+redis-cli SET rate_limit:config:gold:write:windowMs 60000 EX 3600
 ```
+
+`redis.legacy_key_prefix` lets the service answer idempotency keys that an earlier service wrote, as `<prefix><key>` without a subject: the id of
+the order, `COMPLETED:<id>` or `V2|COMPLETED|<id>|…` return that order if it is in the store and belongs to the caller; `IN_FLIGHT:…`,
+`IN_PROGRESS` and `V2|IN_PROGRESS|…` answer 409 until the key expires, which is after 60 s where it has no expiry. Bodies are not compared. New keys
+are written under the service's own names only.
 "#;
 
 /// One key as the table shows it.

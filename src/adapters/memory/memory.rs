@@ -86,7 +86,7 @@ impl RateLimiter for Memory {
     }
 
     async fn policy(&self, _tier: &str, _class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        // Policies by tier and class are entries in Redis; without Redis the default applies to every request.
+        // Operators store policies in Redis only; the policies of the configuration need no backend.
         Ok(None)
     }
 }

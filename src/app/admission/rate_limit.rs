@@ -9,13 +9,14 @@ use ports::clock::Clock;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 
 use crate::admission::gate::Gate;
+use crate::admission::tier_policies::{CLASSES, TierPolicies};
 
 /// How long a policy is cached before the backend is read again.
 const POLICY_FRESH: Duration = Duration::from_secs(10);
 /// Limit of cached policies; the cache is cleared when it is full. Tiers and classes are few.
 const POLICIES_MAX: usize = 1_024;
 
-/// The default rate limit.
+/// The default rate limit, and those of single tiers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -25,12 +26,14 @@ pub struct Options {
     pub capacity: u32,
     /// Length of the window.
     pub window: Duration,
+    /// Limits by tier and class. A limit that operators store in Redis at run time comes before them.
+    pub policies: TierPolicies,
 }
 
 impl Default for Options {
     /// 120 requests a minute, as in the services that this one replaces.
     fn default() -> Self {
-        Self { enabled: true, capacity: 120, window: Duration::from_secs(60) }
+        Self { enabled: true, capacity: 120, window: Duration::from_secs(60), policies: TierPolicies::default() }
     }
 }
 
@@ -122,7 +125,7 @@ impl Admission {
             (Ok(Some(policy)), _) => policy,
             // While the backend fails, the cached policy stays in force.
             (Err(_), Some((_, cached))) => cached.clone(),
-            (Ok(None), _) | (Err(_), None) => self.fallback.clone(),
+            (Ok(None), _) | (Err(_), None) => self.options.policies.find(tier, class).unwrap_or(&self.fallback).clone(),
         };
         if policies.len() >= POLICIES_MAX {
             policies.clear();
@@ -132,9 +135,107 @@ impl Admission {
     }
 }
 
+/// The class of requests with this method, one of [`CLASSES`].
 fn class(method: &str) -> &'static str {
     match method {
-        "GET" | "HEAD" | "OPTIONS" => "read",
-        _ => "write",
+        "GET" | "HEAD" | "OPTIONS" => CLASSES[0],
+        _ => CLASSES[1],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+
+    use async_trait::async_trait;
+    use domain::Timestamp;
+    use futures::FutureExt;
+    use ports::rate_limit::RateLimitDecision;
+
+    use super::*;
+
+    struct SetClock(AtomicI64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.load(SeqCst))
+        }
+    }
+
+    /// Allows everything, and has at most one stored policy: that of gold, write. Without a capacity it fails.
+    #[derive(Default)]
+    struct OnePolicy {
+        capacity: Mutex<Option<Option<u32>>>,
+    }
+
+    #[async_trait]
+    impl RateLimiter for OnePolicy {
+        async fn take(&self, _: &str, _: &RateLimitPolicy, _: f64) -> Result<RateLimitDecision, Error> {
+            Ok(RateLimitDecision { allowed: true, remaining: 1, next_in: Duration::ZERO })
+        }
+
+        async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
+            let stored = self.capacity.lock().expect("no panic").ok_or_else(|| Error::Unreachable("away".into()))?;
+            let stored = stored.filter(|_| (tier, class) == ("gold", "write"));
+            Ok(stored.map(|capacity| RateLimitPolicy { name: "stored".into(), capacity, window: POLICY_FRESH }))
+        }
+    }
+
+    /// An admission with policies for gold, its backend and its clock.
+    fn admission() -> (Admission, Arc<OnePolicy>, Arc<SetClock>) {
+        let (limiter, clock) = (Arc::new(OnePolicy::default()), Arc::new(SetClock(AtomicI64::new(0))));
+        let policies = TierPolicies::parse("gold:write=600/60s,gold:read=1200/60s").expect("valid");
+        let options = Options { policies, ..Options::default() };
+        let admission = Admission::new(Arc::clone(&limiter) as _, Arc::default(), Arc::clone(&clock) as _, options);
+        (admission, limiter, clock)
+    }
+
+    fn capacity(admission: &Admission, tier: &str, method: &str) -> (String, u32) {
+        let request = RateLimitRequest { subject: Some("ann"), tier, method, route: "/orders", ip: "::1" };
+        let decision = admission.admit(request).now_or_never().expect("no wait").expect("admitted").expect("limited");
+        (decision.policy.to_string(), decision.capacity)
+    }
+
+    #[test]
+    fn a_configured_policy_applies_to_its_tier_and_class_only() {
+        let (admission, limiter, _) = admission();
+        *limiter.capacity.lock().expect("no panic") = Some(None);
+
+        assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
+        assert_eq!(capacity(&admission, "gold", "PATCH"), ("gold:write".into(), 600));
+        assert_eq!(capacity(&admission, "gold", "GET"), ("gold:read".into(), 1_200));
+        assert_eq!(capacity(&admission, "silver", "POST"), ("default".into(), 120));
+    }
+
+    #[test]
+    fn a_configured_policy_applies_also_when_the_backend_fails() {
+        let (admission, _, _) = admission();
+
+        assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
+        assert_eq!(capacity(&admission, "silver", "POST"), ("default".into(), 120));
+    }
+
+    #[test]
+    fn a_stored_policy_replaces_the_configured_one_until_it_expires() {
+        let (admission, limiter, clock) = admission();
+        let store = |capacity: Option<u32>| *limiter.capacity.lock().expect("no panic") = Some(capacity);
+        let pass = |millis: i64| clock.0.fetch_add(millis, SeqCst);
+        store(None);
+        assert_eq!(capacity(&admission, "gold", "POST").1, 600);
+
+        store(Some(50));
+        pass(9_999);
+        assert_eq!(capacity(&admission, "gold", "POST").1, 600, "policies are read every 10 s");
+        pass(1);
+        assert_eq!(capacity(&admission, "gold", "POST"), ("stored".into(), 50));
+        assert_eq!(capacity(&admission, "gold", "GET").1, 1_200);
+
+        *limiter.capacity.lock().expect("no panic") = None;
+        pass(10_000);
+        assert_eq!(capacity(&admission, "gold", "POST").1, 50, "the last known policy holds while the backend fails");
+
+        store(None);
+        pass(10_000);
+        assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
     }
 }

@@ -53,8 +53,13 @@ impl Http {
 
     /// A valid token for a subject with one role.
     pub fn token(&self, sub: &str, role: &str) -> String {
+        self.token_of_tier(sub, role, "default")
+    }
+
+    /// A valid token for a subject of a tier.
+    pub fn token_of_tier(&self, sub: &str, role: &str, tier: &str) -> String {
         let exp = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() + 3_600;
-        let claims = json!({"sub": sub, "roles": [role], "exp": exp});
+        let claims = json!({"sub": sub, "roles": [role], "tier": tier, "exp": exp});
         encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).expect("the token is signed")
     }
 

@@ -52,3 +52,26 @@ fn a_failing_bucket_script_falls_back_to_windows_and_then_fails_open() {
     until_limited("the bucket counts again");
     assert!(metric(&service.http, "rate_limit_rejections_by_policy_total{policy=\"default\"}") >= 2.0);
 }
+
+#[test]
+fn a_policy_is_changed_at_run_time_and_expires() {
+    let backend = Backend::new();
+    let settings = [&LOW_LIMIT[..], &[("POSTHASTE__RATE_LIMIT__POLICIES", "gold:read=600/60s")]].concat();
+    let service = Posthaste::start(&backend, &settings);
+    let gold = service.http.token_of_tier("ann", "USER", "gold");
+    let policy = || service.http.get("/orders", Some(&gold)).header("ratelimit-policy").map(str::to_owned);
+    let until_policy = |wanted: &str| until(wanted, WAIT_MAX, || (policy().as_deref() == Some(wanted)).then_some(()));
+    until_policy("\"gold:read\";q=600;w=60");
+
+    backend.ask_redis("SET rate_limit:config:gold:read:capacity 50000");
+    backend.ask_redis("SET rate_limit:config:gold:read:windowMs 90000");
+    until_policy("\"gold:read\";q=50000;w=90");
+    assert_eq!(
+        service.http.get("/orders", Some(&service.http.user())).header("ratelimit-policy"),
+        Some("\"default\";q=4;w=86400")
+    );
+
+    backend.ask_redis("PEXPIRE rate_limit:config:gold:read:capacity 1");
+    backend.ask_redis("PEXPIRE rate_limit:config:gold:read:windowMs 1");
+    until_policy("\"gold:read\";q=600;w=60");
+}

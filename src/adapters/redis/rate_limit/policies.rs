@@ -6,16 +6,13 @@ use std::time::Duration;
 
 use deadpool_redis::redis;
 use ports::Error;
-use ports::rate_limit::RateLimitPolicy;
+use ports::rate_limit::{CAPACITY_BOUNDS, RateLimitPolicy, WINDOW_BOUNDS};
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::RedisInner;
 
 /// Longest tier that is looked up: tiers come from tokens, and operators name none longer.
 const TIER_MAX: usize = 64;
-/// A window below half a second measures the network's jitter, and a window above a day is a quota.
-const WINDOW_MS: RangeInclusive<u64> = 500..=86_400_000;
-const CAPACITY: RangeInclusive<u32> = 1..=1_000_000;
 
 impl RedisInner {
     pub(crate) async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
@@ -28,8 +25,9 @@ impl RedisInner {
         pipeline.get(&capacity_key).get(&window_key);
         let (capacity, window): (Option<String>, Option<String>) =
             self.call(Caller::RateLimit, "look up a policy", Request::Pipeline(&pipeline)).await?;
-        let capacity = self.within_bounds(&capacity_key, capacity, &CAPACITY);
-        let window = self.within_bounds(&window_key, window, &WINDOW_MS).map(Duration::from_millis);
+        let capacity = self.within_bounds(&capacity_key, capacity, |text| text.parse().ok(), &CAPACITY_BOUNDS);
+        let milliseconds = |text: &str| text.parse().ok().map(Duration::from_millis);
+        let window = self.within_bounds(&window_key, window, milliseconds, &WINDOW_BOUNDS);
         if capacity.is_none() && window.is_none() {
             return Ok(None);
         }
@@ -41,15 +39,16 @@ impl RedisInner {
     }
 
     /// Parses a key's value. Logs a value that is not a number within bounds, once for each key, and ignores it.
-    fn within_bounds<N: std::str::FromStr + PartialOrd>(
+    fn within_bounds<T: PartialOrd>(
         &self,
         key: &str,
         text: Option<String>,
-        bounds: &RangeInclusive<N>,
-    ) -> Option<N> {
+        parse: impl FnOnce(&str) -> Option<T>,
+        bounds: &RangeInclusive<T>,
+    ) -> Option<T> {
         let text = text.filter(|text| !text.trim().is_empty())?;
-        let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
-        if number.is_none() && self.warnings.is_first(key) {
+        let limit = parse(text.trim()).filter(|limit| bounds.contains(limit));
+        if limit.is_none() && self.warnings.is_first(key) {
             let value: String = text.chars().take(32).collect();
             tracing::warn!(
                 event = "policy_ignored",
@@ -58,6 +57,6 @@ impl RedisInner {
                 "ignored a rate limit in Redis that is not a number within bounds"
             );
         }
-        number
+        limit
     }
 }
