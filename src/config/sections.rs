@@ -149,6 +149,7 @@ pub struct CacheSettings {
 pub struct RedisSettings {
     pub url: SecretString,
 }
+    pub legacy_key_prefix: Option<String>,
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -172,6 +172,8 @@ pub(super) fn redis_store(
     options.partitions = config.outbox.partitions;
     options.notify = config.store.notify;
     options.durability = match config.store.durability {
+    options.audit_interval = config.store.audit_interval;
+    options.legacy_key_prefix = config.redis.legacy_key_prefix.clone();
         WeakDurability::Refuse => redis::Durability::Refuse,
         WeakDurability::Warn => redis::Durability::Warn,
     };
@@ -199,6 +201,7 @@ pub(super) fn redis_cache(
     // Two installations may share a server; the prefix separates their keys.
     options.prefix = format!("posthaste:{installation}:");
     options.default_capacity = config.rate_limit.capacity;
+    options.legacy_key_prefix = config.redis.legacy_key_prefix.clone();
     options.default_window = config.rate_limit.window;
     options.dead_after = config.partitions.dead_after;
     options.heartbeat_interval = config.partitions.heartbeat;

@@ -4,6 +4,7 @@ mod failure_matrix;
 mod guarantees;
 mod held_transactions;
 mod instances;
+mod legacy_keys;
 mod lost_settlement;
 mod outages;
 mod promotion;

@@ -1,4 +1,5 @@
 //! Idempotency keys that instances share.
+mod legacy_keys;
 pub(crate) mod mark;
 pub(crate) mod pending_releases;
 pub(crate) mod release;

@@ -69,8 +69,10 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
             if fingerprint.is_some_and(|stored| stored != key.intent().fingerprint) {
                 return Err(CommandError::KeyReused);
             }
-            // A completed key whose order the store does not have counts as unused.
-            if let Some(order) = context.orders.find(order_id).await? {
+            // A completed key whose order the store does not have counts as unused. So does one that names another caller's order: the keys
+            // of an earlier service have no subject.
+            let order = context.orders.find(order_id).await?;
+            if let Some(order) = order.filter(|order| order.owner == *key.subject()) {
                 return Ok(Some(replay(order)));
             }
         }

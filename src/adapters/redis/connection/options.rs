@@ -20,6 +20,8 @@ pub struct Options {
     pub prefix: String,
     /// Prefix of the policies that operators write: `<policy_prefix>{tier}:{class}:capacity` and `…:windowMs`.
     pub policy_prefix: String,
+    /// Prefix of the idempotency keys that an earlier service wrote: `<legacy_key_prefix><key>`, without a subject.
+    pub legacy_key_prefix: Option<String>,
     /// Requests per window of a policy that sets only its window.
     pub default_capacity: u32,
     /// Window of a policy that sets only its capacity.
@@ -64,6 +66,7 @@ impl Options {
             rng,
             prefix: "posthaste:".into(),
             policy_prefix: "rate_limit:config:".into(),
+            legacy_key_prefix: None,
             default_capacity: 120,
             default_window: Duration::from_secs(60),
             connections: 32,

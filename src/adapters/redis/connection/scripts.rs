@@ -10,6 +10,7 @@ pub(crate) struct SharedScripts {
     pub(crate) begin_key: Script,
     pub(crate) complete_key: Script,
     pub(crate) abandon_key: Script,
+    pub(crate) find_legacy_key: Script,
     pub(crate) delete_heartbeat: Script,
     pub(crate) take_token: Script,
 }
@@ -23,6 +24,7 @@ impl SharedScripts {
             begin_key: Script::new(include_str!("../lua/idempotency/begin.lua")),
             complete_key: Script::new(include_str!("../lua/idempotency/complete.lua")),
             abandon_key: Script::new(include_str!("../lua/idempotency/abandon.lua")),
+            find_legacy_key: Script::new(include_str!("../lua/idempotency/find_legacy.lua")),
             delete_heartbeat: Script::new(include_str!("../lua/idempotency/delete_heartbeat.lua")),
             take_token: Script::new(include_str!("../lua/rate_limit/take_token.lua")),
         }

@@ -35,6 +35,15 @@ pub(crate) fn parse(text: &str) -> Option<BeginOutcome> {
     }
 }
 
+/// Parses a value under an earlier service's own key: every form without a fingerprint, and the bare states `IN_PROGRESS` and
+/// `COMPLETED:<order id>`. `None` if its format is unknown.
+pub(crate) fn parse_legacy(text: &str) -> Option<BeginOutcome> {
+    if text.starts_with("IN_FLIGHT") || text.starts_with("IN_PROGRESS") {
+        return Some(BeginOutcome::InProgress);
+    }
+    parse(text.strip_prefix("COMPLETED").map_or(text, |id| id.trim_start_matches([':', '|'])))
+}
+
 fn hex(bytes: &[u8; 32]) -> String {
     bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a String cannot fail");
@@ -79,6 +88,28 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(parse(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_value_of_an_earlier_service_is_understood_or_ignored() {
+        let order_id = OrderId::at(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
+        let completed = Some(BeginOutcome::Completed { order_id, fingerprint: None });
+
+        let cases = [
+            (order_id.to_string(), completed.clone()),
+            (format!("COMPLETED:{order_id}"), completed.clone()),
+            (format!("COMPLETED|{order_id}"), completed.clone()),
+            (format!("V2|COMPLETED|{order_id}|1700000000000"), completed),
+            ("IN_FLIGHT:host-1|x".into(), Some(BeginOutcome::InProgress)),
+            ("IN_PROGRESS".into(), Some(BeginOutcome::InProgress)),
+            ("V2|IN_PROGRESS||1700000000000".into(), Some(BeginOutcome::InProgress)),
+            ("COMPLETED".into(), None),
+            ("{\"state\":\"COMPLETED\"}".into(), None),
+            (String::new(), None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_legacy(&text), expected, "{text}");
         }
     }
 }

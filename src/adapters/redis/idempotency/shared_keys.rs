@@ -35,7 +35,7 @@ impl Idempotency for Redis {
         begin.arg(keys.heartbeat_prefix()).arg(&inner.boot_id).arg(ttl_ms(inner.options.dead_after));
         let value: Option<String> = inner.call(Caller::Idempotency, "begin a key", Request::Script(&begin)).await?;
         match value {
-            None => Ok(BeginOutcome::Acquired),
+            None => inner.after_legacy_key(subject, key, lock).await,
             Some(text) => mark::parse(&text)
                 .ok_or_else(|| Error::Broken("an idempotency key's value has an unknown format".into())),
         }
@@ -59,6 +59,6 @@ impl Idempotency for Redis {
 }
 
 /// A time to live in milliseconds, at least 1 because Redis accepts no zero.
-fn ttl_ms(duration: Duration) -> u64 {
+pub(crate) fn ttl_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, i64::MAX as u64 / 2)
 }

@@ -97,3 +97,4 @@ fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
     let redis = Redis::open(handle).map_err(|error| StoreOpenError::Options(error.to_string()))?;
     Ok((redis, format!("{}{{store}}:", options.prefix)))
 }
+    handle.legacy_key_prefix = options.legacy_key_prefix.clone();

@@ -28,6 +28,8 @@ pub struct StoreOptions {
     pub address: String,
     /// Prefix of every key; two installations on one server differ in it or in the database.
     pub prefix: String,
+    /// Prefix of the idempotency keys that an earlier service wrote to this server.
+    pub legacy_key_prefix: Option<String>,
     /// The number of partitions of a new installation.
     pub partitions: u32,
     /// Most connections of this instance. Concurrent commits share an fsync, so many connections raise the throughput.
@@ -58,6 +60,7 @@ impl StoreOptions {
             prefix: "posthaste:".into(),
             partitions: 64,
             connections: 64,
+            legacy_key_prefix: None,
             notify: true,
             durability: Durability::default(),
             dead_after: Duration::from_secs(15),

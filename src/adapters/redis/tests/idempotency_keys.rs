@@ -132,3 +132,61 @@ async fn a_completed_key_that_names_a_lost_order_is_replaced() {
 
     assert_eq!(begin(&redis).await, completed(found));
 }
+
+/// Options that find an earlier service's keys under a prefix of the test's own.
+fn with_legacy_keys(prefix: &str) -> redis::Options {
+    let mut options = options(&url(), prefix, "one");
+    options.legacy_key_prefix = Some(format!("{prefix}idempotency:"));
+    options
+}
+
+#[tokio::test]
+async fn a_key_that_an_earlier_service_completed_returns_its_order() {
+    let prefix = prefix();
+    let (redis, order_id) = (opened(with_legacy_keys(&prefix)).await, orders()[0].id);
+    let legacy = format!("{prefix}idempotency:key");
+    for value in [order_id.to_string(), format!("V2|COMPLETED|{order_id}|17"), format!("COMPLETED:{order_id}")] {
+        let () = command(&url(), &["SET", &legacy, &value]).await;
+        let expected = BeginOutcome::Completed { order_id, fingerprint: None };
+        assert_eq!(begin(&redis).await, expected, "{value}");
+        assert_eq!(begin(&redis).await, expected, "the own key was released");
+        assert_eq!(command::<String>(&url(), &["GET", &legacy]).await, value, "the key is not changed");
+    }
+
+    // Without the prefix, or where this service has used the key itself, the earlier service's key is not read.
+    let other = opened(options(&url(), &prefix, "two")).await;
+    assert_eq!(begin(&other).await, BeginOutcome::Acquired);
+    other.complete(&ann(), "key", &FINGERPRINT, orders()[1].id, KEEP).await.unwrap();
+    assert_eq!(begin(&redis).await, completed(orders()[1].id));
+}
+
+#[tokio::test]
+async fn a_key_that_an_earlier_service_holds_is_in_progress_until_it_expires() {
+    let prefix = prefix();
+    let redis = opened(with_legacy_keys(&prefix)).await;
+    let legacy = format!("{prefix}idempotency:key");
+    for value in ["IN_FLIGHT:host-1", "V2|IN_PROGRESS||17", "IN_PROGRESS"] {
+        let () = command(&url(), &["SET", &legacy, value]).await;
+        assert_eq!(begin(&redis).await, BeginOutcome::InProgress, "{value}");
+        let left: i64 = command(&url(), &["PTTL", &legacy]).await;
+        assert!((1..=LOCK.as_millis() as i64).contains(&left), "{value} would block its key for ever: {left}");
+    }
+    let () = command(&url(), &["SET", &legacy, "IN_FLIGHT:host-1", "PX", "5000"]).await;
+    assert_eq!(begin(&redis).await, BeginOutcome::InProgress);
+    assert!(command::<i64>(&url(), &["PTTL", &legacy]).await <= 5_000, "an expiry of its own is kept");
+
+    let _: i64 = command(&url(), &["DEL", &legacy]).await;
+
+    assert_eq!(begin(&redis).await, BeginOutcome::Acquired);
+}
+
+#[tokio::test]
+async fn an_unknown_value_of_an_earlier_service_is_ignored() {
+    let prefix = prefix();
+    let redis = opened(with_legacy_keys(&prefix)).await;
+    let () = command(&url(), &["SET", &format!("{prefix}idempotency:key"), "{\"state\":7}"]).await;
+
+    assert_eq!(begin(&redis).await, BeginOutcome::Acquired);
+    redis.complete(&ann(), "key", &FINGERPRINT, orders()[0].id, KEEP).await.unwrap();
+    assert_eq!(begin(&redis).await, completed(orders()[0].id));
+}
