@@ -55,7 +55,7 @@ const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(20);
 pub struct OutboxPublisher {
     dependencies: Dependencies,
     options: Arc<Options>,
-    /// `None` without a broker: rows then stay PENDING.
+    /// `None` without a broker, and where the publisher is switched off: rows then stay PENDING until another instance takes them.
     workers: Option<Workers>,
     membership: Membership,
     peers: Peers,
@@ -243,7 +243,7 @@ impl OutboxPublisher {
     }
 
     fn scan(&mut self, ctx: &mut Context<Self>) {
-        // Without a broker this instance takes no partition. As a member it would have a share that waits without an owner.
+        // Without workers this instance takes no partition. As a member it would have a share that waits without an owner.
         let Some(workers) = &self.workers else { return self.publish_ownership() };
         let scan = self.membership.scan((!self.retiring).then(|| workers.partitions()));
         ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
@@ -321,7 +321,7 @@ impl Actor for OutboxPublisher {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.breaker.publish_state();
-        self.status.started(self.workers.is_some());
+        self.status.started(self.workers.is_some(), self.dependencies.broker.is_some());
         if let Some(notifications) = self.peers.notifications() {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }
@@ -340,7 +340,7 @@ impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
 
     fn handle(&mut self, message: MailboxMessage<Wake>, ctx: &mut Self::Context) {
         let (Wake { partition }, _permit) = message.begin(ctx);
-        if self.workers.is_some() && !self.owns(partition) {
+        if !self.owns(partition) {
             self.dirty.clear(partition);
             return self.peers.notify(WakeUp::Due(partition));
         }

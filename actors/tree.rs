@@ -177,7 +177,7 @@ fn relay(
 ) -> (SupervisorSpec, Mailbox<OutboxPublisher>, WakeUps) {
     let (retry, retry_spec) = retry_handler(dependencies, options, bus);
     let book = Arc::new(LeaseBook::new(Arc::clone(&dependencies.clock), options.relay.lease));
-    let workers = dependencies.broker.clone().map(|broker| {
+    let workers = dependencies.broker.clone().filter(|_| options.publisher_enabled).map(|broker| {
         let context = RelayContext {
             producers: ProducerSessions::new(Arc::clone(&broker), options.producers),
             broker,

@@ -9,13 +9,18 @@ pub struct RelayStatus {
 }
 
 impl RelayStatus {
-    /// Warns when the instance relays nothing because it has no broker.
-    pub fn started(&self, has_broker: bool) {
-        if !has_broker {
-            tracing::warn!(
+    /// Warns when the instance relays nothing: it has no broker, or its publisher is switched off.
+    pub fn started(&self, has_workers: bool, has_broker: bool) {
+        match (has_workers, has_broker) {
+            (true, _) => {}
+            (false, true) => tracing::warn!(
+                event = "publisher_disabled",
+                "outbox.publisher.enabled is false: this instance relays no events"
+            ),
+            (false, false) => tracing::warn!(
                 event = "broker_absent",
                 "no broker is configured: events stay PENDING until broker.kind is set"
-            );
+            ),
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Options {
     pub pressure: policy::backpressure::PressureThresholds,
     /// Thresholds of the region's failover.
     pub region: policy::failover::FailoverThresholds,
+    /// Whether this instance relays events. Without, it takes no partition; other instances relay what it writes.
+    pub publisher_enabled: bool,
     /// Number of partitions; fixed at installation.
     pub partitions: u32,
     /// Transactional producers, and how partitions share them.
@@ -101,6 +103,7 @@ impl Default for Options {
             breaker: breaker::Options::default(),
             pressure: policy::backpressure::PressureThresholds::default(),
             region: policy::failover::FailoverThresholds::default(),
+            publisher_enabled: true,
             partitions: 64,
             producers: ProducerSlots::Shared(2),
             max_in_flight: 64,

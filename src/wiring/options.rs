@@ -68,6 +68,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         pressure: config.backpressure.clone(),
         partitions: config.outbox.partitions,
         producers: producer_slots,
+        publisher_enabled: config.outbox.publisher.enabled,
         max_in_flight: config.outbox.publisher.max_in_flight,
         poll_interval: config.outbox.poll_interval,
         // Leases are renewed at each heartbeat, so it is limited to a third of the lease.

@@ -51,3 +51,18 @@ fn three_instances_share_the_partitions_and_take_over_those_of_killed_ones() {
     assert!(fleet[0].rows(&["PARKED"]).is_empty());
     event_log::assert_complete(&backend, &all);
 }
+
+#[test]
+fn events_of_an_instance_without_a_publisher_are_relayed_by_another() {
+    let backend = Backend::new();
+    let settings = [("POSTHASTE__INSTANCE__ID", "two"), ("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")];
+    let (relaying, writing) = (start(&backend, "one"), Posthaste::start(&backend, &settings));
+    let load = Load::start(&writing.http, 4);
+    until("some orders were acknowledged", Duration::from_secs(30), || (load.acknowledged() >= 50).then_some(()));
+    let acknowledged = load.finish();
+
+    relaying.drain();
+
+    assert_eq!(shares(&relaying), [Backend::PARTITIONS, 0, 0]);
+    event_log::assert_complete(&backend, &acknowledged);
+}

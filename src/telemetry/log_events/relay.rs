@@ -100,6 +100,13 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "publisher_disabled",
+        levels: &[Level::WARN],
+        fields: &[],
+        meaning: "`outbox.publisher.enabled` is `false`: this instance takes no partition and relays no events. Other instances relay what it writes; without any, events wait as PENDING.",
+        action: "Nothing to do if it is intended. Otherwise remove the setting.",
+    },
+    LogEvent {
         name: "broker_absent",
         levels: &[Level::WARN],
         fields: &[],

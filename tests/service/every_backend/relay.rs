@@ -29,6 +29,28 @@ fn without_a_broker_events_stay_pending_with_one_warning_and_are_sent_later() {
 }
 
 #[test]
+fn with_its_publisher_disabled_an_instance_relays_nothing() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")]);
+    let (user, admin) = (service.http.user(), service.http.admin());
+    let place =
+        |n| service.http.post("/orders", &user, &[], &tea_order(n)).json()["id"].as_str().expect("id").to_owned();
+    let ids: Vec<String> = (1..=20).map(place).collect();
+    assert_eq!(service.rows(&["PENDING"]).len(), 20);
+    assert_eq!(service.logged("publisher_disabled").len(), 1);
+    assert_eq!(service.http.get("/readyz", None).status, 200);
+    let partitions = service.http.get("/admin/partitions", Some(&admin)).json();
+    let owners = partitions["partitions"].as_array().expect("partitions").iter().map(|one| &one["owner"]);
+    assert!(owners.clone().all(Value::is_null), "{partitions}");
+    assert!(service.stop().success());
+
+    let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__POLL_INTERVAL", "100ms")]);
+    service.drain();
+
+    event_log::assert_complete(&backend, &ids.into_iter().map(|id| (id, 1)).collect());
+}
+
+#[test]
 fn without_an_outbox_events_are_published_directly() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__ENABLED", "false")]);
