@@ -1,5 +1,6 @@
 //! The backend of a service under test: a Redis of its own that syncs each write to the disk before it replies, and Kafka topics of its
 //! own.
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -73,6 +74,19 @@ impl Backend {
     /// Appends a record without the service, as another program does.
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         kafka::append_record(&self.kafka, &self.topic(topic), key, value);
+    }
+
+    /// Sends one inline command to Redis and returns the lines of its reply.
+    pub fn ask_redis(&self, command: &str) -> Vec<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("Redis listens");
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("Redis responds");
+        let mut lines: Vec<String> = reply.lines().map(str::to_owned).collect();
+        // The reply to QUIT.
+        lines.pop();
+        assert!(lines.first().is_some_and(|line| !line.starts_with('-')), "{command}: {lines:?}");
+        lines
     }
 
     /// Kills Redis as kill -9 does.

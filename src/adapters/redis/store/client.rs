@@ -1,10 +1,12 @@
 //! The store's handle and the state that its clones share.
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::connection::client::Redis;
 use crate::store::name_taken_over::NameTakenOver;
+use crate::store::options::Durability;
 use crate::store::scripts::StoreScripts;
 use crate::wake::queues::WakeQueues;
 
@@ -23,6 +25,10 @@ pub(crate) struct StoreInner {
     pub(crate) partitions: u32,
     /// The instance name that this process holds; `None` for a store that was opened for an operator.
     pub(crate) held_name: Option<String>,
+    /// What happens with a Redis that may lose data.
+    pub(crate) durability: Durability,
+    /// The settings by which this Redis may lose data, as last seen.
+    pub(crate) known_risk: Mutex<Option<String>>,
     pub(crate) name_taken_over: watch::Sender<Option<NameTakenOver>>,
     pub(crate) wake: WakeQueues,
 }

@@ -17,8 +17,39 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    /// Checks the settings of the running server again: an operator, or a restart without its configuration file, may have changed them.
+    /// Logs each change of what they allow.
+    ///
+    /// # Errors
+    /// The server may lose orders, and the options do not accept that. Settings that cannot be read count as unchanged.
+    pub(crate) async fn recheck_durability(&self) -> Result<(), Error> {
+        if let Ok(persistence) = persistence(&self.inner.redis).await {
+            let before = std::mem::replace(&mut *self.inner.known_risk.lock(), persistence.risk.clone());
+            log_change(before.as_deref(), persistence.risk.as_deref());
+        }
+        match (self.inner.durability, &*self.inner.known_risk.lock()) {
+            (Durability::Refuse, Some(risk)) => Err(Error::Broken(format!("this Redis may lose orders: {risk}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn log_change(before: Option<&str>, after: Option<&str>) {
+    match after {
+        Some(risk) if before != after => {
+            tracing::warn!(event = "store_may_lose", complaint = risk, "this Redis may lose orders");
+        }
+        None if before.is_some() => {
+            tracing::info!(event = "store_keeps_data", "the settings of this Redis keep all orders again");
+        }
+        _ => {}
+    }
+}
+
 /// Refuses a Redis that may lose orders, or logs a warning.
-pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<(), StoreOpenError> {
+/// Returns the accepted risk.
+pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<Option<String>, StoreOpenError> {
     let Persistence { risk, syncs_late } = persistence(redis).await.map_err(StoreOpenError::Unavailable)?;
     if syncs_late {
         tracing::warn!(
@@ -27,11 +58,11 @@ pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<(), S
         );
     }
     match (risk, durability) {
-        (None, _) => Ok(()),
+        (None, _) => Ok(None),
         (Some(risk), Durability::Refuse) => Err(StoreOpenError::NotDurable(risk)),
         (Some(risk), Durability::Warn) => {
-            tracing::warn!(event = "store_may_lose", complaint = %risk, "this Redis may lose orders");
-            Ok(())
+            log_change(None, Some(&risk));
+            Ok(Some(risk))
         }
     }
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
 use domain::Timestamp;
+use parking_lot::Mutex;
 use ports::Error;
 use secrecy::ExposeSecret;
 use tokio::sync::watch;
@@ -13,7 +14,7 @@ use crate::store::client::{RedisStore, StoreInner};
 use crate::store::durability;
 use crate::store::instance_name::{StoreInstallation, acquire_name};
 use crate::store::open_error::StoreOpenError;
-use crate::store::options::StoreOptions;
+use crate::store::options::{Durability, StoreOptions};
 use crate::store::scripts::StoreScripts;
 use crate::wake::queues::WakeQueues;
 
@@ -25,14 +26,16 @@ impl RedisStore {
     /// [`StoreOpenError`] names the cause; nothing was changed except the first installation.
     pub async fn open(options: StoreOptions) -> Result<Self, StoreOpenError> {
         let (redis, prefix) = connect(&options)?;
-        durability::check(&redis, options.durability).await?;
+        let risk = durability::check(&redis, options.durability).await?;
         let scripts = StoreScripts::new();
         let installation = acquire_name(&redis, &scripts, &prefix, &options).await?;
         if installation.partitions != options.partitions {
             let (configured, installed) = (options.partitions, installation.partitions);
             return Err(StoreOpenError::Partitions { configured, installed });
         }
-        let store = Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()));
+        let store =
+            Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()), options.durability);
+        *store.inner.known_risk.lock() = risk;
         if options.notify {
             store
                 .start_wake_channel(options.url.expose_secret(), &options.instance)
@@ -52,7 +55,8 @@ impl RedisStore {
         let (id, partitions): (Option<String>, Option<u32>) =
             redis.inner.store_command("open", meta).await.map_err(StoreOpenError::Unavailable)?;
         let (id, partitions) = id.zip(partitions).ok_or(StoreOpenError::NotInstalled)?;
-        Ok(Self::new(redis, StoreScripts::new(), prefix, &StoreInstallation { id, partitions }, None))
+        let installation = StoreInstallation { id, partitions };
+        Ok(Self::new(redis, StoreScripts::new(), prefix, &installation, None, options.durability))
     }
 
     fn new(
@@ -61,6 +65,7 @@ impl RedisStore {
         prefix: String,
         installation: &StoreInstallation,
         held_name: Option<String>,
+        durability: Durability,
     ) -> Self {
         let inner = StoreInner {
             redis,
@@ -69,6 +74,8 @@ impl RedisStore {
             installation: installation.id.as_str().into(),
             partitions: installation.partitions,
             held_name,
+            durability,
+            known_risk: Mutex::new(None),
             name_taken_over: watch::Sender::new(None),
             wake: WakeQueues::default(),
         };

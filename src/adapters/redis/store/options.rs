@@ -10,10 +10,10 @@ use secrecy::SecretString;
 /// What the store does with a Redis that may lose data: without an append-only file, without its fsync, or with eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Does not open: such a Redis is no store for orders.
+    /// Does not open: such a Redis is no store for orders. If its settings change while the store is open, its probe fails.
     #[default]
     Refuse,
-    /// Opens with one warning, because the operator accepts the risk.
+    /// Opens with one warning, and logs another when the settings change, because the operator accepts the risk.
     Warn,
 }
 

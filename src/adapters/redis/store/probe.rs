@@ -1,11 +1,11 @@
-//! The probe of the store: whether its Redis accepts a write.
+//! The probe of the store: whether its Redis accepts a write and keeps it.
 use async_trait::async_trait;
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 
 use crate::store::client::RedisStore;
 
-/// The store's probe: its Redis accepts a write.
+/// The store's probe: its Redis accepts a write, and its settings still keep what was written.
 pub struct RedisStoreProbe(pub RedisStore);
 
 #[async_trait]
@@ -15,7 +15,9 @@ impl Probe for RedisStoreProbe {
     }
 
     async fn check(&self) -> Result<ProbeReport, Error> {
-        self.0.inner.redis.check().await
+        let report = self.0.inner.redis.check().await?;
+        self.0.recheck_durability().await?;
+        Ok(report)
     }
 
     fn saturation(&self) -> Option<f64> {
