@@ -36,6 +36,8 @@ pub enum Scenario {
     Latency,
     /// Claims and latency while another transaction stays open on PostgreSQL.
     Held,
+    /// Claims beside rows that are not due.
+    Waiting,
     /// Far more clients than the service can serve.
     Overload,
 }

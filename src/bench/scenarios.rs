@@ -5,3 +5,4 @@ pub(crate) mod held;
 pub(crate) mod latency;
 pub(crate) mod overload;
 pub(crate) mod relay;
+pub(crate) mod waiting;

@@ -37,6 +37,8 @@ enum BenchScenario {
     Latency,
     /// Cost of claims and latency at --rate while another transaction stays open on PostgreSQL, beside runs without one.
     Held,
+    /// Cost of a claim beside --events rows that are not due, beside claims without them, with the store's statements alone.
+    Waiting,
     /// Compares latency before, during and after a load of 32 times as many clients, which create and list orders.
     Overload,
     /// All of them, one after the other.
@@ -80,6 +82,7 @@ impl Arguments {
             BenchScenario::EndToEnd => Some(Scenario::EndToEnd),
             BenchScenario::Latency => Some(Scenario::Latency),
             BenchScenario::Held => Some(Scenario::Held),
+            BenchScenario::Waiting => Some(Scenario::Waiting),
             BenchScenario::Overload => Some(Scenario::Overload),
             BenchScenario::All => None,
         };

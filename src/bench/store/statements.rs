@@ -22,7 +22,7 @@ const POLL_RECORDS_MAX: u32 = 1_000;
 /// Longer than any measurement: no lease is renewed.
 const LEASE: Duration = Duration::from_secs(600);
 /// The consumer group and the instance of the measurement.
-const NAME: &str = "bench-statements";
+pub(crate) const NAME: &str = "bench-statements";
 
 /// Events per second through the store's statements by themselves, until the outbox is empty. A store that is its own broker claims,
 /// publishes, settles and consumes, one after another as its one writer does. Another store claims and settles.
@@ -103,7 +103,11 @@ impl StatementDrain {
     }
 }
 
-async fn acquire(leases: &dyn PartitionLeases, partition: PartitionNo) -> Result<Option<Fence>, ports::Error> {
+/// Acquires a partition; `None` if another instance holds it.
+pub(crate) async fn acquire(
+    leases: &dyn PartitionLeases,
+    partition: PartitionNo,
+) -> Result<Option<Fence>, ports::Error> {
     let instance = InstanceId(NAME.into());
     match leases.acquire(partition, &instance, AcquireReason::Vacant, None, LEASE).await? {
         Acquisition::Taken(Acquired { fence, .. }) => Ok(Some(fence)),
