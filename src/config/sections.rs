@@ -101,6 +101,7 @@ pub struct StoreSettings {
     pub notify: bool,
     pub ca_file: Option<PathBuf>,
     pub durability: WeakDurability,
+    pub audit_interval: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -148,8 +149,8 @@ pub struct CacheSettings {
 #[serde(deny_unknown_fields)]
 pub struct RedisSettings {
     pub url: SecretString,
-}
     pub legacy_key_prefix: Option<String>,
+}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -221,6 +222,7 @@ pub struct OutboxSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublisherSettings {
+    pub enabled: bool,
     pub batch: u32,
     pub max_in_flight: usize,
 }

@@ -172,9 +172,9 @@ pub(super) fn redis_store(
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;
     options.notify = config.store.notify;
-    options.durability = match config.store.durability {
     options.audit_interval = config.store.audit_interval;
     options.legacy_key_prefix = config.redis.legacy_key_prefix.clone();
+    options.durability = match config.store.durability {
         WeakDurability::Refuse => redis::Durability::Refuse,
         WeakDurability::Warn => redis::Durability::Warn,
     };
@@ -201,8 +201,8 @@ pub(super) fn redis_cache(
     let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(rng));
     // Two installations may share a server; the prefix separates their keys.
     options.prefix = format!("posthaste:{installation}:");
-    options.default_capacity = config.rate_limit.capacity;
     options.legacy_key_prefix = config.redis.legacy_key_prefix.clone();
+    options.default_capacity = config.rate_limit.capacity;
     options.default_window = config.rate_limit.window;
     options.dead_after = config.partitions.dead_after;
     options.heartbeat_interval = config.partitions.heartbeat;

@@ -32,6 +32,7 @@ macro_rules! every_metric {
         outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Batches NONE "Batches that a previous lease left open and the next owner resolved.";
         outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Rows NONE "Settlements that changed nothing because their fencing token was stale.";
         outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";
+        outbox_repairs_total: IntCounter = "outbox_repairs_total" [] Rows NONE "Entries of the Redis store's outbox indexes that the audit corrected by their rows.";
         outbox_partitions_owned: IntGauge = "outbox_partitions_owned" [] Partitions NONE "Partitions this instance owns.";
 
         // The broker and the consumer.

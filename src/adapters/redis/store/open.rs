@@ -20,7 +20,7 @@ use crate::wake::queues::WakeQueues;
 
 impl RedisStore {
     /// Opens the store for a service: refuses a Redis that may lose data, writes the installation if there is none, acquires the instance
-    /// name.
+    /// name, and indexes the rows of an earlier release.
     ///
     /// # Errors
     /// [`StoreOpenError`] names the cause; nothing was changed except the first installation.
@@ -36,6 +36,10 @@ impl RedisStore {
         let store =
             Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()), options.durability);
         *store.inner.known_risk.lock() = risk;
+        store.adopt_rows().await.map_err(StoreOpenError::Unavailable)?;
+        if !options.audit_interval.is_zero() {
+            store.start_audit(options.audit_interval);
+        }
         if options.notify {
             store
                 .start_wake_channel(options.url.expose_secret(), &options.instance)
@@ -93,6 +97,7 @@ impl RedisStore {
 fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
     let mut handle = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.rng));
     handle.prefix = format!("{}store:", options.prefix);
+    handle.legacy_key_prefix = options.legacy_key_prefix.clone();
     handle.connections = options.connections;
     // A store has no fallback: a call that finds every connection taken waits for one.
     handle.checkout_timeout = options.response_timeout;
@@ -104,4 +109,3 @@ fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
     let redis = Redis::open(handle).map_err(|error| StoreOpenError::Options(error.to_string()))?;
     Ok((redis, format!("{}{{store}}:", options.prefix)))
 }
-    handle.legacy_key_prefix = options.legacy_key_prefix.clone();

@@ -34,6 +34,8 @@ pub struct StoreOptions {
     pub partitions: u32,
     /// Most connections of this instance. Concurrent commits share an fsync, so many connections raise the throughput.
     pub connections: usize,
+    /// Time between two pages of the audit that compares indexes with rows; zero switches it off.
+    pub audit_interval: Duration,
     /// Whether instances send each other wake-ups; without them another instance's rows wait for the poll.
     pub notify: bool,
     /// What happens with a Redis that may lose data.
@@ -58,9 +60,10 @@ impl StoreOptions {
             instance,
             address: String::new(),
             prefix: "posthaste:".into(),
+            legacy_key_prefix: None,
             partitions: 64,
             connections: 64,
-            legacy_key_prefix: None,
+            audit_interval: Duration::from_secs(1),
             notify: true,
             durability: Durability::default(),
             dead_after: Duration::from_secs(15),

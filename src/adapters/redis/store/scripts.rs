@@ -29,6 +29,7 @@ store_scripts!(
     settle = "outbox/settle.lua",
     resolve = "outbox/resolve.lua",
     depth = "outbox/depth.lua",
+    audit = "outbox/audit.lua",
     sweep_outbox = "outbox/sweep.lua",
     heartbeat = "leases/heartbeat.lua",
     survey = "leases/survey.lua",

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod cache_epochs;
+mod due_index;
 mod idempotency_keys;
+mod index_audit;
+mod lost_leases;
 mod outages;
 mod rate_limits;
 mod rules;
@@ -12,4 +15,5 @@ mod server;
 mod shared_conformance;
 mod store;
 mod store_conformance;
+mod store_worker;
 mod support;

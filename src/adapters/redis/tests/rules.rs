@@ -52,7 +52,8 @@ impl Fixture {
 
     fn add_row(&self, pipeline: &mut client::Pipeline, partition: u32, row: &StoredFields) {
         let StoredFields { id, key, status, attempts, deaths, trial_deaths, blocks_key } = row;
-        let order_id = orders()[0].id.to_string();
+        // A key belongs to one partition.
+        let order_id = format!("{}{partition:04x}", &orders()[0].id.to_string()[..32]);
         let key = key.as_ref().unwrap_or(&order_id);
         let fields = [
             ("s", status.to_string()),
@@ -72,9 +73,14 @@ impl Fixture {
         if *blocks_key {
             pipeline.hset(&name, "h", 1).ignore();
         }
-        let mut sets = vec![format!("live:{partition}"), format!("status:{status}"), "all".into()];
+        let mut sets =
+            vec![format!("live:{partition}"), format!("status:{status}"), "all".into(), format!("queue:{key}")];
         if *status == "IN_FLIGHT" {
             sets.push(format!("flight:{partition}"));
+        } else {
+            // Rows are written in the order of their ids: the key's first one stays.
+            let due = format!("{}due:{partition}", self.prefix);
+            pipeline.cmd("ZADD").arg(due).arg("NX").arg(*id).arg(key).ignore();
         }
         for set in sets {
             pipeline.zadd(format!("{}{set}", self.prefix), id, id).ignore();

@@ -53,6 +53,10 @@ repeat
     if name == 'sent' or name == 'marks:age' or string.find(name, '^processed:age:') then
       for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -by, member) end
     end
+    if string.find(name, '^due:') then
+      -- Scores below every time are ids.
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, 1e12, '+inf')) do redis.call('ZINCRBY', key, -by, member) end
+    end
     local left = redis.call('PTTL', key)
     if left >= 0 and not string.find(key, '{keys}:instance:', 1, true) then
       if left <= by then redis.call('DEL', key) else redis.call('PEXPIRE', key, left - by) end

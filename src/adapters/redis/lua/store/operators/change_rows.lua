@@ -28,5 +28,6 @@ for at = 6, #ARGV do
     partitions[partition], changed = true, changed + 1
   end
 end
+refresh_changed_keys()
 for partition in pairs(partitions) do increment_counter(partition) end
 return { changed, status or '' }

@@ -30,6 +30,10 @@ for at = 9, #ARGV, 6 do
   call('HSET', row_key(id), 's', 'PENDING', 'p', partition, 'k', key, 'ev', event, 'ty', ARGV[at + 3], 'e', ARGV[at + 4], 'y', ARGV[at + 5],
     'c', integer(now), 'a', 0, 'd', 0, 't', 0)
   call('HSET', prefix .. 'events', event, id)
-  for _, set in ipairs({ 'all', 'status:PENDING', 'live:' .. partition, 'key:' .. key }) do call('ZADD', prefix .. set, id, id) end
+  for _, set in ipairs({ 'all', 'status:PENDING', 'live:' .. partition, 'key:' .. key, 'queue:' .. key }) do
+    call('ZADD', prefix .. set, id, id)
+  end
+  -- Behind another row of its key it is not due, whatever that row waits for.
+  if call('ZCARD', prefix .. 'queue:' .. key) == 1 then call('ZADD', prefix .. 'due:' .. partition, id, key) end
 end
 return { 'DONE' }

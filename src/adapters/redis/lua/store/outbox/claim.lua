@@ -1,57 +1,85 @@
 -- A script, because checking the fence, choosing rows and counting their attempts are one step.
--- ARGV: partition, owner, epoch, counter, producer session, limit, `trial` or `ordinary`. Scans in id order and remembers the blocked
--- keys: no row of a key passes an earlier one that is not due or that is parked with its key.
+-- ARGV: partition, owner, epoch, counter, producer session, limit, `trial` or `ordinary`. Reads the keys that are due, those of failed rows
+-- first, and of each key its rows in order: no row passes an earlier one of its key that is not due or that is parked with its key. What is
+-- not due is not read.
 local partition, owner, epoch, counter, session = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local limit, trial = math.max(1, tonumber(ARGV[6])), ARGV[7] == 'trial'
 local lease = read_lease(partition)
 local valid = lease.owner == owner and lease.epoch == epoch and lease.counter == counter and not lease.token
 if not valid or tonumber(lease.expires or '0') <= now then return { 'FENCED' } end
 
-local blocked, claimed_keys, claimed = {}, {}, {}
-local deaths_max, bytes, more, next_due, suspect_due = 0, 0, 0, nil, 0
+local claimed, claimed_keys, deaths_max, bytes, more, suspect_due = {}, {}, 0, 0, 0, 0
+-- What a damaged index holds: keys that are not due, and rows that keep no place. They are corrected after the scan, which counts positions.
+local misplaced_keys, misplaced_rows = {}, {}
 
--- Claims or skips one row. Returns true when the scan must end.
-local function visit(id)
-  local key, status, deaths, failed_block, parked_block, due = unpack(call('HMGET', row_key(id), 'k', 's', 'd', 'h', 'hk', 'due'))
-  if blocked[key] then return false end
-  local suspect = tonumber(deaths) >= SUSPECT_DEATHS
-  local may_block = status ~= 'PARKED' or parked_block == '1'
-  if may_block and (suspect or failed_block == '1' or trial or status == 'PARKED') then blocked[key] = true end
-  if status ~= 'PENDING' and status ~= 'FAILED' then return false end
-  local due_in = due and tonumber(due) - now or 0
-  if due_in > 0 then
-    next_due = math.min(next_due or due_in, due_in)
-    return false
+-- Claims or skips one row. Returns `row` to go on with its key's next row, `key` with the next key, `misplaced` as well if the key is not
+-- due, `end` when the batch is complete.
+local function visit(key, id)
+  local status, deaths, failed_block, parked_block, due = unpack(call('HMGET', row_key(id), 's', 'd', 'h', 'hk', 'due'))
+  if not keeps_place(status, parked_block) then
+    misplaced_rows[#misplaced_rows + 1] = { key, id }
+    return 'row'
   end
+  local may_be_claimed = status == 'PENDING' or (status == 'FAILED' and tonumber(due or 0) <= now)
+  if not may_be_claimed then return claimed_keys[key] and 'key' or 'misplaced' end
+  local suspect = tonumber(deaths) >= SUSPECT_DEATHS
   if suspect ~= trial then
     if suspect and not claimed_keys[key] then suspect_due = 1 end
-    return false
+    return 'key'
   end
   deaths_max = math.max(deaths_max, tonumber(deaths))
   local rows_max = trial and 1 or math.max(1, math.floor(limit / CLAIM_SHRINK ^ deaths_max))
   if #claimed >= rows_max or bytes >= BATCH_BYTES_MAX then
     more = trial and 0 or 1
-    return true
+    return 'end'
   end
   claimed[#claimed + 1], claimed_keys[key] = id, true
   bytes = bytes + call('HSTRLEN', row_key(id), 'y')
-  return trial
+  if trial then return 'end' end
+  return failed_block == '1' and 'key' or 'row'
 end
 
-local from, ended = 0, false
-while not ended do
-  local ids = call('ZRANGE', prefix .. 'live:' .. partition, from, from + 511)
-  if #ids == 0 then break end
-  from = from + #ids
-  for _, id in ipairs(ids) do
-    ended = visit(id)
-    if ended then break end
+local function visit_key(key)
+  local from, step = 0, 'row'
+  while step == 'row' do
+    local ids = call('ZRANGE', prefix .. 'queue:' .. key, from, from + 63)
+    if #ids == 0 then break end
+    from = from + #ids
+    for _, id in ipairs(ids) do
+      step = visit(key, id)
+      if step ~= 'row' then break end
+    end
+  end
+  local empty = step == 'row' and not claimed_keys[key]
+  if step == 'misplaced' or empty then misplaced_keys[#misplaced_keys + 1] = key end
+  return step
+end
+
+-- Visits the keys with scores in this range. Returns whether the batch is complete.
+local function visit_range(least, most)
+  local from = 0
+  while true do
+    local keys = call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, least, most, 'LIMIT', from, 256)
+    if #keys == 0 then return false end
+    from = from + #keys
+    for _, key in ipairs(keys) do
+      if visit_key(key) == 'end' then return true end
+    end
   end
 end
-if #claimed == 0 then return { 'NOTHING', next_due and integer(next_due) or '', suspect_due } end
+
+if not visit_range(integer(TIMES), integer(now)) then visit_range('-inf', '(' .. integer(TIMES)) end
+for _, entry in ipairs(misplaced_rows) do call('ZREM', prefix .. 'queue:' .. entry[1], entry[2]) end
+for _, key in ipairs(misplaced_keys) do refresh_key(partition, key) end
+if #claimed == 0 then
+  local next_due = call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '(' .. integer(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  return { 'NOTHING', next_due and integer(tonumber(next_due) - now) or '', suspect_due }
+end
 
 local token = increment_counter(partition)
 call('HSET', lease.name, 'token', token, 'lane', session, 'claimed', epoch, 'died', 0, 'trial', trial and 1 or 0)
+for key in pairs(claimed_keys) do call('ZREM', prefix .. 'due:' .. partition, key) end
+table.sort(claimed, function(a, b) return tonumber(a) < tonumber(b) end)
 local rows = {}
 for index, id in ipairs(claimed) do
   set_status(id, call('HGET', row_key(id), 's'), 'IN_FLIGHT')

@@ -33,4 +33,5 @@ if changed == 0 and #ARGV > 5 then return { 'STALE' } end
 local new_token = increment_counter(partition)
 call('HSET', lease.name, 'token', new_token)
 for _, id in ipairs(rest) do call('HSET', row_key(id), 'tok', new_token) end
+refresh_changed_keys()
 return { 'DONE', new_token, changed }

@@ -34,4 +34,5 @@ for _, id in ipairs(ids) do
     end
   end
 end
+refresh_changed_keys()
 return { 'DONE', close_batch(lease, partition), #ids }

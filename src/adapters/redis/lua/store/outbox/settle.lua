@@ -12,4 +12,5 @@ for _, id in ipairs(ids) do
   if at then call('HSET', row_key(id), 'fb', ARGV[at + 1], 'tp', ARGV[at + 2], 'to', ARGV[at + 3], 'tt', ARGV[at + 4]) end
   archive(id, partition)
 end
+refresh_changed_keys()
 return { 'DONE', close_batch(lease, partition), #ids }

@@ -1,0 +1,61 @@
+//! A lease that is lost in the middle of a batch: the loser changes nothing any more, and does not release the lease of the taker.
+use std::time::Duration;
+
+use kit::Factory;
+use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, OutboxStore, RowStatus};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, Release};
+use redis::RedisStore;
+
+use crate::store_worker::{ALL, HOUR, P0, Worker, order_with_changes, rows};
+use crate::support::{command, prefix, store_options, url};
+
+#[tokio::test]
+async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
+    let prefix = prefix();
+    let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
+    let make = Factory::seeded(1, "orders".into());
+    for _ in 0..3 {
+        order_with_changes(&store, &make, 0).await;
+    }
+    let mut loser = Worker::acquire(&store, "one", HOUR).await;
+    let batch = loser.claim(ALL).await;
+
+    // The lease expires while the batch is open.
+    let lease = format!("{prefix}{{store}}:lease:0");
+    let _: i64 = command(&url(), &["HSET", &lease, "expires", "1"]).await;
+    let taker = InstanceId("two".into());
+    store.heartbeat(&taker, HOUR).await.unwrap();
+    let acquired = match store.acquire(P0, &taker, AcquireReason::Vacant, None, HOUR).await.unwrap() {
+        Acquisition::Taken(acquired) => acquired,
+        held => panic!("{held:?}"),
+    };
+    let open = acquired.in_flight.expect("the batch is open");
+    assert_eq!((open.token, open.claimer_died), (batch.token, false));
+
+    // The loser learns it from its renewal, and none of its late statements has an effect.
+    let owner = &loser.fence.owner;
+    assert_eq!(store.renew(owner, &[(P0, loser.fence.epoch)], HOUR).await.unwrap(), []);
+    let before = rows(&store).await;
+    assert_eq!(store.settle(loser.settlement(&batch)).await.unwrap(), FencedOutcome::Stale);
+    let resolved = store.resolve(&loser.fence, batch.token, BatchOutcome::Published).await.unwrap();
+    assert_eq!(resolved, FencedOutcome::Stale);
+    let exclusion = ports::outbox::Exclusion {
+        row: 1,
+        disposition: Disposition::Retry(Duration::ZERO),
+        failure_type: ports::FailureType::Timeout,
+        reason: String::new(),
+    };
+    assert_eq!(store.exclude(&loser.fence, batch.token, &[exclusion]).await.unwrap(), ExclusionOutcome::Stale);
+    assert_eq!(store.release(P0, owner, loser.fence.epoch).await.unwrap(), Release::NotOurs);
+    assert_eq!(rows(&store).await, before);
+    let view = store.overview().await.unwrap().swap_remove(0);
+    assert_eq!((view.owner, view.in_flight), (Some(taker), Some(batch.token)), "the taker's lease stays");
+
+    // The taker makes the rows due and sends them.
+    let mut worker = Worker { store: &store, fence: acquired.fence };
+    let resolved = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
+    assert!(matches!(resolved, FencedOutcome::Done { rows: 3, .. }));
+    worker.fence.counter += 1;
+    assert_eq!(worker.drain().await, [1, 2, 3]);
+    assert!(rows(&store).await.iter().all(|row| row.status == RowStatus::Sent && row.retry_count == 1));
+}
