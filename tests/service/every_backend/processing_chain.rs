@@ -200,3 +200,33 @@ fn block_key_holds_the_later_events_until_the_endpoint_accepts_the_first() {
     until("both events are accepted", WAIT_MAX, || (endpoint.accepted_for(&id) == [1, 2]).then_some(()));
     service.drain();
 }
+
+#[test]
+fn events_that_a_killed_service_was_posting_arrive_again_in_their_order() {
+    let backend = Backend::new();
+    let endpoint = Endpoint::start(ACCEPTED);
+    let service = start(&backend, &endpoint, &[]);
+    let ids: Vec<String> = (0..40).map(|_| place(&service)).collect();
+    ids.iter().for_each(|id| cancel(&service, id));
+    until("some events have arrived", WAIT_MAX, || (endpoint.received().len() >= 10).then_some(()));
+    service.kill();
+
+    let service = start(&backend, &endpoint, &[]);
+    until("every event has arrived", WAIT_MAX, || {
+        ids.iter().all(|id| endpoint.accepted_for(id).contains(&2)).then_some(())
+    });
+    service.drain();
+
+    for id in &ids {
+        let mut seen = endpoint.accepted_for(id);
+        let arrived = seen.clone();
+        // A repetition begins with an event that arrived before; none begins with one whose predecessor has not arrived.
+        assert_eq!(seen.first(), Some(&1), "{arrived:?}");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, [1, 2], "{arrived:?}");
+    }
+    let repeated = endpoint.received().len().saturating_sub(2 * ids.len());
+    assert!(repeated <= 32, "a crash repeats at most one poll: {repeated}");
+    assert_eq!(dead_letters(&backend), Vec::<Value>::new());
+}
