@@ -17,6 +17,7 @@ pub(crate) struct PartitionList {
 /// A partition of the outbox.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Partition)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct PartitionBody {
     #[schema(example = 7)]
     partition: u32,

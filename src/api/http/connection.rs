@@ -10,6 +10,7 @@ use actix_web::App;
 use actix_web::dev::AppConfig;
 use actix_web::http::header::HeaderMap;
 use actix_web::rt::net::TcpStream;
+use actix_web::web::ServiceConfig;
 use app::contract::rfc3339;
 use domain::Timestamp;
 
@@ -26,25 +27,35 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a connection may take to close.
 const DISCONNECT: Duration = Duration::from_secs(2);
 
-/// Builds what [`actix_web::HttpServer`] builds for a listener, but over [`TimedStream`].
+/// The service of a listener that serves these routes.
 pub(crate) fn connection(
     state: &Arc<HttpState>,
     surface: Surface,
     stopping: &GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
     let options = &state.options;
-    let timeouts = ConnectionTimeouts {
-        head: options.header_timeout,
-        idle: KEEP_ALIVE,
-        stall: options.body_timeout,
-        close: DISCONNECT,
-    };
-    let stopping = stopping.clone();
+    let timeouts = timeouts(options.header_timeout, options.body_timeout);
     let timeout_response: TimeoutResponse = {
         let state = Arc::clone(state);
         Arc::new(move || late_head_response(state.operations.now(), &state.options.region))
     };
-    let app = App::new().configure(configure(Arc::clone(state), surface));
+    timed_connection(configure(Arc::clone(state), surface), timeouts, stopping, timeout_response)
+}
+
+/// The timeouts of a connection; those that no option sets are fixed.
+pub(crate) fn timeouts(head: Duration, stall: Duration) -> ConnectionTimeouts {
+    ConnectionTimeouts { head, idle: KEEP_ALIVE, stall, close: DISCONNECT }
+}
+
+/// Builds what [`actix_web::HttpServer`] builds for a listener, but over [`TimedStream`].
+pub(crate) fn timed_connection<R: FnOnce(&mut ServiceConfig)>(
+    routes: R,
+    timeouts: ConnectionTimeouts,
+    stopping: &GracefulShutdownSignal,
+    timeout_response: TimeoutResponse,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<R> {
+    let stopping = stopping.clone();
+    let app = App::new().configure(routes);
     let http = HttpService::build()
         .graceful_shutdown_signal(move || {
             let stopping = stopping.clone();
@@ -71,7 +82,7 @@ pub(crate) fn connection(
 }
 
 /// The 408 response to an incomplete request head (RFC 9110, 15.5.9), as bytes.
-fn late_head_response(now: Timestamp, region: &str) -> Vec<u8> {
+pub(crate) fn late_head_response(now: Timestamp, region: &str) -> Vec<u8> {
     let problem =
         Problem::new(ErrorCode::RequestTimeout, "the request's head did not arrive in time; the connection is closed");
     let request_id = request_id(&HeaderMap::new());

@@ -1,11 +1,15 @@
 //! Answers requests while the store is not available yet: live, not started, and 503 for everything else.
 use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use actix_web::dev::ServerHandle;
-use actix_web::http::StatusCode;
+use actix_server::{Server, ServerHandle};
+use actix_web::body::BoxBody;
 use actix_web::http::header::{HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use actix_web::http::{ConnectionType, StatusCode};
+use actix_web::web::{self, Payload};
+use actix_web::{HttpRequest, HttpResponse};
 use app::contract::rfc3339;
 use domain::Timestamp;
 use serde_json::json;
@@ -14,14 +18,17 @@ use tokio::task::JoinHandle;
 
 use crate::error::{ErrorCode, Problem};
 use crate::health::status::with_retry_after;
+use crate::http::connection::{late_head_response, timed_connection, timeouts};
 use crate::http::listeners::Listeners;
+use crate::http::tracked_body::{InFlightGuard, TrackedBody};
+use crate::options::Options;
+use crate::request::body::{ArrivingBody, discard_arrived};
 use crate::request::headers::request_id;
 use crate::request::response::{json_response, with_type};
 
 /// A server that answers 503 until the real one takes its listeners over.
 pub struct StartupServer {
-    handle: ServerHandle,
-    task: JoinHandle<io::Result<()>>,
+    running: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
 }
 
 /// Parts of the process that exist before the store is available.
@@ -40,23 +47,44 @@ pub struct StartupContext {
 /// # Errors
 /// A listener cannot be duplicated or served.
 pub fn serve_startup(listeners: &Listeners, context: &StartupContext) -> io::Result<StartupServer> {
-    let (duplicates, context) = (listeners.duplicate()?, context.clone());
-    let mut server = HttpServer::new(move || {
-        let context = context.clone();
-        let handler = move |request: HttpRequest| {
-            let response = respond(&context, &request);
-            async move { response }
+    let duplicates = listeners.duplicate()?;
+    let servers = [Some(duplicates.public), duplicates.admin].into_iter().flatten();
+    let running = servers.map(|listener| listen(listener, context)).collect::<io::Result<_>>()?;
+    Ok(StartupServer { running })
+}
+
+/// Serves one listener as the real server does: one response to a request, whatever follows a body that nothing reads.
+fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(ServerHandle, JoinHandle<io::Result<()>>)> {
+    let builder = Server::build().workers(1).disable_signals();
+    let stopping = builder.graceful_shutdown_signal();
+    let (context, count, options) = (context.clone(), Arc::<AtomicU64>::default(), Options::default());
+    let connection = move || {
+        let (context, count) = (context.clone(), Arc::clone(&count));
+        let late_head = {
+            let context = context.clone();
+            Arc::new(move || late_head_response((context.now)(), &context.region))
         };
-        App::new().default_service(web::to(handler))
-    })
-    .workers(1)
-    .disable_signals()
-    .listen(duplicates.public)?;
-    if let Some(admin) = duplicates.admin {
-        server = server.listen(admin)?;
+        let handler = move |request: HttpRequest, payload: Payload| {
+            let (context, in_flight) = (context.clone(), InFlightGuard::begin(&count, &request));
+            async move { complete(respond(&context, &request), payload, in_flight).await }
+        };
+        let timeouts = timeouts(options.header_timeout, options.body_timeout);
+        let routes = move |config: &mut web::ServiceConfig| {
+            config.default_service(web::to(handler));
+        };
+        timed_connection(routes, timeouts, &stopping, late_head)
+    };
+    let server = builder.listen("startup", listener, connection)?.run();
+    Ok((server.handle(), tokio::spawn(server)))
+}
+
+/// With an unread request body the response is the last one of its connection.
+async fn complete(mut response: HttpResponse, payload: Payload, in_flight: InFlightGuard) -> HttpResponse {
+    let unread = discard_arrived(ArrivingBody::new(payload)).await;
+    if unread.is_some() {
+        response.head_mut().set_connection_type(ConnectionType::Close);
     }
-    let server = server.run();
-    Ok(StartupServer { handle: server.handle(), task: tokio::spawn(server) })
+    response.map_body(|_, body| BoxBody::new(TrackedBody::new(body, in_flight, unread)))
 }
 
 fn respond(context: &StartupContext, request: &HttpRequest) -> HttpResponse {
@@ -90,8 +118,10 @@ fn respond(context: &StartupContext, request: &HttpRequest) -> HttpResponse {
 impl StartupServer {
     /// Stops at once. Connections in the accept queue are served by the next server on the listeners.
     pub async fn stop(self) {
-        self.handle.stop(false).await;
-        // The result of a stopped server changes nothing.
-        let _ = self.task.await;
+        for (handle, task) in self.running {
+            handle.stop(false).await;
+            // The result of a stopped server changes nothing.
+            let _ = task.await;
+        }
     }
 }

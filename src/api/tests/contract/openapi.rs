@@ -266,7 +266,12 @@ fn no_parameter_is_nullable_and_ids_have_a_minimum() {
         (&row["id"]["minimum"], &row["status"]["$ref"]),
         (&json!(0), &json!("#/components/schemas/RowStatusName"))
     );
-    assert!(row["failure_type"].to_string().contains("FailureTypeName"), "{row}");
+    assert!(row["failureType"].to_string().contains("FailureTypeName"), "{row}");
     let names = &document["components"]["schemas"]["FailureTypeName"]["enum"];
     assert_eq!(*names, json!(["NETWORK", "TIMEOUT", "VALIDATION", "SYSTEM"]));
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        for property in schema["properties"].as_object().into_iter().flatten().map(|(property, _)| property) {
+            assert!(!property.contains('_'), "{name}.{property} is not in camelCase");
+        }
+    }
 }

@@ -12,7 +12,7 @@ const CHUNK: usize = 64 * 1024;
 const NEXT: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
 
 /// So many chunks, the end of the body, and a further request behind it.
-fn chunks_and_next_request(count: usize) -> Vec<u8> {
+pub fn chunks_and_next_request(count: usize) -> Vec<u8> {
     let chunk = format!("{CHUNK:x}\r\n{}\r\n", "x".repeat(CHUNK));
     format!("{}0\r\n\r\n{NEXT}", chunk.repeat(count)).into_bytes()
 }
@@ -22,14 +22,14 @@ fn request(line: &str, headers: &[(&str, &str)]) -> String {
     format!("{line} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
 }
 
-fn chunked(line: &str, headers: &[(&str, &str)]) -> String {
+pub fn chunked(line: &str, headers: &[(&str, &str)]) -> String {
     let mut all = vec![("transfer-encoding", "chunked")];
     all.extend(headers);
     request(line, &all)
 }
 
 /// Sends everything, and reads until the server closes.
-fn until_close(address: SocketAddr, bytes: &[u8]) -> String {
+pub fn until_close(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(address);
     // The server may close before it has read everything.
     let _ = stream.write_all(bytes);
@@ -38,7 +38,7 @@ fn until_close(address: SocketAddr, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-fn assert_last_response(text: &str, status: u16, case: &str) {
+pub fn assert_last_response(text: &str, status: u16, case: &str) {
     let head = text.split("\r\n\r\n").next().unwrap().to_ascii_lowercase();
     assert!(head.starts_with(&format!("http/1.1 {status} ")), "{case}: {text}");
     assert!(head.contains("\r\nconnection: close"), "{case}: {head}");

@@ -4,6 +4,7 @@ use domain::Timestamp;
 use serde_json::Value;
 use telemetry::Metrics;
 
+use crate::request_bodies::{assert_last_response, chunked, chunks_and_next_request, until_close};
 use crate::server::{blocking, exchange, head};
 
 #[actix_web::test]
@@ -36,6 +37,26 @@ async fn while_the_store_is_unavailable_probes_and_problems_are_served() {
         assert_eq!((&body["code"], &body["status"]), (&"INFRASTRUCTURE_ERROR".into(), &503.into()));
         assert_eq!((&body["instance"], &body["requestId"]), (&"/orders".into(), &"me".into()));
         assert!(send("/metrics").contains("# TYPE outbox_pending_count gauge"));
+    })
+    .await;
+    startup.stop().await;
+}
+
+#[actix_web::test]
+async fn while_the_store_is_unavailable_nothing_follows_the_response_to_an_unread_body() {
+    let listeners = Listeners::bind("127.0.0.1:0", None).unwrap();
+    let address = listeners.addresses().unwrap()[0];
+    let context = StartupContext { region: "r1".into(), metrics: Metrics::new(), now: || Timestamp::from_millis(0) };
+    let startup = serve_startup(&listeners, &context).unwrap();
+
+    blocking(move || {
+        for (status, line) in [(503, "POST /orders"), (503, "GET /readyz"), (200, "GET /livez")] {
+            for chunks in [3, 4, 40] {
+                let mut bytes = chunked(line, &[]).into_bytes();
+                bytes.extend(chunks_and_next_request(chunks));
+                assert_last_response(&until_close(address, &bytes), status, &format!("{line}, {chunks} chunks"));
+            }
+        }
     })
     .await;
     startup.stop().await;
