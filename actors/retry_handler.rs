@@ -5,10 +5,10 @@ use actix::prelude::*;
 use app::admission::gate::Gate;
 use app::relay::RefusedRow;
 use app::relay::chain::{self, ChainRules, ChainStep, Poison, PublishFailure};
-use ports::Error;
 use ports::clock::Rng;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, ExclusionOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
+use ports::{Error, Fault};
 use supervision::MailboxMessage;
 use telemetry::Metrics;
 
@@ -68,15 +68,15 @@ impl RetryHandler {
         Self { outbox, rules, gate, rng, metrics }
     }
 
-    /// Splits failed rows into those to exclude and those that go to their fallback.
-    fn decide(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> (Vec<Exclusion>, Vec<RefusedRow>) {
-        let (mut exclusions, mut fallback) = (Vec::new(), Vec::new());
+    /// Decides what follows for each failed row.
+    fn decide(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> Decided {
+        let Decided { mut exclusions, mut fallback, mut steps } = Decided::default();
         for refused in refused {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
             let failure = PublishFailure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
             let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
-            self.count(&refused, step);
+            steps.push((refused.fault, step));
             match disposition(step) {
                 // A row without its payload cannot be sent anywhere, not even to a fallback.
                 None if row.payload.is_some() => fallback.push(refused),
@@ -88,18 +88,32 @@ impl RetryHandler {
                 }),
             }
         }
-        (exclusions, fallback)
+        Decided { exclusions, fallback, steps }
     }
+}
 
-    fn count(&self, refused: &RefusedRow, step: ChainStep) {
-        self.metrics.retry_classification_count.with([refused.fault.as_str()]).inc();
+/// What follows for the failed rows of a batch.
+#[derive(Default)]
+struct Decided {
+    /// Rows that leave the batch.
+    exclusions: Vec<Exclusion>,
+    /// Rows that stay in the batch and go to their fallback.
+    fallback: Vec<RefusedRow>,
+    /// The step of each failed row, for the metrics.
+    steps: Vec<(Fault, ChainStep)>,
+}
+
+/// Counts steps that the store has confirmed, or that need no confirmation.
+fn count(metrics: &Metrics, steps: &[(Fault, ChainStep)]) {
+    for (fault, step) in steps {
+        metrics.retry_classification_count.with([fault.as_str()]).inc();
         match step {
             ChainStep::Retry(delay) => {
-                self.metrics.outbox_retry_count.inc();
-                self.metrics.retry_delay_ms.record(delay);
+                metrics.outbox_retry_count.inc();
+                metrics.retry_delay_ms.record(*delay);
             }
             ChainStep::Fallback => {}
-            ChainStep::Park(_) => self.metrics.outbox_entries_failed.inc(),
+            ChainStep::Park(_) => metrics.outbox_entries_failed.inc(),
         }
     }
 }
@@ -125,20 +139,23 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
 
     fn handle(&mut self, message: MailboxMessage<Exclude>, ctx: &mut Self::Context) -> Self::Result {
         let (Exclude { fence, token, rows, refused }, permit) = message.begin(ctx);
-        let (exclusions, fallback) = self.decide(&rows, refused);
-        let outbox = Arc::clone(&self.outbox);
+        let Decided { exclusions, fallback, steps } = self.decide(&rows, refused);
+        let (outbox, metrics) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics));
         let work = async move {
             let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
             if exclusions.is_empty() {
+                count(&metrics, &steps);
                 return Ok(Excluded::Done { counter: fence.counter, token, excluded, fallback });
             }
-            let result = outbox.exclude(&fence, token, &exclusions).await?;
-            log(&exclusions, &rows);
-            Ok(match result {
-                ExclusionOutcome::Done { token, .. } => Excluded::Done { counter: token, token, excluded, fallback },
-                ExclusionOutcome::Stale => Excluded::Stale,
-            })
+            match outbox.exclude(&fence, token, &exclusions).await? {
+                ExclusionOutcome::Done { token, .. } => {
+                    count(&metrics, &steps);
+                    log(&exclusions, &rows);
+                    Ok(Excluded::Done { counter: token, token, excluded, fallback })
+                }
+                ExclusionOutcome::Stale => Ok(Excluded::Stale),
+            }
         };
         Box::pin(work.into_actor(self))
     }

@@ -37,6 +37,8 @@ pub struct RowView {
     pub retry_count: u32,
     /// Time of the next attempt, while the row waits for one.
     pub next_attempt_at: Option<Timestamp>,
+    /// Time of the claim of the row's last counted attempt; `None` before the first one, and where an earlier version made it.
+    pub last_attempt_at: Option<Timestamp>,
     /// Class of the last failure.
     pub failure_type: Option<FailureType>,
     /// Message of the last failure, at most 256 characters.

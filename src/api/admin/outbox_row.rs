@@ -1,4 +1,4 @@
-//! The JSON body of an outbox row: the columns of the SQL view.
+//! The JSON body of an outbox row: the columns of the SQL view in camelCase.
 use app::contract::rfc3339;
 use app::port_types::RowView;
 use domain::{EventId, OrderId};
@@ -11,6 +11,7 @@ use crate::request::response::AsText;
 /// A row of the outbox.
 #[derive(Serialize, ToSchema)]
 #[schema(as = OutboxRow)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct OutboxRowBody {
     /// Grows in insertion order.
     #[schema(minimum = 0, example = 42)]
@@ -33,6 +34,8 @@ pub(crate) struct OutboxRowBody {
     retry_count: u32,
     #[schema(format = DateTime)]
     next_attempt_at: Option<String>,
+    #[schema(format = DateTime)]
+    last_attempt_at: Option<String>,
     #[schema(value_type = Option<FailureTypeName>)]
     failure_type: Option<&'static str>,
     last_failure_reason: Option<String>,
@@ -55,6 +58,7 @@ impl From<&RowView> for OutboxRowBody {
             lease_version: row.lease_version,
             retry_count: row.retry_count,
             next_attempt_at: row.next_attempt_at.map(rfc3339),
+            last_attempt_at: row.last_attempt_at.map(rfc3339),
             failure_type: row.failure_type.map(app::port_types::FailureType::as_str),
             last_failure_reason: row.last_failure_reason.clone(),
             created_at: rfc3339(row.created_at),

@@ -13,6 +13,7 @@ suite! { $ operators:
     rows_are_filtered,
     rows_are_filtered_by_age,
     a_row_view_shows_the_row_as_written,
+    the_last_attempt_of_a_row_is_its_last_counted_claim,
     a_missing_row_is_not_found,
     sent_rows_are_shown_until_the_archive_is_swept,
     a_diagnosis_names_the_row_that_blocks_the_key,

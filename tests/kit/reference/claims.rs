@@ -44,6 +44,7 @@ impl State {
             let row = self.rows.get_mut(id).expect("the scan found the row");
             row.status = RowStatus::InFlight;
             row.attempts += 1;
+            row.last_attempts = [Some(now), row.last_attempts[0]];
             row.token = token;
             row.owner = Some(fence.owner.clone());
             row.due = None;

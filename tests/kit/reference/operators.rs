@@ -20,6 +20,7 @@ fn view(row: &Row) -> RowView {
         lease_version: row.token,
         retry_count: row.attempts,
         next_attempt_at: row.due,
+        last_attempt_at: row.last_attempts[0],
         failure_type: row.failure.as_ref().map(|(kind, _)| *kind),
         last_failure_reason: row
             .failure

@@ -52,6 +52,7 @@ impl State {
             failure: None,
             parked_reason: None,
             sent_at: None,
+            last_attempts: [None; 2],
             sent_to: None,
             by_fallback: false,
         };

@@ -33,7 +33,12 @@ impl Row {
     /// Returns a row to PENDING, with its attempt, because an earlier row of its key was excluded.
     fn return_to_pending(&mut self) {
         (self.status, self.due) = (RowStatus::Pending, None);
-        self.attempts -= 1;
+        self.give_attempt_back();
+    }
+
+    /// Takes back the attempt that the claim counted.
+    fn give_attempt_back(&mut self) {
+        (self.attempts, self.last_attempts[0]) = (self.attempts - 1, self.last_attempts[1]);
     }
 
     fn apply(&mut self, disposition: Disposition, now: Timestamp) {
@@ -131,7 +136,7 @@ impl State {
             match outcome {
                 BatchOutcome::Published => row.mark_sent(now),
                 BatchOutcome::NotSent => {
-                    row.attempts -= 1;
+                    row.give_attempt_back();
                     row.make_due_again(now);
                 }
                 BatchOutcome::ClaimerDied => {

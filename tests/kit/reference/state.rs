@@ -70,6 +70,8 @@ pub(crate) struct Row {
     pub(crate) deaths: u32,
     pub(crate) trial_deaths: u32,
     pub(crate) due: Option<Timestamp>,
+    /// The claim of the last attempt, and of the one before, which counts again if the last one is given back.
+    pub(crate) last_attempts: [Option<Timestamp>; 2],
     pub(crate) token: Token,
     pub(crate) owner: Option<InstanceId>,
     pub(crate) failure: Option<(FailureType, String)>,

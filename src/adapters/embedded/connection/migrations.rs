@@ -10,6 +10,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../../migrations/embedded/V1__orders_outbox_log_and_inbox.sql"),
     include_str!("../../../../migrations/embedded/V2__owners_in_batches.sql"),
     include_str!("../../../../migrations/embedded/V3__redriven_dead_letters.sql"),
+    include_str!("../../../../migrations/embedded/V4__last_attempts.sql"),
 ];
 
 /// The latest schema version of this program.

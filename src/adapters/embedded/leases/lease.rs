@@ -66,7 +66,7 @@ pub(crate) fn liveness(context: &WriteContext<'_>, instance: &InstanceId) -> Com
 pub(crate) fn close(context: &WriteContext<'_>, partition: PartitionNo, lease: &Lease) -> CommandResult<u64> {
     let mut statement = context.sql.prepare_cached(
         "UPDATE outbox_lease SET counter = counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = 0, trial = 0,
-           first_id = NULL, last_id = NULL, closed = in_flight WHERE partition = ?1",
+           first_id = NULL, last_id = NULL, claimed_at = NULL, closed = in_flight WHERE partition = ?1",
     )?;
     statement.execute([partition.0])?;
     Ok(lease.counter + 1)

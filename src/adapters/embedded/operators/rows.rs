@@ -13,7 +13,8 @@ use crate::outbox::counts::code;
 const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
   coalesce(q.status, 5), (SELECT name FROM claimer WHERE number = coalesce(q.lease_owner, a.owner)),
   coalesce(q.lease_version, a.token), coalesce(q.attempts, a.attempts), q.next_attempt_at, coalesce(q.failure_type, a.failure_type),
-  coalesce(q.reason, a.reason), coalesce(e.created_at, 0), a.sent_at";
+  coalesce(q.reason, a.reason), coalesce(e.created_at, 0), a.sent_at, CASE WHEN q.status = 1 THEN
+    (SELECT claimed_at FROM outbox_lease l WHERE l.partition = q.partition) ELSE coalesce(q.last_attempt_at, a.last_attempt_at) END";
 
 /// The table that a query scans in id order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,5 +179,6 @@ fn read(row: &Row<'_>) -> CommandResult<RowView> {
         last_failure_reason: row.get(11)?,
         created_at: Timestamp::from_millis(row.get(12)?),
         sent_at: row.get::<_, Option<i64>>(13)?.map(Timestamp::from_millis),
+        last_attempt_at: row.get::<_, Option<i64>>(14)?.map(Timestamp::from_millis),
     })
 }

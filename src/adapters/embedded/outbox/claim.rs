@@ -256,9 +256,10 @@ fn open(context: &WriteContext<'_>, claim: &Claim, candidates: Vec<Candidate>, m
     let (first, last) = (rows.first().map(|row| row.id), rows.last().map(|row| row.id));
     let mut name = context.sql.prepare_cached(
         "UPDATE outbox_lease SET counter = ?2, in_flight = ?2, lane = ?3, claim_epoch = epoch, died = 0, trial = ?4, first_id = ?5,
-           last_id = ?6 WHERE partition = ?1",
+           last_id = ?6, claimed_at = ?7 WHERE partition = ?1",
     )?;
     let trial = claim.kind == ClaimKind::Trial;
-    name.execute(params![claim.fence.partition.0, token as i64, &*claim.session.0, trial, first, last])?;
+    let now = context.now.millis();
+    name.execute(params![claim.fence.partition.0, token as i64, &*claim.session.0, trial, first, last, now])?;
     Ok(Claimed::Batch(ClaimedBatch { token, rows, more }))
 }

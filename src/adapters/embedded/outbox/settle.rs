@@ -58,8 +58,11 @@ fn copy(context: &WriteContext<'_>, batch: BatchPlace, sent: &SentPositions<'_>)
     )?;
     let mut keep = context.sql.prepare_cached(
         "INSERT OR REPLACE INTO outbox_archive (id, partition, token, owner, attempts, deaths, sent_at, topic, topic_partition,
-           topic_offset, by_fallback, failure_type, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+           topic_offset, by_fallback, failure_type, reason, last_attempt_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?;
+    let mut claim = context.sql.prepare_cached("SELECT claimed_at FROM outbox_lease WHERE partition = ?1")?;
+    let claimed_at: Option<i64> = claim.query_row([batch.partition], |row| row.get(0))?;
     let mut rows = select.query(params![batch.partition, batch.first, batch.last, batch.token])?;
     let mut copied = 0;
     while let Some(row) = rows.next()? {
@@ -81,6 +84,7 @@ fn copy(context: &WriteContext<'_>, batch: BatchPlace, sent: &SentPositions<'_>)
             by_fallback,
             row.get_ref(4)?.as_str_or_null().map_err(rusqlite::Error::from)?,
             row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)?,
+            claimed_at,
         ])?;
         copied += 1;
     }

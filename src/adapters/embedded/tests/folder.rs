@@ -161,7 +161,7 @@ fn views_have_their_documented_columns() {
     let rows = columns("outbox_rows");
     for name in
         "id event_id key type partition status lease_owner lease_version retry_count next_attempt_at failure_type \
-                 last_failure_reason created_at sent_at"
+                 last_failure_reason created_at sent_at last_attempt_at"
             .split_whitespace()
     {
         assert!(rows.iter().any(|column| column == name), "{name}");

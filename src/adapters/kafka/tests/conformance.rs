@@ -111,9 +111,8 @@ impl Backend for Proxied {
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
         vec![Arc::new(KafkaProbe(self.kafka.clone()))]
     }
-    async fn cut_off(&self) -> bool {
+    async fn cut_off(&self) {
         self.proxy.cut();
-        true
     }
 }
 

@@ -1,12 +1,13 @@
 //! Acquiring and releasing a partition: the statements around the decisions of [`outbox::Lease`].
 use std::time::Duration;
 
-use outbox::{AcquireDecision, AcquireReason, Epoch, Fence, InstanceId, Liveness, PartitionNo, Release, Token};
+use outbox::{AcquireDecision, AcquireReason, Epoch, Fence, InstanceId, Lease, Liveness, PartitionNo, Release, Token};
 use ports::Error;
 use ports::partitions::{Acquired, Acquisition, OpenBatch};
 use tokio_postgres::types::Type;
 
 use crate::connection::server_timeline::is_adopted;
+use crate::connection::session::Transaction;
 use crate::connection::sql_value::{SqlValue, get, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::leases::{lease_row, timeline};
@@ -46,10 +47,9 @@ pub(crate) struct AcquireRequest {
 /// Acquires a partition, unless another instance holds it.
 pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementResult<Acquisition> {
     let AcquireRequest { partition, owner, reason, watermark, ttl } = request;
-    let (transaction, lease) = lease_row::lock(core.relay_session().await?, *partition).await?;
-    let Some(lease) = lease else {
-        transaction.rollback().await?;
-        return Err(StatementError::Port(Error::Rejected(format!("there is no partition {partition}"))));
+    let (transaction, lease) = match lock(core, request).await? {
+        Ok(locked) => locked,
+        Err(held) => return Ok(held),
     };
     let liveness = match &lease.owner {
         Some(owner) => lease_row::liveness(&transaction, owner).await?,
@@ -91,6 +91,31 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
     let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
     Ok(Acquisition::Taken(Acquired { fence, in_flight }))
+}
+
+/// Locks the lease row, or returns why it is passed: another instance writes it at this moment, which owns the partition or is about to.
+/// Instances that reach for the same free partitions pass each other instead of waiting in a queue. A row that this
+/// instance owned before is locked by a statement of its own, or of its former process: it waits for that.
+async fn lock(core: &Core, request: &AcquireRequest) -> StatementResult<Result<(Transaction, Lease), Acquisition>> {
+    let AcquireRequest { partition, owner, reason, .. } = request;
+    if *reason == AcquireReason::Vacant {
+        let (transaction, lease) = lease_row::lock_unless_taken(core.relay_session().await?, *partition).await?;
+        if let Some(lease) = lease {
+            return Ok(Ok((transaction, lease)));
+        }
+        transaction.rollback().await?;
+        let lease = lease_row::read(&core.relay_session().await?, *partition).await?;
+        if let Some(lease) = lease.filter(|lease| lease.owner.as_ref() != Some(owner)) {
+            let by = lease.owner.unwrap_or_else(|| InstanceId("another instance".into()));
+            return Ok(Err(Acquisition::Held { by, remaining: lease.remaining }));
+        }
+    }
+    let (transaction, lease) = lease_row::lock(core.relay_session().await?, *partition).await?;
+    let Some(lease) = lease else {
+        transaction.rollback().await?;
+        return Err(StatementError::Port(Error::Rejected(format!("there is no partition {partition}"))));
+    };
+    Ok(Ok((transaction, lease)))
 }
 
 /// Gives a partition back, unless a batch is in flight.

@@ -19,14 +19,15 @@ macro_rules! select {
 /// The assignments that close the open batch of a lease row `t`, after which the row names none.
 macro_rules! close_open_batch {
     () => {
-        "counter = t.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, died = false, trial = false,
-           first_id = NULL, last_id = NULL, open_ids = NULL, closed = t.in_flight"
+        "counter = t.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, claimed_at = NULL, died = false,
+           trial = false, first_id = NULL, last_id = NULL, open_ids = NULL, closed = t.in_flight"
     };
 }
 pub(crate) use close_open_batch;
 
 const READ: &str = select!();
 const LOCK: &str = concat!(select!(), " FOR UPDATE");
+const LOCK_UNLESS_TAKEN: &str = concat!(select!(), " FOR UPDATE SKIP LOCKED");
 
 /// Reads a partition's lease without locking it.
 pub(crate) async fn read(session: &PooledSession, partition: PartitionNo) -> StatementResult<Option<Lease>> {
@@ -40,6 +41,16 @@ pub(crate) async fn lock(
     partition: PartitionNo,
 ) -> StatementResult<(Transaction, Option<Lease>)> {
     let (transaction, rows) = session.begin_with(LOCK, &[(&(partition.0 as i32), Type::INT4)]).await?;
+    let lease = rows.first().map(lease).transpose()?;
+    Ok((transaction, lease))
+}
+
+/// As [`lock`], without waiting: no lease if another statement has locked it.
+pub(crate) async fn lock_unless_taken(
+    session: PooledSession,
+    partition: PartitionNo,
+) -> StatementResult<(Transaction, Option<Lease>)> {
+    let (transaction, rows) = session.begin_with(LOCK_UNLESS_TAKEN, &[(&(partition.0 as i32), Type::INT4)]).await?;
     let lease = rows.first().map(lease).transpose()?;
     Ok((transaction, lease))
 }

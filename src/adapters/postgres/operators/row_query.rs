@@ -11,7 +11,8 @@ use crate::connection::statement_error::{StatementResult, broken};
 
 const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
   coalesce(q.status, 5::int2), coalesce(q.lease_owner, a.owner), coalesce(q.lease_version, a.token, 0), coalesce(q.attempts, a.attempts),
-  q.next_attempt_at, coalesce(q.failure_type, a.failure_type), coalesce(q.reason, a.reason), e.created_at, a.sent_at";
+  q.next_attempt_at, coalesce(q.failure_type, a.failure_type), coalesce(q.reason, a.reason), e.created_at, a.sent_at,
+  coalesce(q.last_attempt_at, a.claimed_at)";
 
 /// The table whose index a query follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl DrivingTable {
             DrivingTable::Waiting => {
                 "outbox_waiting w JOIN outbox_unsent q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
                  LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
-                   NULL::text AS reason, NULL::timestamptz AS sent_at) a ON true"
+                   NULL::text AS reason, NULL::timestamptz AS sent_at, NULL::timestamptz AS claimed_at) a ON true"
             }
             DrivingTable::Archived => {
                 "outbox_event e LEFT JOIN outbox_unsent q ON q.partition = e.partition AND q.id = e.id
@@ -165,5 +166,6 @@ fn read(row: &Row) -> StatementResult<RowView> {
         last_failure_reason: get(row, 11)?,
         created_at: get_time_opt(row, 12)?.unwrap_or_default(),
         sent_at: get_time_opt(row, 13)?,
+        last_attempt_at: get_time_opt(row, 14)?,
     })
 }

@@ -76,7 +76,7 @@ macro_rules! take {
             batch!(),
             ", CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM y),
              l AS MATERIALIZED (UPDATE outbox_lease t SET counter = counter + 1, in_flight = counter + 1, lane = $7, claim_epoch = epoch,
-                 claimer = owner, died = false, trial = ",
+                 claimer = owner, claimed_at = statement_timestamp(), died = false, trial = ",
             $trial,
             ", first_id = s.first, last_id = s.last, open_ids = s.ids
                FROM s WHERE s.ids IS NOT NULL AND t.partition = $1 AND t.owner = $3 AND t.epoch = $5 AND t.counter = $6

@@ -18,7 +18,7 @@ use crate::store::core::Core;
 /// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows
 /// only if some rows have none. Columns that hardly any batch needs (a second attempt, a failure) are read only if there is a value.
 const SETTLE: &str = concat!(
-    "WITH l AS MATERIALIZED (SELECT partition, first_id, last_id, open_ids, claimer FROM outbox_lease
+    "WITH l AS MATERIALIZED (SELECT partition, first_id, last_id, open_ids, claimer, claimed_at FROM outbox_lease
        WHERE partition = $1 AND owner = $2 AND epoch = $3 AND in_flight = $4 AND ($5::int8 IS NULL OR counter = $5) FOR UPDATE),
      d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
     open_places!(),
@@ -32,7 +32,7 @@ const SETTLE: &str = concat!(
        FROM (SELECT p.* FROM d LEFT JOIN unnest($6::int8[], $7::text[], $8::int4[], $9::int8[], $10::bool[])
          AS p (id, topic, partition, place, by_fallback) ON p.id = d.id ORDER BY d.id) p),
      a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
-           topics, by_fallback, attempts, deaths, failure_types, reasons)
+           topics, by_fallback, attempts, deaths, failure_types, reasons, claimed_at)
          SELECT $1, $4, l.claimer, clock_timestamp(), n.sent, n.first, n.last, n.ids,
            CASE WHEN n.ids = $6 THEN $8 ELSE (SELECT partitions FROM p) END, CASE WHEN n.ids = $6 THEN $9 ELSE (SELECT places FROM p) END,
            CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $7 ELSE (SELECT topics FROM p) END,
@@ -40,7 +40,7 @@ const SETTLE: &str = concat!(
            CASE WHEN n.attempts > 1 THEN ARRAY(SELECT attempts FROM d ORDER BY id) END,
            CASE WHEN n.deaths > 0 THEN ARRAY(SELECT deaths FROM d ORDER BY id) END,
            CASE WHEN n.failures > 0 THEN ARRAY(SELECT failure_type FROM d ORDER BY id) END,
-           CASE WHEN n.failures > 0 THEN ARRAY(SELECT reason FROM d ORDER BY id) END
+           CASE WHEN n.failures > 0 THEN ARRAY(SELECT reason FROM d ORDER BY id) END, l.claimed_at
          FROM n, l WHERE n.sent > 0)
      UPDATE outbox_lease t SET ",
     close_open_batch!(),

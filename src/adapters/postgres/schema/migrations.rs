@@ -40,6 +40,11 @@ const FILES: &[MigrationFile] = &[
         name: "debezium_types",
         text: include_str!("../../../../migrations/postgres/V5__debezium_types.sql"),
     },
+    MigrationFile {
+        version: 6,
+        name: "last_attempts",
+        text: include_str!("../../../../migrations/postgres/V6__last_attempts.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

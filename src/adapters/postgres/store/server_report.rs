@@ -1,9 +1,10 @@
-//! The server's report for `posthaste doctor`: version, clock, durability, connections, and the oldest transaction.
+//! The server's report for `posthaste doctor`: version, clock, durability, connections, missing indexes, and what holds back VACUUM.
 use std::time::Duration;
 
 use domain::Timestamp;
 use ports::Error;
 use tokio::time::Instant;
+use tokio_postgres::types::Type;
 
 use crate::connection::sql_value::{get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
@@ -22,8 +23,12 @@ pub struct ServerReport {
     /// Whether an acknowledged commit survives a power cut: `fsync` and `synchronous_commit` are on.
     pub durable: bool,
     /// Age of the oldest transaction of a client in any database of the server that still sees old rows, so that VACUUM cannot remove
-    /// dead outbox rows. Replication slots, prepared transactions and standbys are not examined.
+    /// dead outbox rows. Prepared transactions and standbys are not examined.
     pub oldest_transaction: Option<Duration>,
+    /// Replication slots that no one reads from, each with the bytes of WAL that it keeps. They also hold back VACUUM.
+    pub idle_slots: Vec<(String, u64)>,
+    /// Indexes of the schema that do not exist or are not valid.
+    pub missing_indexes: Vec<String>,
     /// Connections in use, and `max_connections`.
     pub connections: (u64, u64),
     /// The standbys that replicate from this server.
@@ -41,16 +46,37 @@ pub struct StandbyReport {
     pub hidden: u64,
 }
 
+/// Every index of the migrations that no constraint creates.
+const INDEXES: [&str; 11] = [
+    "orders_by_owner",
+    "orders_by_status",
+    "mark_by_age",
+    "idempotency_by_end",
+    "outbox_event_by_key",
+    "outbox_died",
+    "outbox_waiting_by_id",
+    "outbox_waiting_by_due",
+    "outbox_archive_by_span",
+    "outbox_archive_by_first",
+    "processed_events_by_age",
+];
+
 const REPORT: &str = "WITH standby AS (SELECT coalesce(nullif(r.application_name, ''), 'pid ' || r.pid) AS name, r.sync_state
        FROM pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup'
-         AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical'))
+         AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')),
+     idle AS (SELECT slot_name, coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+         ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8 AS bytes
+       FROM pg_replication_slots WHERE NOT active AND (restart_lsn IS NOT NULL OR xmin IS NOT NULL OR catalog_xmin IS NOT NULL))
      SELECT current_setting('server_version'), clock_timestamp(),
      current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off',
      extract(epoch FROM clock_timestamp() - (SELECT min(xact_start) FROM pg_stat_activity
        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'))::float8,
      (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int8,
      ARRAY (SELECT name FROM standby WHERE sync_state = 'async' ORDER BY name),
-     (SELECT count(*) FROM standby WHERE sync_state <> 'async'), (SELECT count(*) FROM standby WHERE sync_state IS NULL)";
+     (SELECT count(*) FROM standby WHERE sync_state <> 'async'), (SELECT count(*) FROM standby WHERE sync_state IS NULL),
+     ARRAY (SELECT slot_name::text FROM idle ORDER BY slot_name), ARRAY (SELECT bytes FROM idle ORDER BY slot_name),
+     ARRAY (SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (SELECT FROM pg_index i
+       WHERE i.indexrelid = to_regclass(quote_ident(name)) AND i.indisvalid) ORDER BY name)";
 
 impl Postgres {
     /// Reads the server's state. Changes nothing.
@@ -68,15 +94,18 @@ async fn report(core: &Core) -> StatementResult<ServerReport> {
     // Opens the connection, so that the latency below is the statement's alone.
     session.query("SELECT 1", &[]).await?;
     let started = Instant::now();
-    let rows = session.query(REPORT, &[]).await?;
+    let rows = session.query(REPORT, &[(&&INDEXES[..], Type::TEXT_ARRAY)]).await?;
     let row = rows.first().ok_or_else(|| broken("the report returned no row"))?;
     let age: Option<f64> = get(row, 3)?;
+    let (slots, bytes): (Vec<String>, Vec<i64>) = (get(row, 9)?, get(row, 10)?);
     Ok(ServerReport {
         version: get(row, 0)?,
         now: get_time(row, 1)?,
         latency: started.elapsed(),
         durable: get(row, 2)?,
         oldest_transaction: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
+        idle_slots: slots.into_iter().zip(bytes.into_iter().map(i64::unsigned_abs)).collect(),
+        missing_indexes: get(row, 11)?,
         connections: (get::<i64>(row, 4)?.unsigned_abs(), get::<i64>(row, 5)?.unsigned_abs()),
         standbys: StandbyReport {
             asynchronous: get(row, 6)?,
@@ -84,4 +113,24 @@ async fn report(core: &Core) -> StatementResult<ServerReport> {
             hidden: get::<i64>(row, 8)?.unsigned_abs(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn indexes_are_those_that_the_migrations_create() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../migrations/postgres");
+        let mut created = BTreeSet::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let statements = text.split("CREATE INDEX ").skip(1);
+            created.extend(statements.filter_map(|statement| statement.split(' ').next()).map(str::to_owned));
+        }
+
+        assert_eq!(created, INDEXES.iter().map(|name| (*name).to_owned()).collect());
+    }
 }

@@ -1,6 +1,7 @@
 //! Tests of the store on a real PostgreSQL server; each test has a database of its own.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod acquisitions;
 mod archive_days;
 mod commits;
 mod conformance;

@@ -176,10 +176,12 @@ pub async fn advance(client: &Client, by: Duration) {
         "BEGIN;
          UPDATE member SET seen_at = seen_at - {by};
          UPDATE outbox_lease SET expires_at = expires_at - {by} WHERE expires_at IS NOT NULL;
-         UPDATE outbox SET next_attempt_at = next_attempt_at - {by} WHERE next_attempt_at IS NOT NULL;
+         UPDATE outbox_lease SET claimed_at = claimed_at - {by} WHERE claimed_at IS NOT NULL;
+         UPDATE outbox SET next_attempt_at = next_attempt_at - {by}, last_attempt_at = last_attempt_at - {by}
+           WHERE next_attempt_at IS NOT NULL OR last_attempt_at IS NOT NULL;
          UPDATE outbox_waiting SET due = due - {by} WHERE due IS NOT NULL;
          UPDATE outbox_event SET created_at = created_at - {by};
-         UPDATE outbox_archive SET sent_at = sent_at - {by};
+         UPDATE outbox_archive SET sent_at = sent_at - {by}, claimed_at = claimed_at - {by};
          UPDATE mark SET created_at = created_at - {by};
          UPDATE idempotency SET until = until - {by};
          UPDATE processed_events SET processed_at = processed_at - {by};

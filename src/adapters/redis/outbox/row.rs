@@ -66,7 +66,7 @@ pub(crate) struct StoredRow {
 pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
     let status = row.text(4)?;
     let view = RowView {
-        id: row.number(18)?,
+        id: row.number(19)?,
         event_id: event_id(&row.text(0)?)?,
         key: order_id(&row.text(1)?)?,
         kind: row.text(2)?,
@@ -80,6 +80,7 @@ pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
         last_failure_reason: row.optional_text(10)?,
         created_at: row.time(11)?.ok_or_else(|| broken("a row without a time"))?,
         sent_at: row.time(12)?,
+        last_attempt_at: row.time(18)?,
     };
     let (deaths, by_fallback) = (row.number(13)?, row.flag(14)?);
     let position = row.optional_number(15)?.zip(row.optional_number(16)?).zip(row.optional_text(17)?);

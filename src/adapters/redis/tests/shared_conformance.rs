@@ -62,16 +62,14 @@ impl Backend for SharedBackend {
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
         vec![Arc::new(self.redis.clone())]
     }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) -> bool {
+    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
         let key = format!("{}rate_limit:config:{tier}:{class}", self.prefix);
         let window = policy.window.as_millis().to_string();
         let () = command(&url(), &["SET", &format!("{key}:capacity"), &policy.capacity.to_string()]).await;
         let () = command(&url(), &["SET", &format!("{key}:windowMs"), &window]).await;
-        true
     }
-    async fn cut_off(&self) -> bool {
+    async fn cut_off(&self) {
         self.redis.close().await;
-        true
     }
 }
 

@@ -65,6 +65,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
                 (fact("Partition", html! { (row.partition.0) ", owned by " (or_dash(owner.as_ref().map(|owner| &*owner.0))) " since epoch " (epoch) }))
                 (fact("Last claim", html! { (or_dash(row.lease_owner.as_ref().map(|owner| &*owner.0))) ", token " (row.lease_version) }))
                 (fact("Attempts", html! { (row.retry_count) }))
+                (fact("Last attempt", optional_time(row.last_attempt_at, now)))
                 (fact("Next attempt", optional_time(row.next_attempt_at, now)))
                 (fact("Failure", html! { (or_dash(row.failure_type.map(|failure| failure.as_str()))) }))
                 (fact("Last failure", html! { (or_dash(row.last_failure_reason.as_deref())) }))

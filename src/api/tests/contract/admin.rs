@@ -78,10 +78,10 @@ async fn rows_contain_the_views_columns_and_are_paged() {
     let parked = read("?status=PARKED&key=&type=").await.json();
     assert_eq!(
         parked,
-        json!({"rows": [{"id": 2, "event_id": event(2).to_string(), "key": KEY, "type": "ORDER_CREATED", "partition": 7,
-            "status": "PARKED", "lease_owner": "one", "lease_version": 5, "retry_count": 2, "next_attempt_at": null,
-            "failure_type": "NETWORK", "last_failure_reason": "refused", "created_at": "1970-01-01T00:00:01.000Z",
-            "sent_at": null}], "next": null})
+        json!({"rows": [{"id": 2, "eventId": event(2).to_string(), "key": KEY, "type": "ORDER_CREATED", "partition": 7,
+            "status": "PARKED", "leaseOwner": "one", "leaseVersion": 5, "retryCount": 2, "nextAttemptAt": null, "lastAttemptAt": "1970-01-01T00:00:02.000Z",
+            "failureType": "NETWORK", "lastFailureReason": "refused", "createdAt": "1970-01-01T00:00:01.000Z",
+            "sentAt": null}], "next": null})
     );
     let first = read("?limit=3").await.json();
     assert_eq!((first["rows"].as_array().unwrap().len(), &first["next"]), (3, &3.into()));
@@ -182,8 +182,8 @@ async fn partitions_are_listed() {
     let reply = server.send(get("/admin/partitions").insert_header(admin())).await;
     assert_eq!(
         reply.json(),
-        json!({"partitions": [{"partition": 0, "owner": "one", "epoch": 3, "counter": 12, "in_flight": 12,
-            "expires_at": "1970-01-01T00:00:05.000Z", "depth": 2}]})
+        json!({"partitions": [{"partition": 0, "owner": "one", "epoch": 3, "counter": 12, "inFlight": 12,
+            "expiresAt": "1970-01-01T00:00:05.000Z", "depth": 2}]})
     );
 }
 

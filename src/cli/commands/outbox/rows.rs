@@ -38,10 +38,11 @@ pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
     if json {
         return print_line(&row_document(row).to_string());
     }
+    let last = row.last_attempt_at.map(|at| format!(", last {}", rfc3339(at))).unwrap_or_default();
     let due = row.next_attempt_at.map(|at| format!(", due {}", rfc3339(at))).unwrap_or_default();
     let reason = row.last_failure_reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     print_line(&format!(
-        "{:>8} {:<9} {} {} partition {} attempts {}{due}{reason}",
+        "{:>8} {:<9} {} {} partition {} attempts {}{last}{due}{reason}",
         row.id,
         row.status.as_str(),
         row.kind,

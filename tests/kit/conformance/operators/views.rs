@@ -4,10 +4,11 @@ use std::time::Duration;
 use domain::EventType;
 use ports::FailureType;
 use ports::operators::{RowFilter, RowSelector, RowView};
-use ports::outbox::{Disposition, Exclusion, RowId, RowStatus};
+use ports::outbox::{BatchOutcome, Disposition, Exclusion, RowId, RowStatus};
+use ports::partitions::AcquireReason;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, P0, P1, RETRY, given, instance};
+use crate::conformance::fixture::given::{HOUR, P0, P1, RETRY, SECOND, given, instance};
 use crate::conformance::fixture::worker::{ALL, exclusion, worker};
 
 pub(super) async fn rows_are_listed_in_id_order_page_by_page<B: Backend>(backend: &B) {
@@ -87,6 +88,39 @@ pub(super) async fn a_row_view_shows_the_row_as_written<B: Backend>(backend: &B)
     assert_eq!((row.retry_count, row.failure_type, row.sent_at), (0, None, None));
     assert_eq!((&row.last_failure_reason, row.next_attempt_at.is_some_and(|due| due > row.created_at)), (&None, false));
     assert_eq!(given.row(row.id).await, row);
+}
+
+pub(super) async fn the_last_attempt_of_a_row_is_its_last_counted_claim<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let [first, second] = given.rows_of(order.id).await.try_into().expect("two rows");
+    assert_eq!((first.last_attempt_at, second.last_attempt_at), (None, None), "no attempt was made");
+    let mut worker = worker(backend, "a", P0).await;
+    let last_attempt = async |row: RowId| given.row(row).await.last_attempt_at;
+
+    let mut batch = worker.claim(ALL).await;
+    let claimed = last_attempt(first.id).await.expect("the row is in flight");
+    assert!(claimed >= first.created_at && last_attempt(second.id).await == Some(claimed), "the batch has one claim");
+    worker.exclude(&[exclusion(first.id, Disposition::Retry(RETRY))], &mut batch).await;
+    assert_eq!(last_attempt(first.id).await, Some(claimed), "the attempt counts");
+    assert_eq!(last_attempt(second.id).await, None, "the attempt was given back");
+    worker.settle(&batch).await;
+
+    given.advance(RETRY + SECOND).await;
+    let before = last_attempt(first.id).await.expect("one attempt was made");
+    let batch = worker.claim(ALL).await;
+    let again = last_attempt(first.id).await.expect("the row is in flight");
+    assert!(again.since(before) >= RETRY, "{before:?} and {again:?}");
+    worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+    worker.resolve(batch.token, BatchOutcome::NotSent).await;
+    assert_eq!(last_attempt(first.id).await, Some(before), "a batch that was not sent is no attempt");
+
+    let batch = worker.claim(ALL).await;
+    let sent_with = last_attempt(first.id).await.expect("the row is in flight");
+    worker.settle(&batch).await;
+    let row = given.row(first.id).await;
+    assert_eq!((row.status, row.last_attempt_at), (RowStatus::Sent, Some(sent_with)));
+    assert!(row.sent_at.is_some_and(|sent_at| sent_at >= sent_with));
 }
 
 pub(super) async fn a_missing_row_is_not_found<B: Backend>(backend: &B) {

@@ -58,7 +58,7 @@ const CLAIM: &str = concat!(
        ORDER BY t.partition FOR UPDATE OF t),
      h AS MATERIALIZED (SELECT k.partition, k.expires_at, k.token, count(*) OVER () AS locked FROM k),
      l AS MATERIALIZED (UPDATE outbox_lease t SET counter = t.counter + 1, in_flight = t.counter + 1, lane = u.lane, claim_epoch = t.epoch,
-         claimer = t.owner, died = false, trial = false, first_id = s.first, last_id = s.last, open_ids = s.ids
+         claimer = t.owner, claimed_at = statement_timestamp(), died = false, trial = false, first_id = s.first, last_id = s.last, open_ids = s.ids
        FROM h JOIN u ON u.partition = h.partition JOIN s ON s.partition = h.partition
        WHERE t.partition = h.partition AND h.locked > 0 AND h.token IS NULL AND h.expires_at > clock_timestamp()
        RETURNING t.partition, t.counter, s.ids, s.keys, s.attempts)

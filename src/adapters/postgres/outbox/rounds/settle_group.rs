@@ -19,7 +19,7 @@ use crate::store::core::Core;
 const SETTLE: &str = concat!(
     "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
        u (partition, owner, epoch, token, low, high, fallback)),
-     l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.open_ids, t.claimer, t.in_flight AS token, u.low, u.high, u.fallback
+     l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.open_ids, t.claimer, t.claimed_at, t.in_flight AS token, u.low, u.high, u.fallback
        FROM u JOIN outbox_lease t ON t.partition = u.partition
        WHERE t.owner = u.owner AND t.epoch = u.epoch AND t.in_flight = u.token ORDER BY t.partition FOR UPDATE OF t),
      d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
@@ -32,17 +32,17 @@ const SETTLE: &str = concat!(
          array_agg(deaths) AS deaths, count(failure_type) + count(reason) AS failures, array_agg(failure_type) AS failure_types,
          array_agg(reason) AS reasons
        FROM (SELECT * FROM d ORDER BY partition, id) d GROUP BY partition),
-     p AS MATERIALIZED (SELECT n.*, l.token, l.claimer, l.low, l.high, l.fallback, known.ids AS known, n.ids = known.ids AS exact
+     p AS MATERIALIZED (SELECT n.*, l.token, l.claimer, l.claimed_at, l.low, l.high, l.fallback, known.ids AS known, n.ids = known.ids AS exact
        FROM n JOIN l ON l.partition = n.partition CROSS JOIN LATERAL (SELECT ($8::int8[])[l.low:l.high] AS ids OFFSET 0) known),
      a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
-           topics, by_fallback, attempts, deaths, failure_types, reasons)
+           topics, by_fallback, attempts, deaths, failure_types, reasons, claimed_at)
          SELECT p.partition, p.token, p.claimer, clock_timestamp(), p.sent, p.first, p.last, p.ids,
            CASE WHEN p.exact THEN ($9::int4[])[p.low:p.high] ELSE o.partitions END,
            CASE WHEN p.exact THEN ($10::int8[])[p.low:p.high] ELSE o.places END,
            CASE WHEN NOT p.fallback THEN NULL WHEN p.exact THEN ($11::text[])[p.low:p.high] ELSE o.topics END,
            CASE WHEN NOT p.fallback THEN NULL WHEN p.exact THEN ($12::bool[])[p.low:p.high] ELSE o.by_fallback END,
            CASE WHEN p.attempts_max > 1 THEN p.attempts END, CASE WHEN p.deaths_max > 0 THEN p.deaths END,
-           CASE WHEN p.failures > 0 THEN p.failure_types END, CASE WHEN p.failures > 0 THEN p.reasons END
+           CASE WHEN p.failures > 0 THEN p.failure_types END, CASE WHEN p.failures > 0 THEN p.reasons END, p.claimed_at
          FROM p LEFT JOIN LATERAL (SELECT array_agg(($9)[i.at] ORDER BY i.number) AS partitions,
              array_agg(($10)[i.at] ORDER BY i.number) AS places, array_agg(($11)[i.at] ORDER BY i.number) AS topics,
              array_agg(($12)[i.at] ORDER BY i.number) AS by_fallback

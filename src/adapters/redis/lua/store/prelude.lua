@@ -114,6 +114,17 @@ local function restore_state(id)
   end
 end
 
+-- The time of an attempt is that of its claim. An attempt that does not count gives the time before it back.
+local function count_attempt(id)
+  call('HINCRBY', row_key(id), 'a', 1)
+  call('HSET', row_key(id), 'lab', call('HGET', row_key(id), 'la') or '', 'la', integer(now))
+end
+
+local function give_attempt_back(id)
+  call('HINCRBY', row_key(id), 'a', -1)
+  call('HSET', row_key(id), 'la', call('HGET', row_key(id), 'lab') or '')
+end
+
 local function in_flight_ids(partition) return call('ZRANGE', prefix .. 'flight:' .. partition, 0, -1) end
 
 -- A published row: the relay no longer scans it, the sweep deletes it after `outbox.retention`.
@@ -127,7 +138,7 @@ end
 
 -- A row as operators read it, with its id at the end.
 local function row_view(id)
-  local view = call('HMGET', row_key(id), 'ev', 'k', 'ty', 'p', 's', 'own', 'tok', 'a', 'due', 'ft', 'fr', 'c', 'sent', 'd', 'fb', 'tp', 'to', 'tt')
-  view[19] = id
+  local view = call('HMGET', row_key(id), 'ev', 'k', 'ty', 'p', 's', 'own', 'tok', 'a', 'due', 'ft', 'fr', 'c', 'sent', 'd', 'fb', 'tp', 'to', 'tt', 'la')
+  view[20] = id
   return view
 end

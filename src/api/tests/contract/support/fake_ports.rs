@@ -148,6 +148,7 @@ impl Default for FakeOutbox {
             lease_version: 5,
             retry_count: 2,
             next_attempt_at,
+            last_attempt_at: Some(Timestamp::from_millis(2_000)),
             failure_type: (status == RowStatus::Parked).then_some(ports::FailureType::Network),
             last_failure_reason: (status == RowStatus::Parked).then(|| "refused".to_owned()),
             created_at: Timestamp::from_millis(1_000),

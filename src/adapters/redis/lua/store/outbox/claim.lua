@@ -83,7 +83,7 @@ table.sort(claimed, function(a, b) return tonumber(a) < tonumber(b) end)
 local rows = {}
 for index, id in ipairs(claimed) do
   set_status(id, call('HGET', row_key(id), 's'), 'IN_FLIGHT')
-  call('HINCRBY', row_key(id), 'a', 1)
+  count_attempt(id)
   call('HSET', row_key(id), 'tok', token, 'own', owner)
   call('HDEL', row_key(id), 'due')
   call('ZADD', prefix .. 'flight:' .. partition, id, id)

@@ -23,7 +23,7 @@ for _, id in ipairs(in_flight_ids(partition)) do
       set_parked(id, 'IN_FLIGHT', ARGV[at + 1] == 'park_key')
     end
   elseif stopped_keys[key] then
-    call('HINCRBY', row_key(id), 'a', -1)
+    give_attempt_back(id)
     set_pending(id, 'IN_FLIGHT')
   else
     rest[#rest + 1] = id

@@ -29,7 +29,7 @@ for _, id in ipairs(ids) do
     if outcome == 'claimer_died' then
       count_death(id)
     else
-      call('HINCRBY', row_key(id), 'a', -1)
+      give_attempt_back(id)
       restore_state(id)
     end
   end
