@@ -85,7 +85,6 @@ impl ConsumerActor {
             Err(error) => {
                 // A new membership starts after the last acknowledgement: unacknowledged messages come again, and the inbox recognises duplicates.
                 self.member = None;
-                self.pipeline.metrics.kafka_consumer_errors.inc();
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(event = "consumer_failing", member = self.number, error = %error, "the consumer failed and will retry");
                 }

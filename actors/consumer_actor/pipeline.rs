@@ -59,6 +59,8 @@ struct Decisions {
     acknowledge: Vec<Position>,
     /// When each processed event happened, for its age at its consumption.
     occurred_at: Vec<Timestamp>,
+    /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
+    failed: u64,
 }
 
 impl Decisions {
@@ -68,6 +70,7 @@ impl Decisions {
         self.processed.append(&mut other.processed);
         self.acknowledge.append(&mut other.acknowledge);
         self.occurred_at.append(&mut other.occurred_at);
+        self.failed += other.failed;
     }
 }
 
@@ -90,9 +93,18 @@ impl ConsumerPipeline {
         if deliveries.is_empty() {
             return Ok(member);
         }
-        let decisions = self.decide(&*member, &deliveries).await?;
-        self.apply(decisions, &*member).await?;
-        Ok(member)
+        let processed = self.process(&*member, &deliveries).await;
+        // After an error no message of the poll is acknowledged: the processing of each has failed.
+        self.metrics.kafka_consumer_errors.inc_by(*processed.as_ref().unwrap_or(&(deliveries.len() as u64)));
+        processed.map(|_| member)
+    }
+
+    /// Processes the messages of one poll. Returns the number of those that failed by themselves.
+    async fn process(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
+        let decisions = self.decide(member, deliveries).await?;
+        let failed = decisions.failed;
+        self.apply(decisions, member).await?;
+        Ok(failed)
     }
 
     async fn decide(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Decisions, Error> {
@@ -144,6 +156,7 @@ impl ConsumerPipeline {
             Ok(decoded) => decoded,
             Err(failure) => {
                 self.metrics.kafka_schema_validation_errors.inc();
+                decisions.failed += 1;
                 self.dead_letter(delivery, None, &failure, decisions);
                 return Ok(());
             }
@@ -178,6 +191,7 @@ impl ConsumerPipeline {
                 self.leave_detour(delivery, needs_order, decisions);
             }
             IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {
+                decisions.failed += 1;
                 // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
                 let stage = round.map_or(stage, |round| stage.max(round + 1));
                 let detour = needs_order.then_some(stage);
@@ -185,6 +199,7 @@ impl ConsumerPipeline {
                 self.leave_detour(delivery, needs_order, decisions);
             }
             IntakeStep::DeadLetter(failure) => {
+                decisions.failed += 1;
                 self.dead_letter(delivery, Some(decoded.attempts_made + 1), &failure, decisions);
                 self.leave_detour(delivery, needs_order, decisions);
             }

@@ -8,6 +8,7 @@ use ports::Error;
 use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimedBatch, FencedOutcome, RowId, Settlement};
 use ports::partitions::Token;
+use tokio::time::Instant;
 
 use super::context::RelayContext;
 use super::cycle_ticket::CycleTicket;
@@ -62,7 +63,9 @@ impl BatchSender {
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
             }
             let records = std::mem::take(&mut batch.unsent);
+            let (handed_over, count) = (Instant::now(), records.len());
             let published = self.publish(&session, &mut producer, batch.token, records, time_left).await;
+            self.record_latency(&published, count, handed_over.elapsed());
             if !matches!(published, Published::Committed(_)) {
                 batch.rebuild_unsent(envelope);
             }
@@ -199,6 +202,16 @@ impl BatchSender {
         RunResult::unknown(BatchReport { more: true, error: last_error, ..report })
     }
 
+    /// Records the time of each acknowledged row since the hand-over of its records to the broker.
+    fn record_latency(&self, published: &Published, handed_over: usize, latency: Duration) {
+        let acknowledged = match published {
+            Published::Committed(_) => handed_over,
+            Published::Partial { sent, .. } => sent.len(),
+            Published::Aborted { .. } | Published::Unknown(_) | Published::SessionLost(_) => 0,
+        };
+        (0..acknowledged).for_each(|_| self.0.metrics.outbox_publish_latency.record(latency));
+    }
+
     /// Records the age of the batch's rows at their acknowledgement.
     fn record_age(&self, batch: &InFlightBatch, sent: usize) {
         if sent == 0 {
@@ -208,7 +221,6 @@ impl BatchSender {
         let ages = || batch.rows.iter().map(|row| now.since(row.created_at));
         for age in ages() {
             self.0.metrics.outbox_commit_to_ack_seconds.record(age);
-            self.0.metrics.outbox_publish_latency.record(age);
         }
         if tracing::enabled!(tracing::Level::DEBUG) {
             let ages_ms: Vec<String> = ages().map(|age| format!("{:.1}", age.as_secs_f64() * 1_000.0)).collect();

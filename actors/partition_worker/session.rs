@@ -115,14 +115,16 @@ impl PartitionSessions {
         }
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
         let resolved = outbox.resolve(fence, open.token, outcome).await?;
-        metrics.outbox_lease_reclaimed_total.inc();
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);
         tracing::info!(
             event = "batch_resolved", partition, epoch, token, verdict = ?outcome, lane = %open.session,
             "resolved a batch that its claimer had left open"
         );
         match resolved {
-            FencedOutcome::Done { counter, .. } => Ok(counter),
+            FencedOutcome::Done { counter, rows } => {
+                metrics.outbox_lease_reclaimed_total.inc_by(rows);
+                Ok(counter)
+            }
             FencedOutcome::Stale => {
                 Err(Error::Unreachable(format!("partition {partition} changed its owner during the resolution")).into())
             }

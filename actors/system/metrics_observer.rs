@@ -10,11 +10,9 @@ pub struct MetricsObserver(pub Arc<Metrics>);
 
 impl Observer for MetricsObserver {
     fn lifecycle(&self, event: &SupervisionEvent) {
-        if event.event == "child_exited" && event.child_type == "worker" {
-            let reason = event.reason.unwrap_or("unknown");
-            if reason != "shutdown" {
-                self.0.actor_restarts_total.with([event.kind, reason]).inc();
-            }
+        // An exit is no restart: a stopped or terminated actor does not run again, and a start may fail several times before one succeeds.
+        if event.event == "child_restarted" && event.child_type == "worker" {
+            self.0.actor_restarts_total.with([event.kind, event.reason.unwrap_or("unknown")]).inc();
         }
     }
 

@@ -12,6 +12,12 @@ pub fn scaled(limit: Duration) -> Duration {
     limit * factor
 }
 
+/// Sleeps: for how long an injected failure lasts, or between two requests of a client. Nothing ends these but time, and a slow machine does
+/// not need more of it. Where there is a condition, a test waits for the condition.
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
 /// Calls `poll` until it returns a value, for at most the [`scaled`] `limit`. `what` names the value in the panic message.
 ///
 /// # Panics

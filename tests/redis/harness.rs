@@ -12,8 +12,7 @@ pub mod http;
 mod kafka;
 #[path = "../service/harness/load.rs"]
 pub mod load;
-#[allow(dead_code, reason = "shared with the tests on PostgreSQL, which need more of it")]
-#[path = "../services/cluster/metrics.rs"]
+#[path = "../service/harness/metrics.rs"]
 pub mod metrics;
 #[path = "../service/harness/process.rs"]
 pub mod process;

@@ -3,6 +3,7 @@ mod dead_letters;
 mod durability;
 mod faults;
 mod large_orders;
+mod metrics;
 mod operators;
 mod orders;
 mod overload;

@@ -6,5 +6,6 @@ pub mod endpoint;
 pub mod event_log;
 pub mod http;
 pub mod load;
+pub mod metrics;
 pub mod process;
 mod topic_tail;

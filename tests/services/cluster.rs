@@ -1,3 +1,2 @@
-//! Several instances of the service on one backend, and the metrics of each.
+//! Several instances of the service on one backend.
 pub mod fleet;
-pub mod metrics;

@@ -7,6 +7,8 @@ mod durability;
 mod faults;
 #[path = "../service/every_backend/large_orders.rs"]
 mod large_orders;
+#[path = "../service/every_backend/metrics.rs"]
+mod metrics;
 #[path = "../service/every_backend/operators.rs"]
 mod operators;
 #[path = "../service/every_backend/orders.rs"]

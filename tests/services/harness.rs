@@ -9,6 +9,8 @@ pub mod event_log;
 pub mod http;
 #[path = "../service/harness/load.rs"]
 pub mod load;
+#[path = "../service/harness/metrics.rs"]
+pub mod metrics;
 #[path = "../service/harness/process.rs"]
 pub mod process;
 
@@ -19,4 +21,3 @@ mod kafka;
 pub mod proxy;
 pub mod replicated_database;
 pub mod service_control;
-pub mod waiting;

@@ -70,7 +70,26 @@ async fn a_message_that_keeps_failing_passes_the_retry_topics_and_becomes_a_dead
     assert_eq!(header(dead, "kafka_exception-message"), "handler: not now");
     assert_eq!(spring_headers::attempts_made(dead), Some(5));
     assert_eq!(header(dead, "x-failure-type"), "SYSTEM");
-    assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 0);
+    let metrics = &process.metrics;
+    assert_eq!(metrics.kafka_consumer_processed_count.get(), 0);
+    assert_eq!(metrics.kafka_consumer_errors.get(), 5, "each attempt failed");
+    assert_eq!((metrics.kafka_consumer_retry_count.get(), metrics.kafka_consumer_dlq_count.get()), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_poll_count_as_errors_when_its_result_is_not_stored() {
+    let handler = RecordingHandler::new(false, 1, |_| true);
+    let (environment, mut ledger) = (environment(&handler), Ledger::default());
+    environment.script.once(Call::Append, InjectedFault::Unreachable);
+    let process = environment.start().await;
+    ledger.create_order(&process).await;
+
+    process.wait_until_consumed(TIMEOUT).await;
+
+    let metrics = &process.metrics;
+    assert_eq!(handler.calls().len(), 2, "it failed once; the poll that could not forward it was repeated");
+    assert_eq!(metrics.kafka_consumer_errors.get(), 1, "the message whose failure was not stored");
+    assert_eq!(metrics.kafka_consumer_processed_count.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]

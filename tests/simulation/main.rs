@@ -46,6 +46,7 @@ mod regions;
 mod relay {
     mod crashes;
     mod handover;
+    mod metrics;
     mod outages;
     mod poison_rows;
     mod retries;

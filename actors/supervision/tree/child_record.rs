@@ -31,6 +31,8 @@ pub(crate) struct ChildRecord {
     /// Uptime of the last incarnation.
     pub(crate) uptime: Duration,
     pub(crate) exited_at: Instant,
+    /// Reason of the last exit, for the event and the count of the restart that follows it.
+    pub(crate) last_exit: Option<&'static str>,
     pub(crate) restart_at: Option<Instant>,
 }
 
@@ -59,6 +61,7 @@ impl ChildRecord {
             started_at: now,
             uptime: Duration::ZERO,
             exited_at: now,
+            last_exit: None,
             restart_at: None,
         }
     }

@@ -46,6 +46,7 @@ impl Supervisor {
         let child = &mut self.children[index];
         let uptime = if child.running { now - child.started_at } else { Duration::ZERO };
         (child.running, child.uptime, child.exited_at) = (false, uptime, now);
+        child.last_exit = Some(report.reason.as_str());
         let (path, generation, failures) = (child.path.clone(), child.generation, child.failures);
         self.update_entry(&path, |entry| {
             (entry.state, entry.generation) = (state, generation);

@@ -42,18 +42,20 @@ impl Supervisor {
         let child = &mut self.children[index];
         (child.running, child.started_at) = (true, now);
         let (generation, failures, downtime) = (child.generation, child.failures, now - child.exited_at);
+        let last_exit = child.last_exit;
         let first = generation == 1;
         self.update_entry(&self.children[index].path, |entry| {
             (entry.state, entry.generation) = (ActorState::Running, generation);
             entry.restarts += u64::from(!first);
         });
-        let event = match first {
+        let mut event = match first {
             true => self.child_event(index, "child_started", Level::INFO).with_millis("startup_ms", now - asked_at),
             false => self
                 .child_event(index, "child_restarted", Level::INFO)
                 .with_number("attempt", failures.into())
                 .with_millis("downtime_ms", downtime),
         };
+        event.reason = last_exit;
         self.bus.publish(event);
     }
 

@@ -22,8 +22,9 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "child_restarted",
         levels: &[Level::INFO],
-        fields: &["restart", "shutdown", "strategy", "attempt", "downtime_ms"],
-        meaning: "An actor or supervisor was restarted; `generation` counts its starts.",
+        fields: &["restart", "shutdown", "strategy", "reason", "attempt", "downtime_ms"],
+        meaning: "An actor or supervisor was restarted; `generation` counts its starts, and `reason` is that of the exit \
+                  before.",
         action: "Nothing to do.",
     },
     LogEvent {

@@ -15,7 +15,7 @@ macro_rules! every_metric {
         outbox_pending_count: IntGauge = "outbox.pending.count" [] Rows NONE "Rows that wait to be published.";
         outbox_failure_count: IntGauge = "outbox.failure.count" [] Rows NONE "Rows whose last attempt failed, including parked rows.";
         outbox_publish_rate: IntCounter = "outbox.publish.rate" [] Events NONE "Events the broker acknowledged; its rate is the publish rate.";
-        outbox_publish_latency: Timer = "outbox.publish.latency" [] Seconds CALL "Time from sending an event to the broker until its acknowledgement.";
+        outbox_publish_latency: Timer = "outbox.publish.latency" [] Seconds CALL "Time of one event from its hand-over to the broker client until the acknowledgement.";
         outbox_lag: DurationDistribution<1> = "outbox.lag" [] Seconds AGE "Age of the oldest unpublished event, sampled once a second, in seconds.";
         outbox_batch_size: SizeDistribution = "outbox.batch.size" [] Rows SIZE "Rows in a claimed batch.";
         outbox_retry_count: IntCounter = "outbox.retry.count" [] Rows NONE "Failed attempts that were scheduled again.";
@@ -29,7 +29,7 @@ macro_rules! every_metric {
         outbox_oldest_pending_age_seconds: Gauge = "outbox_oldest_pending_age_seconds" [] Seconds NONE "Age of the oldest unpublished event; 0 when there is none.";
         outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the order's commit until the broker's acknowledgement.";
         outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store went back in time.";
-        outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Batches NONE "Batches that a previous lease left open and the next owner resolved.";
+        outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Rows NONE "Rows of batches that a previous lease left open, when the next owner resolved them.";
         outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Rows NONE "Settlements that changed nothing because their fencing token was stale.";
         outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";
         outbox_repairs_total: IntCounter = "outbox_repairs_total" [] Rows NONE "Entries of the Redis store's outbox indexes that the audit corrected by their rows.";
@@ -39,7 +39,7 @@ macro_rules! every_metric {
         kafka_consumer_processed_count: IntCounter = "kafka.consumer.processed.count" [] Records NONE "Consumed records that were processed.";
         kafka_consumer_duplicate_count: IntCounter = "kafka.consumer.duplicate.count" [] Records NONE "Consumed records that were already processed: acknowledged without effect.";
         kafka_consumer_retry_count: IntCounter = "kafka.consumer.retry.count" [] Records NONE "Consumed records that were retried or sent to a retry topic.";
-        kafka_consumer_errors: IntCounter = "kafka.consumer.errors" [] Records NONE "Consumed records whose processing failed.";
+        kafka_consumer_errors: IntCounter = "kafka.consumer.errors" [] Records NONE "Failed attempts to process a consumed record: it was invalid, its handler failed, or the store or broker did not take its result.";
         kafka_consumer_dlq_count: IntCounter = "kafka.consumer.dlq.count" [] Records NONE "Consumed records sent to the dead letter topic.";
         kafka_consumer_fallback_count: IntCounter = "kafka.consumer.fallback.count" [] Records NONE "Consumed records that the fallback of their event type accepted.";
         kafka_consumer_lag_ms: DurationDistribution<1000> = "kafka.consumer.lag.ms" [] Milliseconds AGE_MS "Age of a record when it was consumed, in milliseconds.";
@@ -90,7 +90,7 @@ macro_rules! every_metric {
 
         // The actors.
         actor_up: Family<IntGauge, 1> = "actor_up" ["actor"] Actors NONE "1 while the actor runs, otherwise 0.";
-        actor_restarts_total: Family<IntCounter, 2> = "actor_restarts_total" ["actor", "reason"] Restarts NONE "Actor restarts, by actor and exit reason.";
+        actor_restarts_total: Family<IntCounter, 2> = "actor_restarts_total" ["actor", "reason"] Restarts NONE "Restarts of actors, by the reason of the exit before; `sibling` is a restart that the failure of another actor caused.";
         actor_mailbox_depth: Family<IntGauge, 1> = "actor_mailbox_depth" ["actor"] Messages NONE "Messages waiting in the mailbox.";
         actor_mailbox_capacity: Family<IntGauge, 1> = "actor_mailbox_capacity" ["actor"] Messages NONE "Capacity of the mailbox in messages.";
         actor_messages_total: Family<IntCounter, 1> = "actor_messages_total" ["actor"] Messages NONE "Messages handled by the actor.";

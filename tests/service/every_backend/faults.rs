@@ -10,6 +10,7 @@ use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::tea_order;
 use crate::harness::load::Load;
+use crate::harness::metrics::metric;
 use crate::harness::process::Posthaste;
 
 /// One actor of each kind.
@@ -84,6 +85,15 @@ fn the_workers_of_a_failed_publisher_restart_with_it() {
         exited.iter().all(|e| e["child"] != "/relay/retry-handler"),
         "rest_for_one keeps the children that started before"
     );
+    let counted = |labels: &str| metric(&service.http, &format!("actor_restarts_total{{actor=\"{labels}\"}}"));
+    let restarts = until("the restart of each worker is counted and logged", Duration::from_secs(2), || {
+        let logged = service.log_lines(|e| e["event"] == "child_restarted" && e["actor"] == "PartitionWorker").len();
+        let counted = counted("PartitionWorker\",reason=\"sibling");
+        (counted >= 1.0 && counted == logged as f64).then_some(counted)
+    });
+    assert_eq!(counted("OutboxPublisher\",reason=\"panic"), 1.0);
+    assert!(metric(&service.http, "actor_restarts_total") >= restarts + 1.0);
+    assert_eq!(counted("PartitionWorker\",reason=\"panic"), 0.0, "no worker failed by itself");
 }
 
 #[test]

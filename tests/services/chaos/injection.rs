@@ -2,11 +2,12 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use kit::wait::pause;
+
 use crate::chaos::schedule::{Fault, ScheduledFault};
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
 use crate::harness::service_control::{Service, ServiceControl};
-use crate::harness::waiting::wait_for;
 
 /// Executes the whole schedule. Faults of one target run in order, none before its time; those of different targets run in parallel.
 pub fn inject(schedule: &[ScheduledFault], backend: &Backend, fleet: &Fleet<'_>) {
@@ -16,7 +17,7 @@ pub fn inject(schedule: &[ScheduledFault], backend: &Backend, fleet: &Fleet<'_>)
         for target in targets {
             scope.spawn(move || {
                 for step in schedule.iter().filter(|step| step.fault.target() == target) {
-                    wait_for(step.at.saturating_sub(started.elapsed()));
+                    pause(step.at.saturating_sub(started.elapsed()));
                     inject_one(step.fault, backend, fleet);
                 }
             });
@@ -28,18 +29,18 @@ fn inject_one(fault: Fault, backend: &Backend, fleet: &Fleet<'_>) {
     match fault {
         Fault::Kill { instance, downtime } => {
             fleet.kill(instance);
-            wait_for(downtime);
+            pause(downtime);
             fleet.launch(instance);
         }
         Fault::Freeze { instance, duration } => {
             fleet.freeze(instance);
-            wait_for(duration);
+            pause(duration);
             fleet.resume(instance);
         }
         Fault::CutStore { instance } => fleet.store(instance).cut(),
         Fault::StallStore { instance, duration } => {
             fleet.store(instance).stall();
-            wait_for(duration);
+            pause(duration);
             fleet.store(instance).resume();
         }
         Fault::CutCache { instance } => fleet.cache(instance).cut(),
@@ -48,7 +49,7 @@ fn inject_one(fault: Fault, backend: &Backend, fleet: &Fleet<'_>) {
         Fault::KillCache { downtime } => kill(backend.services(), Service::Redis, downtime),
         Fault::FreezeBroker { duration } => {
             backend.services().pause(Service::Kafka);
-            wait_for(duration);
+            pause(duration);
             backend.services().resume(Service::Kafka);
         }
         Fault::FlushCache => backend.flush_redis(),
@@ -57,6 +58,6 @@ fn inject_one(fault: Fault, backend: &Backend, fleet: &Fleet<'_>) {
 
 fn kill(services: &ServiceControl, service: Service, downtime: Duration) {
     services.kill(service);
-    wait_for(downtime);
+    pause(downtime);
     services.start(service);
 }

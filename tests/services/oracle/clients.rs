@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use domain::Status;
 use kit::clock::SeededRng;
+use kit::wait::pause;
 use ports::clock::Rng;
 use serde_json::{Value, json};
 
 use crate::harness::http::Http;
-use crate::harness::waiting::wait_for;
 use crate::oracle::client_orders::{ClientOrder, OrderView};
 
 /// Number of clients, each with one request at a time.
@@ -113,7 +113,7 @@ impl Client {
         };
         match &outcome {
             Outcome::Done(order) => self.done(endpoint, &token, order),
-            _ => wait_for(PAUSE),
+            _ => pause(PAUSE),
         }
         outcome
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use kit::wait::until;
 use serde_json::json;
 
-use crate::cluster::metrics::{await_metric, metric, metrics};
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
+use crate::harness::metrics::{await_metric, metric, metrics};
 use crate::harness::process::Posthaste;
 
 /// Longest wait for any condition here; no test judges the duration.

@@ -6,11 +6,11 @@ use kit::wait::until;
 use serde_json::{Value, json};
 
 use crate::cluster::fleet::Fleet;
-use crate::cluster::metrics::{await_metric, metric, metrics};
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::{Response, tea_order};
 use crate::harness::load::Load;
+use crate::harness::metrics::{await_metric, metric, metrics};
 use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kit::wait::{scaled, until, until_since};
+use kit::wait::{pause, scaled, until, until_since};
 
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
@@ -11,7 +11,6 @@ use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::load::{Acknowledged, Load};
 use crate::harness::process::{command, finish};
-use crate::harness::waiting::wait_for;
 
 /// The default number of partitions.
 const PARTITIONS: usize = 64;
@@ -52,7 +51,7 @@ fn await_fair(fleet: &Fleet<'_>, limit: Duration) -> Duration {
             return started.elapsed();
         }
         assert!(started.elapsed() < scaled(limit), "shares are {shares:?} and not fair after {limit:?}");
-        wait_for(Duration::from_millis(50));
+        pause(Duration::from_millis(50));
     }
 }
 
@@ -63,7 +62,7 @@ fn await_shares(fleet: &Fleet<'_>, wanted: &[usize], limit: Duration) -> Duratio
         shares != wanted
     } {
         assert!(started.elapsed() < scaled(limit), "shares are {shares:?} and not {wanted:?} after {limit:?}");
-        wait_for(Duration::from_millis(50));
+        pause(Duration::from_millis(50));
         shares = fleet.shares();
     }
     started.elapsed()
@@ -239,6 +238,6 @@ fn watch_epochs(backend: &Backend, mut seen: BTreeMap<(u32, u64), String>) {
             let latest = seen.range((acquisition.0, 0)..=(acquisition.0, u64::MAX)).next_back().map(|(at, _)| *at);
             assert_eq!(latest, Some(acquisition), "an epoch decreased");
         }
-        wait_for(Duration::from_millis(20));
+        pause(Duration::from_millis(20));
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 use kit::wait::until;
 use serde_json::{Value, json};
 
-use crate::cluster::metrics::{await_metric, metric, metrics};
 use crate::harness::actors;
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::tea_order;
 use crate::harness::load::Load;
+use crate::harness::metrics::{await_metric, metric, metrics};
 use crate::harness::process::Posthaste;
 use crate::harness::service_control::Service;
 use crate::stories::rate_limit::LOW_LIMIT;

@@ -6,10 +6,10 @@ use kit::wait::until;
 use serde_json::{Value, json};
 
 use crate::cluster::fleet::Fleet;
-use crate::cluster::metrics::metric;
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
+use crate::harness::metrics::metric;
 
 /// Longest wait for any condition here; no test judges the duration.
 const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use kit::wait::until;
 
-use crate::cluster::metrics::metric;
 use crate::harness::backend::Backend;
+use crate::harness::metrics::metric;
 use crate::harness::process::Posthaste;
 
 /// Longest wait for any condition here; no test judges the duration.
@@ -51,6 +51,7 @@ fn a_failing_bucket_script_falls_back_to_windows_and_then_fails_open() {
     backend.flush_redis();
     until_limited("the bucket counts again");
     assert!(metric(&service.http, "rate_limit_rejections_by_policy_total{policy=\"default\"}") >= 2.0);
+    assert!(metric(&service.http, "redis_command_latency_seconds_count") >= 20.0, "each request asks Redis");
 }
 
 #[test]

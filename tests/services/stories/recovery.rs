@@ -2,7 +2,7 @@
 //! the outage loses nothing.
 use std::time::{Duration, Instant};
 
-use kit::wait::{until, until_since};
+use kit::wait::{pause, until, until_since};
 
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
@@ -10,7 +10,6 @@ use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::load::Load;
 use crate::harness::service_control::Service;
-use crate::harness::waiting::wait_for;
 
 /// Longest recovery, as the contract says.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
@@ -31,10 +30,10 @@ fn after_an_outage_of_kafka_delivery_resumes_and_no_attempt_was_used_up() {
 
     backend.services().kill(Service::Kafka);
     let acknowledged = load.acknowledged();
-    wait_for(OUTAGE);
+    pause(OUTAGE);
     assert!(load.acknowledged() > acknowledged, "orders are accepted without a broker");
     let before = attempts(&backend);
-    wait_for(OUTAGE);
+    pause(OUTAGE);
     let after = attempts(&backend);
     assert!(after <= before + 1 && after <= ATTEMPTS_MAX, "attempts went from {before} to {after} during the outage");
     backend.services().start(Service::Kafka);
@@ -56,7 +55,7 @@ fn after_an_outage_of_postgresql_every_instance_accepts_writes_again() {
     until("readiness is red", RECOVERY_MAX, || {
         endpoints.iter().all(|endpoint| endpoint.get("/readyz", None).status == 503).then_some(())
     });
-    wait_for(OUTAGE);
+    pause(OUTAGE);
     assert!(
         endpoints.iter().all(|endpoint| endpoint.get("/livez", None).status == 200),
         "an outage is no reason to restart them"
@@ -90,7 +89,7 @@ fn an_outage_of_redis_loses_no_order_and_leaves_no_stale_read() {
         200,
         "also without the cache"
     );
-    wait_for(OUTAGE);
+    pause(OUTAGE);
     assert!(load.acknowledged() > acknowledged + 20, "orders are accepted without the cache");
     backend.services().start(Service::Redis);
     let started = Instant::now();

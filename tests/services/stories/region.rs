@@ -4,9 +4,9 @@ use std::time::Duration;
 use kit::wait::until;
 use serde_json::{Value, json};
 
-use crate::cluster::metrics::{await_metric, metric};
 use crate::harness::backend::Backend;
 use crate::harness::http::{Http, tea_order};
+use crate::harness::metrics::{await_metric, metric};
 use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kit::clock::SeededRng;
-use kit::wait::until;
+use kit::wait::{pause, until};
 use ports::clock::Rng;
 use serde_json::{Value, json};
 
@@ -15,7 +15,6 @@ use crate::harness::backend::Backend;
 use crate::harness::load::Load;
 use crate::harness::process::{command, finish};
 use crate::harness::replicated_database::ReplicatedDatabase;
-use crate::harness::waiting::wait_for;
 
 /// Fail-overs of one run.
 const FAIL_OVERS: usize = 4;
@@ -78,9 +77,9 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
     for round in 0..FAIL_OVERS {
         let before = acknowledged(&loads);
         until("load runs", RECOVERY_MAX, || (acknowledged(&loads) > before + 200).then_some(()));
-        wait_for(Duration::from_millis(rng.next_u64() % DELAY_MAX_MS));
+        pause(Duration::from_millis(rng.next_u64() % DELAY_MAX_MS));
         database.stall_replication();
-        wait_for(Duration::from_millis(rng.next_u64() % DELAY_MAX_MS));
+        pause(Duration::from_millis(rng.next_u64() % DELAY_MAX_MS));
         // The machine of the primary may take an instance with it, whose producer session the standby has forgotten.
         let lost = (rng.next_u64().is_multiple_of(2)).then_some(round % fleet.size());
         lost.into_iter().for_each(|member| fleet.kill(member));

@@ -171,6 +171,12 @@ impl Process {
         .await;
     }
 
+    /// The statistics of a metric, summed over its labels: one value of a counter or gauge, count and sum of a histogram.
+    pub fn statistics(&self, metric: &str) -> Vec<f64> {
+        let metric = self.metrics.find(metric, &[]).expect("the catalogue has the metric");
+        metric.measurements.iter().map(|measurement| measurement.value).collect()
+    }
+
     /// The health that the process reports.
     pub fn health(&self) -> Arc<HealthSnapshot> {
         self.health.read()
