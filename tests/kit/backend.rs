@@ -21,6 +21,9 @@ use tokio::runtime::{Builder, Runtime};
 /// A backend under test. Each case gets a fresh one: no data of another case may be visible in it.
 #[async_trait]
 pub trait Backend: Send + Sync + Sized + 'static {
+    /// Cases that do not apply to the backend, each with its reason. A run prints them; `tests/tidy/coverage/conformance.rs` lists them all.
+    const SKIPPED: &'static [(&'static str, &'static str)] = &[];
+
     /// A backend without data, for one case.
     async fn fresh() -> Self;
 
@@ -100,24 +103,24 @@ pub trait Backend: Send + Sync + Sized + 'static {
         not_offered("probes")
     }
 
-    /// The audit table, oldest entry first; `None` where a test cannot read it.
-    async fn audits(&self) -> Option<Vec<Audit>> {
-        None
+    /// The audit table, oldest entry first.
+    async fn audits(&self) -> Vec<Audit> {
+        not_offered("operators")
     }
-    /// Deletes a row's payload without the port; `false` where a test cannot.
-    async fn lose_payload(&self, _row: RowId) -> bool {
-        false
+    /// Deletes a row's payload without the port.
+    async fn lose_payload(&self, _row: RowId) {
+        not_offered("outbox")
     }
-    /// Stores a policy for a tier and endpoint class; `false` where a test cannot.
-    async fn set_policy(&self, _tier: &str, _class: &str, _policy: &RateLimitPolicy) -> bool {
-        false
+    /// Stores a policy for a tier and endpoint class.
+    async fn set_policy(&self, _tier: &str, _class: &str, _policy: &RateLimitPolicy) {
+        not_offered("rate_limit")
     }
-    /// Makes every probed dependency unreachable; `false` where a test cannot.
-    async fn cut_off(&self) -> bool {
-        false
+    /// Makes every probed dependency unreachable.
+    async fn cut_off(&self) {
+        not_offered("probes")
     }
 }
 
 fn not_offered<T>(port: &str) -> T {
-    panic!("this backend does not offer the port {port}: remove the suite of that port, or implement the method")
+    panic!("this backend does not offer the port {port}: remove the suite of that port, or implement its methods")
 }

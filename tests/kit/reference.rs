@@ -95,18 +95,17 @@ impl Backend for Reference {
         vec![Arc::new(self.clone())]
     }
 
-    async fn audits(&self) -> Option<Vec<Audit>> {
-        Some(self.state.lock().audits.clone())
+    async fn audits(&self) -> Vec<Audit> {
+        self.state.lock().audits.clone()
     }
-    async fn lose_payload(&self, row: RowId) -> bool {
-        self.state.lock().rows.get_mut(&row).is_some_and(|row| row.payload.take().is_some())
+    async fn lose_payload(&self, row: RowId) {
+        let lost = self.state.lock().rows.get_mut(&row).and_then(|row| row.payload.take());
+        assert!(lost.is_some(), "row {row} has no payload");
     }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) -> bool {
+    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
         self.state.lock().policies.insert((tier.to_owned(), class.to_owned()), policy.clone());
-        true
     }
-    async fn cut_off(&self) -> bool {
+    async fn cut_off(&self) {
         self.state.lock().cut_off = true;
-        true
     }
 }

@@ -104,16 +104,16 @@ impl<B: Backend> Backend for BrokenBackend<B> {
         let broken = |real| Arc::new(BrokenProbe { real, flaw: self.flaw }) as Arc<dyn Probe>;
         self.real.probes().into_iter().map(broken).collect()
     }
-    async fn audits(&self) -> Option<Vec<Audit>> {
+    async fn audits(&self) -> Vec<Audit> {
         self.real.audits().await
     }
-    async fn lose_payload(&self, row: RowId) -> bool {
-        self.real.lose_payload(row).await
+    async fn lose_payload(&self, row: RowId) {
+        self.real.lose_payload(row).await;
     }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) -> bool {
-        self.real.set_policy(tier, class, policy).await
+    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
+        self.real.set_policy(tier, class, policy).await;
     }
-    async fn cut_off(&self) -> bool {
-        self.real.cut_off().await
+    async fn cut_off(&self) {
+        self.real.cut_off().await;
     }
 }

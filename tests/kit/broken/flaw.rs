@@ -24,7 +24,7 @@ macro_rules! with_flaws_by_suite {
                 LockNeverExpires;
             cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders;
             rate_limit: AllowsEverything, IgnoresThrottle, SharesBucket, AllowsNoBurst;
-            probe: HasUnknownName, ReportsAlwaysHealthy;
+            probe: HasUnknownName, ReportsAlwaysHealthy, ReportsFullWhileIdle;
         }
     };
 }

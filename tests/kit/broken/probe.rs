@@ -20,4 +20,8 @@ impl Probe for BrokenProbe {
     async fn check(&self) -> Result<ProbeReport, Error> {
         if self.flaw == Flaw::ReportsAlwaysHealthy { Ok(ProbeReport::default()) } else { self.real.check().await }
     }
+    fn saturation(&self) -> Option<f64> {
+        let real = self.real.saturation();
+        if self.flaw == Flaw::ReportsFullWhileIdle { real.map(|_| 1.0) } else { real }
+    }
 }

@@ -34,6 +34,10 @@ macro_rules! suite {
 
         /// Runs one case on a fresh backend. It panics where the backend breaks the rule.
         pub async fn run<B: $crate::backend::Backend>(case: &str) {
+            if let Some(reason) = $crate::conformance::suite::skip_reason::<B>(case) {
+                println!("skipped: {case}: {reason}");
+                return;
+            }
             let backend = B::fresh().await;
             match case {
                 $(stringify!($case) => Box::pin($case(&backend)).await,)+
@@ -45,6 +49,10 @@ macro_rules! suite {
         pub async fn all<B: $crate::backend::Backend>() -> $crate::conformance::suite::SuiteReport {
             let mut report = $crate::conformance::suite::SuiteReport::new(stringify!($suite));
             for case in CASES {
+                if $crate::conformance::suite::skip_reason::<B>(case).is_some() {
+                    report.skipped.push((*case).to_owned());
+                    continue;
+                }
                 report.add(case, $crate::conformance::suite::failure(run::<B>(case)).await);
             }
             report
@@ -62,6 +70,12 @@ macro_rules! suite {
             };
         }
     };
+}
+
+/// Why the backend skips a case, if it does.
+#[doc(hidden)]
+pub fn skip_reason<B: Backend>(case: &str) -> Option<&'static str> {
+    B::SKIPPED.iter().find(|(skipped, _)| *skipped == case).map(|(_, reason)| *reason)
 }
 
 /// Runs a case in the backend's runtime.
@@ -106,13 +120,15 @@ pub struct SuiteReport {
     pub suite: &'static str,
     /// The names of the cases that passed.
     pub passed: Vec<String>,
+    /// The names of the cases that the backend skips.
+    pub skipped: Vec<String>,
     /// The cases that failed, each with its panic message.
     pub failed: Vec<(String, String)>,
 }
 
 impl SuiteReport {
     pub(crate) fn new(suite: &'static str) -> Self {
-        Self { suite, passed: Vec::new(), failed: Vec::new() }
+        Self { suite, passed: Vec::new(), skipped: Vec::new(), failed: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, case: &str, failure: Option<String>) {
@@ -130,7 +146,9 @@ impl SuiteReport {
 
 impl fmt::Display for SuiteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} passed, {} failed", self.suite, self.passed.len(), self.failed.len())?;
+        let (passed, skipped, failed) = (self.passed.len(), self.skipped.len(), self.failed.len());
+        writeln!(f, "{}: {passed} passed, {skipped} skipped, {failed} failed", self.suite)?;
+        self.skipped.iter().try_for_each(|case| writeln!(f, "  {case}: skipped"))?;
         self.failed.iter().try_for_each(|(case, failure)| writeln!(f, "  {case}: {failure}"))
     }
 }

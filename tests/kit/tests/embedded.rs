@@ -9,22 +9,23 @@ use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
 use ports::inbox::Inbox;
-use ports::operators::OutboxOperators;
 use ports::operators::redrives::RedriveLedger;
+use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
-use ports::outbox::OutboxStore;
+use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 struct Store {
     store: Embedded,
     memory: Memory,
     clock: TestClock,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Store {
@@ -35,7 +36,14 @@ impl Store {
         options.writing = writing;
         let store = Embedded::open(options).expect("a store opens in an empty folder");
         let memory = Memory::new(&memory::Options::default(), Arc::new(clock.clone()));
-        Self { store, memory, clock, _folder: folder }
+        Self { store, memory, clock, folder }
+    }
+
+    /// A connection to the store's file without its port.
+    fn file(&self) -> Connection {
+        let file = Connection::open(self.folder.path().join("posthaste.db")).expect("the file exists");
+        file.busy_timeout(Duration::from_secs(5)).expect("a setting");
+        file
     }
 
     /// Advances the store's clock, and the runtime's clock, which measures a consumer's pause.
@@ -53,6 +61,11 @@ macro_rules! backend {
 
         #[async_trait::async_trait]
         impl Backend for $name {
+            const SKIPPED: &'static [(&'static str, &'static str)] = &[(
+                "a_stored_policy_is_found_by_tier_and_class",
+                "operators store policies in Redis only; the memory limiter finds none",
+            )];
+
             async fn fresh() -> Self {
                 Self(Store::open($writing))
             }
@@ -101,8 +114,18 @@ macro_rules! backend {
             fn probes(&self) -> Vec<Arc<dyn Probe>> {
                 vec![Arc::new(StoreProbe(self.0.store.clone())), Arc::new(BrokerProbe(self.0.store.clone()))]
             }
-            async fn cut_off(&self) -> bool {
-                self.0.store.close().await.is_ok()
+            async fn audits(&self) -> Vec<Audit> {
+                let file = self.0.file();
+                let mut audits = file.prepare("SELECT who, why FROM audit ORDER BY id").expect("the table exists");
+                let audit = |row: &rusqlite::Row<'_>| Ok(Audit { operator: row.get(0)?, reason: row.get(1)? });
+                audits.query_map([], audit).expect("a query").collect::<Result<_, _>>().expect("audit rows")
+            }
+            async fn lose_payload(&self, row: RowId) {
+                let lost = self.0.file().execute("UPDATE outbox_event SET payload = NULL WHERE id = ?1", [row]);
+                assert_eq!(lost.expect("an event can be changed"), 1);
+            }
+            async fn cut_off(&self) {
+                self.0.store.close().await.expect("the store closes");
             }
         }
     };

@@ -1,5 +1,5 @@
 //! Load that records acknowledged orders, so that a test can compare them with the event log.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -10,6 +10,16 @@ use crate::harness::http::{Http, tea_order};
 
 /// Acknowledged orders, each with the number of its acknowledged changes.
 pub type Acknowledged = BTreeMap<String, u64>;
+
+/// Requests that the service refused, of every load in this test process: they have no event in any log. Orders are named by their first
+/// product, which is unique, changes by the id of their order.
+#[derive(Default)]
+pub struct Refused {
+    pub orders: BTreeSet<String>,
+    pub changes: BTreeSet<String>,
+}
+
+pub static REFUSED: Mutex<Refused> = Mutex::new(Refused { orders: BTreeSet::new(), changes: BTreeSet::new() });
 
 /// Running clients, each on its own thread.
 pub struct Load {
@@ -54,22 +64,32 @@ impl Load {
 
 fn client(http: &Http, number: usize, order: fn(u32) -> Value, stop: &AtomicBool, acknowledged: &Mutex<Acknowledged>) {
     let (user, admin) = (http.token(&format!("client-{number}"), "USER"), http.admin());
-    let mut round = 0;
+    let (mut round, label) = (0, rand::random::<u64>());
     while !stop.load(SeqCst) {
         round += 1;
-        let body = order(round).to_string();
+        let (mut body, product) = (order(round), format!("Tea {label:016x}/{round}"));
+        body["items"][0]["productName"] = json!(product);
+        let body = body.to_string();
         let Ok(created) = http.try_send("POST", "/orders", Some(&user), &[], Some(body)) else { continue };
-        assert!([201, 500, 503].contains(&created.status), "{created:?}");
-        if created.status != 201 {
-            continue;
+        match created.status {
+            201 => {}
+            // The outcome is unknown.
+            500 => continue,
+            503 => {
+                REFUSED.lock().expect("not poisoned").orders.insert(product);
+                continue;
+            }
+            _ => panic!("{created:?}"),
         }
         let id = created.json()["id"].as_str().expect("an id").to_owned();
         acknowledged.lock().expect("not poisoned").insert(id.clone(), 1);
         if round % 2 == 0 {
             let body = json!({"status": "PROCESSING", "version": 0}).to_string();
             let changed = http.try_send("PATCH", &format!("/orders/{id}/status"), Some(&admin), &[], Some(body));
-            if changed.is_ok_and(|response| response.status == 200) {
-                acknowledged.lock().expect("not poisoned").insert(id, 2);
+            match changed.map(|response| response.status) {
+                Ok(200) => drop(acknowledged.lock().expect("not poisoned").insert(id, 2)),
+                Ok(503) => drop(REFUSED.lock().expect("not poisoned").changes.insert(id)),
+                Ok(_) | Err(_) => {}
             }
         }
     }

@@ -12,7 +12,7 @@ use ports::broker::consumer_groups::Delivery;
 use ports::broker::topics::{TopicReader, TopicView};
 use ports::operators::OutboxOperators;
 use ports::orders::OrderStore;
-use ports::outbox::OutboxStore;
+use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use tokio::task::LocalSet;
 
@@ -66,6 +66,9 @@ impl Backend for SimulatedBackend {
     }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(self.postgres.data().clone())
+    }
+    async fn lose_payload(&self, row: RowId) {
+        self.postgres.data().lose_payload(row).await;
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
         self.store.clone()

@@ -6,6 +6,7 @@ use kit::faults::{Call, InjectedFault};
 use ports::broker::Record;
 use ports::clock::Rng;
 use ports::outbox::RowStatus;
+use ports::partitions::PartitionNo;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
@@ -53,15 +54,21 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
 async fn random_worker_crashes_park_no_row() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.partitions = 2;
-    environment.script.always(Call::Publish, InjectedFault::Slow(Duration::from_secs(2)));
+    environment.script.always(Call::Publish, InjectedFault::Slow(Duration::from_secs(1)));
     let process = environment.start().await;
 
+    let mut crashed_with_rows = 0;
     for round in 0..60 {
         ledger.create_orders(&process, 2).await;
-        process.advance(Duration::from_millis(3_500 + environment.rng.next_u64() % 2_000)).await;
+        process.advance(Duration::from_millis(300 + environment.rng.next_u64() % 3_000)).await;
+        let partition = PartitionNo(round % 2);
+        let in_flight = process.rows(RowStatus::InFlight).await.iter().any(|row| row.partition == partition);
         // A worker that restarts at this moment is not hit.
-        let _ = process.bus().panic(&format!("/relay/partition-worker-{}", round % 2), "test");
+        let hit = process.bus().panic(&format!("/relay/partition-worker-{}", partition.0), "test").is_ok();
+        crashed_with_rows += u32::from(hit && in_flight);
     }
+    let restarts = process.metrics.actor_restarts_total.with(["PartitionWorker", "panic"]).get();
+    assert!(crashed_with_rows >= 6 && restarts >= 40, "{crashed_with_rows} with rows in flight, {restarts} restarts");
     environment.script.clear();
     process.wait_until_drained(LONG_TIMEOUT).await;
 
@@ -75,12 +82,15 @@ async fn a_hundred_random_process_crashes_park_no_row() {
     environment.options.partitions = 2;
     environment.script.always(Call::Publish, InjectedFault::Slow(Duration::from_millis(500)));
 
+    let mut crashed_with_rows = 0;
     for _ in 0..100 {
         let process = environment.start().await;
         ledger.create_orders(&process, 2).await;
         process.advance(Duration::from_millis(environment.rng.next_u64() % 2_000)).await;
+        crashed_with_rows += u32::from(process.depth().await.in_flight > 0);
         drop(process);
     }
+    assert!(crashed_with_rows >= 15, "{crashed_with_rows} of 100 crashes hit rows in flight");
     environment.script.clear();
     let process = environment.start().await;
     process.wait_until_drained(LONG_TIMEOUT).await;

@@ -90,13 +90,10 @@ pub(super) async fn each_operation_leaves_an_audit_row<B: Backend>(backend: &B) 
     let operators = backend.operators();
 
     operators.redrive(&RowFilter::default(), 1, false, &audit()).await.expect("the call succeeds");
-    if backend.audits().await.is_none() {
-        return;
-    }
-    assert_eq!(backend.audits().await, Some(vec![]), "a dry run leaves no audit row");
+    assert_eq!(backend.audits().await, [], "a dry run leaves no audit row");
     operators.retry(rows[0], &audit()).await.expect("the call succeeds");
     operators.park(rows[0], &audit()).await.expect("the call succeeds");
     operators.redrive(&RowFilter::default(), 1, true, &audit()).await.expect("the call succeeds");
 
-    assert_eq!(backend.audits().await, Some(vec![audit(); 3]));
+    assert_eq!(backend.audits().await, [audit(), audit(), audit()]);
 }

@@ -239,7 +239,7 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
     let given = given(backend);
     given.place_orders(40, P0).await;
     given.place_order(P1).await;
-    let mut owners = 0;
+    let (mut owners, mut killed_with_a_batch, mut killed_rows) = (0, 0, 0);
     let mut left = given.depth().await.pending - 1;
 
     // Every owner settles its first batch and dies in its second, so each owner sends some rows: 200 owners are enough.
@@ -261,8 +261,12 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
                 Claimed::Nothing { suspect_due: true, .. } => worker.try_claim(8, ClaimKind::Trial).await,
                 other => other,
             };
-            if let (Claimed::Batch(batch), false) = (claimed, dies) {
-                worker.settle(&batch).await;
+            match (claimed, dies) {
+                (Claimed::Batch(batch), false) => drop(worker.settle(&batch).await),
+                (Claimed::Batch(batch), true) => {
+                    (killed_with_a_batch, killed_rows) = (killed_with_a_batch + 1, killed_rows + batch.rows.len());
+                }
+                (Claimed::Nothing { .. } | Claimed::Fenced, _) => {}
             }
         }
         given.advance(DEAD_AFTER + SECOND).await;
@@ -270,4 +274,9 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
         assert_eq!(depth.parked, 0, "a healthy row was parked");
         left = depth.pending + depth.in_flight + depth.failed - 1;
     }
+    // Only an owner that dies with rows in flight tries the rule.
+    assert!(
+        killed_with_a_batch >= 3 && killed_rows >= 12,
+        "{killed_with_a_batch} of {owners} owners, {killed_rows} rows"
+    );
 }
