@@ -113,8 +113,33 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
         DependencyCheck::new("clock", skew <= CLOCK_SKEW_MAX, clock),
         DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
+        slots(&report.idle_slots),
+        indexes(&report.missing_indexes),
         standbys(&report.standbys),
     ]
+}
+
+/// A slot without a reader keeps WAL until the disk is full, and rows that VACUUM could remove.
+#[cfg(feature = "postgres")]
+fn slots(idle: &[(String, u64)]) -> DependencyCheck {
+    let shown: Vec<String> = idle.iter().map(|(name, bytes)| format!("{name} keeps {} MiB", bytes >> 20)).collect();
+    let detail = match shown.is_empty() {
+        true => "every replication slot has a reader".to_owned(),
+        false => format!(
+            "replication slots without a reader keep WAL and hold back VACUUM: {}; drop them with pg_drop_replication_slot",
+            shown.join(", ")
+        ),
+    };
+    DependencyCheck::new("slots", idle.is_empty(), detail)
+}
+
+#[cfg(feature = "postgres")]
+fn indexes(missing: &[String]) -> DependencyCheck {
+    let detail = match missing.is_empty() {
+        true => "none is missing".to_owned(),
+        false => format!("missing or not valid: {}; create them as the migrations do", missing.join(", ")),
+    };
+    DependencyCheck::new("indexes", missing.is_empty(), detail)
 }
 
 /// A standby that no commit waits for may lack the last orders, and a fail-over to it loses them.

@@ -4,6 +4,7 @@ mod code_handlers;
 mod console;
 mod data_folder;
 mod demo;
+mod doctor;
 mod documents;
 mod invalid_arguments;
 mod schema;

@@ -1,11 +1,13 @@
 //! Tests of several instances, outages and the failure matrix on real services.
 mod backpressure;
+mod doctor;
 mod failure_matrix;
 mod guarantees;
 mod held_transactions;
 mod instances;
 mod legacy_keys;
 mod lost_settlement;
+mod objectives;
 mod outages;
 mod promotion;
 mod rate_limit;

@@ -144,12 +144,18 @@ async fn partitions(config: &Config, access: &OperatorAccess) -> Finding {
         );
         return Finding::new("partitions", false, detail);
     }
-    let unowned = views.iter().filter(|view| view.owner.is_none()).count();
+    let without_owner: Vec<String> =
+        views.iter().filter(|view| view.owner.is_none()).map(|view| view.partition.to_string()).collect();
+    let unowned = without_owner.len();
     let first_expiry = views.iter().filter_map(|view| view.expires_at).min().map(rfc3339).unwrap_or_default();
     let detail = match (config.broker.kind, unowned == installed) {
         (BrokerKind::None, true) => "none is owned: no broker is configured, so no event is sent".to_owned(),
         (_, true) => "none is owned: no instance runs on this store".to_owned(),
-        (_, false) => format!("{} of {installed} owned, first lease expires at {first_expiry}", installed - unowned),
+        (_, false) => {
+            let names =
+                if unowned == 0 { String::new() } else { format!(", without owner: {}", without_owner.join(", ")) };
+            format!("{} of {installed} owned{names}, first lease expires at {first_expiry}", installed - unowned)
+        }
     };
     Finding::new("partitions", unowned == 0 || unowned == installed, detail)
 }

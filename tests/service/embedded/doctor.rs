@@ -1,0 +1,58 @@
+//! `posthaste doctor` on the embedded store finds each fault that a test plants, names it, and exits with 1.
+use kit::wait::until;
+use serde_json::json;
+
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::{Posthaste, command, finish};
+
+#[track_caller]
+fn assert_found(backend: &Backend, environment: &[(&str, &str)], finding: &str) {
+    let (code, stdout, stderr) = finish(command(backend, &["doctor"]).envs(environment.iter().copied()));
+    let found = stdout.lines().any(|line| line.starts_with("BAD  ") && line.contains(finding));
+    assert!(code == 1 && found, "{finding} is missing: {code} {stdout}{stderr}");
+}
+
+#[test]
+fn a_full_volume_is_found() {
+    let backend = Backend::new();
+
+    // The file system of processes has no free block.
+    assert_found(&backend, &[("POSTHASTE__STORE__PATH", "/proc/self")], "room: 0 MiB are free");
+}
+
+#[test]
+fn a_public_or_missing_secret_is_found() {
+    let backend = Backend::new();
+    Posthaste::start(&backend, &[]).stop();
+
+    let development = "posthaste-development-secret-known-to-everyone";
+    assert_found(&backend, &[("POSTHASTE__AUTH__HS256_SECRET", development)], "auth: the development secret is public");
+    let (code, stdout, _) = finish(command(&backend, &["doctor"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
+    assert!(code == 1 && stdout.contains("BAD  auth: no key is set"), "{stdout}");
+}
+
+#[test]
+fn a_parked_row_is_found() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__KIND", "none")]);
+    service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    let row = service.rows(&["PENDING"])[0]["id"].clone();
+    let parked = service.http.post(&format!("/admin/outbox/{row}/park"), &service.http.admin(), &[], &json!({}));
+    assert_eq!(parked.status, 200, "{}", parked.text);
+
+    assert_found(&backend, &[], "outbox: 0 waiting (oldest 0 s), 0 in flight, 1 parked");
+}
+
+#[test]
+fn a_store_of_a_later_program_is_found() {
+    let backend = Backend::new();
+    Posthaste::start(&backend, &[]).stop();
+    let file = backend.data_folder().join("posthaste.db");
+    let later = rusqlite::Connection::open(file).expect("the file exists");
+    until("the version is written", std::time::Duration::from_secs(5), || {
+        later.pragma_update(None, "user_version", 1_000).ok()
+    });
+
+    assert_found(&backend, &[], "store: ");
+}

@@ -1,0 +1,168 @@
+//! `posthaste doctor` finds each fault that a test plants, names it, and exits with 1.
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::Value;
+use tokio::runtime::Builder;
+use tokio_postgres::NoTls;
+
+use crate::harness::backend::Backend;
+use crate::harness::process::{Posthaste, command, finish};
+
+/// Longest wait until a service owns its partitions.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A backend whose schema is there, and whose partitions no process owns any more.
+fn installed() -> Backend {
+    let backend = Backend::new();
+    install(&backend);
+    backend
+}
+
+fn install(backend: &Backend) {
+    let service = Posthaste::start(backend, &[]);
+    until("the topics exist", WAIT_MAX, || (findings(backend, &[]).0 == 0).then_some(()));
+    assert!(service.stop().success());
+}
+
+/// The exit code, and each finding that is not ok as `check: detail`.
+fn findings(backend: &Backend, environment: &[(&str, &str)]) -> (i32, Vec<String>) {
+    let (code, stdout, _) = finish(command(backend, &["doctor", "--json"]).envs(environment.iter().copied()));
+    let lines = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let bad = lines.filter(|finding| finding["ok"] == false);
+    (code, bad.map(|finding| format!("{}: {}", text(&finding["check"]), text(&finding["detail"]))).collect())
+}
+
+/// Asserts that the doctor finds this, and nothing else.
+#[track_caller]
+fn assert_found(backend: &Backend, environment: &[(&str, &str)], check: &str, detail: &str) {
+    let (code, bad) = findings(backend, environment);
+    let is_it = |finding: &String| finding.starts_with(&format!("{check}: ")) && finding.contains(detail);
+    assert!(code == 1 && bad.len() == 1 && is_it(&bad[0]), "{code} {bad:#?}");
+}
+
+#[test]
+fn a_clock_that_differs_from_the_databases_is_found() {
+    let backend = installed();
+
+    with_a_clock_an_hour_ahead(&backend);
+
+    assert_found(&backend, &[], "clock", "differs from the database's clock by 3");
+}
+
+/// Functions of the first schema in the path precede those of the system's, if the path names the system's schema later.
+fn with_a_clock_an_hour_ahead(backend: &Backend) {
+    let database = backend.database.rows("SELECT current_database()")[0][0].clone();
+    for statement in [
+        "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+         AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 hour'''",
+        &format!("ALTER DATABASE {database} SET search_path = public, pg_catalog"),
+    ] {
+        backend.database.rows(statement);
+    }
+}
+
+#[test]
+fn a_transaction_that_holds_back_vacuum_is_found() {
+    let backend = installed();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (holder, driver) =
+        runtime.block_on(tokio_postgres::connect(&backend.database.url(), NoTls)).expect("connected");
+    let driver = runtime.spawn(driver);
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox";
+    runtime.block_on(holder.batch_execute(begin)).expect("a snapshot");
+
+    // By this clock every transaction is an hour old.
+    with_a_clock_an_hour_ahead(&backend);
+
+    let (code, bad) = findings(&backend, &[]);
+    let found = |text: &str| bad.iter().any(|finding| finding.starts_with(text));
+    assert!(code == 1 && found("xmin: the oldest transaction is 36") && found("clock: "), "{bad:#?}");
+    drop((holder, driver));
+}
+
+#[test]
+fn a_replication_slot_without_a_reader_is_found() {
+    let backend = Backend::exclusive();
+    install(&backend);
+    let slot = format!("doctor_{}", std::process::id());
+    backend.database.rows(&format!("SELECT pg_create_physical_replication_slot('{slot}', true)"));
+
+    let found = findings(&backend, &[]);
+
+    backend.database.rows(&format!("SELECT pg_drop_replication_slot('{slot}')"));
+    assert_eq!(found.0, 1);
+    assert!(found.1.len() == 1 && found.1[0].starts_with("slots: ") && found.1[0].contains(&slot), "{found:#?}");
+    assert_eq!(findings(&backend, &[]), (0, vec![]));
+}
+
+#[test]
+fn a_partition_without_an_owner_is_found() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    until("every partition is owned", WAIT_MAX, || (findings(&backend, &[]).0 == 0).then_some(()));
+    service.kill();
+
+    backend.database.rows("UPDATE outbox_lease SET owner = NULL, expires_at = NULL WHERE partition = 3");
+
+    assert_found(&backend, &[], "partitions", "15 of 16 owned, without owner: 3,");
+}
+
+#[test]
+fn a_missing_index_is_found() {
+    let backend = installed();
+
+    backend.database.rows("DROP INDEX outbox_waiting_by_due");
+
+    assert_found(&backend, &[], "indexes", "outbox_waiting_by_due");
+}
+
+#[test]
+fn a_schema_that_is_behind_is_found() {
+    let backend = installed();
+
+    backend
+        .database
+        .rows("DELETE FROM posthaste_migration WHERE version = (SELECT max(version) FROM posthaste_migration)");
+
+    let (code, bad) = findings(&backend, &[]);
+    assert_eq!(code, 1);
+    assert!(bad.iter().any(|finding| finding.starts_with("store: ") && finding.contains("migrate")), "{bad:#?}");
+}
+
+#[test]
+fn wrong_settings_are_found() {
+    let backend = installed();
+
+    let development = "posthaste-development-secret-known-to-everyone";
+    assert_found(&backend, &[("POSTHASTE__AUTH__HS256_SECRET", development)], "auth", "public");
+    let (code, bad) = findings(&backend, &[("POSTHASTE__OUTBOX__PARTITIONS", "7")]);
+    let found = |check: &str, detail: &str| bad.iter().any(|one| one.starts_with(check) && one.contains(detail));
+    assert!(
+        code == 1 && found("partitions: ", "was created with 16") && found("broker: ", "16 partitions"),
+        "{bad:#?}"
+    );
+}
+
+#[test]
+fn dependencies_that_do_not_answer_are_found() {
+    let backend = installed();
+
+    let (code, bad) = findings(&backend, &[("POSTHASTE__BROKER__BOOTSTRAP_SERVERS", "127.0.0.1:1")]);
+    assert!(code == 1 && bad.iter().any(|finding| finding.starts_with("broker: ")), "{bad:#?}");
+    assert_found(&backend, &[("POSTHASTE__REDIS__URL", "redis://127.0.0.1:1")], "redis", "");
+    let (code, bad) = findings(&backend, &[("POSTHASTE__STORE__URL", "postgres://posthaste@127.0.0.1:1/none")]);
+    assert!(code == 1 && bad.iter().any(|finding| finding.starts_with("store: ")), "{bad:#?}");
+}
+
+#[test]
+fn missing_topics_are_found_where_the_service_does_not_create_them() {
+    let backend = installed();
+
+    let environment = [("POSTHASTE__BROKER__CREATE_TOPICS", "false"), ("POSTHASTE__BROKER__TOPIC_PREFIX", "other.")];
+
+    let (code, bad) = findings(&backend, &environment);
+    let found = |check: &str, detail: &str| bad.iter().any(|one| one.starts_with(check) && one.contains(detail));
+    assert!(code == 1 && found("broker: ", "missing topics: other.order.events"), "{bad:#?}");
+}
