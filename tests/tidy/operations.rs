@@ -89,7 +89,7 @@ fn each_failure_names_an_existing_test_and_metric() {
 #[test]
 fn alerts_and_dashboards_name_existing_metrics() {
     let names = series();
-    let rules = read(&root().join("docker/rules.yml"));
+    let rules = read(&root().join("docker/rules.yml")) + &read(&root().join("docker/slo-rules.yml"));
     let expressions: String = rules.lines().filter(|line| line.trim_start().starts_with("expr:")).collect();
     let mut boards = Vec::new();
     files(&root().join("docker"), ".json", &mut boards);
