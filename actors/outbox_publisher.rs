@@ -178,8 +178,7 @@ impl OutboxPublisher {
         reply: Result<BatchReport, AskError>,
         ctx: &mut Context<Self>,
     ) {
-        let is_open = reply.as_ref().map_or(true, |report| report.unresolved);
-        let woken = self.schedule.finished(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
+        let woken = self.schedule.finished(partition, RunEnd::of(reply.as_ref().ok()));
         let report = match reply {
             Ok(report) => report,
             // The worker died, or still works on an earlier batch.
@@ -210,6 +209,8 @@ impl OutboxPublisher {
             self.hand_over(partition, ctx);
             self.scan_soon(ctx);
         }
+        // A cycle ends with the last of its reports: all of its partitions can be part of the next one.
+        drop(report.cycle);
         self.request_run(ctx);
     }
 

@@ -1,4 +1,6 @@
-//! PartitionWorker: moves the rows of one partition, one batch at a time (claim, publish, settle), under its lease and a producer session.
+//! PartitionWorker: moves the rows of one partition, one batch at a time, under its lease and a producer session. A run claims and publishes;
+//! the next one settles what it published, in one transaction with its own claim.
+mod acknowledged_batch;
 pub mod batch_request;
 mod batch_sender;
 pub mod context;
@@ -74,12 +76,13 @@ impl Handler<MailboxMessage<RunBatch>> for PartitionWorker {
         let (batch, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
+        let cycle = batch.cycle.clone().filter(|_| session.is_some());
         // Boxed on its own: the future of a whole batch is large.
         let work = Box::pin(async move { (relay.run(partition, session, &mut reason, batch).await, reason) });
         Box::pin(work.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
             let _permit = permit;
             (this.session, this.reason) = (session, reason);
-            report
+            BatchReport { cycle, ..report }
         }))
     }
 }

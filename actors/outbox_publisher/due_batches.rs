@@ -1,4 +1,4 @@
-//! The batches that start now: those of a cycle, or full ones between two cycles.
+//! The batches that start now: those of a cycle, or full ones between two cycles. A cycle also settles what the ones before it published.
 use std::time::Duration;
 
 use app::policy::breaker::BreakerPermit;
@@ -40,6 +40,7 @@ impl DueBatches {
     ) -> Self {
         let mut due = Self::default();
         if !schedule.is_waiting() {
+            due.settle_all(schedule, max);
             return due;
         }
         let selection = match cycles.next_start(now) {
@@ -71,8 +72,19 @@ impl DueBatches {
             if selection == Selection::All && cycle.is_none() {
                 cycle = Some(cycles.begin(now));
             }
-            due.requests.push((partition, RunBatch { kind, probe, cycle: cycle.clone() }));
+            due.requests.push((partition, RunBatch { claim: Some(kind), probe, cycle: cycle.clone() }));
+        }
+        // Settlements wait for the claims of the next cycle, but not for a broker.
+        if selection == Selection::All || due.pause.is_some() {
+            due.settle_all(schedule, max);
         }
         due
+    }
+
+    /// Settles the partitions that do not claim.
+    fn settle_all(&mut self, schedule: &mut Schedule, max: usize) {
+        while let Some(partition) = schedule.next_unsettled(max) {
+            self.requests.push((partition, RunBatch { claim: None, probe: false, cycle: None }));
+        }
     }
 }

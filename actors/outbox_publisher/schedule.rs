@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
+use crate::partition_worker::report::BatchReport;
+
 /// Waiting and running partitions. Pure: the publisher calls it for each change.
 #[derive(Debug, Default)]
 pub struct Schedule {
@@ -17,6 +19,8 @@ pub struct Schedule {
     again: BTreeSet<PartitionNo>,
     trials: VecDeque<PartitionNo>,
     on_trial: Option<PartitionNo>,
+    /// Partitions whose last run left an acknowledged batch to the settlement of the next one.
+    unsettled: BTreeSet<PartitionNo>,
     /// Partitions whose last run ended with an unknown outcome: a batch of this process may be open. If the process dies, the death counts
     /// for its rows, too.
     unresolved: BTreeSet<PartitionNo>,
@@ -27,8 +31,21 @@ pub struct Schedule {
 pub enum RunEnd {
     /// Nothing of this process is open in the partition.
     Resolved,
+    /// The broker has acknowledged the batch; the next run of the partition settles it.
+    Unsettled,
     /// The outcome of a batch is unknown; the next run of the partition resolves it first.
     Unresolved,
+}
+
+impl RunEnd {
+    /// By the report of the run, if there is one.
+    pub fn of(report: Option<&BatchReport>) -> Self {
+        match report {
+            Some(BatchReport { unresolved: false, unsettled: true, .. }) => Self::Unsettled,
+            Some(BatchReport { unresolved: false, .. }) => Self::Resolved,
+            _ => Self::Unresolved,
+        }
+    }
 }
 
 /// Which waiting partitions may run.
@@ -70,8 +87,8 @@ impl Schedule {
         }
     }
 
-    /// The next partition to run, if fewer than `max` run. A trial waits until nothing runs and nothing is unresolved, and nothing else runs
-    /// until it is resolved: otherwise a death of the process would count for rows that did not cause it.
+    /// The next partition to run, if fewer than `max` run. A trial waits until nothing runs, and nothing is unsettled or unresolved, and
+    /// nothing else runs until it is resolved: otherwise a death of the process would count for rows that did not cause it.
     pub fn next(&mut self, max: usize, selection: Selection) -> Option<(PartitionNo, ClaimKind)> {
         if self.running.len() >= max {
             return None;
@@ -81,7 +98,7 @@ impl Schedule {
         }
         // While something is unresolved, the others go on: its resolution may have to wait for a broker.
         if let Some(partition) = self.trials.front().copied().filter(|_| self.unresolved.is_empty()) {
-            if !self.running.is_empty() {
+            if !self.running.is_empty() || !self.unsettled.is_empty() {
                 return None;
             }
             self.trials.pop_front();
@@ -111,6 +128,21 @@ impl Schedule {
         Some((partition, ClaimKind::Ordinary))
     }
 
+    /// The next partition to settle without a claim, if fewer than `max` run. One that also waits for its turn goes on waiting afterwards.
+    pub fn next_unsettled(&mut self, max: usize) -> Option<PartitionNo> {
+        if self.running.len() >= max {
+            return None;
+        }
+        let partition = self.unsettled.iter().copied().find(|partition| !self.running.contains(partition))?;
+        if self.queued.remove(&partition) {
+            self.waiting.retain(|other| *other != partition);
+            self.full.remove(&partition);
+            self.again.insert(partition);
+        }
+        self.running.insert(partition);
+        Some(partition)
+    }
+
     /// Whether any partition waits for its turn or a trial.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || !self.trials.is_empty()
@@ -119,8 +151,13 @@ impl Schedule {
     /// A run has ended. Returns whether the partition was woken during it. A trial with an unknown outcome goes on until it is resolved.
     pub fn finished(&mut self, partition: PartitionNo, end: RunEnd) -> bool {
         self.running.remove(&partition);
+        self.unsettled.remove(&partition);
         match end {
             RunEnd::Resolved => self.resolved(partition),
+            RunEnd::Unsettled => {
+                self.resolved(partition);
+                self.unsettled.insert(partition);
+            }
             RunEnd::Unresolved => {
                 self.unresolved.insert(partition);
             }
@@ -140,13 +177,16 @@ impl Schedule {
 
     /// A run could not begin, because this instance does not own the partition or hands it over.
     pub fn not_run(&mut self, partition: PartitionNo) {
-        let end = if self.unresolved.contains(&partition) { RunEnd::Unresolved } else { RunEnd::Resolved };
-        self.finished(partition, end);
+        let is_open = self.unresolved.contains(&partition) || self.unsettled.contains(&partition);
+        self.finished(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
         self.forget(partition);
     }
 
-    /// The partition does not run any more. A batch of it that is unresolved remains so until [`Schedule::resolved`].
+    /// The partition does not run any more. A batch of it that is unsettled or unresolved remains open until [`Schedule::resolved`].
     pub fn forget(&mut self, partition: PartitionNo) {
+        if self.unsettled.remove(&partition) {
+            self.unresolved.insert(partition);
+        }
         self.waiting.retain(|other| *other != partition);
         self.trials.retain(|other| *other != partition);
         self.queued.remove(&partition);
@@ -226,6 +266,71 @@ mod tests {
         schedule.finished(B, RunEnd::Resolved);
         assert_eq!(schedule.next(16, Selection::All), Some((C, ClaimKind::Ordinary)));
         assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Ordinary)));
+    }
+
+    #[test]
+    fn acknowledged_batch_is_settled_by_the_next_claim_or_without_one() {
+        let mut schedule = Schedule::default();
+        for partition in [A, B] {
+            schedule.wake(partition);
+            schedule.next(16, Selection::All);
+            schedule.finished(partition, RunEnd::Unsettled);
+        }
+        assert!(!schedule.is_waiting());
+        schedule.wake(A);
+        assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
+        assert_eq!(schedule.next(16, Selection::All), None, "B has no rows that are due");
+
+        assert_eq!(schedule.next_unsettled(1), None, "no more than asked");
+        assert_eq!(schedule.next_unsettled(16), Some(B));
+        assert_eq!(schedule.next_unsettled(16), None, "the run of A settles it");
+        assert!(!schedule.finished(B, RunEnd::Resolved));
+        schedule.finished(A, RunEnd::Resolved);
+        assert_eq!(schedule.next_unsettled(16), None);
+    }
+
+    #[test]
+    fn partition_that_only_settles_keeps_its_turn() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.finished(A, RunEnd::Unsettled);
+        schedule.wake(A);
+
+        assert_eq!(schedule.next_unsettled(16), Some(A));
+        assert_eq!(schedule.next(16, Selection::All), None, "it runs");
+        assert!(schedule.finished(A, RunEnd::Resolved), "it runs again");
+    }
+
+    #[test]
+    fn trial_waits_until_acknowledged_batches_are_settled() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.request_trial(B);
+        schedule.finished(A, RunEnd::Unsettled);
+        schedule.wake(A);
+
+        assert_eq!(schedule.next(16, Selection::All), None, "a batch of A is open");
+        assert_eq!(schedule.next_unsettled(16), Some(A));
+        assert_eq!(schedule.next(16, Selection::All), None, "A runs");
+        schedule.finished(A, RunEnd::Resolved);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
+    }
+
+    #[test]
+    fn batch_of_a_partition_that_is_handed_over_is_open_until_the_end_of_the_hand_over() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.finished(A, RunEnd::Unsettled);
+        schedule.request_trial(B);
+        schedule.forget(A);
+
+        assert_eq!(schedule.next_unsettled(16), None, "its hand-over settles it");
+        assert_eq!(schedule.next(16, Selection::All), None);
+        schedule.resolved(A);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
     }
 
     #[test]

@@ -5,12 +5,12 @@ use ports::outbox::ClaimKind;
 use super::cycle_ticket::CycleTicket;
 use super::report::BatchReport;
 
-/// Move one batch. The mailbox holds one of these and its permit stays taken until the batch is done: a full mailbox *is* the backpressure.
+/// Settle the batch that the broker has acknowledged, if there is one, and move the next one. The mailbox holds one of these and its permit stays taken until the batch is done: a full mailbox *is* the backpressure.
 #[derive(Debug, Message)]
 #[rtype(result = "BatchReport")]
 pub struct RunBatch {
-    /// Which rows may be claimed.
-    pub kind: ClaimKind,
+    /// Which rows may be claimed; `None` only settles.
+    pub claim: Option<ClaimKind>,
     /// Whether this is the circuit breaker's only probe: its failure costs no attempt.
     pub probe: bool,
     /// The cycle that the batch belongs to, if it began with others.

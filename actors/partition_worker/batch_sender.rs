@@ -1,17 +1,17 @@
-//! BatchSender: takes a claimed batch to its end. Excludes rows that cannot be sent, publishes the others, settles; or returns the batch
-//! to the store as not sent.
+//! BatchSender: takes a claimed batch to the broker. Excludes rows that cannot be sent and publishes the others; or returns the batch to the
+//! store as not sent.
 use std::sync::Arc;
 use std::time::Duration;
 
 use app::relay::RefusedRow;
 use ports::Error;
 use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
-use ports::outbox::{BatchOutcome, ClaimedBatch, FencedOutcome, RowId, Settlement};
+use ports::outbox::{BatchOutcome, ClaimKind, ClaimedBatch, FencedOutcome, RowId, Settlement};
 use ports::partitions::Token;
 use tokio::time::Instant;
 
+use super::acknowledged_batch::{self, AcknowledgedBatch};
 use super::context::RelayContext;
-use super::cycle_ticket::CycleTicket;
 use super::in_flight_batch::InFlightBatch;
 use super::producer_sessions::ProducerClaim;
 use super::report::{BatchReport, BrokerSignal};
@@ -24,10 +24,6 @@ const EXCLUDE_DEADLINE: Duration = Duration::from_secs(10);
 /// How often one batch may lose rows to refusals before the rest is returned to the store: a lease is too short to work through a broker
 /// that refuses one row a round.
 const REFUSALS_MAX: u32 = 16;
-/// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
-const SETTLE_ATTEMPTS_MAX: u32 = 5;
-/// Time between two attempts to settle.
-const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends the batches of all partitions.
 pub struct BatchSender(Arc<RelayContext>);
@@ -45,11 +41,10 @@ impl BatchSender {
         mut session: PartitionSession,
         mut producer: ProducerClaim,
         batch: ClaimedBatch,
-        probe: bool,
-        cycle: Option<CycleTicket>,
+        (kind, probe): (ClaimKind, bool),
     ) -> RunResult {
-        let RelayContext { broker, outbox, book, envelope, options, .. } = &*self.0;
-        let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), probe);
+        let RelayContext { broker, book, envelope, options, .. } = &*self.0;
+        let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
         if !refused.is_empty()
             && let Err(end) = self.exclude(&mut session, &mut batch, refused).await
         {
@@ -71,10 +66,9 @@ impl BatchSender {
             }
             let refused = match published {
                 Published::Committed(positions) => {
-                    // The producer session takes the next claims while this batch is settled.
+                    // The producer session takes the next claims while this batch waits for its settlement.
                     drop(producer);
-                    outbox.expect_requests(cycle.as_ref().map_or(0, CycleTicket::answered));
-                    return self.settle(session, batch, positions).await;
+                    return self.acknowledge(session, batch, positions).await;
                 }
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {
                     let without_cause = || Error::Unreachable("the broker aborted without a cause".into()).into();
@@ -163,13 +157,14 @@ impl BatchSender {
         }
     }
 
-    async fn settle(
+    /// The broker has acknowledged the batch: it waits for the next run, which settles it. Settles at once where a batch that is open after a
+    /// crash would be published again, and after a trial: nothing else runs until it is settled.
+    async fn acknowledge(
         &self,
         mut session: PartitionSession,
         mut batch: InFlightBatch,
         mut positions: Vec<(RowId, Position)>,
     ) -> RunResult {
-        let RelayContext { outbox, metrics, .. } = &*self.0;
         positions.append(&mut batch.sent);
         let sent = positions.len();
         self.record_age(&batch, sent);
@@ -182,24 +177,14 @@ impl BatchSender {
         // A batch without any row left to send says nothing about the broker; as the breaker's probe it must not close the breaker.
         let broker = if sent > 0 { BrokerSignal::Works } else { BrokerSignal::None };
         let report = BatchReport { sent, more: batch.more, broker, ..BatchReport::default() };
-        let mut last_error = None;
-        for _ in 0..SETTLE_ATTEMPTS_MAX {
-            match outbox.settle(settlement.clone()).await {
-                Ok(FencedOutcome::Done { counter, .. }) => {
-                    session.fence.counter = counter;
-                    metrics.outbox_entries_delivered.inc_by(sent as u64);
-                    metrics.outbox_publish_rate.inc_by(sent as u64);
-                    return RunResult::known(session, report);
-                }
-                Ok(FencedOutcome::Stale) => {
-                    metrics.outbox_stale_settlement_total.inc();
-                    return RunResult::unknown(BatchReport { more: true, ..report });
-                }
-                Err(error) => last_error = Some(error),
-            }
-            tokio::time::sleep(SETTLE_PAUSE).await;
+        session.unsettled = Some(AcknowledgedBatch { settlement, sent });
+        if batch.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
+            return RunResult::known(session, report);
         }
-        RunResult::unknown(BatchReport { more: true, error: last_error, ..report })
+        match acknowledged_batch::settle(&self.0, &mut session).await {
+            Ok(()) => RunResult::known(session, report),
+            Err(failure) => RunResult::unsettled(failure, report),
+        }
     }
 
     /// Records the time of each acknowledged row since the hand-over of its records to the broker.
@@ -251,7 +236,7 @@ impl BatchSender {
             }
         }
         if partly_sent && batch.unsent.is_empty() {
-            return self.settle(session, batch, Vec::new()).await;
+            return self.acknowledge(session, batch, Vec::new()).await;
         }
         match self.0.outbox.resolve(&session.fence, batch.token, BatchOutcome::NotSent).await {
             Ok(FencedOutcome::Done { counter, .. }) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use app::relay::{BatchPlan, RecordEnvelope, RefusedRow, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Position, Record};
-use ports::outbox::{ClaimedBatch, ClaimedRow, RowId};
+use ports::outbox::{ClaimKind, ClaimedBatch, ClaimedRow, RowId};
 use ports::partitions::Token;
 
 /// A claimed batch. Its rows shrink with each exclusion, its records with each partial success.
@@ -20,6 +20,8 @@ pub struct InFlightBatch {
     /// Rows whose record goes to the fallback topic.
     pub fallback: Vec<RefusedRow>,
     pub more: bool,
+    /// Whether it holds ordinary rows, or one suspect.
+    pub kind: ClaimKind,
     /// The batch is the circuit breaker's probe.
     pub probe: bool,
     record_bytes_max: usize,
@@ -31,13 +33,14 @@ impl InFlightBatch {
         batch: ClaimedBatch,
         envelope: &RecordEnvelope,
         record_bytes_max: usize,
+        kind: ClaimKind,
         probe: bool,
     ) -> (Self, Vec<RefusedRow>) {
         let BatchPlan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
         let ClaimedBatch { token, rows, more } = batch;
         let (unsent, rows) = (send, rows.into());
         let (sent, fallback) = (Vec::new(), Vec::new());
-        (Self { token, rows, unsent, sent, fallback, more, probe, record_bytes_max }, refused)
+        (Self { token, rows, unsent, sent, fallback, more, kind, probe, record_bytes_max }, refused)
     }
 
     fn sent_rows(&self) -> HashSet<RowId> {

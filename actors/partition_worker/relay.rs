@@ -2,9 +2,10 @@
 use std::sync::Arc;
 
 use ports::broker::BrokerFailure;
-use ports::outbox::{Claim, Claimed};
+use ports::outbox::{Claim, ClaimKind, Claimed};
 use ports::partitions::{AcquireReason, PartitionNo};
 
+use super::acknowledged_batch;
 use super::batch_request::RunBatch;
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
@@ -29,19 +30,19 @@ impl Relay {
         Self { context, sessions, sender }
     }
 
-    /// Moves one batch: claim, publish, settle.
+    /// Settles what an earlier run published, and moves the next batch as far as the broker's acknowledgement.
     pub async fn run(
         &self,
         partition: PartitionNo,
         session: Option<PartitionSession>,
         reason: &mut AcquireReason,
-        mut request: RunBatch,
+        request: RunBatch,
     ) -> RunResult {
         let session = match session {
             Some(session) => session,
             None => {
                 // An acquisition may take long: the cycle does not wait for it.
-                request.cycle = None;
+                drop(request.cycle);
                 match self.sessions.begin(partition, reason).await {
                     Ok(SessionStart::Began(session)) => session,
                     Ok(SessionStart::HeldElsewhere) => {
@@ -54,27 +55,40 @@ impl Relay {
                 }
             }
         };
-        self.claim_and_send(session, request).await
+        match request.claim {
+            Some(kind) => self.claim_and_send(session, kind, request.probe).await,
+            None => self.settle(session, BatchReport::default()).await,
+        }
     }
 
-    async fn claim_and_send(&self, mut session: PartitionSession, request: RunBatch) -> RunResult {
-        let RelayContext { outbox, producers, options, metrics, book, .. } = &*self.context;
+    async fn settle(&self, mut session: PartitionSession, report: BatchReport) -> RunResult {
+        match acknowledged_batch::settle(&self.context, &mut session).await {
+            Ok(()) => RunResult::known(session, report),
+            Err(failure) => RunResult::unsettled(failure, report),
+        }
+    }
+
+    async fn claim_and_send(&self, mut session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
+        let RelayContext { producers, options, metrics, book, .. } = &*self.context;
         let fence = session.fence.clone();
         let producer = match producers.claim(fence.partition).await {
             Ok(producer) => producer,
             Err(BrokerFailure { id, error }) => {
                 let broker = BrokerSignal::Failed(id);
                 let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
-                return RunResult::known(session, report);
+                return self.settle(session, report).await;
             }
         };
-        let RunBatch { kind, probe, cycle } = request;
         let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind };
-        match outbox.claim(claim).await {
+        let claimed = match acknowledged_batch::settle_and_claim(&self.context, &mut session, claim).await {
+            Ok(claimed) => claimed,
+            Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
+        };
+        match claimed {
             Ok(Claimed::Batch(batch)) => {
                 session.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
-                self.sender.send(session, producer, batch, probe, cycle).await
+                self.sender.send(session, producer, batch, (kind, probe)).await
             }
             Ok(Claimed::Nothing { next_due, suspect_due }) => {
                 RunResult::known(session, BatchReport { next_due, suspect_due, ..BatchReport::default() })

@@ -4,6 +4,8 @@ use std::time::Duration;
 use ports::Error;
 use ports::broker::FailureId;
 
+use super::cycle_ticket::CycleTicket;
+
 /// Result of one batch.
 #[derive(Debug, Default)]
 pub struct BatchReport {
@@ -21,6 +23,10 @@ pub struct BatchReport {
     pub held_elsewhere: bool,
     /// A batch of this process may be open: the next run resolves it first.
     pub unresolved: bool,
+    /// The store has not settled the acknowledged batch: the next run does.
+    pub unsettled: bool,
+    /// The batch's part in its cycle, which ends after the report of its last batch.
+    pub cycle: Option<CycleTicket>,
     /// The error that ended the batch; the partition runs again after a pause.
     pub error: Option<Error>,
 }

@@ -1,6 +1,7 @@
 //! How a worker's run ended: its report, and whether its session may go on.
 use ports::Error;
 
+use super::acknowledged_batch::SettleFailure;
 use super::report::BatchReport;
 use super::session::PartitionSession;
 
@@ -13,7 +14,7 @@ pub struct RunResult {
 impl RunResult {
     /// Every outcome is known: the next run continues the session.
     pub fn known(session: PartitionSession, report: BatchReport) -> Self {
-        Self { session: Some(session), report }
+        Self::ended(Some(session), report)
     }
 
     /// The outcome of a statement is unknown: the next run acquires a new epoch and resolves first.
@@ -26,9 +27,19 @@ impl RunResult {
         Self::ended(session, BatchReport { error: Some(error), ..BatchReport::default() })
     }
 
+    /// The settlement of an acknowledged batch failed.
+    pub fn unsettled(failure: SettleFailure, report: BatchReport) -> Self {
+        let error = match failure {
+            SettleFailure::Stale => None,
+            SettleFailure::Unknown(error) => Some(error),
+        };
+        Self::unknown(BatchReport { more: true, error, ..report })
+    }
+
     /// Without a session a batch may be open, unless another instance holds the partition and resolves it.
     fn ended(session: Option<PartitionSession>, report: BatchReport) -> Self {
         let unresolved = session.is_none() && !report.held_elsewhere;
-        Self { session, report: BatchReport { unresolved, ..report } }
+        let unsettled = session.as_ref().is_some_and(|session| session.unsettled.is_some());
+        Self { session, report: BatchReport { unresolved, unsettled, ..report } }
     }
 }

@@ -7,15 +7,18 @@ use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
 use tokio::time::Instant;
 
+use super::acknowledged_batch::{self, AcknowledgedBatch};
 use super::context::RelayContext;
 use super::overlapping_failures::OverlappingFailures;
 use super::session_failure::SessionFailure;
 use super::timeline::TimelineGuard;
 
-/// A held lease without an open batch.
+/// A held lease. No batch is open but the one that waits for its settlement.
 pub struct PartitionSession {
     /// Owner, epoch and the last known counter.
     pub fence: Fence,
+    /// The batch that the broker has acknowledged and the store has not settled.
+    pub unsettled: Option<AcknowledgedBatch>,
 }
 
 /// Result of an attempt to begin a session.
@@ -64,7 +67,7 @@ impl PartitionSessions {
             };
             fence = above;
         }
-        Ok(SessionStart::Began(PartitionSession { fence }))
+        Ok(SessionStart::Began(PartitionSession { fence, unsettled: None }))
     }
 
     /// Acquires the lease unless a live instance holds it, and resolves. `reason` changes only after the store has recorded it: a
@@ -144,7 +147,7 @@ impl PartitionSessions {
         );
     }
 
-    /// Releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded, and the
+    /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded, and the
     /// session if the lease remains. Without an open batch the release needs no broker. With an open batch and no session the store
     /// refuses the release; the batch is then resolved first, because otherwise the heartbeat would renew the lease for ever.
     pub async fn hand_over(
@@ -154,6 +157,11 @@ impl PartitionSessions {
         reason: &mut AcquireReason,
     ) -> (bool, Option<PartitionSession>) {
         let RelayContext { leases, book, instance, .. } = &*self.context;
+        if let Some(held) = &mut session
+            && acknowledged_batch::settle(&self.context, held).await.is_err()
+        {
+            session = None;
+        }
         loop {
             let known = session.as_ref().map(|session| session.fence.epoch);
             let Some(epoch) = known.or_else(|| book.epoch(partition)) else { return (true, None) };

@@ -98,6 +98,7 @@ impl Default for Options {
                 batch: 1_000,
                 lease: Duration::from_secs(30),
                 margin: Duration::from_secs(1),
+                defers_settlement: true,
             },
             rules: chain::ChainRules::default(),
             breaker: breaker::Options::default(),

@@ -107,6 +107,15 @@ pub struct Settlement {
     pub by_fallback: Vec<RowId>,
 }
 
+/// Result of a settlement and the claim after it.
+#[derive(Debug)]
+pub struct SettledClaim {
+    /// The outcome of the settlement.
+    pub settled: FencedOutcome,
+    /// The result of the claim; [`Claimed::Fenced`] after a stale settlement.
+    pub claimed: Result<Claimed, Error>,
+}
+
 /// Number of rows by status, and the age of the oldest unsent row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -147,6 +156,24 @@ pub trait OutboxStore: Send + Sync {
     /// epoch and token, not the counter. Repeating the last settlement under the same lease returns `Done` with no rows and the present
     /// counter. A crash of the store may undo a settlement, but none that a later claim of the partition has followed; the batch is then open.
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error>;
+
+    /// Settles an open batch, and claims the next due rows of its partition under the counter that the settlement returns, whatever counter
+    /// the claim's fence has. A store that can do both in one transaction saves a commit for each batch.
+    ///
+    /// # Errors
+    /// The settlement's; then nothing was claimed. After [`Error::Unknown`] both may have happened: the worker acquires the lease again and
+    /// resolves.
+    async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
+        let settled = self.settle(settlement).await?;
+        let claimed = match settled {
+            FencedOutcome::Done { counter, .. } => {
+                claim.fence.counter = counter;
+                self.claim(claim).await
+            }
+            FencedOutcome::Stale => Ok(Claimed::Fenced),
+        };
+        Ok(SettledClaim { settled, claimed })
+    }
 
     /// Closes an open batch, also an empty one, by its resolved outcome. Compares the counter. Repeating the last resolution under the
     /// same lease returns `Done` with no rows.

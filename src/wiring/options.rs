@@ -6,7 +6,7 @@ use app::commands;
 use domain::RegionId;
 use ports::partitions::InstanceId;
 
-use crate::config::{BrokerKind, Config};
+use crate::config::{BrokerKind, Config, DeliveryKind};
 
 /// Up to this duration the cycles of the embedded broker follow each other at once. 3 ms: its claim and its log share one writer with the
 /// orders, so that a cycle that waits longer takes from them.
@@ -50,6 +50,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         lease: config.outbox.lease,
         // No batch is sent to the broker when less of the lease than this remains: the broker needs time to accept it.
         margin: (config.outbox.lease / 10).min(Duration::from_secs(1)),
+        defers_settlement: config.broker.delivery != DeliveryKind::AtLeastOnce,
     };
     let defaults = actors::Options::default();
     actors::Options {
@@ -105,7 +106,7 @@ pub(super) fn postgres(
     options.pooler = config.store.pooler;
     options.notify = config.store.notify && !config.store.pooler;
     options.root_certificates = config.store.ca_file.clone();
-    options.flush_settlements = config.broker.delivery == crate::config::DeliveryKind::AtLeastOnce;
+    options.flush_settlements = config.broker.delivery == DeliveryKind::AtLeastOnce;
     options.dead_after = config.partitions.dead_after;
     options.heartbeat_interval = config.partitions.heartbeat;
     options.metrics = Some(std::sync::Arc::clone(metrics));

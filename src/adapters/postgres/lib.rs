@@ -36,6 +36,7 @@ mod outbox {
     pub(crate) mod resolve;
     pub(crate) mod rounds {
         pub(crate) mod claim_group;
+        pub(crate) mod lease_locks;
         pub(crate) mod relay_queue;
         pub(crate) mod relay_rounds;
         pub(crate) mod settle_group;
@@ -43,6 +44,7 @@ mod outbox {
     pub(crate) mod row_changes;
     pub(crate) mod scan_start;
     pub(crate) mod settle;
+    pub(crate) mod settle_and_claim;
     pub(crate) mod sweep;
 }
 

@@ -25,6 +25,9 @@ pub struct Options {
     pub lease: Duration,
     /// Remaining lease time below which a batch is not given to the broker.
     pub margin: Duration,
+    /// Whether a published batch may wait for its settlement until the next claim. Not at least once: a batch that is open after a crash is
+    /// published again then.
+    pub defers_settlement: bool,
 }
 
 impl Options {

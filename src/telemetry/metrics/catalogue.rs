@@ -22,7 +22,7 @@ macro_rules! every_metric {
         outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Outbox rows written in the transaction of their order.";
         outbox_entries_delivered: IntCounter = "outbox.entries.delivered" [] Rows NONE "Rows settled as sent.";
         outbox_entries_failed: IntCounter = "outbox.entries.failed" [] Rows NONE "Rows settled as parked.";
-        outbox_publish_duration: Timer = "outbox.publish.duration" [] Seconds CALL "Time of one batch from claim to settlement.";
+        outbox_publish_duration: Timer = "outbox.publish.duration" [] Seconds CALL "Time of one batch from its claim to the broker's acknowledgement.";
 
         // The outbox, by Prometheus names.
         outbox_rows: Family<IntGauge, 1> = "outbox_rows" ["status"] Rows NONE "Outbox rows by status.";

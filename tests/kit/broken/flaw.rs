@@ -7,7 +7,8 @@ macro_rules! with_flaws_by_suite {
             orders: DropsMark, DropsEvents, OverwritesNewerVersion, ListsOldestFirst, CountIgnoresFilter, SweepsRecentMarks;
             outbox: IgnoresFence, LetsLaterRowsOvertake, RetriesWithoutDelay, ReportsFirstAttempt, SettleReturnsRows,
                 ResolvesAsPublished, CountsNoDeaths, ClaimsSuspectsInOrdinaryClaims, DropsPayload, OutboxSweepIgnoresLimit,
-                SweepsRecentRows, ExclusionReturnsOldToken, AcceptsOldToken;
+                SweepsRecentRows, ExclusionReturnsOldToken, AcceptsOldToken, ClaimsWithoutSettlement,
+                ClaimsUnderOldCounter;
             operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow;
             redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,
                 IgnoresTopic;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
-    OutboxStore, Settlement,
+    OutboxStore, SettledClaim, Settlement,
 };
 use ports::partitions::{Fence, PartitionLeases, Token};
 
@@ -93,6 +93,20 @@ impl OutboxStore for BrokenOutbox {
             return self.real.resolve(&settlement.fence, settlement.token, BatchOutcome::NotSent).await;
         }
         self.real.settle(settlement).await
+    }
+    async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
+        if self.flaw == Flaw::ClaimsWithoutSettlement {
+            let settled = FencedOutcome::Done { counter: settlement.token, rows: 0 };
+            return Ok(SettledClaim { settled, claimed: self.claim(claim).await });
+        }
+        let settled = self.settle(settlement).await?;
+        let FencedOutcome::Done { counter, .. } = settled else {
+            return Ok(SettledClaim { settled, claimed: Ok(Claimed::Fenced) });
+        };
+        if self.flaw != Flaw::ClaimsUnderOldCounter {
+            claim.fence.counter = counter;
+        }
+        Ok(SettledClaim { settled, claimed: self.claim(claim).await })
     }
     async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
         let outcome = match (self.flaw, outcome) {

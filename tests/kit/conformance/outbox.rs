@@ -5,6 +5,7 @@ use self::deaths::*;
 use self::depth::*;
 use self::exclusions::*;
 use self::resolutions::*;
+use self::settled_claims::*;
 use self::settlements::*;
 
 mod blocks;
@@ -13,6 +14,7 @@ mod deaths;
 mod depth;
 mod exclusions;
 mod resolutions;
+mod settled_claims;
 mod settlements;
 
 suite! { $ outbox:
@@ -35,6 +37,10 @@ suite! { $ outbox:
     a_repeated_settlement_changes_nothing,
     a_late_settlement_does_not_change_the_next_batch,
     a_settlement_changes_only_its_own_partition,
+    a_settlement_and_the_claim_after_it_are_one_call,
+    a_stale_settlement_claims_nothing,
+    rows_that_a_settlement_unblocks_are_part_of_its_claim,
+    a_statement_before_the_settlement_does_not_stop_its_claim,
     an_excluded_row_waits_for_its_retry_by_the_stores_clock,
     an_excluded_row_keeps_its_attempt_and_failure_reason,
     a_stored_failure_reason_has_at_most_256_characters_and_no_nul,

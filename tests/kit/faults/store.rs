@@ -8,7 +8,8 @@ use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, SettledClaim,
+    Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
@@ -86,6 +87,10 @@ impl OutboxStore for FaultyOutbox {
     }
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Settle, self.real.settle(settlement)).await
+    }
+    async fn settle_and_claim(&self, settlement: Settlement, claim: Claim) -> Result<SettledClaim, Error> {
+        let claimed = self.script.around(Call::Claim, self.real.settle_and_claim(settlement, claim));
+        self.script.around(Call::Settle, claimed).await
     }
     async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
         self.script.around(Call::Resolve, self.real.resolve(fence, token, outcome)).await

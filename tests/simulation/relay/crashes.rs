@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
+use ports::outbox::OutboxStore;
 use ports::outbox::RowStatus;
 
 use crate::support::environment::Environment;
@@ -119,11 +120,14 @@ async fn a_graceful_stop_leaves_no_batch_to_resolve() {
     environment.script.always(Call::Publish, InjectedFault::Slow(Duration::from_secs(2)));
     ledger.create_orders(&process, 6).await;
 
+    let store = process.store.clone();
+
     assert_eq!(process.stop().await, 0, "every partition was handed over");
 
+    assert_eq!(store.depth().await.expect("rows can be counted").in_flight, 0);
+    drop(store);
     environment.script.clear();
     let process = environment.start().await;
-    assert_eq!(process.depth().await.in_flight, 0);
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;
 }

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, SettledClaim,
+    Settlement,
 };
 use ports::partitions::{Fence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -31,6 +32,17 @@ impl OutboxStore for Embedded {
 
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         self.write("settle", move |context| settle::settle(context, &settlement)).await
+    }
+
+    async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
+        let both = self.write("settle_and_claim", move |context| {
+            let settled = settle::settle(context, &settlement)?;
+            let FencedOutcome::Done { counter, .. } = settled else { return Ok((settled, Claimed::Fenced)) };
+            claim.fence.counter = counter;
+            Ok((settled, claim::claim(context, &claim)?))
+        });
+        let (settled, claimed) = both.await?;
+        Ok(SettledClaim { settled, claimed: Ok(claimed) })
     }
 
     async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {

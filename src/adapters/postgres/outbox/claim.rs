@@ -5,7 +5,6 @@
 //! that row: every statement that changes rows raises the counter, so a claim with an old snapshot finds another counter and takes
 //! nothing. Its expiry is checked once more after the wait, because PostgreSQL evaluates a condition again only if the row was changed
 //! meanwhile: a claim that waited past the expiry divides by zero, which rolls it back.
-use std::sync::Arc;
 use std::time::Duration;
 
 use outbox::limits::BATCH_BYTES_MAX;
@@ -19,7 +18,7 @@ use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::scan_start::{BaseSnapshot, ScanResult, ScanSnapshot};
+use crate::outbox::scan_start::{ScanBounds, ScanResult, ScanSnapshot, ScanStart, TickId};
 use crate::store::core::Core;
 
 /// Selects where the scan begins: above the known start, and above what the base's running transactions that have ended may have drawn.
@@ -83,7 +82,7 @@ macro_rules! take {
                  AND t.in_flight IS NULL AND t.expires_at > clock_timestamp()
                RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter, s.ids, s.keys, s.attempts)
              SELECT s.ids IS NOT NULL, s.last_ready, s.ready_left, s.more, s.last, s.xid, b.start, b.server, b.snapshot::text, l.counter,
-               c.id, c.key, c.attempts + 1, e.*
+               s.heads, c.id, c.key, c.attempts + 1, e.*
              FROM s CROSS JOIN b LEFT JOIN l ON true LEFT JOIN LATERAL unnest(l.ids, l.keys, l.attempts) c (id, key, attempts) ON true
                LEFT JOIN LATERAL (SELECT ",
             event_columns!(),
@@ -93,7 +92,7 @@ macro_rules! take {
 }
 
 /// The column of a claimed row's id.
-const ROW_ID: usize = 10;
+const ROW_ID: usize = 11;
 
 const ORDINARY: &str = concat!(start!(), ordinary!(), take!("false"));
 const TRIAL: &str = concat!(start!(), trial!(), take!("true"));
@@ -105,68 +104,119 @@ const NOTHING_DUE: &str = concat!(
     " FROM outbox_lease l WHERE l.partition = $1"
 );
 
-/// Claims the rows that are due, under the fence.
-pub(crate) async fn claim(core: &Core, claim: Claim) -> StatementResult<Claimed> {
-    let session = core.relay_session().await?;
-    let fence = &claim.fence;
-    let partition = fence.partition.0;
-    let known = [core.scan_memory.take(partition).filter(|start| start.is_valid_for(fence))];
-    let bounds = core.scan_memory.bounds(&known);
-    let [known] = known;
-    let start = bounds.starts.first().copied().unwrap_or_default();
-    let values: [SqlValue<'_>; 11] = [
-        (&(partition as i32), Type::INT4),
-        (&i64::from(claim.limit.max(1)), Type::INT8),
-        (&&*fence.owner.0, Type::TEXT),
-        (&start, Type::INT8),
-        (&(fence.epoch as i64), Type::INT8),
-        (&(fence.counter as i64), Type::INT8),
-        (&&*claim.session.0, Type::TEXT),
-        (&(BATCH_BYTES_MAX as i64), Type::INT8),
-        (&bounds.server, Type::FLOAT8),
-        (&bounds.running, Type::INT8_ARRAY),
-        (&bounds.lows, Type::INT8_ARRAY),
-    ];
-    let text = match claim.kind {
-        ClaimKind::Ordinary => ORDINARY,
-        ClaimKind::Trial => TRIAL,
-    };
-    let rows = match session.execute(text, &values).await {
-        Err(StatementError::LeaseExpired) => return Ok(Claimed::Fenced),
-        result => result?,
-    };
-    let Some(first) = rows.first() else { return Ok(Claimed::Fenced) };
-    let snapshot = scan_snapshot(first)?;
-    core.scan_memory.record_snapshot(&snapshot);
-    if !get::<bool>(first, 0)? {
-        let nothing = nothing_due(&session, &claim).await?;
-        if claim.kind == ClaimKind::Ordinary && matches!(nothing, Claimed::Nothing { .. }) {
-            core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, fence.counter)?);
-        }
-        return Ok(nothing);
-    }
-    let Some(token) = get::<Option<i64>>(first, 9)? else { return Ok(Claimed::Fenced) };
-    let batch = ClaimedBatch { token: token as u64, rows: claimed_row::read_all(&rows, ROW_ID)?, more: get(first, 3)? };
-    if batch.rows.is_empty() {
-        return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
-    }
-    if claim.kind == ClaimKind::Ordinary {
-        core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, batch.token)?);
-    } else if let Some(mut start) = known {
-        start.set_counter(batch.token);
-        core.scan_memory.put(partition, start);
-    }
-    Ok(Claimed::Batch(batch))
+/// A claim of one partition as a statement.
+pub(crate) struct ClaimScan<'a> {
+    claim: &'a Claim,
+    /// The partition's scan start before the claim, if it was known and valid.
+    known: Option<ScanStart>,
+    bounds: ScanBounds,
+    partition: i32,
+    limit: i64,
+    epoch: i64,
+    counter: i64,
+    owner: &'a str,
+    lane: &'a str,
+    start: i64,
+    bytes_max: i64,
 }
 
-/// The snapshot of the claim. Its transaction's number is assigned while the statement runs, after the snapshot.
-fn scan_snapshot(row: &Row) -> StatementResult<ScanSnapshot> {
-    let (last, xid) = (get::<Option<i64>>(row, 4)?, get::<Option<i64>>(row, 5)?);
-    Ok(ScanSnapshot { base: Arc::new(BaseSnapshot::parse(get(row, 7)?, get(row, 8)?)?), tick: last.zip(xid) })
+impl<'a> ClaimScan<'a> {
+    /// A claim whose scan begins at a known start.
+    pub(crate) fn new(core: &Core, claim: &'a Claim, known: Option<ScanStart>) -> Self {
+        let (fence, known) = (&claim.fence, [known]);
+        let bounds = core.scan_memory.bounds(&known);
+        let [known] = known;
+        Self {
+            claim,
+            known,
+            partition: fence.partition.0 as i32,
+            limit: i64::from(claim.limit.max(1)),
+            epoch: fence.epoch as i64,
+            counter: fence.counter as i64,
+            owner: &fence.owner.0,
+            lane: &claim.session.0,
+            start: bounds.starts.first().copied().unwrap_or_default(),
+            bytes_max: BATCH_BYTES_MAX as i64,
+            bounds,
+        }
+    }
+
+    /// The statement and its parameters.
+    pub(crate) fn statement(&self) -> (&'static str, Vec<SqlValue<'_>>) {
+        let text = match self.claim.kind {
+            ClaimKind::Ordinary => ORDINARY,
+            ClaimKind::Trial => TRIAL,
+        };
+        let values: Vec<SqlValue<'_>> = vec![
+            (&self.partition, Type::INT4),
+            (&self.limit, Type::INT8),
+            (&self.owner, Type::TEXT),
+            (&self.start, Type::INT8),
+            (&self.epoch, Type::INT8),
+            (&self.counter, Type::INT8),
+            (&self.lane, Type::TEXT),
+            (&self.bytes_max, Type::INT8),
+            (&self.bounds.server, Type::FLOAT8),
+            (&self.bounds.running, Type::INT8_ARRAY),
+            (&self.bounds.lows, Type::INT8_ARRAY),
+        ];
+        (text, values)
+    }
+
+    /// The claim's result from the statement's rows.
+    pub(crate) async fn result(
+        self,
+        core: &Core,
+        session: &PooledSession,
+        rows: &[Row],
+        tick: TickId,
+    ) -> StatementResult<Claimed> {
+        let (fence, partition) = (&self.claim.fence, self.claim.fence.partition.0);
+        let is_ordinary = self.claim.kind == ClaimKind::Ordinary;
+        let Some(first) = rows.first() else { return Ok(Claimed::Fenced) };
+        let snapshot = ScanSnapshot::parse((get(first, 7)?, get(first, 8)?), get(first, 4)?, get(first, 5)?, tick)?;
+        core.scan_memory.record_snapshot(&snapshot);
+        if !get::<bool>(first, 0)? {
+            let nothing = nothing_due(session, self.claim).await?;
+            if is_ordinary && matches!(nothing, Claimed::Nothing { .. }) {
+                core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, fence.counter)?);
+            }
+            return Ok(nothing);
+        }
+        let Some(token) = get::<Option<i64>>(first, 9)? else { return Ok(Claimed::Fenced) };
+        let rows = claimed_row::read_all(rows, ROW_ID)?;
+        let batch = ClaimedBatch { token: token as u64, rows, more: get(first, 3)? };
+        if batch.rows.is_empty() {
+            return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
+        }
+        if is_ordinary {
+            core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, batch.token)?);
+        } else if let Some(mut start) = self.known {
+            start.set_counter(batch.token);
+            core.scan_memory.put(partition, start);
+        }
+        Ok(Claimed::Batch(batch))
+    }
+}
+
+/// Claims the rows that are due, under the fence.
+pub(crate) async fn claim(core: &Core, claim: &Claim) -> StatementResult<Claimed> {
+    let session = core.relay_session().await?;
+    let known = core.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
+    let scan = ClaimScan::new(core, claim, known);
+    let executed = {
+        let (text, values) = scan.statement();
+        session.execute(text, &values).await
+    };
+    match executed {
+        Err(StatementError::LeaseExpired) => Ok(Claimed::Fenced),
+        rows => scan.result(core, &session, &rows?, TickId::OfSnapshot).await,
+    }
 }
 
 fn scan_result(row: &Row, epoch: Epoch, counter: Counter) -> StatementResult<ScanResult> {
-    Ok(ScanResult { epoch, counter, start: get(row, 6)?, last: get(row, 1)?, complete: !get::<bool>(row, 2)? })
+    let complete = !get::<bool>(row, 2)?;
+    Ok(ScanResult { epoch, counter, start: get(row, 6)?, last: get(row, 1)?, complete, took_heads: get(row, 10)? })
 }
 
 async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<Claimed> {

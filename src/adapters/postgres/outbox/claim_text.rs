@@ -52,7 +52,7 @@ macro_rules! batch {
         "array_agg(id) FILTER (WHERE taken) AS ids, array_agg(key) FILTER (WHERE taken) AS keys,
            array_agg(attempts) FILTER (WHERE taken) AS attempts, min(id) FILTER (WHERE taken) AS first, max(id) FILTER (WHERE taken) AS last,
            max(id) FILTER (WHERE taken AND NOT head) AS last_ready, coalesce(bool_or(NOT taken AND NOT head), false) AS ready_left,
-           coalesce(bool_or(NOT taken), false) AS more"
+           coalesce(bool_or(NOT taken), false) AS more, coalesce(bool_or(taken AND head), false) AS heads"
     };
 }
 

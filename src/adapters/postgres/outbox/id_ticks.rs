@@ -31,11 +31,6 @@ impl IdTicks {
         before.checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |(_, id)| *id)
     }
 
-    /// Forgets all ticks, when another server takes over.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Removes every second tick of the older half, so that the distance between two ticks grows with their age.
     fn thin(&mut self) {
         let half = self.0.len() / 2;

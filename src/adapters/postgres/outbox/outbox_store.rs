@@ -5,12 +5,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    SettledClaim, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
 use crate::connection::statement_error::retry_conflicts;
-use crate::outbox::{claim, depth, exclude, resolve, settle, sweep};
+use crate::outbox::{claim, depth, exclude, resolve, settle, settle_and_claim, sweep};
 use crate::store::postgres::Postgres;
 
 #[async_trait]
@@ -22,7 +23,7 @@ impl OutboxStore for Postgres {
             return self.queued("claim", relay.claim(claim)).await;
         }
         self.run("claim", async move {
-            let claimed = claim::claim(&core, claim).await?;
+            let claimed = claim::claim(&core, &claim).await?;
             relay.record_claim(partition, &claimed);
             Ok(claimed)
         })
@@ -40,6 +41,23 @@ impl OutboxStore for Postgres {
             return self.queued("settle", relay.settle(settlement)).await;
         }
         self.run("settle", async move { settle::settle(&core, &settlement).await }).await
+    }
+
+    async fn settle_and_claim(&self, settlement: Settlement, claim: Claim) -> Result<SettledClaim, Error> {
+        let (core, relay) = (self.core(), Arc::clone(&self.inner.opened.relay));
+        let partition = settlement.fence.partition.0;
+        let claim = settle_and_claim::expected_claim(&settlement, claim);
+        if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {
+            return self.queued("settle_and_claim", relay.settle_and_claim(settlement, claim)).await;
+        }
+        self.run("settle_and_claim", async move {
+            let result = settle_and_claim::settle_and_claim(&core, &settlement, &claim).await?;
+            if let Ok(claimed) = &result.claimed {
+                relay.record_claim(partition, claimed);
+            }
+            Ok(result)
+        })
+        .await
     }
 
     async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {

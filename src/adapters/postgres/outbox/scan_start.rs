@@ -47,6 +47,8 @@ pub(crate) struct ScanStart {
     counter: Counter,
     /// Of the rows that the last scan saw, those at and below this id are not ready.
     passed: i64,
+    /// Whether the last scan took heads: once they are sent, rows at and below `passed` may be ready.
+    took_heads: bool,
     /// The snapshot of the last scan.
     base: Arc<BaseSnapshot>,
 }
@@ -55,6 +57,11 @@ impl ScanStart {
     /// Whether the start is valid for a statement with this fence.
     pub(crate) fn is_valid_for(&self, fence: &Fence) -> bool {
         (self.epoch, self.counter) == (fence.epoch, fence.counter)
+    }
+
+    /// Whether the start of the scan that took a batch is valid for a claim that follows its settlement in one transaction.
+    pub(crate) fn is_valid_after_settlement(&self, claim: &Fence) -> bool {
+        !self.took_heads && (self.epoch, self.counter + 1) == (claim.epoch, claim.counter)
     }
 
     /// Keeps the start valid after a statement of this process that raised the counter and made no row ready.
@@ -74,13 +81,42 @@ pub(crate) struct ScanResult {
     pub(crate) last: Option<i64>,
     /// Whether all ready rows were taken.
     pub(crate) complete: bool,
+    /// Whether heads were taken.
+    pub(crate) took_heads: bool,
 }
 
 /// The snapshot of a statement that scanned one or more partitions.
 pub(crate) struct ScanSnapshot {
     pub(crate) base: Arc<BaseSnapshot>,
-    /// The highest id that the statement's snapshot showed, and the number of its transaction, if that was assigned after the snapshot.
+    /// The highest id that the statement's snapshot showed.
+    pub(crate) highest: Option<i64>,
+    /// The number of the statement's transaction, and an id that was drawn before that number was assigned.
     pub(crate) tick: Option<(i64, i64)>,
+}
+
+/// Which id was drawn before the number of a claim's transaction was assigned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TickId {
+    /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its number is assigned later.
+    OfSnapshot,
+    /// The highest that this process had seen before the transaction, on this server: an earlier statement has assigned the number.
+    Before(Option<(f64, i64)>),
+}
+
+impl ScanSnapshot {
+    /// The snapshot of a claim from its text, with the highest id that it showed and the number of its transaction.
+    pub(crate) fn parse(
+        (server, text): (f64, &str),
+        highest: Option<i64>,
+        xid: Option<i64>,
+        tick: TickId,
+    ) -> StatementResult<Self> {
+        let id = match tick {
+            TickId::OfSnapshot => highest,
+            TickId::Before(known) => known.filter(|(other, _)| other.to_bits() == server.to_bits()).map(|(_, id)| id),
+        };
+        Ok(Self { base: Arc::new(BaseSnapshot::parse(server, text)?), highest, tick: xid.zip(id) })
+    }
 }
 
 /// The starts of a statement's partitions as parameters: [`ScanBounds::starts`] apply to the rows of transactions that the base did not
@@ -107,6 +143,8 @@ pub(crate) struct ScanMemory(Mutex<ScanState>);
 #[derive(Default)]
 struct ScanState {
     server: f64,
+    /// The highest id of a claimed row.
+    highest: Option<i64>,
     ticks: IdTicks,
     starts: HashMap<u32, ScanStart>,
 }
@@ -149,15 +187,20 @@ impl ScanMemory {
         bounds
     }
 
+    /// The highest id of a row that this process has claimed, and the server that drew it.
+    pub(crate) fn highest(&self) -> Option<(f64, i64)> {
+        let state = self.0.lock();
+        state.highest.map(|id| (state.server, id))
+    }
+
     /// Remembers the snapshot of a scan.
     pub(crate) fn record_snapshot(&self, snapshot: &ScanSnapshot) {
         let mut state = self.0.lock();
         if state.server.to_bits() != snapshot.base.server.to_bits() {
-            state.server = snapshot.base.server;
-            state.ticks.clear();
-            state.starts.clear();
+            *state = ScanState { server: snapshot.base.server, ..ScanState::default() };
         }
-        if let Some((id, xid)) = snapshot.tick {
+        state.highest = state.highest.max(snapshot.highest);
+        if let Some((xid, id)) = snapshot.tick {
             state.ticks.add(xid, id);
         }
     }
@@ -165,19 +208,25 @@ impl ScanMemory {
     /// Remembers where the next scan of a partition begins.
     pub(crate) fn record_scan(&self, partition: u32, snapshot: &ScanSnapshot, scan: &ScanResult) {
         let passed = if scan.complete { i64::MAX } else { scan.last.unwrap_or(scan.start) };
-        let start = ScanStart { epoch: scan.epoch, counter: scan.counter, passed, base: Arc::clone(&snapshot.base) };
+        let (base, took_heads) = (Arc::clone(&snapshot.base), scan.took_heads);
+        let start = ScanStart { epoch: scan.epoch, counter: scan.counter, passed, took_heads, base };
         self.0.lock().starts.insert(partition, start);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use outbox::{InstanceId, PartitionNo};
+
     use super::*;
 
-    const COMPLETE: ScanResult = ScanResult { epoch: 1, counter: 5, start: 0, last: None, complete: true };
+    const COMPLETE: ScanResult =
+        ScanResult { epoch: 1, counter: 5, start: 0, last: None, complete: true, took_heads: false };
 
+    /// A snapshot that showed an id and was taken before the number of its transaction.
     fn snapshot(text: &str, tick: Option<(i64, i64)>) -> ScanSnapshot {
-        ScanSnapshot { base: Arc::new(BaseSnapshot::parse(1.5, text).unwrap()), tick }
+        let (highest, xid) = tick.unzip();
+        ScanSnapshot::parse((1.5, text), highest, xid, TickId::OfSnapshot).unwrap()
     }
 
     fn bounds_after(memory: &ScanMemory, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
@@ -239,15 +288,47 @@ mod tests {
     }
 
     #[test]
+    fn number_that_a_settlement_assigned_is_paired_with_an_id_from_before_it() {
+        let memory = ScanMemory::default();
+        memory.record_snapshot(&snapshot("100:100:", Some((10, 100))));
+        let before = TickId::Before(memory.highest());
+
+        let after = ScanSnapshot::parse((1.5, "100:120:"), Some(30), Some(115), before).unwrap();
+
+        assert_eq!(after.tick, Some((115, 10)), "id 30 may have been drawn by a transaction above 115");
+        memory.record_snapshot(&after);
+        assert_eq!(memory.highest(), Some((1.5, 30)));
+    }
+
+    #[test]
+    fn start_is_valid_after_a_settlement_that_sent_no_head() {
+        let memory = ScanMemory::default();
+        let claim = |epoch, counter| Fence { partition: PartitionNo(0), owner: InstanceId("a".into()), epoch, counter };
+        let valid = |took_heads, fence| {
+            let scanned = snapshot("100:110:", Some((10, 100)));
+            memory.record_scan(0, &scanned, &ScanResult { took_heads, ..COMPLETE });
+            memory.take(0).unwrap().is_valid_after_settlement(&fence)
+        };
+        assert!(valid(false, claim(1, 6)));
+        assert!(!valid(true, claim(1, 6)), "rows behind a head that was sent are ready now");
+        assert!(!valid(false, claim(1, 7)), "another statement may have made rows ready");
+        assert!(!valid(false, claim(2, 6)));
+    }
+
+    #[test]
     fn another_server_invalidates_everything() {
         let memory = ScanMemory::default();
         let first = snapshot("100:110:", Some((10, 100)));
         assert_eq!(bounds_after(&memory, &first, &COMPLETE).starts, [10]);
         memory.record_scan(1, &first, &COMPLETE);
         let late = memory.take(1);
-        let other = ScanSnapshot { base: Arc::new(BaseSnapshot::parse(2.5, "100:110:").unwrap()), tick: None };
-        assert_eq!(bounds_after(&memory, &other, &COMPLETE).starts, [0], "its ticks are unknown");
-        memory.record_snapshot(&ScanSnapshot { tick: Some((10, 100)), ..other });
+        let other =
+            |xid| ScanSnapshot::parse((2.5, "100:110:"), Some(10), xid, TickId::Before(memory.highest())).unwrap();
+        let restarted = other(Some(105));
+        assert_eq!(restarted.tick, None, "the other server's ids say nothing");
+        assert_eq!(bounds_after(&memory, &restarted, &COMPLETE).starts, [0], "its ticks are unknown");
+        memory.record_snapshot(&other(Some(108)));
+        assert_eq!(memory.bounds(&[memory.take(0)]).starts, [10], "its own ids do");
         assert_eq!(memory.bounds(&[late]).starts, [0], "the start belongs to the other server");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use outbox::{Fence, FencedOutcome, RowId, Token};
 use ports::broker::Position;
 use ports::outbox::Settlement;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::connection::session::{CommitWait, PooledSession};
@@ -89,8 +90,8 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementRes
     let session = core.relay_session().await?;
     let sent = SentColumns::of(settlement);
     // Only statements from outside this program can deadlock with it, and a repetition is harmless.
-    let commit = core.options.settle_commit();
-    let outcome = retry_conflicts!(close_as_sent(&session, core, fence, token, None, &sent, commit))?;
+    let (close, commit) = (CloseStatement::new(fence, token, None, &sent), core.options.settle_commit());
+    let outcome = retry_conflicts!(close_as_sent(&session, core, fence, &close, commit))?;
     match outcome {
         Some(outcome) => Ok(outcome),
         None => repeated_close(&session, fence, token).await,
@@ -100,8 +101,9 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementRes
 /// Settles a batch that the watermark proves published, without positions. Compares the counter.
 pub(crate) async fn settle_published(core: &Core, fence: &Fence, token: Token) -> StatementResult<FencedOutcome> {
     let session = core.relay_session().await?;
-    let counter = Some(fence.counter as i64);
-    match close_as_sent(&session, core, fence, token, counter, &SentColumns::default(), CommitWait::Flush).await? {
+    let sent = SentColumns::default();
+    let close = CloseStatement::new(fence, token, Some(fence.counter as i64), &sent);
+    match close_as_sent(&session, core, fence, &close, CommitWait::Flush).await? {
         Some(outcome) => Ok(outcome),
         None => repeated_close(&session, fence, token).await,
     }
@@ -112,34 +114,70 @@ async fn repeated_close(session: &PooledSession, fence: &Fence, token: Token) ->
     Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)))
 }
 
-/// Closes the batch, if it is open under the fence and at this counter (`None`: any).
+/// The statement that closes one open batch as sent.
+pub(crate) struct CloseStatement<'a> {
+    partition: i32,
+    owner: &'a str,
+    epoch: i64,
+    token: i64,
+    counter: Option<i64>,
+    sent: &'a SentColumns<'a>,
+    any_fallback: bool,
+}
+
+impl<'a> CloseStatement<'a> {
+    /// Closes the batch, if it is open under the fence and at this counter (`None`: any).
+    pub(crate) fn new(fence: &'a Fence, token: Token, counter: Option<i64>, sent: &'a SentColumns<'a>) -> Self {
+        Self {
+            partition: fence.partition.0 as i32,
+            owner: &fence.owner.0,
+            epoch: fence.epoch as i64,
+            token: token as i64,
+            counter,
+            sent,
+            any_fallback: !sent.by_fallback.is_empty(),
+        }
+    }
+
+    /// The statement and its parameters.
+    pub(crate) fn statement(&self) -> (&'static str, Vec<SqlValue<'_>>) {
+        let values: Vec<SqlValue<'_>> = vec![
+            (&self.partition, Type::INT4),
+            (&self.owner, Type::TEXT),
+            (&self.epoch, Type::INT8),
+            (&self.token, Type::INT8),
+            (&self.counter, Type::INT8),
+            (&self.sent.ids, Type::INT8_ARRAY),
+            (&self.sent.topics, Type::TEXT_ARRAY),
+            (&self.sent.partitions, Type::INT4_ARRAY),
+            (&self.sent.offsets, Type::INT8_ARRAY),
+            (&self.sent.by_fallback, Type::BOOL_ARRAY),
+            (&self.any_fallback, Type::BOOL),
+        ];
+        (SETTLE, values)
+    }
+}
+
 async fn close_as_sent(
     session: &PooledSession,
     core: &Core,
     fence: &Fence,
-    token: Token,
-    counter: Option<i64>,
-    sent: &SentColumns<'_>,
+    close: &CloseStatement<'_>,
     commit: CommitWait,
 ) -> StatementResult<Option<FencedOutcome>> {
-    let any_fallback = !sent.by_fallback.is_empty();
-    let values: [SqlValue<'_>; 11] = [
-        (&(fence.partition.0 as i32), Type::INT4),
-        (&&*fence.owner.0, Type::TEXT),
-        (&(fence.epoch as i64), Type::INT8),
-        (&(token as i64), Type::INT8),
-        (&counter, Type::INT8),
-        (&sent.ids, Type::INT8_ARRAY),
-        (&sent.topics, Type::TEXT_ARRAY),
-        (&sent.partitions, Type::INT4_ARRAY),
-        (&sent.offsets, Type::INT8_ARRAY),
-        (&sent.by_fallback, Type::BOOL_ARRAY),
-        (&any_fallback, Type::BOOL),
-    ];
-    let lock_timeout = core.options.lock_timeout;
     let known = core.scan_memory.take(fence.partition.0);
-    let rows = session.execute_all(lock_timeout, commit, &[(SETTLE, values.to_vec())]).await?;
-    let Some(row) = rows.first().and_then(|rows| rows.first()) else { return Ok(None) };
+    let rows = session.execute_all(core.options.lock_timeout, commit, &[close.statement()]).await?;
+    closed(core, fence, known, rows.first().and_then(|rows| rows.first()))
+}
+
+/// The outcome from the statement's row, `None` if it closed nothing. `known` was the partition's scan start before it.
+pub(crate) fn closed(
+    core: &Core,
+    fence: &Fence,
+    known: Option<ScanStart>,
+    row: Option<&Row>,
+) -> StatementResult<Option<FencedOutcome>> {
+    let Some(row) = row else { return Ok(None) };
     let (counter, rows, unblocked): (i64, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
     Ok(Some(done(core, fence, known, counter, rows, unblocked)))
 }

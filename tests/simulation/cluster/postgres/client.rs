@@ -8,7 +8,7 @@ use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
     BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, RowId,
-    Settlement,
+    SettledClaim, Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
@@ -28,6 +28,7 @@ pub struct PostgresClient {
     scan_starts: ScanStarts,
     claims: Rounds<(Claimed, Option<ScanStart>)>,
     settlements: Rounds<Result<(FencedOutcome, bool), Error>>,
+    settled_claims: Rounds<Result<(FencedOutcome, Claimed, Option<ScanStart>), Error>>,
     /// Probability of a transaction that commits late.
     late_commits: f64,
 }
@@ -36,7 +37,8 @@ impl PostgresClient {
     /// The client of a new process.
     pub fn new(server: SimulatedPostgres, link: Link, late_commits: f64) -> Self {
         let (claims, settlements) = (Rounds::new(link.clone(), "claim"), Rounds::new(link.clone(), "settle"));
-        Self { server, link, scan_starts: ScanStarts::default(), claims, settlements, late_commits }
+        let settled_claims = Rounds::new(link.clone(), "settle_and_claim");
+        Self { server, link, scan_starts: ScanStarts::default(), claims, settlements, settled_claims, late_commits }
     }
 
     /// A statement that the reference executes.
@@ -120,6 +122,17 @@ impl OutboxStore for PostgresClient {
             self.scan_starts.keep(partition, start, counter);
         }
         Ok(outcome)
+    }
+
+    async fn settle_and_claim(&self, settlement: Settlement, claim: Claim) -> Result<SettledClaim, Error> {
+        let (server, partition) = (self.server.clone(), settlement.fence.partition);
+        let start = self.scan_starts.take(&settlement.fence);
+        let statements = async move { server.settle_and_claim(settlement, claim, start).await };
+        let (settled, claimed, next) = self.settled_claims.call(statements).await??;
+        if let Some(next) = next {
+            self.scan_starts.put(partition, next);
+        }
+        Ok(SettledClaim { settled, claimed: Ok(claimed) })
     }
 
     async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {

@@ -47,6 +47,11 @@ impl ScanStart {
         if self.base.restarts == now.restarts { self.passed.min(self.base.last_id) } else { 0 }
     }
 
+    /// The start after a settlement that unblocked no key and raised the counter to this value; `None` if another statement came between.
+    pub fn after_settlement(self, counter: Counter) -> Option<Self> {
+        (self.counter + 1 == counter).then_some(Self { counter, ..self })
+    }
+
     fn is_valid_for(&self, fence: &Fence) -> bool {
         (self.epoch, self.counter) == (fence.epoch, fence.counter)
     }
@@ -69,8 +74,8 @@ impl ScanStarts {
 
     /// Keeps a start valid after a settlement that unblocked no key and raised the counter to this value.
     pub fn keep(&self, partition: PartitionNo, start: Option<ScanStart>, counter: Counter) {
-        if let Some(start) = start.filter(|start| start.counter + 1 == counter) {
-            self.put(partition, ScanStart { counter, ..start });
+        if let Some(start) = start.and_then(|start| start.after_settlement(counter)) {
+            self.put(partition, start);
         }
     }
 }

@@ -153,6 +153,21 @@ impl SimulatedPostgres {
         Ok((outcome, has_head))
     }
 
+    /// A settlement, and the claim after it in the same transaction: durable together. Returns where the next scan begins.
+    pub async fn settle_and_claim(
+        &self,
+        settlement: Settlement,
+        mut claim: Claim,
+        start: Option<ScanStart>,
+    ) -> Result<(FencedOutcome, Claimed, Option<ScanStart>), Error> {
+        let (settled, has_head) = self.settle(settlement).await?;
+        let FencedOutcome::Done { counter, .. } = settled else { return Ok((settled, Claimed::Fenced, None)) };
+        claim.fence.counter = counter;
+        let start = start.filter(|_| !has_head).and_then(|start| start.after_settlement(counter));
+        let (claimed, next) = self.claim(claim, start);
+        Ok((settled, claimed, next))
+    }
+
     /// Closes an open batch by its resolved outcome.
     pub async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
         let (events, _) = self.data().open_batch(fence.partition);

@@ -5,11 +5,7 @@
 //! the statement's old snapshot and reads only the locked row again; the counter shows whether anything of that partition changed meanwhile.
 //! A partition that fails the comparison drops out by itself. The expiry is compared after the last lock was acquired, with the value of the
 //! locked row, so that a lease that expired during the wait drops out as well and one that was renewed does not.
-//!
-//! The same step locks the lease rows of the round's settlements. If their own statement did that later, a renewal, which locks many rows
-//! in this order, and the round could wait for each other.
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use outbox::Fence;
 use outbox::limits::BATCH_BYTES_MAX;
@@ -22,8 +18,7 @@ use crate::connection::statement_error::{StatementResult, broken};
 use crate::outbox::claim::next_due;
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::rounds::settle_group::LeaseColumns;
-use crate::outbox::scan_start::{BaseSnapshot, ScanBounds, ScanResult, ScanSnapshot};
+use crate::outbox::scan_start::{ScanBounds, ScanResult, ScanSnapshot, TickId};
 use crate::store::core::Core;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
@@ -49,42 +44,39 @@ const CLAIM: &str = concat!(
      s AS MATERIALIZED (SELECT partition, ",
     batch!(),
     " FROM y GROUP BY partition),
-     v AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter, NULL::int8 AS token FROM u JOIN s ON s.partition = u.partition
-       UNION ALL SELECT v.partition, v.owner, v.epoch, NULL, v.token
-       FROM unnest($15::int4[], $16::text[], $17::int8[], $18::int8[]) v (partition, owner, epoch, token)),
-     k AS MATERIALIZED (SELECT t.partition, t.expires_at, v.token FROM v JOIN outbox_lease t ON t.partition = v.partition
-       WHERE t.owner = v.owner AND t.epoch = v.epoch AND t.in_flight IS NOT DISTINCT FROM v.token
-         AND (t.counter = v.counter OR v.token IS NOT NULL)
+     v AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter FROM u JOIN s ON s.partition = u.partition),
+     k AS MATERIALIZED (SELECT t.partition, t.expires_at FROM v JOIN outbox_lease t ON t.partition = v.partition
+       WHERE t.owner = v.owner AND t.epoch = v.epoch AND t.counter = v.counter AND t.in_flight IS NULL
        ORDER BY t.partition FOR UPDATE OF t),
-     h AS MATERIALIZED (SELECT k.partition, k.expires_at, k.token, count(*) OVER () AS locked FROM k),
+     h AS MATERIALIZED (SELECT k.partition, k.expires_at, count(*) OVER () AS locked FROM k),
      l AS MATERIALIZED (UPDATE outbox_lease t SET counter = t.counter + 1, in_flight = t.counter + 1, lane = u.lane, claim_epoch = t.epoch,
          claimer = t.owner, claimed_at = statement_timestamp(), died = false, trial = false, first_id = s.first, last_id = s.last, open_ids = s.ids
        FROM h JOIN u ON u.partition = h.partition JOIN s ON s.partition = h.partition
-       WHERE t.partition = h.partition AND h.locked > 0 AND h.token IS NULL AND h.expires_at > clock_timestamp()
+       WHERE t.partition = h.partition AND h.locked > 0 AND h.expires_at > clock_timestamp()
        RETURNING t.partition, t.counter, s.ids, s.keys, s.attempts)
      SELECT NULL::int4, n.server, n.snapshot::text, (SELECT max(last) FROM s),
        CASE WHEN EXISTS (SELECT FROM s) THEN pg_current_xact_id()::text::bigint END,
        NULL::int8, NULL::bool, NULL::int8, NULL::bool, NULL::bool, NULL::int8, NULL::bool, NULL::float8, NULL::bool,
-       NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
+       NULL::bool, NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
        NULL::int8, NULL::text, NULL::text, NULL::timestamptz, NULL::bytea
      FROM n
      UNION ALL
      SELECT u.partition, NULL, NULL, NULL, NULL, u.start, s.partition IS NOT NULL, s.last_ready, s.ready_left, s.more, l.counter,
-       z.valid, z.next_due, z.suspect_due, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       z.valid, z.next_due, z.suspect_due, s.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
      FROM u LEFT JOIN s ON s.partition = u.partition LEFT JOIN l ON l.partition = u.partition LEFT JOIN LATERAL (
        SELECT coalesce(t.owner = u.owner AND t.epoch = u.epoch AND t.counter = u.counter AND t.in_flight IS NULL
            AND t.expires_at > clock_timestamp(), false) AS valid, ",
     waiting!("u.partition"),
     " FROM outbox_lease t WHERE t.partition = u.partition AND s.partition IS NULL) z ON true
      UNION ALL
-     SELECT l.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts + 1, e.*
+     SELECT l.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts + 1, e.*
      FROM l CROSS JOIN LATERAL unnest(l.ids, l.keys, l.attempts) c (id, key, attempts) LEFT JOIN LATERAL (SELECT ",
     event_columns!(),
     " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e ON true"
 );
 
 /// The column of a claimed row's id.
-const ROW_ID: usize = 14;
+const ROW_ID: usize = 15;
 
 /// Claims of different partitions, and their parameters as columns.
 pub(crate) struct ClaimGroup<'a> {
@@ -98,18 +90,27 @@ pub(crate) struct ClaimGroup<'a> {
     bounds: ScanBounds,
     rows_max: i64,
     bytes_max: i64,
-    settlements: &'a LeaseColumns<'a>,
+    tick: TickId,
+}
+
+/// A claim of a group.
+pub(crate) struct GroupedClaim<'a> {
+    pub(crate) claim: &'a Claim,
+    /// Whether the round settles the partition's open batch before it; the claim's counter is the one that this leaves.
+    pub(crate) after_settlement: bool,
 }
 
 impl<'a> ClaimGroup<'a> {
-    /// `settlements` names the lease rows that the statement locks for the settlements of the round.
-    pub(crate) fn new(core: &Core, claims: Vec<&'a Claim>, settlements: &'a LeaseColumns<'a>) -> Self {
-        let known: Vec<_> = claims
-            .iter()
-            .map(|claim| {
-                core.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence))
-            })
-            .collect();
+    /// `tick` says whether the claims are the first statement of their transaction.
+    pub(crate) fn new(core: &Core, claims: Vec<GroupedClaim<'a>>, tick: TickId) -> Self {
+        let known = |GroupedClaim { claim, after_settlement }: &GroupedClaim<'_>| {
+            let (fence, start) = (&claim.fence, core.scan_memory.take(claim.fence.partition.0)?);
+            let valid =
+                if *after_settlement { start.is_valid_after_settlement(fence) } else { start.is_valid_for(fence) };
+            valid.then_some(start)
+        };
+        let known: Vec<_> = claims.iter().map(known).collect();
+        let claims: Vec<&Claim> = claims.into_iter().map(|grouped| grouped.claim).collect();
         let (options, shares) = (&core.options, claims.len().max(1));
         Self {
             partitions: claims.iter().map(|claim| claim.fence.partition.0 as i32).collect(),
@@ -121,7 +122,7 @@ impl<'a> ClaimGroup<'a> {
             bounds: core.scan_memory.bounds(&known),
             rows_max: (i64::from(options.relay_group_rows_max) / shares as i64).max(1),
             bytes_max: (options.relay_group_bytes_max / shares).clamp(1, BATCH_BYTES_MAX) as i64,
-            settlements,
+            tick,
             claims,
         }
     }
@@ -147,10 +148,6 @@ impl<'a> ClaimGroup<'a> {
             (&self.bounds.server, Type::FLOAT8),
             (&self.rows_max, Type::INT8),
             (&self.bytes_max, Type::INT8),
-            (&self.settlements.partitions, Type::INT4_ARRAY),
-            (&self.settlements.owners, Type::TEXT_ARRAY),
-            (&self.settlements.epochs, Type::INT8_ARRAY),
-            (&self.settlements.tokens, Type::INT8_ARRAY),
         ];
         (!self.is_empty()).then_some((CLAIM, values))
     }
@@ -161,7 +158,7 @@ impl<'a> ClaimGroup<'a> {
         let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
         for row in &rows {
             let Some(partition) = get::<Option<i32>>(row, 0)? else {
-                snapshot = Some(scan_snapshot(row)?);
+                snapshot = Some(scan_snapshot(row, self.tick)?);
                 continue;
             };
             let part = parts.entry(partition.unsigned_abs()).or_default();
@@ -191,7 +188,8 @@ impl PartitionResult<'_> {
         let record = |counter| -> StatementResult<()> {
             let complete = !get::<Option<bool>>(summary, 8)?.unwrap_or(false);
             let (start, last) = (get(summary, 5)?, get(summary, 7)?);
-            let scan = ScanResult { epoch: fence.epoch, counter, start, last, complete };
+            let took_heads = get::<Option<bool>>(summary, 14)?.unwrap_or(false);
+            let scan = ScanResult { epoch: fence.epoch, counter, start, last, complete, took_heads };
             core.scan_memory.record_scan(partition, snapshot, &scan);
             Ok(())
         };
@@ -212,8 +210,6 @@ impl PartitionResult<'_> {
     }
 }
 
-/// The snapshot of the statement. The claims are the transaction's first statement, so its number is assigned after the snapshot.
-fn scan_snapshot(row: &Row) -> StatementResult<ScanSnapshot> {
-    let (last, xid) = (get::<Option<i64>>(row, 3)?, get::<Option<i64>>(row, 4)?);
-    Ok(ScanSnapshot { base: Arc::new(BaseSnapshot::parse(get(row, 1)?, get(row, 2)?)?), tick: last.zip(xid) })
+fn scan_snapshot(row: &Row, tick: TickId) -> StatementResult<ScanSnapshot> {
+    ScanSnapshot::parse((get(row, 1)?, get(row, 2)?), get(row, 3)?, get(row, 4)?, tick)
 }

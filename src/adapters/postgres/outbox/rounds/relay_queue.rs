@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::outbox::{Claim, Claimed, FencedOutcome, Settlement};
+use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -20,23 +20,31 @@ const EXPECT_MAX: Duration = Duration::from_millis(1);
 /// The result of a request.
 pub(crate) type RequestResult<T> = Result<T, Error>;
 
-/// A claim or a settlement, and the caller that waits for its result.
+/// A claim, a settlement, or both of one partition, and the caller that waits for its result.
 pub(crate) enum RelayRequest {
     Claim(Claim, oneshot::Sender<RequestResult<Claimed>>),
     Settle(Settlement, oneshot::Sender<RequestResult<FencedOutcome>>),
+    SettleAndClaim(Settlement, Claim, oneshot::Sender<RequestResult<SettledClaim>>),
 }
 
 impl RelayRequest {
     fn partition(&self) -> u32 {
         match self {
             Self::Claim(claim, _) => claim.fence.partition.0,
-            Self::Settle(settlement, _) => settlement.fence.partition.0,
+            Self::Settle(settlement, _) | Self::SettleAndClaim(settlement, _, _) => settlement.fence.partition.0,
         }
     }
 
-    /// Whether it is a claim without a caller. A batch that it opened would only have to be resolved. (A settlement is run in any case.)
-    fn is_abandoned_claim(&self) -> bool {
-        matches!(self, Self::Claim(_, reply) if reply.is_closed())
+    /// The request without a claim that has no caller any more: a batch that it opened would only have to be resolved. `None` if nothing is
+    /// left of it. A settlement is run in any case.
+    fn without_abandoned_claim(self) -> Option<Self> {
+        match self {
+            Self::Claim(_, reply) if reply.is_closed() => None,
+            Self::SettleAndClaim(settlement, _, reply) if reply.is_closed() => {
+                Some(Self::Settle(settlement, oneshot::channel().0))
+            }
+            request => Some(request),
+        }
     }
 }
 
@@ -110,6 +118,16 @@ impl RelayQueue {
         self.push(RelayRequest::Settle(settlement, reply)).map(|()| result)
     }
 
+    /// Adds a settlement, and the claim that follows it. The receiver gets both results.
+    pub(crate) fn settle_and_claim(
+        &self,
+        settlement: Settlement,
+        claim: Claim,
+    ) -> RequestResult<oneshot::Receiver<RequestResult<SettledClaim>>> {
+        let (reply, result) = oneshot::channel();
+        self.push(RelayRequest::SettleAndClaim(settlement, claim, reply)).map(|()| result)
+    }
+
     fn push(&self, request: RelayRequest) -> RequestResult<()> {
         let mut state = self.state.lock();
         if state.shut {
@@ -161,6 +179,7 @@ impl RelayQueue {
             let _ = match request {
                 RelayRequest::Claim(_, reply) => reply.send(Err(error())).is_ok(),
                 RelayRequest::Settle(_, reply) => reply.send(Err(error())).is_ok(),
+                RelayRequest::SettleAndClaim(_, _, reply) => reply.send(Err(error())).is_ok(),
             };
         }
     }
@@ -210,9 +229,7 @@ impl RelayQueueState {
     fn take_round(&mut self, size_max: usize) -> Vec<RelayRequest> {
         let (mut round, mut left) = (Vec::new(), VecDeque::new());
         for request in self.requests.drain(..) {
-            if request.is_abandoned_claim() {
-                continue;
-            }
+            let Some(request) = request.without_abandoned_claim() else { continue };
             if round.len() < size_max && self.busy.insert(request.partition()) {
                 round.push(request);
             } else {

@@ -1,22 +1,25 @@
 //! The rounds of the relay: what the partitions ask of the store while one round's transaction runs shares the next one's. A request that
 //! finds no round running begins one at once, with the statement of one partition.
 //!
-//! A round of several requests is one transaction with at most two statements. Claims come first: a scan start relies on a transaction's
-//! number that was assigned after the claim's snapshot, and a settlement before it would assign one earlier. All requests of a round are
-//! of different partitions, so the order means nothing to them.
+//! A round of several requests is one transaction: it locks all lease rows in their order, settles, and claims. So a partition's batch is
+//! settled and its next one claimed by one commit, together with those of the other partitions.
 use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
-use ports::outbox::{Claim, Claimed, FencedOutcome, Settlement};
+use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
 use tokio::sync::oneshot;
 
 use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult};
-use crate::outbox::rounds::claim_group::ClaimGroup;
-use crate::outbox::rounds::relay_queue::{BusyPartition, RelayQueue, RelayRequest, RequestResult, Round};
+use crate::outbox::rounds::claim_group::{ClaimGroup, GroupedClaim};
+use crate::outbox::rounds::lease_locks::LeaseLocks;
+use crate::outbox::rounds::relay_queue::{
+    BusyPartition, RelayQueue, RelayRequest, RequestResult, Round, RunningRequest,
+};
 use crate::outbox::rounds::settle_group::SettleGroup;
-use crate::outbox::{claim, settle};
+use crate::outbox::scan_start::TickId;
+use crate::outbox::{claim, settle, settle_and_claim};
 use crate::store::core::Core;
 
 /// Time beyond [`crate::Options::relay_lock_timeout`] that the next round waits for the one before. What still runs then waits for a lock, or
@@ -52,36 +55,88 @@ impl<Q, A> Pending<Q, A> {
 
 type PendingClaim = Pending<Claim, Claimed>;
 type PendingSettle = Pending<Settlement, FencedOutcome>;
+type PendingBoth = Pending<(Settlement, Claim), SettledClaim>;
 
-async fn run_round(core: Arc<Core>, queue: Arc<RelayQueue>, round: Round) {
-    let (mut claims, mut settlements) = (Vec::new(), Vec::new());
-    for running in round.requests {
-        let busy = running.busy;
-        match running.request {
-            RelayRequest::Claim(request, reply) => claims.push(Pending { request, reply, busy }),
-            RelayRequest::Settle(request, reply) => settlements.push(Pending { request, reply, busy }),
+/// The requests of one round by what they ask for.
+#[derive(Default)]
+struct PendingRound {
+    claims: Vec<PendingClaim>,
+    settlements: Vec<PendingSettle>,
+    both: Vec<PendingBoth>,
+}
+
+impl PendingRound {
+    fn of(round: Round) -> Self {
+        let mut pending = Self::default();
+        for RunningRequest { request, busy } in round.requests {
+            match request {
+                RelayRequest::Claim(request, reply) => pending.claims.push(Pending { request, reply, busy }),
+                RelayRequest::Settle(request, reply) => pending.settlements.push(Pending { request, reply, busy }),
+                RelayRequest::SettleAndClaim(settlement, claim, reply) => {
+                    pending.both.push(Pending { request: (settlement, claim), reply, busy });
+                }
+            }
+        }
+        pending
+    }
+
+    fn len(&self) -> usize {
+        self.claims.len() + self.settlements.len() + self.both.len()
+    }
+
+    fn fail(self, error: &Error) {
+        self.claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
+        self.settlements.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
+        self.both.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
+    }
+
+    /// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
+    fn repeat(self, core: &Arc<Core>, queue: &Arc<RelayQueue>) {
+        for pending in self.claims {
+            let (core, queue) = (Arc::clone(core), Arc::clone(queue));
+            tokio::spawn(async move { claim_alone(&core, &queue, pending).await });
+        }
+        for pending in self.settlements {
+            let core = Arc::clone(core);
+            tokio::spawn(async move { settle_alone(&core, pending).await });
+        }
+        for pending in self.both {
+            let (core, queue) = (Arc::clone(core), Arc::clone(queue));
+            tokio::spawn(async move { settle_and_claim_alone(&core, &queue, pending).await });
         }
     }
-    if claims.len() + settlements.len() > 1 {
-        run_group(&core, &queue, claims, settlements).await;
-        return;
+}
+
+async fn run_round(core: Arc<Core>, queue: Arc<RelayQueue>, round: Round) {
+    let round = PendingRound::of(round);
+    if round.len() > 1 {
+        return run_group(&core, &queue, round).await;
     }
-    for pending in claims {
+    for pending in round.claims {
         claim_alone(&core, &queue, pending).await;
     }
-    for pending in settlements {
+    for pending in round.settlements {
         settle_alone(&core, pending).await;
+    }
+    for pending in round.both {
+        settle_and_claim_alone(&core, &queue, pending).await;
     }
 }
 
 async fn claim_alone(core: &Core, queue: &RelayQueue, pending: PendingClaim) {
-    let result = claim::claim(core, pending.request.clone()).await.map_err(StatementError::into_port);
+    let result = claim::claim(core, &pending.request).await.map_err(StatementError::into_port);
     reply_to_claim(queue, pending, result);
 }
 
 async fn settle_alone(core: &Core, pending: PendingSettle) {
     let result = settle::settle(core, &pending.request).await.map_err(StatementError::into_port);
     pending.reply(result);
+}
+
+async fn settle_and_claim_alone(core: &Core, queue: &RelayQueue, pending: PendingBoth) {
+    let (settlement, claim) = &pending.request;
+    let result = settle_and_claim::settle_and_claim(core, settlement, claim).await;
+    reply_to_both(queue, pending, result.map_err(StatementError::into_port));
 }
 
 fn reply_to_claim(queue: &RelayQueue, pending: PendingClaim, result: RequestResult<Claimed>) {
@@ -91,34 +146,61 @@ fn reply_to_claim(queue: &RelayQueue, pending: PendingClaim, result: RequestResu
     pending.reply(result);
 }
 
+fn reply_to_both(queue: &RelayQueue, pending: PendingBoth, result: RequestResult<SettledClaim>) {
+    if let Ok(SettledClaim { claimed: Ok(claimed), .. }) = &result {
+        queue.record_claim(pending.request.1.fence.partition.0, claimed);
+    }
+    pending.reply(result);
+}
+
 /// Runs a round of several requests, and replies to each.
-async fn run_group(
+async fn run_group(core: &Arc<Core>, queue: &Arc<RelayQueue>, round: PendingRound) {
+    let GroupResults { claimed, settled } = match execute(core, &round).await {
+        Ok(results) => results,
+        Err(error) if may_succeed_alone(&error) => return round.repeat(core, queue),
+        Err(error) => return round.fail(&error.into_port()),
+    };
+    let (mut claimed, mut settled) = (claimed.into_iter(), settled.into_iter());
+    for (pending, result) in round.claims.into_iter().zip(claimed.by_ref()) {
+        reply_to_claim(queue, pending, result.map_err(StatementError::into_port));
+    }
+    let mut unsettled = PendingRound::default();
+    for (pending, outcome) in round.settlements.into_iter().zip(settled.by_ref()) {
+        match outcome {
+            Some(outcome) => pending.reply(Ok(outcome)),
+            // Stale, or settled before: by itself it reads which.
+            None => unsettled.settlements.push(pending),
+        }
+    }
+    for (pending, (settled, claimed)) in round.both.into_iter().zip(settled.zip(claimed)) {
+        complete(core, queue, pending, settled, claimed).await;
+    }
+    unsettled.repeat(core, queue);
+}
+
+/// Replies to a settlement with a claim; statements that are still missing run in a task of their own.
+async fn complete(
     core: &Arc<Core>,
     queue: &Arc<RelayQueue>,
-    claims: Vec<PendingClaim>,
-    settlements: Vec<PendingSettle>,
+    pending: PendingBoth,
+    settled: Option<FencedOutcome>,
+    claimed: StatementResult<Claimed>,
 ) {
-    match execute(core, &claims, &settlements).await {
-        Ok((claimed, settled)) => {
-            for (pending, result) in claims.into_iter().zip(claimed) {
-                reply_to_claim(queue, pending, result.map_err(StatementError::into_port));
-            }
-            let mut unsettled = Vec::new();
-            for (pending, outcome) in settlements.into_iter().zip(settled) {
-                match outcome {
-                    Some(outcome) => pending.reply(Ok(outcome)),
-                    // Stale, or settled before: by itself it reads which.
-                    None => unsettled.push(pending),
-                }
-            }
-            repeat(core, queue, Vec::new(), unsettled);
-        }
-        Err(error) if may_succeed_alone(&error) => repeat(core, queue, claims, settlements),
-        Err(error) => {
-            let error = error.into_port();
-            claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
-            settlements.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
-        }
+    let claimed = match claimed {
+        Ok(claimed) => claimed,
+        Err(error) => return pending.reply(Err(error.into_port())),
+    };
+    let (core, queue) = (Arc::clone(core), Arc::clone(queue));
+    let is_finished = settle_and_claim::is_finished(&pending.request.1, settled, &claimed);
+    let finish = async move {
+        let (settlement, claim) = &pending.request;
+        let result = settle_and_claim::finish(&core, settlement, claim, settled, claimed).await;
+        reply_to_both(&queue, pending, result.map_err(StatementError::into_port));
+    };
+    if is_finished {
+        finish.await;
+    } else {
+        tokio::spawn(finish);
     }
 }
 
@@ -130,35 +212,38 @@ fn may_succeed_alone(error: &StatementError) -> bool {
     }
 }
 
-/// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
-fn repeat(core: &Arc<Core>, queue: &Arc<RelayQueue>, claims: Vec<PendingClaim>, settlements: Vec<PendingSettle>) {
-    for pending in claims {
-        let (core, queue) = (Arc::clone(core), Arc::clone(queue));
-        tokio::spawn(async move { claim_alone(&core, &queue, pending).await });
-    }
-    for pending in settlements {
-        let core = Arc::clone(core);
-        tokio::spawn(async move { settle_alone(&core, pending).await });
-    }
+/// The results of a round in the order of its requests: those of both kinds come last.
+struct GroupResults {
+    claimed: Vec<StatementResult<Claimed>>,
+    settled: Vec<Option<FencedOutcome>>,
 }
 
-type GroupResults = (Vec<StatementResult<Claimed>>, Vec<Option<FencedOutcome>>);
-
-/// Runs the claims and the settlements in one transaction.
-async fn execute(core: &Core, claims: &[PendingClaim], settlements: &[PendingSettle]) -> StatementResult<GroupResults> {
+/// Runs a round in one transaction.
+async fn execute(core: &Core, round: &PendingRound) -> StatementResult<GroupResults> {
     let session = core.relay_session().await?;
-    let settlements = SettleGroup::new(core, settlements.iter().map(|pending| &pending.request).collect());
-    let claims = claims.iter().map(|pending| &pending.request).collect();
-    let claims = ClaimGroup::new(core, claims, settlements.leases());
-    let statements: Vec<_> = [claims.statement(), settlements.statement()].into_iter().flatten().collect();
+    let alone = round.claims.iter().map(|pending| GroupedClaim { claim: &pending.request, after_settlement: false });
+    let after = round.both.iter().map(|pending| GroupedClaim { claim: &pending.request.1, after_settlement: true });
+    let settlements = round.settlements.iter().map(|pending| &pending.request);
+    let settlements: Vec<_> = settlements.chain(round.both.iter().map(|pending| &pending.request.0)).collect();
+    let is_mixed = !settlements.is_empty() && round.claims.len() + round.both.len() > 0;
+    let tick = if is_mixed { TickId::Before(core.scan_memory.highest()) } else { TickId::OfSnapshot };
+    let claim_fences = round.claims.iter().map(|pending| &pending.request.fence);
+    let locks = LeaseLocks::new(claim_fences.chain(settlements.iter().map(|settlement| &settlement.fence)));
+    // The claims come first here: they use the scan starts that a settlement would take.
+    let claims = ClaimGroup::new(core, alone.chain(after).collect(), tick);
+    let settlements = SettleGroup::new(core, settlements);
+    let locked = is_mixed.then(|| locks.statement());
+    let statements: Vec<_> = [locked, settlements.statement(), claims.statement()].into_iter().flatten().collect();
     let commit = if claims.is_empty() { core.options.settle_commit() } else { CommitWait::Flush };
-    let mut results = session.execute_all(core.options.relay_lock_timeout, commit, &statements).await?.into_iter();
-    let claimed =
-        if claims.is_empty() { Vec::new() } else { claims.results(core, results.next().unwrap_or_default())? };
-    let settled = if settlements.is_empty() {
-        Vec::new()
-    } else {
-        settlements.outcomes(core, results.next().unwrap_or_default())?
+    let results = session.execute_all(core.options.relay_lock_timeout, commit, &statements).await?;
+    let mut results = results.into_iter().skip(usize::from(is_mixed));
+    let settled = match settlements.is_empty() {
+        true => Vec::new(),
+        false => settlements.outcomes(core, results.next().unwrap_or_default())?,
     };
-    Ok((claimed, settled))
+    let claimed = match claims.is_empty() {
+        true => Vec::new(),
+        false => claims.results(core, results.next().unwrap_or_default())?,
+    };
+    Ok(GroupResults { claimed, settled })
 }

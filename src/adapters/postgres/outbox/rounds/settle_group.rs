@@ -57,11 +57,11 @@ const SETTLE: &str = concat!(
 );
 
 /// The open batches that are settled, one array per column.
-pub(crate) struct LeaseColumns<'a> {
-    pub(crate) partitions: Vec<i32>,
-    pub(crate) owners: Vec<&'a str>,
-    pub(crate) epochs: Vec<i64>,
-    pub(crate) tokens: Vec<i64>,
+struct LeaseColumns<'a> {
+    partitions: Vec<i32>,
+    owners: Vec<&'a str>,
+    epochs: Vec<i64>,
+    tokens: Vec<i64>,
 }
 
 /// Settlements of different partitions, and their parameters as columns.
@@ -113,11 +113,6 @@ impl<'a> SettleGroup<'a> {
             sent: all,
             settlements,
         }
-    }
-
-    /// The batches whose lease rows the statement locks.
-    pub(crate) fn leases(&self) -> &LeaseColumns<'a> {
-        &self.leases
     }
 
     pub(crate) fn is_empty(&self) -> bool {

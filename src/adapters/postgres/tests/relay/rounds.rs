@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::broker::Position;
-use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus, SettledClaim, Settlement};
 use ports::partitions::{Fence, ProducerSessionId};
 use postgres::Options;
 
@@ -56,6 +56,33 @@ async fn settlements_and_claims_share_a_transaction() {
         }
     }
     assert_eq!((batches, fixture.writers(&[0, 1, 2, 3]).await), (2, 1));
+    assert_eq!(fixture.store.depth().await.unwrap().sent, 2);
+}
+
+#[tokio::test]
+async fn partitions_settle_and_claim_in_one_transaction() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let open = [fixture.claim_batch(0).await, fixture.claim_batch(1).await, fixture.claim_batch(2).await];
+    fixture.create(0, 2).await;
+    fixture.create(2, 1).await;
+    fixture.sql("UPDATE outbox_lease SET epoch = epoch + 1 WHERE partition = 2").await;
+
+    let calls = open.iter().zip(&fixture.fences).map(async |(open, fence)| {
+        let session = ProducerSessionId("session".into());
+        let claim = Claim { fence: fence.clone(), session, limit: 100, kind: ClaimKind::Ordinary };
+        fixture.store.settle_and_claim(settlement(fence, open), claim).await.unwrap()
+    });
+    let results = fixture.together(calls).await;
+
+    let [first, second, third]: [SettledClaim; 3] = results.try_into().unwrap();
+    let done = |partition: usize| FencedOutcome::Done { counter: open[partition].token + 1, rows: 1 };
+    assert_eq!((first.settled, second.settled, third.settled), (done(0), done(1), FencedOutcome::Stale));
+    let next = batch(first.claimed.unwrap());
+    assert_eq!((next.token, next.rows.len()), (open[0].token + 2, 2));
+    assert!(matches!(second.claimed, Ok(Claimed::Nothing { next_due: None, suspect_due: false })), "{second:?}");
+    assert!(matches!(third.claimed, Ok(Claimed::Fenced)), "another owner's partition: {third:?}");
+    assert_eq!(fixture.writers(&[0, 1]).await, 1);
     assert_eq!(fixture.store.depth().await.unwrap().sent, 2);
 }
 

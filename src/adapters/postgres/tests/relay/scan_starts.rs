@@ -1,11 +1,12 @@
 //! Where scans begin: a transaction that is still running makes no claim slower, and no event of it is lost, whenever it commits.
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::Status;
 use ports::orders::OrderStore;
-use ports::outbox::{Claimed, OutboxStore};
-use ports::partitions::PartitionNo;
-use postgres::Options;
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore};
+use ports::partitions::{Fence, PartitionNo, ProducerSessionId};
+use postgres::{Options, Postgres};
 use tokio_postgres::Client;
 
 use crate::relay::fixture::{RelayFixture, batch, claim, settlement};
@@ -58,7 +59,50 @@ async fn run(client: &Client, step: Step, partitions: &[u32]) {
     client.batch_execute(&text).await.unwrap();
 }
 
+/// The open batch of each partition.
+type OpenBatches = BTreeMap<usize, ClaimedBatch>;
+
+/// Claims after the settlement of the open batch, if there is one. Returns the counter after the settlement, and the claim's result.
+async fn settle_and_claim(store: &Postgres, fence: Fence, open: Option<&ClaimedBatch>, limit: u32) -> (u64, Claimed) {
+    let Some(open) = open else { return (fence.counter, claim(store, &fence, limit).await.unwrap()) };
+    let session = ProducerSessionId("session".into());
+    let next = Claim { fence: fence.clone(), session, limit, kind: ClaimKind::Ordinary };
+    let result = store.settle_and_claim(settlement(&fence, open), next).await.unwrap();
+    let FencedOutcome::Done { counter, .. } = result.settled else { panic!("the batch is open") };
+    (counter, result.claimed.unwrap())
+}
+
 impl RelayFixture {
+    /// Claims and settles what is due in these partitions until nothing is, each claim in one round with the settlements before it. Returns
+    /// the number of rows.
+    async fn relay_in_mixed_rounds(&mut self, partitions: &[usize], limit: u32, open: &mut OpenBatches) -> usize {
+        let mut relayed = 0;
+        loop {
+            let calls = partitions.iter().map(|partition| {
+                let (fence, open) = (self.fences[*partition].clone(), open.get(partition));
+                settle_and_claim(&self.store, fence, open, limit)
+            });
+            let results = futures::future::join_all(calls).await;
+            let before = relayed;
+            for (partition, (counter, claimed)) in partitions.iter().zip(results) {
+                self.fences[*partition].counter = counter;
+                open.remove(partition);
+                match claimed {
+                    Claimed::Batch(batch) => {
+                        relayed += batch.rows.len();
+                        self.fences[*partition].counter = batch.token;
+                        open.insert(*partition, batch);
+                    }
+                    Claimed::Nothing { .. } => {}
+                    Claimed::Fenced => panic!("partition {partition} is fenced"),
+                }
+            }
+            if relayed == before {
+                return relayed;
+            }
+        }
+    }
+
     /// Claims and settles what is due in these partitions, in one round, until nothing is. Returns the number of rows.
     async fn relay(&mut self, partitions: &[usize], limit: u32) -> usize {
         let mut relayed = 0;
@@ -87,7 +131,13 @@ impl RelayFixture {
 /// After every step of every interleaving everything that is committed is claimed, whether the scans take all rows or one at a time, one
 /// partition or two in a round.
 async fn relay_every_interleaving(writers: &[&[Step]], partitions: &[usize], limit: u32) {
-    let mut fixture = RelayFixture::new().await;
+    for mixed_rounds in [false, true] {
+        relay_interleavings(writers, partitions, limit, mixed_rounds).await;
+    }
+}
+
+async fn relay_interleavings(writers: &[&[Step]], partitions: &[usize], limit: u32, mixed_rounds: bool) {
+    let (mut fixture, mut open) = (RelayFixture::new().await, OpenBatches::new());
     let numbers: Vec<u32> = partitions.iter().map(|partition| *partition as u32).collect();
     let mut clients = Vec::new();
     for _ in writers {
@@ -102,8 +152,11 @@ async fn relay_every_interleaving(writers: &[&[Step]], partitions: &[usize], lim
             run(&clients[*writer], step, &numbers).await;
             inserted[*writer] += usize::from(step == Step::Insert) * partitions.len();
             let due = if step == Step::Commit { inserted[*writer] } else { 0 };
-            let relayed = fixture.relay(partitions, limit).await;
-            assert_eq!(relayed, due, "{order:?}, step {number}");
+            let relayed = match mixed_rounds {
+                false => fixture.relay(partitions, limit).await,
+                true => fixture.relay_in_mixed_rounds(partitions, limit, &mut open).await,
+            };
+            assert_eq!(relayed, due, "{order:?}, step {number}, mixed rounds: {mixed_rounds}");
         }
     }
 }
@@ -279,7 +332,7 @@ async fn rows_that_a_settled_head_unblocks_are_found_below_the_start() {
     let settlements = [0, 1].map(|partition: usize| settlement(&fixture.fences[partition], &open[partition]));
     let settled = fixture.together(settlements.map(|settlement| fixture.store.settle(settlement))).await;
     for (partition, settled) in settled.into_iter().enumerate() {
-        let ports::outbox::FencedOutcome::Done { counter, .. } = settled.unwrap() else { panic!("the batch is open") };
+        let FencedOutcome::Done { counter, .. } = settled.unwrap() else { panic!("the batch is open") };
         fixture.fences[partition].counter = counter;
     }
 

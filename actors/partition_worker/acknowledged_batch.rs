@@ -1,0 +1,88 @@
+//! AcknowledgedBatch: a batch that the broker has committed, until the store has settled it. A crash in between loses nothing: the batch is
+//! still open in the store, and the watermark shows that it was published.
+use std::time::Duration;
+
+use ports::Error;
+use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
+
+use super::context::RelayContext;
+use super::session::PartitionSession;
+
+/// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
+const SETTLE_ATTEMPTS_MAX: u32 = 5;
+/// Time between two attempts to settle.
+const SETTLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// A batch that waits for its settlement.
+pub struct AcknowledgedBatch {
+    /// What the store is to settle.
+    pub settlement: Settlement,
+    /// Number of rows that the broker acknowledged.
+    pub sent: usize,
+}
+
+/// Why a session ended at a settlement: its batch is open, or another instance has resolved it.
+#[derive(Debug)]
+pub enum SettleFailure {
+    /// The fence is stale.
+    Stale,
+    /// The outcome is unknown.
+    Unknown(Error),
+}
+
+/// Settles the session's acknowledged batch, if there is one.
+///
+/// # Errors
+/// The session is not reliable afterwards: the worker acquires the lease again and resolves.
+pub async fn settle(context: &RelayContext, session: &mut PartitionSession) -> Result<(), SettleFailure> {
+    let Some(batch) = session.unsettled.take() else { return Ok(()) };
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match context.outbox.settle(batch.settlement.clone()).await {
+            Ok(outcome) => return record(context, session, outcome, batch.sent),
+            Err(error) if attempts >= SETTLE_ATTEMPTS_MAX => return Err(SettleFailure::Unknown(error)),
+            Err(_) => tokio::time::sleep(SETTLE_PAUSE).await,
+        }
+    }
+}
+
+/// Claims, and settles the session's acknowledged batch before that, if there is one. `Ok(Err)` is a claim that failed after its settlement.
+///
+/// # Errors
+/// Those of [`settle`].
+pub async fn settle_and_claim(
+    context: &RelayContext,
+    session: &mut PartitionSession,
+    claim: Claim,
+) -> Result<Result<Claimed, Error>, SettleFailure> {
+    let Some(batch) = session.unsettled.take() else { return Ok(context.outbox.claim(claim).await) };
+    match context.outbox.settle_and_claim(batch.settlement.clone(), claim).await {
+        Ok(SettledClaim { settled, claimed }) => record(context, session, settled, batch.sent).map(|()| claimed),
+        Err(error) if error.outcome_unknown() => Err(SettleFailure::Unknown(error)),
+        Err(error) => {
+            session.unsettled = Some(batch);
+            Ok(Err(error))
+        }
+    }
+}
+
+fn record(
+    context: &RelayContext,
+    session: &mut PartitionSession,
+    outcome: FencedOutcome,
+    sent: usize,
+) -> Result<(), SettleFailure> {
+    match outcome {
+        FencedOutcome::Done { counter, .. } => {
+            session.fence.counter = counter;
+            context.metrics.outbox_entries_delivered.inc_by(sent as u64);
+            context.metrics.outbox_publish_rate.inc_by(sent as u64);
+            Ok(())
+        }
+        FencedOutcome::Stale => {
+            context.metrics.outbox_stale_settlement_total.inc();
+            Err(SettleFailure::Stale)
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The locks of a round that settles and claims: all lease rows in the order of their numbers, before its other statements. A renewal locks
+//! many rows in this order, too; a round that locked some rows for its settlements and then others for its claims could wait for it while it
+//! waits for the round.
+use std::collections::BTreeMap;
+
+use outbox::Fence;
+use tokio_postgres::types::Type;
+
+use crate::connection::sql_value::SqlValue;
+
+const LOCK: &str = "SELECT t.partition FROM unnest($1::int4[], $2::text[], $3::int8[]) v (partition, owner, epoch)
+       JOIN outbox_lease t ON t.partition = v.partition AND t.owner = v.owner AND t.epoch = v.epoch
+     ORDER BY t.partition FOR UPDATE OF t";
+
+/// The lease rows of a round as columns.
+pub(crate) struct LeaseLocks<'a> {
+    partitions: Vec<i32>,
+    owners: Vec<&'a str>,
+    epochs: Vec<i64>,
+}
+
+impl<'a> LeaseLocks<'a> {
+    /// The lease rows of these fences, each once.
+    pub(crate) fn new(fences: impl Iterator<Item = &'a Fence>) -> Self {
+        let fences: BTreeMap<u32, &Fence> = fences.map(|fence| (fence.partition.0, fence)).collect();
+        Self {
+            partitions: fences.keys().map(|partition| *partition as i32).collect(),
+            owners: fences.values().map(|fence| &*fence.owner.0).collect(),
+            epochs: fences.values().map(|fence| fence.epoch as i64).collect(),
+        }
+    }
+
+    /// The statement and its parameters.
+    pub(crate) fn statement(&self) -> (&'static str, Vec<SqlValue<'_>>) {
+        let values: Vec<SqlValue<'_>> = vec![
+            (&self.partitions, Type::INT4_ARRAY),
+            (&self.owners, Type::TEXT_ARRAY),
+            (&self.epochs, Type::INT8_ARRAY),
+        ];
+        (LOCK, values)
+    }
+}
