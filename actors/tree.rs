@@ -263,6 +263,8 @@ fn consumers(
         groups,
         broker,
         inbox: Arc::clone(&dependencies.inbox),
+        orders: Arc::clone(&dependencies.commands.orders),
+        regional_clock: Arc::clone(&dependencies.commands.regional_clock),
         handlers: dependencies.handlers.clone(),
         region: options.relay.region.clone(),
         group: options.group.clone(),

@@ -132,6 +132,8 @@ fn assemble(
         cache: Arc::clone(&cache.cache),
         clock: Arc::clone(&clock),
         rng: Arc::clone(&rng),
+        inbox: Arc::clone(&store.inbox),
+        regional_clock: Arc::default(),
         gate: Arc::clone(&gate),
         options: options::commands(config),
     });

@@ -9,7 +9,8 @@ use app::consume::handlers::Handlers;
 use app::consume::intake::{self, DecodedMessage, IntakeFailure, IntakeStep};
 use app::consume::spring_headers;
 use app::policy::conflict::VersionStamp;
-use domain::{RegionId, Timestamp};
+use app::policy::regional_clock::RegionalClock;
+use domain::{OrderId, RegionId, Timestamp};
 use futures::{StreamExt, TryStreamExt, stream};
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
@@ -17,7 +18,9 @@ use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
 use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
+use ports::orders::OrderStore;
 use telemetry::Metrics;
+use tracing::Instrument;
 
 use crate::consumer_actor::message_log;
 
@@ -29,6 +32,10 @@ pub struct ConsumerPipeline {
     pub broker: Arc<dyn Broker>,
     /// Store of the events that were already consumed.
     pub inbox: Arc<dyn Inbox>,
+    /// Orders of this region: the last change of an order decides whether an event of another region is stale.
+    pub orders: Arc<dyn OrderStore>,
+    /// Clock of this region, which the stamps of other regions advance.
+    pub regional_clock: Arc<RegionalClock>,
     /// Handlers by event type.
     pub handlers: Handlers,
     /// Region of this instance; events of other regions are checked for conflicts.
@@ -134,7 +141,7 @@ impl ConsumerPipeline {
     async fn decide_key(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
         let mut decisions = Decisions::default();
         for delivery in messages {
-            self.decide_one(delivery, &mut decisions).await?;
+            self.decide_one(delivery, &mut decisions).instrument(message_span(delivery)).await?;
             decisions.acknowledge.push(delivery.position.clone());
         }
         Ok(decisions)
@@ -172,13 +179,19 @@ impl ConsumerPipeline {
             self.leave_detour(delivery, needs_order, decisions);
             return Ok(());
         }
-        let remote = self.last_remote(&decoded, decisions).await?;
-        let step = intake::decide(&self.handlers, delivery, &decoded, remote, self.clock.now()).await;
+        let current = self.current_update(&decoded, decisions).await?;
+        let step = intake::decide(&self.handlers, delivery, &decoded, current, self.clock.now()).await;
         if let IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } = &step {
             message_log::blocks_key(delivery, failure);
         }
         match step {
             IntakeStep::Process { event, stale, fallback_after } => {
+                tracing::debug!(
+                    event = "event_consumed",
+                    origin = decoded.stamp.region.as_str(),
+                    stale,
+                    "an event was consumed"
+                );
                 if stale {
                     self.metrics.region_conflict_rejected_count.inc();
                 }
@@ -222,8 +235,9 @@ impl ConsumerPipeline {
         Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
     }
 
-    /// The last change of another region to the order; the outer `None` where the event is of this region.
-    async fn last_remote(
+    /// The update that an event of another region must win against; the outer `None` where the event is of this region. A received stamp
+    /// advances the clock of this region.
+    async fn current_update(
         &self,
         decoded: &DecodedMessage,
         decisions: &Decisions,
@@ -232,19 +246,24 @@ impl ConsumerPipeline {
             return Ok(None);
         }
         let id = decoded.event.order_id;
+        let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote(id, decisions))?;
+        self.regional_clock.receive(decoded.stamp.hlc, self.clock.now());
+        Ok(Some(intake::current_update(decoded, order.as_ref(), remote)))
+    }
+
+    /// The last update of another region, of this poll or committed.
+    async fn last_remote(&self, id: OrderId, decisions: &Decisions) -> Result<Option<VersionStamp>, Error> {
         let in_this_poll =
             decisions.processed.iter().rev().flat_map(|event| &event.effects).find_map(|effect| match effect {
                 Effect::RememberRemote { order_id, region, hlc } => {
                     (*order_id == id).then(|| VersionStamp { hlc: *hlc, region: region.clone() })
                 }
             });
-        match in_this_poll {
-            Some(stand) => Ok(Some(Some(stand))),
-            None => {
-                let last = self.inbox.remote(id).await?;
-                Ok(Some(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region })))
-            }
+        if in_this_poll.is_some() {
+            return Ok(in_this_poll);
         }
+        let last = self.inbox.remote(id).await?;
+        Ok(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region }))
     }
 
     fn retry(
@@ -338,6 +357,12 @@ fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
         }
     }
     keys
+}
+
+/// The span of one message: its key is the order.
+fn message_span(delivery: &Delivery) -> tracing::Span {
+    let Delivery { position, record } = delivery;
+    tracing::error_span!("message", order_id = &*record.key, event_id = record.text("ce_id"), topic = &*position.topic)
 }
 
 /// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's

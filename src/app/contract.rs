@@ -56,6 +56,7 @@ mod tests {
             items: Items::new(vec![Item::new("Tea \"green\"", 2, price).expect("legal")]).expect("one"),
             region: RegionId::new("local"),
             now,
+            received: Hlc::default(),
         });
         event
     }

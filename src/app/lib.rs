@@ -51,6 +51,7 @@ pub mod policy {
     pub mod failover;
     pub mod load_shedding;
     pub mod partition;
+    pub mod regional_clock;
 }
 
 pub mod relay {

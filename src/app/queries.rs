@@ -225,7 +225,7 @@ mod tests {
     use std::sync::atomic::{AtomicI64, AtomicUsize};
 
     use async_trait::async_trait;
-    use domain::{Item, Items, Money, NewOrder, RegionId, Subject, Timestamp};
+    use domain::{Hlc, Item, Items, Money, NewOrder, RegionId, Subject, Timestamp};
     use futures::FutureExt;
     use ports::Error;
     use ports::orders::{Commit, Committed, IdempotencyMark};
@@ -297,6 +297,7 @@ mod tests {
             items: Items::new(vec![item]).expect("items"),
             region: RegionId::new("local"),
             now: Timestamp::from_millis(0),
+            received: Hlc::default(),
         });
         order
     }

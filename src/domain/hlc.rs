@@ -40,6 +40,12 @@ impl Hlc {
         if now.millis() > self.millis { Self::first(now) } else { self.successor() }
     }
 
+    /// The later of this stamp and one that was received. A stamp after `horizon` is ignored: a clock that is far ahead must not push this one.
+    #[must_use]
+    pub fn merge(self, received: Hlc, horizon: Timestamp) -> Self {
+        if received.millis > horizon.millis() { self } else { self.max(received) }
+    }
+
     fn successor(self) -> Self {
         match self.counter.checked_add(1) {
             Some(counter) => Self { millis: self.millis, counter },

@@ -48,6 +48,8 @@ pub struct NewOrder {
     pub region: RegionId,
     /// Time at which it is placed.
     pub now: Timestamp,
+    /// Greatest stamp that was received from another region; the order's stamp is greater.
+    pub received: Hlc,
 }
 
 /// Event id, region and time of a change.
@@ -59,12 +61,14 @@ pub struct ChangeContext {
     pub region: RegionId,
     /// Time of the change.
     pub now: Timestamp,
+    /// Greatest stamp that was received from another region; the change's stamp is greater.
+    pub received: Hlc,
 }
 
 impl Order {
     /// Places an order: version 0, PENDING.
     pub fn place(new_order: NewOrder) -> (Order, OrderEvent) {
-        let NewOrder { id, event_id, owner, items, region, now } = new_order;
+        let NewOrder { id, event_id, owner, items, region, now, received } = new_order;
         let order = Order {
             id,
             owner,
@@ -74,7 +78,7 @@ impl Order {
             updated_at: now,
             items,
             region,
-            hlc: Hlc::first(now),
+            hlc: received.tick(now),
         };
         let event = order.event(EventType::OrderCreated, event_id);
         (order, event)
@@ -94,7 +98,7 @@ impl Order {
             // A wall clock that was set back must not decrease `updated_at`.
             updated_at: change.now.max(self.updated_at),
             region: change.region,
-            hlc: self.hlc.tick(change.now),
+            hlc: self.hlc.max(change.received).tick(change.now),
             ..self.clone()
         };
         let kind = if to == Status::Cancelled { EventType::OrderCancelled } else { EventType::OrderStatusChanged };

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use domain::{
-    ChangeContext, EventId, EventType, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, RegionId, Status,
+    ChangeContext, EventId, EventType, Hlc, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, RegionId, Status,
     Subject, Timestamp,
 };
 use ports::broker::Record;
@@ -65,13 +65,14 @@ impl Factory {
             items: self.items(3),
             region: RegionId::new("eu-west-1"),
             now,
+            received: Hlc::default(),
         })
     }
 
     /// The order with its status changed, and the event.
     pub fn status_changed(&self, order: &Order, to: Status) -> (Order, OrderEvent) {
-        let change =
-            ChangeContext { event_id: self.event_id(), region: RegionId::new("us-east-1"), now: self.instant() };
+        let (event_id, region, now) = (self.event_id(), RegionId::new("us-east-1"), self.instant());
+        let change = ChangeContext { event_id, region, now, received: Hlc::default() };
         order.change_status(to, change).expect("the status change is allowed")
     }
 

@@ -133,3 +133,59 @@ async fn a_command_follows_another_regions_change_unless_its_stamp_is_too_far_ah
     assert_eq!((status(waiting.id).await, status(far.id).await), (Status::Processing, Status::Pending));
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 2);
 }
+
+/// A service that consumes, and the factory of the other region's events.
+async fn consuming() -> (Environment, Process, Factory) {
+    let mut environment = Environment::new();
+    environment.consumes = true;
+    let process = environment.start().await;
+    (environment, process, Factory::seeded(seed(), TOPIC.into()))
+}
+
+/// The event of a change of this order by region "us".
+async fn receive_change(process: &Process, make: &Factory, order: &Order, hlc: Hlc) {
+    let (_, event) = make.status_changed(&Order { status: Status::Pending, ..order.clone() }, Status::Processing);
+    let record = from_region(&event, "us", hlc);
+    process.run(process.store.append(vec![record])).await.expect("appended");
+    process.wait_until_consumed(TIMEOUT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remote_event_older_than_the_regions_own_change_is_stale() {
+    let (_environment, process, make) = consuming().await;
+    let created = process.create().await.expect("created");
+    process.advance(Duration::from_secs(2)).await;
+    let between = Hlc { millis: created.hlc.millis + 1_000, counter: 0 };
+    let changed = process.change(created.id, Status::Shipped).await.expect("changed");
+    process.wait_until_consumed(TIMEOUT).await;
+    let own = process.metrics.kafka_consumer_processed_count.get();
+
+    receive_change(&process, &make, &created, between).await;
+
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "no other region changed the order before");
+    assert_eq!(process.metrics.kafka_consumer_processed_count.get(), own + 1, "the inbox advanced");
+    assert_eq!(process.store.remote(created.id).await.expect("read"), None, "it has no effect");
+    receive_change(&process, &make, &created, changed.hlc.tick(created.updated_at)).await;
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "a later one wins");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_received_stamp_advances_the_clock_within_the_bound_of_drift() {
+    let (environment, process, make) = consuming().await;
+    let (order, other) = (process.create().await.expect("created"), process.create().await.expect("created"));
+    let ahead = |seconds: i64| Hlc { millis: order.hlc.millis + seconds * 1_000, counter: 5 };
+
+    receive_change(&process, &make, &order, ahead(30)).await;
+    receive_change(&process, &make, &other, ahead(3_600)).await;
+
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "the stamp that is too far ahead");
+    let placed = process.create().await.expect("created");
+    assert!(placed.hlc > ahead(30) && placed.hlc < ahead(31), "{}", placed.hlc);
+    // A process that did not consume the event: its own clock was not advanced.
+    drop(process);
+    let process = environment.start().await;
+    let followed = process.change(order.id, Status::Shipped).await.expect("changed");
+    assert!(followed.hlc > ahead(30) && followed.hlc < ahead(31), "{}", followed.hlc);
+    let unrelated = process.change(other.id, Status::Shipped).await.expect("changed");
+    assert!(unrelated.hlc < ahead(30), "{}", unrelated.hlc);
+}

@@ -1,13 +1,13 @@
 //! Changes or cancels an order: check the gate, load, check visibility and versions, decide in the domain, commit once.
 use std::sync::Arc;
 
-use domain::{ChangeContext, ChangeRefusal, Order};
+use domain::{ChangeContext, ChangeRefusal, Hlc, Order};
 use ports::orders::{Commit, Committed, NewRow};
 
 use super::context::{CommandContext, CommitProgress};
 use crate::dispatch::{ChangeOrder, ChangePreconditions, IfMatch};
 use crate::error::CommandError;
-use crate::policy::conflict;
+use crate::policy::{conflict, regional_clock};
 
 /// Result of a change, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
@@ -36,7 +36,9 @@ pub async fn change_order(
         let current = context.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
         let current = current.ok_or(CommandError::NotFound)?;
         check(&command.preconditions, &current)?;
-        let (order, rows) = decide(context, command, &current)?;
+        // Another instance of this region may have consumed it, so the clock of this one is not enough.
+        let remote = context.inbox.remote(command.id).await?.map_or(Hlc::default(), |remote| remote.hlc);
+        let (order, rows) = decide(context, command, &current, remote)?;
         match commit(context, &current, &order, &rows, progress).await? {
             Committed::Done => {
                 let order = Arc::new(order);
@@ -73,9 +75,12 @@ fn decide(
     context: &CommandContext,
     command: &ChangeOrder,
     current: &Order,
+    remote: Hlc,
 ) -> Result<(Order, Vec<NewRow>), CommandError> {
     let now = context.clock.now();
-    let change = ChangeContext { event_id: context.event_id(now), region: context.options.region.clone(), now };
+    let received = regional_clock::merged(context.regional_clock.latest(), remote, now);
+    let (event_id, region) = (context.event_id(now), context.options.region.clone());
+    let change = ChangeContext { event_id, region, now, received };
     let (order, event) = current.change_status(command.to, change).map_err(refused)?;
     conflict::check_change(current, &order, now).map_err(CommandError::RegionConflict)?;
     let row = context.options.row(&event, command.trace.clone());

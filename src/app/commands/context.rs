@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use domain::{EventId, Order, OrderEvent, OrderId, RegionId};
 use ports::clock::{Clock, Rng};
+use ports::inbox::Inbox;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
 use ports::orders::{NewRow, OrderStore, TraceContext};
 
 use crate::admission::gate::Gate;
 use crate::contract;
+use crate::policy::regional_clock::RegionalClock;
 
 /// How commands are carried out.
 #[derive(Clone, Debug)]
@@ -76,6 +78,10 @@ pub struct CommandContext {
     pub clock: Arc<dyn Clock>,
     /// Source of the random bits in ids.
     pub rng: Arc<dyn Rng>,
+    /// Stamps of other regions' changes, which a change of the same order follows.
+    pub inbox: Arc<dyn Inbox>,
+    /// How far other regions have advanced this instance's clock.
+    pub regional_clock: Arc<RegionalClock>,
     /// Gate that every command checks first.
     pub gate: Arc<Gate>,
     /// How commands are carried out.

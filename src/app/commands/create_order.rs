@@ -114,6 +114,7 @@ async fn place(
         items: command.items,
         region: context.options.region.clone(),
         now,
+        received: context.regional_clock.latest(),
     });
     let mark = command.intent.as_ref().map(|intent| IdempotencyMark {
         subject: command.subject,

@@ -1,5 +1,5 @@
 //! One consumed message as data: decode, apply the region rule, call the handler, decide between processing, retry and dead letter.
-use domain::{Hlc, RegionId, Timestamp};
+use domain::{Hlc, Order, RegionId, Timestamp};
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
 use ports::inbox::{Effect, ProcessedEvent};
@@ -18,6 +18,8 @@ pub struct DecodedMessage {
     pub event: DecodedEvent,
     /// Region and stamp of the event.
     pub stamp: VersionStamp,
+    /// Whether the stamp is that of the `x-hlc` header. Without the header it is made of the event's time and version.
+    pub has_hlc: bool,
     /// Number of attempts before this one.
     pub attempts_made: u32,
 }
@@ -75,13 +77,12 @@ pub fn decode(delivery: &Delivery) -> Result<DecodedMessage, IntakeFailure> {
         return Err(undecodable(format!("ce_id is {other}, the value has {}", event.event_id)));
     }
     let version = event.after.as_ref().map_or(0, |after| after.version);
-    let fallback = Hlc { millis: event.occurred_at.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) };
-    let stamp = VersionStamp {
-        hlc: record.text("x-hlc").and_then(Hlc::parse).unwrap_or(fallback),
-        region: RegionId::new(record.text("x-region").unwrap_or("")),
-    };
+    let fallback = stamp_of(event.occurred_at, version);
+    let hlc = record.text("x-hlc").and_then(Hlc::parse);
+    let region = RegionId::new(record.text("x-region").unwrap_or(""));
+    let (stamp, has_hlc) = (VersionStamp { hlc: hlc.unwrap_or(fallback), region }, hlc.is_some());
     let attempts_made = spring_headers::attempts_made(record).unwrap_or(0);
-    Ok(DecodedMessage { event, stamp, attempts_made })
+    Ok(DecodedMessage { event, stamp, has_hlc, attempts_made })
 }
 
 fn undecodable(reason: String) -> IntakeFailure {
@@ -97,7 +98,26 @@ pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
     message.stamp.region != *local && !message.stamp.region.as_str().is_empty()
 }
 
-/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `remote` is `Some` for events of another region, with the stamp that last won for the order.
+/// The update of the order that an event of another region must win against: the order's last change in this store, or the last remote
+/// update, whichever is later. An event without an `x-hlc` header is compared with the order's time and version, of which its own stamp is made.
+pub fn current_update(
+    message: &DecodedMessage,
+    order: Option<&Order>,
+    remote: Option<VersionStamp>,
+) -> Option<VersionStamp> {
+    let persisted = order.map(|order| VersionStamp {
+        hlc: if message.has_hlc { order.hlc } else { stamp_of(order.updated_at, order.version) },
+        region: order.region.clone(),
+    });
+    persisted.max(remote)
+}
+
+fn stamp_of(time: Timestamp, version: u64) -> Hlc {
+    Hlc { millis: time.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) }
+}
+
+/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `remote` is `Some` for events of
+/// another region, with the order's [`current_update`].
 pub async fn decide(
     handlers: &Handlers,
     delivery: &Delivery,
@@ -130,4 +150,73 @@ pub async fn decide(
 
 fn not_handled(fault: HandlerFault) -> IntakeFailure {
     IntakeFailure { failure_type: fault.failure_type, class: "posthaste.HandlerFault", reason: fault.reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{EventId, EventType, Item, Items, Money, NewOrder, OrderId, Status, Subject};
+
+    use super::*;
+    use crate::contract::OrderAfterEvent;
+
+    fn stamp(millis: i64, counter: u32, region: &str) -> VersionStamp {
+        VersionStamp { hlc: Hlc { millis, counter }, region: RegionId::new(region) }
+    }
+
+    /// An order that this region changed at 1,000 ms as its version 4, with a stamp that other regions had advanced to 9,000 ms.
+    fn order() -> Order {
+        let (order, _) = Order::place(NewOrder {
+            id: OrderId::from_bytes([1; 16]),
+            event_id: EventId::from_bytes([2; 16]),
+            owner: Subject::new("ann").unwrap(),
+            items: Items::new(vec![Item::new("Tea", 1, Money::from_parts(250, 2).unwrap()).unwrap()]).unwrap(),
+            region: RegionId::new("eu"),
+            now: Timestamp::from_millis(1_000),
+            received: Hlc::default(),
+        });
+        Order { version: 4, hlc: Hlc { millis: 9_000, counter: 2 }, ..order }
+    }
+
+    fn message(stamp: VersionStamp, has_hlc: bool) -> DecodedMessage {
+        let event = DecodedEvent {
+            schema_version: 2,
+            event_id: EventId::from_bytes([3; 16]),
+            kind: EventType::OrderStatusChanged,
+            order_id: order().id,
+            occurred_at: Timestamp::from_millis(stamp.hlc.millis),
+            after: Some(OrderAfterEvent { status: Status::Processing, version: stamp.hlc.counter.into() }),
+        };
+        DecodedMessage { event, stamp, has_hlc, attempts_made: 0 }
+    }
+
+    #[test]
+    fn remote_event_is_compared_with_the_later_of_both_updates() {
+        let event = message(stamp(8_000, 0, "us"), true);
+        let own = stamp(9_000, 2, "eu");
+        let cases = [
+            (None, None, None),
+            (None, Some(stamp(7_000, 0, "us")), Some(stamp(7_000, 0, "us"))),
+            (Some(order()), None, Some(own.clone())),
+            (Some(order()), Some(stamp(7_000, 0, "us")), Some(own)),
+            (Some(order()), Some(stamp(9_001, 0, "us")), Some(stamp(9_001, 0, "us"))),
+        ];
+        for (order, remote, expected) in cases {
+            assert_eq!(current_update(&event, order.as_ref(), remote), expected);
+        }
+    }
+
+    #[test]
+    fn event_without_a_stamp_is_compared_with_the_orders_time_and_version() {
+        let decided = |time, version| {
+            let event = message(stamp(time, version, "us"), false);
+            let current = current_update(&event, Some(&order()), None);
+            conflict::decide(current.as_ref(), &event.stamp, Timestamp::from_millis(1_000))
+        };
+
+        assert_eq!(decided(1_000, 3), ConflictDecision::Stale);
+        assert_eq!(decided(999, 9), ConflictDecision::Stale);
+        assert_eq!(decided(1_000, 4), ConflictDecision::Apply, "the greater region name wins a tie");
+        assert_eq!(decided(1_000, 5), ConflictDecision::Apply);
+        assert_eq!(decided(1_001, 0), ConflictDecision::Apply);
+    }
 }

@@ -161,11 +161,17 @@ mod tests {
                 items: Items::new(vec![Item::new("Tea", 1, Money::from_parts(250, 2).unwrap()).unwrap()]).unwrap(),
                 region: RegionId::new(region),
                 now: Timestamp::from_millis(millis),
+                received: Hlc::default(),
             };
             Order::place(new_order).0
         };
         let now = Timestamp::from_millis(1_000);
-        let change = ChangeContext { event_id: EventId::from_bytes([3; 16]), region: RegionId::new("eu"), now };
+        let change = ChangeContext {
+            event_id: EventId::from_bytes([3; 16]),
+            region: RegionId::new("eu"),
+            now,
+            received: Hlc::default(),
+        };
         let follows = |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, now);
 
         assert_eq!(follows(order("us", 500)), Ok(()));

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::{commands, contract};
-use domain::{ChangeContext, EventId, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, Status, Subject};
+use domain::{ChangeContext, EventId, Hlc, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, Status, Subject};
 use ports::clock::{Clock, Rng};
 use ports::orders::{Commit, Committed, OrderStore};
 use tokio::task::JoinSet;
@@ -71,7 +71,8 @@ impl EventSource {
         if let Some(order) = before {
             // The lifecycle of an order has few steps, and the store does not check them: each event starts at the beginning again.
             let order = Order { status: Status::Pending, ..order };
-            let change = ChangeContext { event_id, region: self.rows.region.clone(), now };
+            let (region, received) = (self.rows.region.clone(), Hlc::default());
+            let change = ChangeContext { event_id, region, now, received };
             return order.change_status(Status::Processing, change).map_err(Error::new);
         }
         let order = |name: &str| {
@@ -84,6 +85,7 @@ impl EventSource {
                 items: Items::new(vec![item]).map_err(Error::new)?,
                 region: self.rows.region.clone(),
                 now,
+                received: Hlc::default(),
             }))
         };
         let (_, bare) = order("T")?;

@@ -29,12 +29,13 @@ fn placed(items: Vec<Item>, at: i64) -> (Order, OrderEvent) {
         items: Items::new(items).expect("legal items"),
         region: RegionId::new("eu"),
         now,
+        received: Hlc::default(),
     })
 }
 
 fn change(at: i64) -> ChangeContext {
     let now = Timestamp::from_millis(at);
-    ChangeContext { event_id: EventId::at(now, [3; 10]), region: RegionId::new("eu"), now }
+    ChangeContext { event_id: EventId::at(now, [3; 10]), region: RegionId::new("eu"), now, received: Hlc::default() }
 }
 
 proptest! {
@@ -113,6 +114,9 @@ proptest! {
         let now = Timestamp::from_millis(now);
 
         prop_assert!(a.tick(now) > a);
+        let merged = a.merge(b, now);
+        prop_assert!(merged >= a && merged.millis <= a.millis.max(now.millis()), "bounded");
+        prop_assert_eq!(merged >= b, b.millis <= now.millis() || b <= a);
         prop_assert_eq!(a == b, a <= b && b <= a);
         prop_assert_eq!(Hlc::parse(&a.to_string()), Some(a));
     }

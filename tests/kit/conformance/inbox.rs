@@ -1,11 +1,11 @@
 //! The suite of `Inbox`: an event is consumed once with its effects, and a key on a detour stays on it.
-use domain::{EventId, Hlc, OrderId, RegionId};
+use domain::{EventId, Hlc, Order, OrderId, RegionId, Status};
 use futures::future::join_all;
 use ports::broker::Position;
 use ports::inbox::{Detour, DetourChange, Effect, InboxOutcome, ProcessedEvent, RemoteStamp};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{DAY, Given, HOUR, SECOND, given};
+use crate::conformance::fixture::given::{DAY, Given, HOUR, P0, SECOND, given};
 
 suite! { $ inbox:
     a_first_delivery_is_new_and_a_second_is_a_duplicate,
@@ -19,6 +19,7 @@ suite! { $ inbox:
     a_duplicates_effect_is_not_applied,
     the_latest_remote_stamp_is_kept,
     remote_stamps_are_kept_per_order,
+    an_orders_own_last_change_and_its_remote_stamp_are_kept_apart,
     a_key_without_a_detour_has_none,
     a_detour_ends_with_its_last_message,
     detours_belong_to_one_key_of_one_group,
@@ -194,6 +195,24 @@ async fn remote_stamps_are_kept_per_order<B: Backend>(backend: &B) {
 
     assert_eq!(given.remote(orders[0]).await, Some(stamp("us", 5)));
     assert_eq!(given.remote(orders[1]).await, Some(stamp("ap", 6)));
+}
+
+/// The regional rule compares an incoming update with both.
+async fn an_orders_own_last_change_and_its_remote_stamp_are_kept_apart<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let placed = given.place_order(P0).await;
+    let find = async || backend.orders().find(placed.id).await.expect("the order is read");
+    let update = ProcessedEvent { effects: vec![effect(placed.id, "us", 5)], ..given.new_event(0) };
+
+    given.consume("g", &[update]).await;
+    assert_eq!(find().await, Some(placed.clone()), "an update of another region changes no order");
+
+    let moved = given.committed(given.factory.change(&placed, Status::Shipped, P0)).await;
+    let found = find().await.expect("the order exists");
+    let last_change = |order: &Order| (order.region.clone(), order.hlc, order.version, order.updated_at);
+    assert_eq!(last_change(&found), last_change(&moved));
+    assert!(found.hlc > placed.hlc && found.version > placed.version);
+    assert_eq!(given.remote(placed.id).await, Some(stamp("us", 5)), "a change of this region keeps the stamp");
 }
 
 async fn a_key_without_a_detour_has_none<B: Backend>(backend: &B) {

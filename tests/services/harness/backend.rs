@@ -44,6 +44,12 @@ impl Backend {
         Self::build(None, Some(ServiceControl::acquire()))
     }
 
+    /// A further backend of a test that has one: it relies on that one's use of the services, because a thread that takes the lock twice can
+    /// wait for itself.
+    pub fn another(&self) -> Self {
+        Self::build(None, None)
+    }
+
     fn build(shared: Option<SharedUse>, control: Option<ServiceControl>) -> Self {
         let [postgres, redis, kafka] =
             ["POSTGRES", "REDIS", "KAFKA"].map(|name| required_variable(&format!("POSTHASTE_TEST_{name}")));

@@ -1,4 +1,6 @@
 //! The region gate with a stalled connection to Redis: a flapping dependency changes nothing, and a passive region promotes no order.
+mod two_regions;
+
 use std::time::Duration;
 
 use kit::wait::until;

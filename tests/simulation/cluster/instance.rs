@@ -109,6 +109,8 @@ fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Depen
         cache: memory,
         clock: clock.clone(),
         rng: rng.clone(),
+        inbox: Arc::new(postgres.data().clone()),
+        regional_clock: Arc::default(),
         gate: gate.clone(),
         options: commands::Options { partitions: options.partitions, ..commands::Options::default() },
     };

@@ -160,6 +160,8 @@ impl Environment {
             cache: memory,
             clock: self.clock.clone(),
             rng: self.rng.clone(),
+            inbox: real.clone(),
+            regional_clock: Arc::default(),
             gate: gate.clone(),
             options: commands::Options { partitions: self.options.partitions, ..commands::Options::default() },
         };

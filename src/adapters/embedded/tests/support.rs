@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use domain::{EventId, EventType, Item, Items, Money, Order, OrderId, RegionId, Subject, Timestamp};
+use domain::{EventId, EventType, Hlc, Item, Items, Money, Order, OrderId, RegionId, Subject, Timestamp};
 use embedded::{Embedded, Options, WriterMode};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::clock::Clock;
@@ -71,6 +71,7 @@ pub fn change(number: u16, version: u64) -> Commit {
         items,
         region: RegionId::new("local"),
         now,
+        received: Hlc::default(),
     });
     let row = NewRow {
         event_id: event.id,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use app::dispatch::*;
 use app::error::CommandError;
 use async_trait::async_trait;
-use domain::{ChangeContext, NewOrder, Order, OrderId, RegionId};
+use domain::{ChangeContext, Hlc, NewOrder, Order, OrderId, RegionId};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use ports::clock::Clock;
@@ -85,6 +85,7 @@ impl Dispatch for FakeDispatch {
             items: command.items,
             region: RegionId::new("r1"),
             now,
+            received: Hlc::default(),
         });
         self.orders.all.lock().push(order.clone());
         if let Some(intent) = command.intent {
@@ -105,7 +106,8 @@ impl Dispatch for FakeDispatch {
         if let Some(version) = command.preconditions.version {
             order.at_version(version).map_err(refused)?;
         }
-        let change = ChangeContext { event_id: event(9), region: RegionId::new("r1"), now: self.clock.now() };
+        let (region, now) = (RegionId::new("r1"), self.clock.now());
+        let change = ChangeContext { event_id: event(9), region, now, received: Hlc::default() };
         let (changed, _) = order.change_status(command.to, change).map_err(refused)?;
         let mut all = self.orders.all.lock();
         *all.iter_mut().find(|order| order.id == command.id).unwrap() = changed.clone();
