@@ -43,8 +43,10 @@ impl BatchSender {
         batch: ClaimedBatch,
         (kind, probe): (ClaimKind, bool),
     ) -> RunResult {
-        let RelayContext { broker, book, envelope, options, .. } = &*self.0;
+        let RelayContext { broker, book, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
+        let off_contract = refused.iter().filter(|refused| refused.off_contract).count();
+        metrics.kafka_schema_validation_errors.inc_by(off_contract as u64);
         if !refused.is_empty()
             && let Err(end) = self.exclude(&mut session, &mut batch, refused).await
         {

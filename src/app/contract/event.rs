@@ -1,6 +1,4 @@
 //! What the schema versions have in common: the decoded event, its errors, and the members that every version has.
-use std::borrow::Cow;
-
 use domain::{EventId, EventType, OrderId, Status, Timestamp};
 use serde::Deserialize;
 
@@ -15,9 +13,20 @@ pub enum ContractError {
     /// The value is not JSON, or does not match its schema.
     #[error("not an event: {0}")]
     Malformed(String),
+    /// The value has the form of its schema, but breaks a rule between its members.
+    #[error("not a legal event: {0}")]
+    Illegal(String),
     /// The schema version is unknown, or no longer readable.
     #[error("schema version {0} is not readable (readable: {READABLE_MIN} to {LATEST})")]
     Version(u32),
+    /// The registry has no schema of this type in this version.
+    #[error("{kind} has no schema version {version}")]
+    Unregistered {
+        /// Type of the event.
+        kind: EventType,
+        /// Schema version of the value.
+        version: u32,
+    },
 }
 
 /// A consumed event with the members of every version, and those that later versions add.
@@ -44,45 +53,6 @@ pub struct OrderAfterEvent {
     pub status: Status,
     /// Version of the order.
     pub version: u64,
-}
-
-/// Event, type and order of a value, which every version has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventIdentity {
-    /// Id of the event.
-    pub event_id: EventId,
-    /// Type of the event.
-    pub kind: EventType,
-    /// Id of the changed order.
-    pub order_id: OrderId,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct IdentityFields<'a> {
-    schema_version: u32,
-    #[serde(borrow)]
-    event_id: Cow<'a, str>,
-    #[serde(borrow)]
-    event_type: Cow<'a, str>,
-    #[serde(borrow)]
-    order_id: Cow<'a, str>,
-}
-
-/// Decodes only the identity of a value, in a third of the time of a full decode. It is enough for a value that this service wrote.
-///
-/// # Errors
-/// The same as `decode`, for the members that are read.
-pub fn event_identity(value: &[u8]) -> Result<EventIdentity, ContractError> {
-    let fields: IdentityFields<'_> = read(value)?;
-    if !(READABLE_MIN..=LATEST).contains(&fields.schema_version) {
-        return Err(ContractError::Version(fields.schema_version));
-    }
-    Ok(EventIdentity {
-        event_id: member("eventId", EventId::parse(&fields.event_id))?,
-        kind: member("eventType", EventType::parse(&fields.event_type))?,
-        order_id: member("orderId", OrderId::parse(&fields.order_id))?,
-    })
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,8 @@
 //! Schema version 2: the event with the order's state after it. Released; never changes.
 use std::borrow::Cow;
 
-use domain::{EventId, EventType, OrderEvent, OrderId, Status};
+use domain::item::{ITEMS_MAX, check_name, check_quantity};
+use domain::{EventId, EventType, ItemsError, Money, MoneyError, OrderEvent, OrderId, Status};
 use serde::{Deserialize, Serialize};
 
 use super::event::{ContractError, DecodedEvent, OrderAfterEvent, member, read};
@@ -62,9 +63,10 @@ pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
     serde_json::to_vec(&value).expect("strings and numbers always serialise")
 }
 
+/// Decodes a value and checks every member, the total included.
 pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
     let value: EventValueV2<'_> = read(bytes)?;
-    Ok(DecodedEvent {
+    let event = DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
         kind: member("eventType", EventType::parse(&value.event_type))?,
@@ -74,5 +76,37 @@ pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
             status: member("status", Status::parse(&value.status))?,
             version: value.version,
         }),
-    })
+    };
+    if value.schema_version == 2 {
+        check_items(&value)?;
+    }
+    Ok(event)
+}
+
+fn check_items(value: &EventValueV2<'_>) -> Result<(), ContractError> {
+    if value.items.is_empty() || value.items.len() > ITEMS_MAX {
+        return Err(illegal("items", ItemsError::Count));
+    }
+    let mut prices = Vec::with_capacity(value.items.len());
+    for (index, item) in value.items.iter().enumerate() {
+        let at = |name: &str| format!("items[{index}].{name}");
+        check_name(&item.product_name).map_err(|error| illegal(&at("productName"), error))?;
+        let quantity = check_quantity(item.quantity.into()).map_err(|error| illegal(&at("quantity"), error))?;
+        prices.push((amount(&item.price).map_err(|error| illegal(&at("price"), error))?, quantity));
+    }
+    let total = amount(&value.total).map_err(|error| illegal("total", error))?;
+    let sum = Money::total(prices.iter().copied()).map_err(|error| illegal("items", ItemsError::Total(error)))?;
+    if total == sum {
+        return Ok(());
+    }
+    Err(ContractError::Illegal(format!("total is {total}, the items add up to {sum}")))
+}
+
+/// An amount in plain notation, the only one that events have.
+fn amount(text: &str) -> Result<Money, MoneyError> {
+    if text.contains('e') { Err(MoneyError::Malformed) } else { Money::parse(text) }
+}
+
+fn illegal(field: &str, error: impl std::fmt::Display) -> ContractError {
+    ContractError::Illegal(format!("{field} {error}"))
 }

@@ -10,7 +10,7 @@ use ports::{Error, FailureType, Fault};
 
 use crate::consume::spring_headers;
 use crate::contract::framing::{FRAME_BYTES, SchemaIds};
-use crate::contract::{self, rfc3339};
+use crate::contract::{self, ContractError, rfc3339};
 
 /// How the relay claims and publishes.
 #[derive(Clone, Debug)]
@@ -73,6 +73,8 @@ pub struct RefusedRow {
     pub reason: String,
     /// Whether its fallback failed, not its own topic.
     pub in_fallback: bool,
+    /// Whether its value broke the contract of its type and schema version.
+    pub off_contract: bool,
 }
 
 impl RefusedRow {
@@ -84,6 +86,7 @@ impl RefusedRow {
             failure_type: error.failure_type(),
             reason: error.to_string(),
             in_fallback: false,
+            off_contract: false,
         }
     }
 }
@@ -96,11 +99,12 @@ pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: us
     for row in rows {
         match sendable(row, value_bytes_max) {
             Ok(payload) => plan.send.push((row.id, builder.record(row, payload))),
-            Err(reason) => plan.refused.push(RefusedRow {
+            Err(refusal) => plan.refused.push(RefusedRow {
                 row: row.id,
                 fault: Fault::Permanent,
                 failure_type: FailureType::Validation,
-                reason,
+                off_contract: matches!(refusal, Refusal::OffContract(_)),
+                reason: refusal.to_string(),
                 in_fallback: false,
             }),
         }
@@ -108,14 +112,28 @@ pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: us
     plan
 }
 
-fn sendable(row: &ClaimedRow, value_bytes_max: usize) -> Result<&Arc<[u8]>, String> {
-    let payload = row.payload.as_ref().ok_or("its payload is missing")?;
+/// Why a row cannot be sent as it is.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("its payload is missing")]
+    NoPayload,
+    #[error("its value has {bytes} bytes, the limit of the broker is {limit}")]
+    TooLarge { bytes: usize, limit: usize },
+    #[error(transparent)]
+    OffContract(#[from] ContractError),
+    #[error("its value is of another event than its row")]
+    OtherEvent,
+}
+
+/// Another program may have written the row, so the whole contract is checked.
+fn sendable(row: &ClaimedRow, value_bytes_max: usize) -> Result<&Arc<[u8]>, Refusal> {
+    let payload = row.payload.as_ref().ok_or(Refusal::NoPayload)?;
     if payload.len() > value_bytes_max {
-        return Err(format!("its value has {} bytes, the limit of the broker is {value_bytes_max}", payload.len()));
+        return Err(Refusal::TooLarge { bytes: payload.len(), limit: value_bytes_max });
     }
-    let event = contract::event_identity(payload).map_err(|error| error.to_string())?;
+    let event = contract::validate(payload)?;
     if event.event_id != row.event_id || event.order_id != row.key || event.kind.as_str() != &*row.kind {
-        return Err("its value is of another event than its row".to_owned());
+        return Err(Refusal::OtherEvent);
     }
     Ok(payload)
 }
