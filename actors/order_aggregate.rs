@@ -17,6 +17,7 @@ use ports::orders::NewRow;
 use supervision::MailboxMessage;
 use telemetry::Metrics;
 use tokio::sync::Mutex;
+use tracing::Instrument;
 
 use direct_publisher::DirectPublisher;
 use wake_ups::WakeUps;
@@ -76,7 +77,11 @@ impl OrderAggregate {
     }
 
     /// After the commit: wakes the publisher, or publishes at once where there is no outbox.
-    fn committed(&self, rows: Vec<NewRow>) {
+    fn committed(&self, order: &Order, rows: Vec<NewRow>) {
+        for row in &rows {
+            let (event_id, r#type, version) = (row.event_id, row.kind.as_str(), order.version);
+            tracing::debug!(event = "order_committed", order_id = %order.id, %event_id, r#type, version, "a change of an order was committed");
+        }
         match &self.direct {
             Some(direct) => direct.publish(rows),
             None => {
@@ -110,12 +115,14 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
     fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
         let (Create { command, key, progress }, permit) = message.begin(ctx);
         let context = Arc::clone(&self.context);
-        let work = async move { create_order(&context, command, key, &progress).await };
+        let span = permit.span().clone();
+        let work = async move { create_order(&context, command, key, &progress).await }.instrument(span.clone());
         Box::pin(work.into_actor(self).map(move |result, this, _| {
-            let _permit = permit;
+            let (_permit, _entered) = (permit, span.enter());
             this.record_error(&result);
             let create_order::CreateOutcome { created, rows } = result?;
-            this.committed(rows);
+            span.record("order_id", tracing::field::display(created.order.id));
+            this.committed(&created.order, rows);
             Ok(created)
         }))
     }
@@ -133,12 +140,13 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
             let _guard = lock.lock_owned().await;
             change_order(&context, &command, &progress).await
         };
-        Box::pin(work.into_actor(self).map(move |result, this, _| {
-            let _permit = permit;
+        let span = permit.span().clone();
+        Box::pin(work.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
+            let (_permit, _entered) = (permit, span.enter());
             this.drop_unused_lock(id);
             this.record_error(&result);
             let change_order::ChangeOutcome { order, rows } = result?;
-            this.committed(rows);
+            this.committed(&order, rows);
             Ok(order)
         }))
     }

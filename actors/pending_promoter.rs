@@ -7,6 +7,7 @@ use app::commands::promote_pending::{page, promotion};
 use app::error::CommandError;
 use domain::OrderId;
 use supervision::MailboxMessage;
+use tracing::Instrument;
 
 use crate::system::options::Options;
 use crate::system::shards::Shards;
@@ -68,7 +69,8 @@ async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u
         let full = ids.len() >= limit as usize;
         after = ids.last().copied().or(after);
         for id in ids {
-            match shards.change(promotion(id)).await {
+            let span = tracing::error_span!("promotion", order_id = %id);
+            match shards.change(promotion(id)).instrument(span).await {
                 Ok(_) => promoted += 1,
                 Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => {}
                 // A passive region or backpressure: promotion works, and the event that closed the gate was logged.

@@ -6,6 +6,7 @@ use ports::broker::Broker;
 use ports::orders::NewRow;
 use ports::outbox::ClaimedRow;
 use telemetry::Metrics;
+use tracing::Instrument;
 
 /// Publishes rows that no outbox stores. An event whose publish fails is lost; it is counted and logged.
 #[derive(Clone)]
@@ -26,15 +27,19 @@ impl DirectPublisher {
         let this = self.clone();
         let records = rows.iter().map(|row| this.record(row)).collect();
         // Not tied to the actor's life: no caller waits for the result, and nothing depends on it.
-        tokio::task::spawn_local(async move {
+        let publish = async move {
             match this.broker.append(records).await {
                 Ok(positions) => this.metrics.outbox_entries_delivered.inc_by(positions.len() as u64),
                 Err(error) => {
                     this.metrics.outbox_entries_failed.inc();
-                    tracing::error!(event = "direct_publish_failed", error = %error, "an event was lost: the outbox is switched off");
+                    for row in &rows {
+                        let (order_id, event_id) = (row.key, row.event_id);
+                        tracing::error!(event = "direct_publish_failed", %order_id, %event_id, error = %error, "an event was lost: the outbox is switched off");
+                    }
                 }
             }
-        });
+        };
+        tokio::task::spawn_local(publish.in_current_span());
     }
 
     fn record(&self, row: &NewRow) -> ports::broker::Record {

@@ -49,6 +49,12 @@ The service logs to standard output. With `log.format = json` a line is one JSON
 `event`, `message`, `target` and the fields of the event at the top level; an event contains those of its fields that \
 apply. `event` values and field names are stable; messages are not. An *error* needs a person, a *warn* was handled by \
 the service and should be watched, *info* is the life cycle, *debug* single steps.
+
+Every JSON line has `region`, the region of the process, unless the event has a region of its own. A line that a request \
+causes also has its `request_id` and, as soon as the order is known, its `order_id`; actors and adapters write both, \
+because the message to an actor carries them. A line that a consumed event causes has its `order_id` and `event_id`; one \
+that an event on its way to the broker causes has them as fields. A request's own line joins `request_id` and `order_id`. \
+Other lines of an actor have `actor`, its path. Work for many orders at once, such as a commit or a batch, names none.
 ";
 
 fn push_group(text: &mut String, group: &LogEventGroup) {

@@ -3,6 +3,9 @@
 //! A log event is one `tracing` event with an `event` field: `tracing::info!(event = "child_exited", child = %path, "a
 //! child exited")`. Its fields are members of the JSON object's top level, so fields named `timestamp`, `level` or
 //! `target` get an underscore appended. [`LOG_EVENTS`](crate::LOG_EVENTS) lists every event.
+//!
+//! The fields of the spans around an event are members of its object, too. A request's span has `request_id` and
+//! `order_id`; the message to an actor carries it. Such spans have level ERROR, so that no `log.level` switches them off.
 
 mod buffer;
 #[cfg(test)]
@@ -14,13 +17,15 @@ mod log_line;
 mod panic_hook;
 mod pretty_format;
 mod queue;
+mod span_fields;
 
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use tracing::subscriber::{set_global_default, with_default};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{Layer, Registry, fmt};
+use tracing_subscriber::{Layer, Registry};
 
 use buffer::LogBuffer;
 pub use error::Error;
@@ -49,15 +54,18 @@ impl Format {
 ///
 /// Logging never blocks: a bounded queue feeds a writer thread, and a line that finds the queue full, or that cannot be
 /// written, is lost and counted in [`lines_lost`]. The log reports the loss (`log_lines_lost`) when the queue is empty
-/// again. Drop the guard at the end of the process: it writes the queued lines.
+/// again. Drop the guard at the end of the process: it writes the queued lines. JSON lines carry the region.
 ///
 /// # Errors
 /// The level is invalid, or the process has a log already.
-pub fn init(format: Format, level: &str) -> Result<LogGuard, Error> {
+pub fn init(format: Format, level: &str, region: &str) -> Result<LogGuard, Error> {
     let filter = filter::filter(level)?;
     let terminal = io::stdout().is_terminal();
-    let (queue, guard) = queue::open(io::stdout(), move |lines| loss_notice(format, terminal, lines));
-    set_global_default(tracing_subscriber::registry().with(layer(format, terminal, queue)).with(filter))?;
+    let region = Some(Arc::<str>::from(region));
+    let of_notice = region.clone();
+    let (queue, guard) =
+        queue::open(io::stdout(), move |lines| loss_notice(format, terminal, of_notice.clone(), lines));
+    set_global_default(tracing_subscriber::registry().with(layer(format, terminal, region, queue)).with(filter))?;
     panic_hook::log_panics();
     Ok(guard)
 }
@@ -68,7 +76,7 @@ pub fn init(format: Format, level: &str) -> Result<LogGuard, Error> {
 /// The level is invalid, or the process has a log already.
 pub fn init_on_stderr(format: Format, level: &str) -> Result<(), Error> {
     let filter = filter::filter(level)?;
-    let layer = layer(format, io::stderr().is_terminal(), io::stderr);
+    let layer = layer(format, io::stderr().is_terminal(), None, io::stderr);
     set_global_default(tracing_subscriber::registry().with(layer).with(filter))?;
     panic_hook::log_panics();
     Ok(())
@@ -83,23 +91,28 @@ pub fn check_level(level: &str) -> Result<(), Error> {
 }
 
 /// The line that reports losses. It is formatted by the log's own layer, but does not go through the queue.
-fn loss_notice(format: Format, terminal: bool, lines: u64) -> String {
+fn loss_notice(format: Format, terminal: bool, region: Option<Arc<str>>, lines: u64) -> String {
     let buffer = LogBuffer::default();
     let writer = buffer.clone();
-    let layer = layer(format, terminal, move || writer.clone());
+    let layer = layer(format, terminal, region, move || writer.clone());
     with_default(tracing_subscriber::registry().with(layer), || {
         tracing::warn!(event = "log_lines_lost", lines, "log lines were lost because their reader had stopped reading");
     });
     buffer.text()
 }
 
-fn layer<W>(format: Format, terminal: bool, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+fn layer<W>(
+    format: Format,
+    terminal: bool,
+    region: Option<Arc<str>>,
+    writer: W,
+) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     match format {
-        Format::Json => fmt::layer().event_format(json_format::JsonFormat).with_writer(writer).boxed(),
+        Format::Json => json_format::layer(writer, region).boxed(),
         Format::Pretty => pretty_format::layer(writer, colours).boxed(),
     }
 }
@@ -110,16 +123,17 @@ mod tests {
 
     #[test]
     fn first_init_succeeds_and_a_second_one_is_refused() {
-        assert!(matches!(init(Format::Json, "inof"), Err(Error::UnknownLevel { .. })));
+        assert!(matches!(init(Format::Json, "inof", "eu"), Err(Error::UnknownLevel { .. })));
         init_on_stderr(Format::Json, "off").expect("the first init in this process");
 
-        assert!(matches!(init(Format::Pretty, "info"), Err(Error::InitializedTwice(_))));
+        assert!(matches!(init(Format::Pretty, "info", "eu"), Err(Error::InitializedTwice(_))));
     }
 
     #[test]
     fn loss_notice_is_a_line_in_the_format_of_the_log() {
-        let json: serde_json::Value = serde_json::from_str(&loss_notice(Format::Json, false, 7)).expect("one object");
-        let pretty = loss_notice(Format::Pretty, false, 7);
+        let json: serde_json::Value =
+            serde_json::from_str(&loss_notice(Format::Json, false, None, 7)).expect("one object");
+        let pretty = loss_notice(Format::Pretty, false, None, 7);
 
         assert_eq!(
             (&json["event"], &json["level"], &json["lines"]),

@@ -143,7 +143,7 @@ impl<A: SupervisedActor> ActorTask<A> {
         }));
         self.running = true;
         self.mailbox.record_progress(Instant::now());
-        self.span = tracing::info_span!(target: "supervision", "actor", path = &*self.link.path, generation);
+        self.span = tracing::error_span!(target: "supervision", "actor", actor = &*self.link.path);
     }
 
     fn incarnation(&self, generation: u64) -> Incarnation {

@@ -35,6 +35,7 @@ impl<M> MailboxMessage<M> {
             message_type: short_name::<M>,
             queued_at: now,
             begun_at: None,
+            span: tracing::Span::current(),
         };
         MailboxMessage { message, permit }
     }
@@ -58,6 +59,16 @@ pub struct MailboxPermit {
     message_type: fn() -> &'static str,
     queued_at: Instant,
     begun_at: Option<Instant>,
+    /// The span in which the message was sent.
+    span: tracing::Span,
+}
+
+impl MailboxPermit {
+    /// The span in which the message was sent. A handler that works for its sender runs in it, so that its log lines carry the sender's
+    /// fields.
+    pub fn span(&self) -> &tracing::Span {
+        &self.span
+    }
 }
 
 impl Drop for MailboxPermit {

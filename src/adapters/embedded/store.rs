@@ -250,9 +250,12 @@ impl Embedded {
     }
 
     fn measure(&self, operation: &str, started: tokio::time::Instant) {
+        let duration = started.elapsed();
         if let Some(metrics) = &self.inner.options.metrics {
-            metrics.db_query_duration.with([operation]).record(started.elapsed());
+            metrics.db_query_duration.with([operation]).record(duration);
         }
+        let duration_ms = duration.as_secs_f64() * 1e3;
+        tracing::debug!(event = "dependency_called", operation, duration_ms, "the embedded store was called");
     }
 }
 

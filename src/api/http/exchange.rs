@@ -7,7 +7,8 @@ use actix_web::http::{ConnectionType, Method};
 use actix_web::{HttpRequest, HttpResponse};
 use app::admission::rate_limit::AdmissionDecision;
 use app::contract::rfc3339;
-use domain::Timestamp;
+use domain::{OrderId, Timestamp};
+use tracing::{Span, field};
 
 use crate::console::layout;
 use crate::error::{ErrorCode, Problem};
@@ -27,6 +28,8 @@ pub(crate) struct Exchange {
     started: Instant,
     pub(crate) now: Timestamp,
     request_id: String,
+    /// Every log line that the request causes is written in it, also those of actors and adapters.
+    span: Span,
     template: &'static str,
     header_policy: HeaderPolicy,
     /// The decision of the rate limit, once there is one.
@@ -41,15 +44,22 @@ impl Exchange {
         template: &'static str,
         header_policy: HeaderPolicy,
     ) -> Self {
+        let request_id = request_id(request.headers());
         Self {
             started: Instant::now(),
             now: state.operations.now(),
-            request_id: request_id(request.headers()),
+            span: request_span(request, &request_id, template),
+            request_id,
             template,
             header_policy,
             admitted: None,
             in_flight: InFlightGuard::begin(&state.in_flight, request),
         }
+    }
+
+    /// The span of the request, for the work that it causes.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
     }
 
     /// Adds the common headers, counts and logs the response. With an unread request body it is the last one of its connection.
@@ -60,6 +70,8 @@ impl Exchange {
         result: RouteResult,
         unread: Option<UnreadBody>,
     ) -> HttpResponse {
+        let span = self.span();
+        let _entered = span.enter();
         let mut response = result.unwrap_or_else(|problem| self.error_response(state, request, &problem));
         self.add_headers(state, &mut response);
         self.record(state, request.method(), &response);
@@ -121,6 +133,17 @@ impl Exchange {
             "request"
         );
     }
+}
+
+/// Level ERROR: no level of the log switches the context of its errors off. A new order's id is recorded where the order is placed.
+fn request_span(request: &HttpRequest, request_id: &str, template: &str) -> Span {
+    let span = tracing::error_span!("request", request_id, order_id = field::Empty);
+    if template.starts_with("/orders/{id}")
+        && let Some(id) = OrderId::parse(request.match_info().query("id"))
+    {
+        span.record("order_id", field::display(id));
+    }
+    span
 }
 
 /// Limits the label to a closed set: clients may send any method.

@@ -10,6 +10,7 @@ use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures::FutureExt;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use crate::auth::identity::Identity;
 use crate::auth::verifier::Verifier;
@@ -40,9 +41,10 @@ pub(crate) async fn handle_request(
 ) -> HttpResponse {
     let mut body = ArrivingBody::new(payload);
     let mut exchange = Exchange::begin(&state, &request, resource.template, resource.header_policy);
+    let span = exchange.span();
     let processing = process(&state, &resource, &request, &mut body, &mut exchange);
     // actix would close the connection on a panic, and no supervisor restarts a handler.
-    let result = match AssertUnwindSafe(processing).catch_unwind().await {
+    let result = match AssertUnwindSafe(processing).catch_unwind().instrument(span).await {
         Ok(result) => result,
         Err(_) => Err(Problem::unexpected("a handler panicked")),
     };

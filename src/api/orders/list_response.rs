@@ -9,6 +9,7 @@ use actix_web::web::Bytes;
 use app::error::QueryError;
 use futures::stream::{self, Stream, StreamExt};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use crate::error::Problem;
 use crate::orders::list_body::ListBody;
@@ -55,15 +56,19 @@ fn pieces(
     state: Arc<HttpState>,
     operation: &'static str,
 ) -> impl Stream<Item = io::Result<Bytes>> + 'static {
-    stream::try_unfold((list, state), move |(mut list, state)| async move {
-        let late = |_| Err(QueryError::Unavailable("no result within the request timeout".to_owned()));
-        match timeout(state.options.request_timeout, list.next_piece()).await.unwrap_or_else(late) {
-            Ok(piece) => Ok(piece.map(|piece| (piece, (list, state)))),
-            Err(error) => {
-                state.metrics.orders_operation_failure_count.with([operation]).inc();
-                tracing::warn!(event = "list_interrupted", operation, %error, "a list ended before its last order");
-                Err(io::Error::other(error))
+    let span = tracing::Span::current();
+    stream::try_unfold((list, state), move |(mut list, state)| {
+        let piece = async move {
+            let late = |_| Err(QueryError::Unavailable("no result within the request timeout".to_owned()));
+            match timeout(state.options.request_timeout, list.next_piece()).await.unwrap_or_else(late) {
+                Ok(piece) => Ok(piece.map(|piece| (piece, (list, state)))),
+                Err(error) => {
+                    state.metrics.orders_operation_failure_count.with([operation]).inc();
+                    tracing::warn!(event = "list_interrupted", operation, %error, "a list ended before its last order");
+                    Err(io::Error::other(error))
+                }
             }
-        }
+        };
+        piece.instrument(span.clone())
     })
 }

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
     let format = config.log.format.unwrap_or_else(Format::of_stdout);
-    let _log = logging::init(format, &config.log.level).map_err(Failure::new)?;
+    let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_files();
     config.store.migrate |= arguments.migrate;
     if arguments.dev && config.auth.source().is_none() {

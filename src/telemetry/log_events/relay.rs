@@ -117,7 +117,7 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "direct_publish_failed",
         levels: &[Level::ERROR],
-        fields: &["error"],
+        fields: &["order_id", "event_id", "error"],
         meaning: "`outbox.enabled` is false and an event could not be published: this event is lost.",
         action: "Enable the outbox. Compare the orders with the topic to find the lost event.",
     },

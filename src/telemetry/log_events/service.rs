@@ -27,6 +27,20 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "event_consumed",
+        levels: &[Level::DEBUG],
+        fields: &["origin", "stale"],
+        meaning: "An event was consumed. `origin` is the region that wrote it; a stale one changes nothing, because a later update of its order is known.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "order_committed",
+        levels: &[Level::DEBUG],
+        fields: &["order_id", "event_id", "type", "version"],
+        meaning: "A change of an order and its event were committed.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "message_dead_lettered",
         levels: &[Level::ERROR],
         fields: &["topic", "partition", "offset", "key", "error"],

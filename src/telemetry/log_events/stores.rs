@@ -13,6 +13,13 @@ pub(super) const STORES: LogEventGroup = LogEventGroup {
 
 const EVENTS: &[LogEvent] = &[
     LogEvent {
+        name: "dependency_called",
+        levels: &[Level::DEBUG],
+        fields: &["operation", "duration_ms", "failed"],
+        meaning: "A call of the store or of Redis ended. The context shows for which request or message.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "commits_failing",
         levels: &[Level::ERROR],
         fields: &["error"],

@@ -2,17 +2,16 @@
 
 use serde_json::Value;
 use tracing::subscriber::{DefaultGuard, set_default};
-use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
 use super::buffer::LogBuffer;
-use super::json_format::JsonFormat;
+use super::json_format;
 
 /// Captures every event of the calling thread, at every level, until it is dropped.
 pub(crate) fn capture() -> LogCapture {
     let buffer = LogBuffer::default();
     let writer = buffer.clone();
-    let layer = fmt::layer().event_format(JsonFormat).with_writer(move || writer.clone());
+    let layer = json_format::layer(move || writer.clone(), Some("eu".into()));
     LogCapture { buffer, _guard: set_default(tracing_subscriber::registry().with(layer)) }
 }
 
@@ -72,13 +71,38 @@ mod tests {
             line,
             json!({
                 "level": "INFO", "event": "listening", "message": "listening for requests",
-                "target": "telemetry::logging::capture::tests",
+                "target": "telemetry::logging::capture::tests", "region": "eu",
                 "address": "127.0.0.1:8080", "port": 8080, "offset": -3, "big": u128::MAX.to_string(), "small": 7,
                 "share": 0.5, "nothing": null, "ready": true, "list": "[1, 2]", "type": "ORDER_CREATED",
             })
         );
         let timestamp = timestamp.as_str().expect("a string");
         assert_eq!((timestamp.len(), &timestamp[19..20], &timestamp[23..]), (24, ".", "Z"), "{timestamp}");
+    }
+
+    #[test]
+    fn fields_of_enclosing_spans_are_members_once_and_the_innermost_counts() {
+        let logs = capture();
+        let request =
+            tracing::error_span!("request", request_id = "r-1", order_id = tracing::field::Empty, attempt = 1);
+        let message = request.in_scope(|| tracing::error_span!("message", attempt = 2, level = "x"));
+
+        request.in_scope(|| {
+            tracing::info!(event = "before", "no order yet");
+            request.record("order_id", "o-1");
+            message.in_scope(|| tracing::info!(event = "inside", region = "us", request_id = "own", "an order"));
+        });
+        tracing::info!(event = "outside", "no request");
+
+        let lines = logs.lines();
+        let members = |line: &Value| ["request_id", "order_id", "attempt", "region"].map(|name| line[name].clone());
+        assert_eq!(members(&lines[0]), [json!("r-1"), Value::Null, json!(1), json!("eu")]);
+        assert_eq!(members(&lines[1]), [json!("own"), json!("o-1"), json!(2), json!("us")]);
+        assert_eq!(members(&lines[2]), [Value::Null, Value::Null, Value::Null, json!("eu")]);
+        assert_eq!((&lines[1]["level"], &lines[1]["level_"]), (&json!("INFO"), &json!("x")));
+        for name in ["request_id", "order_id", "attempt", "region", "level"] {
+            assert!(logs.text().lines().all(|line| line.matches(&format!("\"{name}\":")).count() <= 1), "{name}");
+        }
     }
 
     #[test]

@@ -23,6 +23,15 @@ pub(crate) struct LogLine {
 }
 
 impl LogLine {
+    /// Adds fields of the event's surroundings. Those that the line has already stay: the innermost value of a name counts.
+    pub(crate) fn surround<'a>(&mut self, fields: impl IntoIterator<Item = &'a (&'static str, Value)>) {
+        for (name, value) in fields {
+            if !self.fields.iter().any(|(existing, _)| existing == name) {
+                self.fields.push((name, value.clone()));
+            }
+        }
+    }
+
     /// Reads the tracing event. The time is the system clock's, because logs of several machines are compared.
     pub(crate) fn read(event: &Event<'_>) -> Self {
         let mut visitor = FieldVisitor::default();
@@ -56,14 +65,20 @@ impl Serialize for LogLine {
     }
 }
 
+/// Collects the fields of an event or a span.
 #[derive(Default)]
-struct FieldVisitor {
+pub(crate) struct FieldVisitor {
     event: Option<String>,
     message: Option<String>,
     fields: Vec<(&'static str, Value)>,
 }
 
 impl FieldVisitor {
+    /// The collected fields, except the name and the message of an event.
+    pub(crate) fn into_fields(self) -> Vec<(&'static str, Value)> {
+        self.fields
+    }
+
     fn add(&mut self, field: &Field, value: Value) {
         match field.name() {
             "event" => self.event = Some(text(value)),

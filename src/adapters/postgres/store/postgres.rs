@@ -9,6 +9,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
+use tracing::Instrument;
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
@@ -154,7 +155,7 @@ impl Postgres {
             return Err(Error::Unreachable(format!("{operation}: the store is closed")));
         }
         let started = Instant::now();
-        let result = match self.inner.handle.spawn(work).await {
+        let result = match self.inner.handle.spawn(work.in_current_span()).await {
             Ok(result) => result.map_err(|error| with_operation(operation, error.into_port())),
             Err(_) => Err(Error::Unknown(format!("{operation}: it was aborted before it finished"))),
         };
@@ -187,9 +188,12 @@ impl Postgres {
         if matches!(result, Err(Error::Full(_))) {
             core.disk_full.store(true, Relaxed);
         }
+        let duration = started.elapsed();
         if let Some(metrics) = &core.options.metrics {
-            metrics.db_query_duration.with([operation]).record(started.elapsed());
+            metrics.db_query_duration.with([operation]).record(duration);
         }
+        let (duration_ms, failed) = (duration.as_secs_f64() * 1e3, result.is_err());
+        tracing::debug!(event = "dependency_called", operation, duration_ms, failed, "PostgreSQL was called");
     }
 }
 

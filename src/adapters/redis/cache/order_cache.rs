@@ -29,6 +29,7 @@ use deadpool_redis::redis;
 use domain::{Order, OrderId};
 use ports::Error;
 use ports::orders::cache::OrderCache;
+use tracing::Instrument;
 
 use crate::connection::call::{Caller, Request, single};
 use crate::connection::client::{Redis, RedisInner};
@@ -142,7 +143,7 @@ impl Drop for WriteGuard<'_> {
 
 /// Runs a write to its end also when the caller's future is dropped: a client that disconnects must not make the whole cache distrusted.
 async fn run_to_completion(write: impl Future<Output = Result<(), Error>> + Send + 'static) -> Result<(), Error> {
-    match tokio::spawn(write).await {
+    match tokio::spawn(write.in_current_span()).await {
         Ok(result) => result,
         Err(_) => Err(Error::Unknown("the runtime ended during a write to the cache".into())),
     }

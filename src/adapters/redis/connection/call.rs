@@ -94,9 +94,12 @@ impl RedisInner {
             }
             Err(error) => Err(error),
         };
+        let duration = started.elapsed();
         if let Some(metrics) = &self.options.metrics {
-            metrics.redis_command_latency.record(started.elapsed());
+            metrics.redis_command_latency.record(duration);
         }
+        let (duration_ms, failed) = (duration.as_secs_f64() * 1e3, result.is_err());
+        tracing::debug!(event = "dependency_called", operation, duration_ms, failed, "Redis was called");
         if let Err(error @ (Error::Unreachable(_) | Error::Unknown(_))) = &result {
             self.count_failure(caller);
             self.mark_unavailable(error);
