@@ -272,6 +272,7 @@ fn consumers(
         members: options.consumers,
         batch: options.consumer_batch,
         parallel_keys: options.consumer_parallel_keys,
+        retry_delays: options.retry_delays,
         clock: Arc::clone(&dependencies.clock),
         metrics: Arc::clone(&dependencies.metrics),
     });

@@ -158,7 +158,13 @@ fn assemble(
         health: health.clone(),
         metrics: Arc::clone(&metrics),
     };
-    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), config.orders.list_max_rows);
+    let queries = Queries::new(
+        store.orders,
+        cache.cache,
+        Arc::clone(&clock),
+        config.cache.breaker.clone(),
+        config.orders.list_max_rows,
+    );
     let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), health.clone());
     let http = HttpParts {
         queries: Arc::new(queries),

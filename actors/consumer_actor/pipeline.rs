@@ -50,6 +50,8 @@ pub struct ConsumerPipeline {
     pub batch: u32,
     /// Most keys of a poll whose messages are handled at the same time; those of one key follow each other.
     pub parallel_keys: usize,
+    /// How long a message waits in each retry topic.
+    pub retry_delays: [Duration; RETRY_DELAYS.len()],
     /// Time, for delays and ages.
     pub clock: Arc<dyn Clock>,
     /// Counters of the consumers.
@@ -152,8 +154,8 @@ impl ConsumerPipeline {
     fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
         let stage = retry_stage(&delivery.position.topic)?;
         let written = delivery.record.timestamp;
-        let latest = written.after(*RETRY_DELAYS.last()?);
-        let by_stage = || RETRY_DELAYS.get(stage).map(|delay| written.after(*delay));
+        let latest = written.after(*self.retry_delays.iter().max()?);
+        let by_stage = || self.retry_delays.get(stage).map(|delay| written.after(*delay));
         let due = spring_headers::due(&delivery.record).map_or_else(by_stage, |due| Some(due.min(latest)))?;
         Some(due.since(self.clock.now())).filter(|left| !left.is_zero())
     }
@@ -279,7 +281,7 @@ impl ConsumerPipeline {
         let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
         let target = retry_topic(base_topic(&delivery.position.topic), topic_stage as usize);
         let now = self.clock.now();
-        let due = now.after(RETRY_DELAYS[topic_stage as usize]);
+        let due = now.after(self.retry_delays[topic_stage as usize]);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
         record.headers.retain(|(name, _)| &**name != ROUND_HEADER);

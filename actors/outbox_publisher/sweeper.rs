@@ -11,9 +11,6 @@ use ports::outbox::OutboxStore;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 
-/// How long a used idempotency key is remembered (CONTRACT: 24 h).
-const KEY_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The stores to sweep, and how long each keeps its records.
 #[derive(Clone)]
 pub struct Sweeper {
@@ -22,6 +19,7 @@ pub struct Sweeper {
     inbox: Arc<dyn Inbox>,
     broker: Option<Arc<dyn Broker>>,
     archive_retention: Duration,
+    key_retention: Duration,
     inbox_retention: Duration,
     page_rows: u32,
 }
@@ -35,6 +33,7 @@ impl Sweeper {
             inbox: Arc::clone(&dependencies.inbox),
             broker: dependencies.broker.clone(),
             archive_retention: options.retention,
+            key_retention: dependencies.commands.options.key_keep,
             inbox_retention: options.inbox_retention,
             page_rows: options.sweep_page,
         }
@@ -52,7 +51,7 @@ impl Sweeper {
         };
         let pages = [
             ("archive", self.outbox.sweep(self.archive_retention, limit).await),
-            ("keys", self.orders.sweep_marks(KEY_RETENTION, limit).await),
+            ("keys", self.orders.sweep_marks(self.key_retention, limit).await),
             ("inbox", self.inbox.sweep(self.inbox_retention, limit).await),
             ("log", broker.await),
         ];

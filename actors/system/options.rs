@@ -63,6 +63,8 @@ pub struct Options {
     pub group: String,
     /// Number of consumers in this instance.
     pub consumers: u32,
+    /// How long a message waits in each retry topic.
+    pub retry_delays: [Duration; outbox::topics::RETRY_DELAYS.len()],
     /// Most messages of one poll.
     pub consumer_batch: u32,
     /// Most keys of a poll whose messages are handled at the same time. A handler that waits for another system delays only its own key.
@@ -122,6 +124,7 @@ impl Default for Options {
             topic: "order.events".into(),
             group: "order-processing-group".into(),
             consumers: 1,
+            retry_delays: outbox::topics::RETRY_DELAYS,
             consumer_batch: 1_000,
             consumer_parallel_keys: 16,
             probe_interval: Duration::from_secs(5),

@@ -111,7 +111,7 @@ impl HttpState {
 
     /// Copies the totals of components that have no access to the metrics (the query cache, the log) into their counters.
     pub(crate) fn sync_counters(&self) {
-        let CacheCounters { hits, misses, errors, degraded } = &self.queries.cache_counters;
+        let CacheCounters { hits, misses, errors, degraded } = &*self.queries.cache_counters;
         let [hits, misses, errors, degraded] = [hits, misses, errors, degraded].map(|count| count.load(Relaxed));
         let totals = [hits, misses, errors, degraded, lines_lost()];
         let metrics = &self.metrics;

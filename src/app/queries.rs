@@ -1,7 +1,5 @@
 //! Queries for orders: the cache first, then the store. Orders that the viewer may not see are not found.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use domain::{Order, OrderId, Status};
 use ports::clock::Clock;
@@ -10,68 +8,24 @@ use ports::orders::{OrderFilter, OrderStore, PageStart};
 
 use crate::dispatch::Viewer;
 use crate::error::QueryError;
-use crate::policy::breaker::{self, BreakerPermit, CircuitBreaker};
+use crate::policy::breaker;
 
+mod cached_reads;
 mod order_list;
 
+pub use cached_reads::CacheCounters;
+use cached_reads::CachedReads;
 pub use order_list::OrderList;
 
 /// Limit of orders on a page.
 pub const PAGE_MAX: u32 = 500;
 
-/// When reads skip a failing cache, and for how long.
-const CACHE_BREAKER: breaker::Options = breaker::Options { failures: 5, open: Duration::from_secs(30) };
-
-/// Cache results, counted for the metrics of crate `api`.
-#[derive(Default)]
-pub struct CacheCounters {
-    /// Reads that found the order in the cache.
-    pub hits: AtomicU64,
-    /// Reads that did not find the order in the cache.
-    pub misses: AtomicU64,
-    /// Failed cache calls; reads continued with the store.
-    pub errors: AtomicU64,
-    /// Reads that skipped the cache because its breaker was open.
-    pub degraded: AtomicU64,
-}
-
 /// The queries of the service over a store and a cache.
 pub struct Queries {
-    orders: Arc<dyn OrderStore>,
-    cache: Arc<dyn OrderCache>,
-    clock: Arc<dyn Clock>,
-    breaker: Mutex<CircuitBreaker>,
+    reads: Arc<CachedReads>,
     list_max_rows: u32,
     /// Counts of cache results since the start.
-    pub cache_counters: CacheCounters,
-}
-
-/// A cache call that the breaker allowed. Dropping it without a result lets the next call probe.
-struct CacheCall<'a> {
-    queries: &'a Queries,
-    finished: bool,
-}
-
-impl CacheCall<'_> {
-    fn finish(mut self, succeeded: bool) {
-        self.finished = true;
-        let now = self.queries.now();
-        let mut breaker = self.queries.breaker();
-        if succeeded {
-            breaker.succeeded();
-        } else {
-            breaker.failed(now);
-        }
-    }
-}
-
-impl Drop for CacheCall<'_> {
-    fn drop(&mut self) {
-        if !self.finished {
-            let now = self.queries.now();
-            self.queries.breaker().probe_without_result(now);
-        }
-    }
+    pub cache_counters: Arc<CacheCounters>,
 }
 
 /// A page selected by number, with the total.
@@ -100,32 +54,17 @@ pub struct KeysetPage {
 }
 
 impl Queries {
-    /// Creates the queries; `list_max_rows` limits [`Queries::list`].
+    /// Creates the queries; `list_max_rows` limits [`Queries::list`], and `breaker` says when reads skip a failing cache.
     pub fn new(
         orders: Arc<dyn OrderStore>,
         cache: Arc<dyn OrderCache>,
         clock: Arc<dyn Clock>,
+        breaker: breaker::Options,
         list_max_rows: u32,
     ) -> Self {
-        let breaker = Mutex::new(CircuitBreaker::new(CACHE_BREAKER));
-        Self { orders, cache, clock, breaker, list_max_rows, cache_counters: CacheCounters::default() }
-    }
-
-    fn breaker(&self) -> MutexGuard<'_, CircuitBreaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now(&self) -> Duration {
-        Duration::from_millis(u64::try_from(self.clock.now().millis()).unwrap_or(0))
-    }
-
-    /// Asks the breaker for a cache call. Only reads ask; commands update the cache even while the breaker is open.
-    fn cache_call(&self) -> Option<CacheCall<'_>> {
-        let now = self.now();
-        match self.breaker().pass(now) {
-            BreakerPermit::Free | BreakerPermit::Probe => Some(CacheCall { queries: self, finished: false }),
-            BreakerPermit::Wait(_) => None,
-        }
+        let reads = CachedReads::new(orders, cache, clock, breaker);
+        let cache_counters = Arc::clone(&reads.counters);
+        Self { reads: Arc::new(reads), list_max_rows, cache_counters }
     }
 
     /// Reads one order, from the cache if it is there.
@@ -133,40 +72,8 @@ impl Queries {
     /// # Errors
     /// [`QueryError::NotFound`] also for an order that the viewer may not see.
     pub async fn find(&self, id: OrderId, viewer: &Viewer) -> Result<Arc<Order>, QueryError> {
-        let order = match self.cached(id).await {
-            Some(order) => order,
-            None => self.load(id).await?,
-        };
+        let order = self.reads.find(id).await?;
         if viewer.sees(&order) { Ok(order) } else { Err(QueryError::NotFound) }
-    }
-
-    async fn cached(&self, id: OrderId) -> Option<Arc<Order>> {
-        let Some(call) = self.cache_call() else {
-            self.cache_counters.degraded.fetch_add(1, Relaxed);
-            return None;
-        };
-        let found = self.cache.get(id).await;
-        call.finish(found.is_ok());
-        let counter = match &found {
-            Ok(Some(_)) => &self.cache_counters.hits,
-            Ok(None) => &self.cache_counters.misses,
-            // A failing cache costs time; the store still returns the order.
-            Err(_) => &self.cache_counters.errors,
-        };
-        counter.fetch_add(1, Relaxed);
-        found.ok().flatten()
-    }
-
-    async fn load(&self, id: OrderId) -> Result<Arc<Order>, QueryError> {
-        let order = Arc::new(self.orders.find(id).await?.ok_or(QueryError::NotFound)?);
-        if let Some(call) = self.cache_call() {
-            let put = self.cache.put(Arc::clone(&order)).await;
-            call.finish(put.is_ok());
-            if put.is_err() {
-                self.cache_counters.errors.fetch_add(1, Relaxed);
-            }
-        }
-        Ok(order)
     }
 
     /// Lists the newest orders, at most `list_max_rows`.
@@ -175,7 +82,7 @@ impl Queries {
     }
 
     fn order_list(&self, filter: OrderFilter, from: PageStart, limit: u32) -> OrderList {
-        OrderList::new(Arc::clone(&self.orders), filter, from, limit)
+        OrderList::new(Arc::clone(&self.reads), filter, from, limit)
     }
 
     /// Reads page `page`, counted from 0; `size` is clamped to 1…[`PAGE_MAX`].
@@ -188,7 +95,7 @@ impl Queries {
     ) -> Result<NumberedPage, QueryError> {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
-        let total = self.orders.count(&filter).await?;
+        let total = self.reads.count(&filter).await?;
         let offset = page.saturating_mul(u64::from(size));
         let limit = if offset < total { size } else { 0 };
         let orders = self.order_list(filter, PageStart::Offset(offset), limit);
@@ -206,10 +113,10 @@ impl Queries {
         let filter = filter(viewer, status);
         let size = size.clamp(1, PAGE_MAX);
         let from = after.map_or(PageStart::Offset(0), PageStart::After);
-        let total = self.orders.count(&filter).await?;
+        let total = self.reads.count(&filter).await?;
         let orders = self.order_list(filter.clone(), from, size).read_within_bytes().await?;
         let next = match orders.last() {
-            Some(last) => self.orders.list(&filter, PageStart::After(last.id), 1).await?.pop().map(|_| last.id),
+            Some(last) => self.reads.list(&filter, PageStart::After(last.id), 1).await?.pop().map(|_| last.id),
             None => None,
         };
         Ok(KeysetPage { orders, size, total, next })
@@ -222,32 +129,66 @@ fn filter(viewer: &Viewer, status: Option<Status>) -> OrderFilter {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI64, AtomicUsize};
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
 
     use async_trait::async_trait;
-    use domain::{Hlc, Item, Items, Money, NewOrder, RegionId, Subject, Timestamp};
+    use domain::{EventId, Hlc, Item, Items, Money, NewOrder, RegionId, Subject, Timestamp};
     use futures::FutureExt;
     use ports::Error;
+    use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, ListScope};
     use ports::orders::{Commit, Committed, IdempotencyMark};
 
     use super::*;
 
-    /// A store with a single order.
-    struct SingleOrder(Order);
+    /// A store with a few orders. Counts its reads.
+    #[derive(Default)]
+    struct CountedStore {
+        orders: Mutex<Vec<Order>>,
+        reads: AtomicUsize,
+    }
+
+    impl CountedStore {
+        fn matching(&self, filter: &OrderFilter) -> Vec<Order> {
+            self.reads.fetch_add(1, Relaxed);
+            let matches = |order: &&Order| filter.owner.as_ref().is_none_or(|owner| *owner == order.owner);
+            self.orders.lock().expect("no panic").iter().filter(matches).cloned().collect()
+        }
+
+        fn add(&self, number: u8, owner: &str, name: &str) -> Order {
+            let item = Item::new(name, 1, Money::parse("1").expect("a number")).expect("an item");
+            let (order, _) = Order::place(NewOrder {
+                id: OrderId::from_bytes([number; 16]),
+                event_id: EventId::from_bytes([2; 16]),
+                owner: Subject::new(owner).expect("a name"),
+                items: Items::new(vec![item; 400]).expect("items"),
+                region: RegionId::new("local"),
+                now: Timestamp::from_millis(0),
+                received: Hlc::default(),
+            });
+            self.orders.lock().expect("no panic").insert(0, order.clone());
+            order
+        }
+    }
 
     #[async_trait]
-    impl OrderStore for SingleOrder {
+    impl OrderStore for CountedStore {
         async fn commit(&self, _: Commit) -> Result<Committed, Error> {
             Err(Error::Broken("this store is read-only".into()))
         }
-        async fn find(&self, _: OrderId) -> Result<Option<Order>, Error> {
-            Ok(Some(self.0.clone()))
+        async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+            Ok(self.matching(&OrderFilter::default()).into_iter().find(|order| order.id == id))
         }
-        async fn list(&self, _: &OrderFilter, _: PageStart, _: u32) -> Result<Vec<Order>, Error> {
-            Ok(Vec::new())
+        async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
+            let orders = self.matching(filter).into_iter();
+            let behind = |order: &Order| matches!(from, PageStart::After(id) if order.id >= id);
+            let skip = if let PageStart::Offset(skip) = from { skip as usize } else { 0 };
+            Ok(orders.skip_while(behind).skip(skip).take(limit as usize).collect())
         }
-        async fn count(&self, _: &OrderFilter) -> Result<u64, Error> {
-            Ok(0)
+        async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
+            Ok(self.matching(filter).len() as u64)
         }
         async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
             Ok(Vec::new())
@@ -260,21 +201,45 @@ mod tests {
         }
     }
 
-    /// A cache that always fails and counts its calls.
+    /// A cache of lists that counts its calls and fails on request.
     #[derive(Default)]
-    struct FailingCache(AtomicUsize);
+    struct FlakyCache {
+        failing: AtomicBool,
+        calls: AtomicUsize,
+        lists: Mutex<HashMap<ListKey, CachedList>>,
+    }
+
+    impl FlakyCache {
+        fn call(&self) -> Result<(), Error> {
+            self.calls.fetch_add(1, Relaxed);
+            if self.failing.load(Relaxed) { Err(Error::Unreachable("redis".into())) } else { Ok(()) }
+        }
+    }
 
     #[async_trait]
-    impl OrderCache for FailingCache {
+    impl OrderCache for FlakyCache {
         async fn get(&self, _: OrderId) -> Result<Option<Arc<Order>>, Error> {
-            self.0.fetch_add(1, Relaxed);
-            Err(Error::Unreachable("redis".into()))
+            self.call().map(|()| None)
         }
         async fn put(&self, _: Arc<Order>) -> Result<(), Error> {
-            self.0.fetch_add(1, Relaxed);
-            Err(Error::Unreachable("redis".into()))
+            self.call()
         }
         async fn evict(&self, _: OrderId) -> Result<(), Error> {
+            Ok(())
+        }
+        async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
+            self.call()?;
+            let found = self.lists.lock().expect("no panic").get(key).cloned();
+            Ok(ListLookup { generation: ListGeneration(1), found })
+        }
+        async fn put_list(&self, key: &ListKey, _: ListGeneration, list: CachedList) -> Result<(), Error> {
+            self.call()?;
+            self.lists.lock().expect("no panic").insert(key.clone(), list);
+            Ok(())
+        }
+        async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
+            let mut lists = self.lists.lock().expect("no panic");
+            lists.retain(|key, _| key.scope != ListScope::All && key.scope != ListScope::Owner(owner.clone()));
             Ok(())
         }
     }
@@ -288,35 +253,91 @@ mod tests {
         }
     }
 
-    fn order() -> Order {
-        let item = Item::new("tea", 1, Money::parse("1").expect("a number")).expect("an item");
-        let (order, _) = Order::place(NewOrder {
-            id: OrderId::from_bytes([1; 16]),
-            event_id: domain::EventId::from_bytes([2; 16]),
-            owner: Subject::new("ann").expect("a name"),
-            items: Items::new(vec![item]).expect("items"),
-            region: RegionId::new("local"),
-            now: Timestamp::from_millis(0),
-            received: Hlc::default(),
-        });
-        order
+    #[derive(Default)]
+    struct Fixture {
+        store: Arc<CountedStore>,
+        cache: Arc<FlakyCache>,
+        clock: Arc<ManualClock>,
+    }
+
+    impl Fixture {
+        fn queries(&self) -> Queries {
+            let breaker = breaker::Options { failures: 5, open: Duration::from_secs(30) };
+            Queries::new(self.store.clone(), self.cache.clone(), self.clock.clone(), breaker, 10)
+        }
+
+        /// The ids that a list shows, and the number of reads of the store that it took.
+        fn listed(&self, queries: &Queries, viewer: &Viewer) -> (Vec<OrderId>, usize) {
+            let before = self.store.reads.load(Relaxed);
+            let mut list = queries.list(viewer, None);
+            let part = list.next_part().now_or_never().expect("the fakes never wait").expect("the store answers");
+            (part.iter().map(|order| order.id).collect(), self.store.reads.load(Relaxed) - before)
+        }
+    }
+
+    fn owner(name: &str) -> Viewer {
+        Viewer::Owner(Subject::new(name).expect("a name"))
     }
 
     #[test]
-    fn failing_cache_is_skipped_for_thirty_seconds_and_every_read_succeeds() {
-        let (cache, clock) = (Arc::new(FailingCache::default()), Arc::new(ManualClock::default()));
-        let queries = Queries::new(Arc::new(SingleOrder(order())), cache.clone(), clock.clone(), 10);
-        let viewer = Viewer::Admin;
+    fn failing_cache_is_skipped_while_the_breaker_is_open_and_every_read_succeeds() {
+        let fixture = Fixture::default();
+        let order = fixture.store.add(1, "ann", "tea");
+        fixture.cache.failing.store(true, Relaxed);
+        let queries = fixture.queries();
         let read = || {
-            let found = queries.find(order().id, &viewer).now_or_never().expect("the fakes never wait");
+            let found = queries.find(order.id, &Viewer::Admin).now_or_never().expect("the fakes never wait");
             found.expect("the store has the order")
         };
 
         (0..20).for_each(|_| drop(read()));
-        assert_eq!(cache.0.load(Relaxed), 5, "five failures open the breaker");
+        assert_eq!(fixture.cache.calls.load(Relaxed), 5, "five failures open the breaker");
         assert_eq!(queries.cache_counters.degraded.load(Relaxed), 17, "reads that skip the cache are counted");
-        clock.0.store(30_000, Relaxed);
+        fixture.clock.0.store(30_000, Relaxed);
         (0..20).for_each(|_| drop(read()));
-        assert_eq!(cache.0.load(Relaxed), 6, "one probe, and it fails");
+        assert_eq!(fixture.cache.calls.load(Relaxed), 6, "one probe, and it fails");
+    }
+
+    #[test]
+    fn list_with_a_failing_cache_is_read_from_the_store() {
+        let fixture = Fixture::default();
+        let order = fixture.store.add(1, "ann", "tea");
+        fixture.cache.failing.store(true, Relaxed);
+        let queries = fixture.queries();
+
+        for _ in 0..20 {
+            assert_eq!(fixture.listed(&queries, &owner("ann")), (vec![order.id], 1));
+        }
+        assert_eq!(fixture.cache.calls.load(Relaxed), 5, "five failures open the breaker, for lists too");
+    }
+
+    #[test]
+    fn repeated_list_is_read_from_the_cache_and_never_shows_another_owners_orders() {
+        let fixture = Fixture::default();
+        let (of_ann, of_bob) = (fixture.store.add(1, "ann", "tea").id, fixture.store.add(2, "bob", "tea").id);
+        let queries = fixture.queries();
+
+        for store_reads in [1, 0] {
+            assert_eq!(fixture.listed(&queries, &owner("ann")), (vec![of_ann], store_reads));
+            assert_eq!(fixture.listed(&queries, &owner("bob")), (vec![of_bob], store_reads));
+            assert_eq!(fixture.listed(&queries, &Viewer::Admin), (vec![of_bob, of_ann], store_reads));
+        }
+        let page =
+            || queries.page(&owner("ann"), None, 0, 10).now_or_never().expect("no wait").expect("the store answers");
+        let before = fixture.store.reads.load(Relaxed);
+        assert_eq!((page().total, page().total), (1, 1));
+        assert_eq!(fixture.store.reads.load(Relaxed) - before, 1, "the total is cached, too");
+        assert_eq!(queries.cache_counters.hits.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn list_of_large_orders_is_not_cached() {
+        let fixture = Fixture::default();
+        (0..6).for_each(|number| drop(fixture.store.add(number, "ann", &"T".repeat(200))));
+        let queries = fixture.queries();
+
+        for _ in 0..2 {
+            assert_eq!(fixture.listed(&queries, &owner("ann")).1, 1);
+        }
     }
 }

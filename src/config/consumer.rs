@@ -30,6 +30,8 @@ pub enum FallbackKind {
 #[serde(deny_unknown_fields)]
 pub struct ConsumerSettings {
     pub count: u32,
+    /// One for each retry topic.
+    pub retry_delays: [Duration; outbox::topics::RETRY_DELAYS.len()],
     pub handler: HashMap<String, PrimaryKind>,
     pub url: HashMap<String, SecretString>,
     pub attempts_max: HashMap<String, u32>,

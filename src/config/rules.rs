@@ -7,6 +7,7 @@ use std::time::Duration;
 use app::consume::chain::ATTEMPTS_MAX;
 use app::contract::{LATEST, READABLE_MIN};
 use app::units;
+use outbox::topics::RETRY_DELAYS;
 
 use super::layers::Settings;
 
@@ -19,7 +20,7 @@ const TOPIC_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 49] = [
+pub(super) const RULES: [(&str, Rule); 60] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -29,6 +30,16 @@ pub(super) const RULES: [(&str, Rule); 49] = [
     ("broker.sasl.mechanism", |text| one_of(text, &["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])),
     ("broker.breaker.failures", |text| whole(text, 1, 1_000_000)),
     ("broker.breaker.open", |text| at_least(text, MILLISECOND)),
+    ("cache.order_ttl", |text| at_least(text, MILLISECOND)),
+    ("cache.list_ttl", |text| at_least(text, MILLISECOND)),
+    ("cache.jitter", |text| share(text).map(drop)),
+    ("cache.breaker.failures", |text| whole(text, 1, 1_000_000)),
+    ("cache.breaker.open", |text| at_least(text, MILLISECOND)),
+    ("idempotency.lock", |text| at_least(text, MILLISECOND)),
+    ("idempotency.retention", |text| at_least(text, SECOND)),
+    ("failover.dependency_failures", |text| whole(text, 1, 1_000)),
+    ("failover.unhealthy_rounds", |text| whole(text, 1, 1_000)),
+    ("failover.healthy_rounds", |text| whole(text, 1, 1_000)),
     ("events.schema_version", |text| whole(text, READABLE_MIN, LATEST)),
     ("http.listen", address),
     ("http.admin_listen", |text| if text.is_empty() { Ok(()) } else { address(text) }),
@@ -70,6 +81,7 @@ pub(super) const RULES: [(&str, Rule); 49] = [
         at_least(text, MILLISECOND)?;
         accept(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
     }),
+    ("consumer.retry_delays", retry_delays),
     ("rate_limit.capacity", |text| whole(text, 1, 1_000_000_000)),
     ("rate_limit.window", |text| at_least(text, MILLISECOND)),
     ("shutdown.deadline", |text| at_least(text, SECOND)),
@@ -117,6 +129,12 @@ fn rising<T: PartialOrd + Default>(text: &str, parse: fn(&str) -> Result<T, Stri
     let (low, high) = text.split_once(',').ok_or(expected)?;
     let (low, high) = (parse(low.trim())?, parse(high.trim())?);
     accept(T::default() < low && low <= high, expected)
+}
+
+fn retry_delays(text: &str) -> Result<(), String> {
+    let delays: Vec<_> = text.split(',').map(|delay| at_least(delay.trim(), MILLISECOND)).collect();
+    let legal = delays.len() == RETRY_DELAYS.len() && delays.iter().all(Result::is_ok);
+    accept(legal, format_args!("{} durations of at least 1 ms, separated by commas", RETRY_DELAYS.len()))
 }
 
 fn one_of(text: &str, words: &[&str]) -> Result<(), String> {

@@ -22,6 +22,7 @@ pub struct Config {
     pub broker: BrokerSettings,
     pub events: EventSettings,
     pub cache: CacheSettings,
+    pub idempotency: IdempotencySettings,
     pub redis: RedisSettings,
     pub http: HttpSettings,
     pub auth: AuthSettings,
@@ -143,6 +144,17 @@ pub struct EventSettings {
 #[serde(deny_unknown_fields)]
 pub struct CacheSettings {
     pub kind: CacheKind,
+    pub order_ttl: Duration,
+    pub list_ttl: Duration,
+    pub jitter: f64,
+    pub breaker: app::policy::breaker::Options,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdempotencySettings {
+    pub lock: Duration,
+    pub retention: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -245,6 +257,9 @@ pub struct PartitionSettings {
 pub struct FailoverSettings {
     pub probe_interval: Duration,
     pub probe_timeout: Duration,
+    pub dependency_failures: u32,
+    pub unhealthy_rounds: u32,
+    pub healthy_rounds: u32,
     pub gates: Vec<String>,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use actors::ProducerSlots;
 use app::consume::chain::{ATTEMPTS_MAX, PoisonMessage};
 use app::policy::backpressure::PressureThresholds;
+use app::policy::failover::FailoverThresholds;
 use app::relay::chain::{Fallback, Poison};
 use secrecy::ExposeSecret;
 
@@ -48,6 +49,16 @@ fn defaults_equal_those_of_each_crates_options() {
         (config.failover.probe_interval, config.failover.probe_timeout),
         (actors.probe_interval, actors.probe_timeout)
     );
+    let FailoverThresholds { dependency, unhealthy, healthy } = actors.region;
+    let failover = &config.failover;
+    assert_eq!((failover.dependency_failures, failover.unhealthy_rounds), (dependency, unhealthy));
+    assert_eq!((failover.healthy_rounds, config.consumer.retry_delays), (healthy, actors.retry_delays));
+    let (memory, cache) = (memory::Options::default(), &config.cache);
+    assert_eq!((cache.order_ttl, cache.list_ttl, cache.jitter), (memory.order_ttl, memory.list_ttl, memory.jitter));
+    assert_eq!((cache.order_ttl, cache.list_ttl), (Duration::from_secs(300), Duration::from_secs(60)));
+    assert_eq!((cache.breaker.failures, cache.breaker.open), (5, Duration::from_secs(30)));
+    let commands = app::commands::Options::default();
+    assert_eq!((config.idempotency.lock, config.idempotency.retention), (commands.key_lock, commands.key_keep));
     assert_eq!(
         (config.promotion.interval, config.promotion.batch),
         (actors.promotion_interval, actors.promotion_batch)
@@ -247,6 +258,11 @@ fn contradicting_values_are_reported() {
         (&[("POSTHASTE__BACKPRESSURE__BACKLOG", "0,0")][..], "two values above 0"),
         (&[("POSTHASTE__PARTITIONS__DEAD_AFTER", "1s")][..], "partitions.dead_after"),
         (&[("POSTHASTE__FAILOVER__GATES", "db,kafka")][..], "failover.gates"),
+        (&[("POSTHASTE__CONSUMER__RETRY_DELAYS", "1s,2s,4s")][..], "consumer.retry_delays"),
+        (&[("POSTHASTE__CONSUMER__RETRY_DELAYS", "1s,2s,4s,0")][..], "consumer.retry_delays"),
+        (&[("POSTHASTE__CACHE__JITTER", "1.5")][..], "cache.jitter"),
+        (&[("POSTHASTE__CACHE__LIST_TTL", "0")][..], "cache.list_ttl"),
+        (&[("POSTHASTE__FAILOVER__UNHEALTHY_ROUNDS", "0")][..], "failover.unhealthy_rounds"),
         (&[("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.0/33")][..], "http.trusted_proxies"),
         (&[("POSTHASTE__LOG__LEVEL", "loud")][..], "log.level"),
         (&[("POSTHASTE__AUTH__JWKS_URL", "http://keys.example/jwks")][..], "auth.jwks_url: http://keys.example/jwks"),

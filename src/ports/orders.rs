@@ -10,6 +10,9 @@ use crate::partitions::PartitionNo;
 
 pub mod cache;
 pub mod idempotency;
+mod page_start;
+
+pub use page_start::PageStart;
 
 /// One atomic change: the order's new state, the events that record it, and the idempotency mark.
 #[derive(Clone, Debug)]
@@ -96,15 +99,6 @@ pub struct OrderFilter {
     pub owner: Option<Subject>,
     /// Orders with this status.
     pub status: Option<Status>,
-}
-
-/// Start of a page. Orders are listed newest first by (created_at, id); ids carry created_at, so an id alone is a position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageStart {
-    /// Skip this many orders.
-    Offset(u64),
-    /// Begin with the first order older than this id; the id need not exist.
-    After(OrderId),
 }
 
 /// Stored size of the items after which [`OrderStore::list`] stops, in bytes. It bounds what one call holds in memory: orders in memory are

@@ -9,9 +9,9 @@ use telemetry::Metrics;
 
 use super::backends::{BackendHandles, CachePorts, StoreHandle};
 use super::start_error::StartError;
-use crate::config::{CacheKind, Config};
+use crate::config::{CacheKind, CacheSettings, Config};
 
-/// Longest time that an order stays in a memory cache when other instances write to the same store.
+/// Longest time that an order or a list stays in a memory cache when other instances write to the same store.
 const SHARED_TTL: Duration = Duration::from_secs(5);
 
 /// Opens the cache and the rate limiter without connecting: while Redis is unavailable the service runs without them.
@@ -30,9 +30,11 @@ pub(super) fn open(
         return open_redis(config, instance, rng, metrics, handles);
     }
     let is_shared = !matches!(handles.store, StoreHandle::Embedded(_));
-    let mut options = memory::Options::default();
+    let CacheSettings { order_ttl, list_ttl, jitter, .. } = config.cache;
+    let mut options = memory::Options { order_ttl, list_ttl, jitter, ..memory::Options::default() };
     if is_shared {
-        options.order_ttl = options.order_ttl.min(SHARED_TTL);
+        options.order_ttl = order_ttl.min(SHARED_TTL);
+        options.list_ttl = list_ttl.min(SHARED_TTL);
     }
     let memory = Arc::new(Memory::new(&options, Arc::clone(clock)));
     Ok(CachePorts { cache: memory.clone(), rate_limiter: memory, idempotency: None, probe: None })

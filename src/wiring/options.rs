@@ -23,7 +23,8 @@ pub(super) fn commands(config: &Config) -> commands::Options {
         topic: config.topic().into(),
         schema_version: config.events.schema_version,
         outbox: config.outbox.enabled,
-        ..commands::Options::default()
+        key_lock: config.idempotency.lock,
+        key_keep: config.idempotency.retention,
     }
 }
 
@@ -82,6 +83,12 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         consumer_batch: if config.consumer.posts() { POSTED_BATCH } else { defaults.consumer_batch },
         probe_interval: config.failover.probe_interval,
         probe_timeout: config.failover.probe_timeout,
+        region: app::policy::failover::FailoverThresholds {
+            dependency: config.failover.dependency_failures,
+            unhealthy: config.failover.unhealthy_rounds,
+            healthy: config.failover.healthy_rounds,
+        },
+        retry_delays: config.consumer.retry_delays,
         promotion_interval: config.promotion.interval,
         promotion_batch: config.promotion.batch,
         shards: config.orders.shards,
@@ -207,6 +214,9 @@ pub(super) fn redis_cache(
     options.default_window = config.rate_limit.window;
     options.dead_after = config.partitions.dead_after;
     options.heartbeat_interval = config.partitions.heartbeat;
+    options.order_ttl = config.cache.order_ttl;
+    options.list_ttl = config.cache.list_ttl;
+    options.cache_jitter = config.cache.jitter;
     options.epoch_age_min = config.http.request_timeout;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options

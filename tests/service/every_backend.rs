@@ -4,6 +4,7 @@ mod durability;
 mod faults;
 mod large_orders;
 mod metrics;
+mod lists;
 mod log_context;
 mod operators;
 mod orders;

@@ -9,6 +9,8 @@ mod faults;
 mod large_orders;
 #[path = "../service/every_backend/metrics.rs"]
 mod metrics;
+#[path = "../service/every_backend/lists.rs"]
+mod lists;
 #[path = "../service/every_backend/log_context.rs"]
 mod log_context;
 #[path = "../service/every_backend/operators.rs"]

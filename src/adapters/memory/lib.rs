@@ -5,6 +5,7 @@
 mod bounded;
 mod clock;
 mod idempotency;
+mod list_cache;
 mod memory;
 mod order_cache;
 mod rate_limit;

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Subject};
 use ports::Error;
 use ports::clock::Clock;
-use ports::orders::cache::OrderCache;
+use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 use crate::idempotency::{IdempotencyKeys, KeyState, scoped};
+use crate::list_cache::CachedLists;
 use crate::order_cache::CachedOrders;
 use crate::rate_limit::TokenBuckets;
 
@@ -25,6 +26,7 @@ pub struct Memory {
 pub(crate) struct SharedMemory {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) orders: CachedOrders,
+    pub(crate) lists: CachedLists,
     pub(crate) buckets: TokenBuckets,
     pub(crate) keys: IdempotencyKeys,
 }
@@ -32,11 +34,16 @@ pub(crate) struct SharedMemory {
 /// Limits of the memory.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Time for which a cached order is served; up to a fifth is taken off, so that entries do not expire together. Over a store that other
-    /// instances write too at most 5 s: a read may lag behind by this much.
+    /// Time for which a cached order is served. Over a store that other instances write too at most 5 s: a read may lag behind by this much.
     pub order_ttl: Duration,
+    /// Time for which a cached list is served, with the same limit.
+    pub list_ttl: Duration,
+    /// Largest share of a time to live that is taken off, so that entries do not expire together.
+    pub jitter: f64,
     /// Largest number of cached orders.
     pub orders_max: usize,
+    /// Limit of the size of all cached lists, in bytes.
+    pub lists_bytes_max: u64,
     /// Largest number of rate-limit buckets; the least recently used is dropped first, and a dropped bucket is a full one.
     pub buckets_max: usize,
     /// Largest number of idempotency keys; a dropped one is still marked in the store.
@@ -45,7 +52,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { order_ttl: Duration::from_secs(300), orders_max: 8192, buckets_max: 65_536, keys_max: 16_384 }
+        Self {
+            order_ttl: Duration::from_secs(300),
+            list_ttl: Duration::from_secs(60),
+            jitter: 0.2,
+            orders_max: 8192,
+            lists_bytes_max: 16 * 1024 * 1024,
+            buckets_max: 65_536,
+            keys_max: 16_384,
+        }
     }
 }
 
@@ -54,7 +69,8 @@ impl Memory {
     pub fn new(options: &Options, clock: Arc<dyn Clock>) -> Self {
         let inner = SharedMemory {
             clock,
-            orders: CachedOrders::new(options.orders_max, options.order_ttl),
+            orders: CachedOrders::new(options.orders_max, options.order_ttl, options.jitter),
+            lists: CachedLists::new(options.lists_bytes_max, options.orders_max, options.list_ttl, options.jitter),
             buckets: TokenBuckets::new(options.buckets_max),
             keys: IdempotencyKeys::new(options.keys_max),
         };
@@ -75,6 +91,20 @@ impl OrderCache for Memory {
 
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
         self.inner.orders.evict(id);
+        Ok(())
+    }
+
+    async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
+        Ok(self.inner.lists.get(key, self.inner.clock.now()))
+    }
+
+    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+        self.inner.lists.put(key, generation, list, self.inner.clock.now());
+        Ok(())
+    }
+
+    async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
+        self.inner.lists.evict(owner);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use crate::bounded::BoundedMap;
 pub(crate) struct CachedOrders {
     entries: BoundedMap<OrderId, CachedOrder>,
     ttl: Duration,
+    jitter: f64,
 }
 
 struct CachedOrder {
@@ -20,8 +21,8 @@ struct CachedOrder {
 }
 
 impl CachedOrders {
-    pub(crate) fn new(capacity: usize, ttl: Duration) -> Self {
-        Self { entries: BoundedMap::new(capacity), ttl }
+    pub(crate) fn new(capacity: usize, ttl: Duration, jitter: f64) -> Self {
+        Self { entries: BoundedMap::new(capacity), ttl, jitter }
     }
 
     pub(crate) fn get(&self, id: OrderId, now: Timestamp) -> Option<Arc<Order>> {
@@ -45,9 +46,9 @@ impl CachedOrders {
         });
     }
 
-    /// Up to a fifth before the full time, by the id's own random bits: orders that are cached together do not expire together.
+    /// Spread by the id's own random bits: orders that are cached together do not expire together.
     fn expiry(&self, id: OrderId, now: Timestamp) -> Timestamp {
-        let jitter = f64::from(id.bytes()[14]) / 255.0 * 0.2;
-        now.after(self.ttl.mul_f64(1.0 - jitter))
+        let spread = f64::from(id.bytes()[14]) / 255.0;
+        now.after(self.ttl.mul_f64(1.0 - self.jitter * spread))
     }
 }

@@ -98,9 +98,10 @@ async fn commit(
     let commit = Commit { order: order.clone(), expected: Some(current.version), events, mark: None };
     progress.begin_commit();
     let committed = context.orders.commit(commit).await;
-    let unchanged =
-        !matches!(&committed, Ok(Committed::Done)) && !matches!(&committed, Err(error) if error.outcome_unknown());
-    if unchanged {
+    let unknown = matches!(&committed, Err(error) if error.outcome_unknown());
+    if unknown {
+        context.evict_lists(&order.owner).await;
+    } else if !matches!(&committed, Ok(Committed::Done)) {
         progress.nothing_changed();
     }
     Ok(committed?)

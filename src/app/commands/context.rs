@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use domain::{EventId, Order, OrderEvent, OrderId, RegionId};
+use domain::{EventId, Order, OrderEvent, OrderId, RegionId, Subject};
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::orders::cache::OrderCache;
@@ -119,11 +119,19 @@ impl CommandContext {
         EventId::at(now, self.rng.entropy())
     }
 
-    /// Updates the cache before the command returns, so that every later read of this instance sees the change.
+    /// Updates the cache before the command returns, so that every later read of this instance sees the change, in lists too.
     pub(super) async fn update_cache(&self, order: &Arc<Order>) {
-        if self.cache.put(Arc::clone(order)).await.is_err() {
+        let put = self.cache.put(Arc::clone(order));
+        let (put, ()) = futures::join!(put, self.evict_lists(&order.owner));
+        if put.is_err() {
             // The cache may still hold the old version. If the eviction fails as well, the entry's time to live ends it.
             let _ = self.cache.evict(order.id).await;
         }
+    }
+
+    /// Evicts the lists that a change may have outdated; also one whose outcome is unknown.
+    pub(super) async fn evict_lists(&self, owner: &Subject) {
+        // A cache that fails here serves no list from before the failure, or ends it with its time to live.
+        let _ = self.cache.evict_lists(owner).await;
     }
 }

@@ -144,7 +144,9 @@ async fn place(
             Err(CommandError::Unavailable("the new order's id is taken; try again".into()))
         }
         Err(error) => {
-            if !error.outcome_unknown() {
+            if error.outcome_unknown() {
+                context.evict_lists(&order.owner).await;
+            } else {
                 progress.nothing_changed();
             }
             Err(error.into())

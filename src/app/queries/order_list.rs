@@ -2,8 +2,9 @@
 use std::sync::Arc;
 
 use domain::{Order, OrderId};
-use ports::orders::{OrderFilter, OrderStore, PageStart};
+use ports::orders::{OrderFilter, PageStart};
 
+use super::cached_reads::CachedReads;
 use crate::error::QueryError;
 
 /// Limit of the first part. Later ones follow the size of the orders: a store may read rows that it then leaves out.
@@ -11,7 +12,7 @@ const FIRST_PART: u32 = 16;
 
 /// Orders that are read in parts, newest first. An order that changes meanwhile is listed once, in its state when it is read.
 pub struct OrderList {
-    orders: Arc<dyn OrderStore>,
+    reads: Arc<CachedReads>,
     filter: OrderFilter,
     from: PageStart,
     /// Orders that may still be listed.
@@ -20,9 +21,9 @@ pub struct OrderList {
 }
 
 impl OrderList {
-    /// At most `limit` orders of the store; reads nothing yet.
-    pub(crate) fn new(orders: Arc<dyn OrderStore>, filter: OrderFilter, from: PageStart, limit: u32) -> Self {
-        Self { orders, filter, from, left: limit, part_limit: FIRST_PART }
+    /// At most `limit` orders; reads nothing yet.
+    pub(crate) fn new(reads: Arc<CachedReads>, filter: OrderFilter, from: PageStart, limit: u32) -> Self {
+        Self { reads, filter, from, left: limit, part_limit: FIRST_PART }
     }
 
     /// Reads the next part: at least one order, unless the list has ended. A part holds at most [`ports::orders::LIST_BYTES`] and
@@ -32,7 +33,7 @@ impl OrderList {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let part = self.orders.list(&self.filter, self.from, limit).await?;
+        let part = self.reads.list(&self.filter, self.from, limit).await?;
         self.advance(part.len(), limit, part.last().map(|order| order.id));
         Ok(part)
     }

@@ -1,9 +1,11 @@
-//! A cache of orders. It may fail or evict at any time; while it holds a version it never returns an older one.
+//! A cache of orders and of lists of them. It may fail or evict at any time; while it holds a version of an order it never returns an older
+//! one, and it never returns a list from before a change whose lists were evicted.
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::{Order, OrderId};
+use domain::{Order, OrderId, Status, Subject};
 
+use super::page_start::PageStart;
 use crate::error::Error;
 
 /// Orders that were recently read or changed.
@@ -17,4 +19,88 @@ pub trait OrderCache: Send + Sync {
 
     /// Removes an order from the cache.
     async fn evict(&self, id: OrderId) -> Result<(), Error>;
+
+    /// Returns a list, if it is cached, and the generation of its scope, which belongs to a later [`OrderCache::put_list`].
+    async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error>;
+
+    /// Caches a list that was read from the store after the lookup returned this generation. Does nothing when the lists of the scope were
+    /// evicted since: the list may be from before the change.
+    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error>;
+
+    /// Evicts the lists of an owner and those of all orders. A change calls it after its commit and before its answer.
+    async fn evict_lists(&self, owner: &Subject) -> Result<(), Error>;
+}
+
+/// Whose orders a list holds. Scopes share no entry, so that a caller never receives a list of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListScope {
+    /// Orders of one owner.
+    Owner(Subject),
+    /// Orders of all owners, for administrators.
+    All,
+}
+
+/// What is asked of the orders of a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListQuery {
+    /// A part of a list.
+    Part {
+        /// Only orders with this status.
+        status: Option<Status>,
+        /// Start of the part.
+        from: PageStart,
+        /// Limit of its orders.
+        limit: u32,
+    },
+    /// The number of orders.
+    Count {
+        /// Only orders with this status.
+        status: Option<Status>,
+    },
+}
+
+/// The name of a cached list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListKey {
+    /// Whose orders the list holds.
+    pub scope: ListScope,
+    /// What was asked of them.
+    pub query: ListQuery,
+}
+
+/// The answer to a [`ListQuery`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CachedList {
+    /// Orders of a part, newest first.
+    Part(Arc<[Order]>),
+    /// The number of orders.
+    Count(u64),
+}
+
+impl CachedList {
+    /// Approximate size in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            CachedList::Part(orders) => orders.iter().map(order_bytes).sum(),
+            CachedList::Count(_) => 16,
+        }
+    }
+}
+
+/// An order and its ids, names and item list; 96 bytes for an item and the allocation of its name.
+fn order_bytes(order: &Order) -> usize {
+    256 + order.items.as_slice().iter().map(|item| 96 + item.name().len()).sum::<usize>()
+}
+
+/// Number of the state of a scope's lists. Each eviction begins another one, and no number returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListGeneration(pub u64);
+
+/// The result of looking a list up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListLookup {
+    /// Generation of the scope at the time of the lookup.
+    pub generation: ListGeneration,
+    /// The list, if it is cached.
+    pub found: Option<CachedList>,
 }

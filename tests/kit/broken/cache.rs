@@ -2,9 +2,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::{Order, OrderId};
+use domain::{Order, OrderId, Subject};
 use ports::Error;
-use ports::orders::cache::OrderCache;
+use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, ListScope, OrderCache};
 
 use crate::broken::flaw::Flaw;
 
@@ -28,9 +28,26 @@ impl OrderCache for BrokenCache {
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
         if self.flaw == Flaw::NeverEvicts { Ok(()) } else { self.real.evict(self.entry_id(id)).await }
     }
+    async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
+        self.real.get_list(&self.list_key(key)).await
+    }
+    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+        let key = self.list_key(key);
+        let newest = self.real.get_list(&key).await?.generation;
+        let generation = if self.flaw == Flaw::CachesListsReadBeforeChanges { newest } else { generation };
+        self.real.put_list(&key, generation, list).await
+    }
+    async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
+        if self.flaw == Flaw::KeepsListsOfChangedOwners { Ok(()) } else { self.real.evict_lists(owner).await }
+    }
 }
 
 impl BrokenCache {
+    fn list_key(&self, key: &ListKey) -> ListKey {
+        let is_shared = self.flaw == Flaw::SharesListsBetweenOwners;
+        ListKey { scope: if is_shared { ListScope::All } else { key.scope.clone() }, ..key.clone() }
+    }
+
     fn entry_id(&self, id: OrderId) -> OrderId {
         if self.flaw == Flaw::SharesEntryBetweenOrders { OrderId::from_bytes([7; 16]) } else { id }
     }

@@ -23,7 +23,8 @@ macro_rules! with_flaws_by_suite {
             topics: ReadIgnoresOffset, ReadIgnoresLimit, ListsUnsorted;
             idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,
                 LockNeverExpires;
-            cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders;
+            cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders, KeepsListsOfChangedOwners,
+                SharesListsBetweenOwners, CachesListsReadBeforeChanges;
             rate_limit: AllowsEverything, IgnoresThrottle, SharesBucket, AllowsNoBurst;
             probe: HasUnknownName, ReportsAlwaysHealthy, ReportsFullWhileIdle;
         }

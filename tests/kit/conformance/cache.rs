@@ -1,8 +1,10 @@
 //! The suite of `OrderCache`: an entry may be evicted, and an older version never replaces a newer one.
 use std::sync::Arc;
 
-use domain::{Order, OrderId, Status};
+use domain::{Order, OrderId, Status, Subject};
 use futures::future::join_all;
+use ports::orders::PageStart;
+use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListQuery, ListScope};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, P0, given};
@@ -15,6 +17,11 @@ suite! { $ cache:
     concurrent_puts_keep_the_newest_version,
     an_evicted_order_is_not_found,
     evicting_one_order_keeps_the_others,
+    a_list_never_put_is_not_found,
+    a_list_reads_back_exactly_as_it_was_put,
+    lists_of_other_scopes_and_queries_are_kept_apart,
+    a_change_evicts_the_lists_of_its_owner_and_of_all_orders_only,
+    a_list_that_was_read_before_a_change_is_not_cached_after_it,
 }
 
 impl<B: Backend> Given<'_, B> {
@@ -24,6 +31,35 @@ impl<B: Backend> Given<'_, B> {
 
     async fn cached(&self, id: OrderId) -> Option<Order> {
         self.backend.cache().get(id).await.expect("the call succeeds").map(|order| (*order).clone())
+    }
+
+    async fn list(&self, key: &ListKey) -> Option<CachedList> {
+        self.backend.cache().get_list(key).await.expect("the call succeeds").found
+    }
+
+    async fn generation(&self, key: &ListKey) -> ListGeneration {
+        self.backend.cache().get_list(key).await.expect("the call succeeds").generation
+    }
+
+    /// Caches a list as a reader does: after a lookup.
+    async fn put_list(&self, key: &ListKey, list: CachedList) {
+        let generation = self.generation(key).await;
+        self.backend.cache().put_list(key, generation, list).await.expect("put");
+    }
+
+    async fn evict_lists(&self, owner: &Subject) {
+        self.backend.cache().evict_lists(owner).await.expect("evicted");
+    }
+
+    /// An owner whose lists no other case uses.
+    fn owner(&self) -> Subject {
+        Subject::new(&format!("Zoë {}", self.factory.event_id())).expect("a name")
+    }
+
+    /// Orders of an owner, one with items of every kind.
+    fn part(&self, owner: &Subject) -> CachedList {
+        let large = Order { items: self.factory.items(50), ..self.factory.placed(owner.as_str()).0 };
+        CachedList::Part([large, self.factory.placed(owner.as_str()).0].into())
     }
 
     /// The versions of one order, oldest first.
@@ -105,4 +141,84 @@ async fn evicting_one_order_keeps_the_others<B: Backend>(backend: &B) {
     backend.cache().evict(evicted.id).await.expect("evicted");
 
     assert_eq!((given.cached(evicted.id).await, given.cached(kept.id).await), (None, Some(kept)));
+}
+
+fn first_part(scope: ListScope) -> ListKey {
+    ListKey { scope, query: ListQuery::Part { status: None, from: PageStart::Offset(0), limit: 16 } }
+}
+
+fn list_of(owner: &Subject) -> ListKey {
+    first_part(ListScope::Owner(owner.clone()))
+}
+
+async fn a_list_never_put_is_not_found<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let key = list_of(&given.owner());
+
+    assert_eq!((given.list(&key).await, given.list(&key).await), (None, None));
+}
+
+async fn a_list_reads_back_exactly_as_it_was_put<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let owner = given.owner();
+    let count = ListKey { query: ListQuery::Count { status: Some(Status::Pending) }, ..list_of(&owner) };
+
+    for list in [given.part(&owner), CachedList::Part([].into())] {
+        given.put_list(&list_of(&owner), list.clone()).await;
+        assert_eq!(given.list(&list_of(&owner)).await, Some(list));
+    }
+    given.put_list(&count, CachedList::Count(u64::from(u32::MAX) + 7)).await;
+    assert_eq!(given.list(&count).await, Some(CachedList::Count(u64::from(u32::MAX) + 7)));
+}
+
+async fn lists_of_other_scopes_and_queries_are_kept_apart<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (ann, bob) = (given.owner(), given.owner());
+    let first = list_of(&ann);
+    let part = |status, from, limit| ListKey { query: ListQuery::Part { status, from, limit }, ..first.clone() };
+    let after = PageStart::After(given.versions()[0].id);
+    given.put_list(&first, given.part(&ann)).await;
+
+    let others = [
+        list_of(&bob),
+        first_part(ListScope::All),
+        part(Some(Status::Pending), PageStart::Offset(0), 16),
+        part(None, PageStart::Offset(16), 16),
+        part(None, PageStart::Offset(0), 17),
+        part(None, after, 16),
+        ListKey { query: ListQuery::Count { status: None }, ..first.clone() },
+    ];
+    for other in others {
+        assert_eq!(given.list(&other).await, None, "{other:?}");
+    }
+}
+
+async fn a_change_evicts_the_lists_of_its_owner_and_of_all_orders_only<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (ann, bob, all) = (given.owner(), given.owner(), first_part(ListScope::All));
+    let of_bob = given.part(&bob);
+    given.put_list(&list_of(&ann), given.part(&ann)).await;
+    given.put_list(&list_of(&bob), of_bob.clone()).await;
+    given.put_list(&all, given.part(&ann)).await;
+
+    given.evict_lists(&ann).await;
+
+    assert_eq!((given.list(&list_of(&ann)).await, given.list(&all).await), (None, None));
+    assert_eq!(given.list(&list_of(&bob)).await, Some(of_bob));
+    let next = given.part(&ann);
+    given.put_list(&list_of(&ann), next.clone()).await;
+    assert_eq!(given.list(&list_of(&ann)).await, Some(next), "the next list is cached again");
+}
+
+async fn a_list_that_was_read_before_a_change_is_not_cached_after_it<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let owner = given.owner();
+    let key = list_of(&owner);
+    let (before, outdated) = (given.generation(&key).await, given.part(&owner));
+
+    given.evict_lists(&owner).await;
+    for _ in 0..2 {
+        backend.cache().put_list(&key, before, outdated.clone()).await.expect("the call succeeds");
+        assert_eq!(given.list(&key).await, None);
+    }
 }

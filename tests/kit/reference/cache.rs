@@ -2,9 +2,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::{Order, OrderId};
+use domain::{Order, OrderId, Subject};
 use ports::Error;
-use ports::orders::cache::OrderCache;
+use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, ListScope, OrderCache};
 
 use crate::reference::state::Reference;
 
@@ -24,6 +24,26 @@ impl OrderCache for Reference {
 
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
         self.state.lock().cached.remove(&id);
+        Ok(())
+    }
+
+    async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
+        let state = self.state.lock();
+        let generation = state.list_generations.get(&key.scope).copied().unwrap_or_default();
+        let found = state.cached_lists.get(key).filter(|(of, _)| *of == generation).map(|(_, list)| list.clone());
+        Ok(ListLookup { generation: ListGeneration(generation), found })
+    }
+
+    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+        self.state.lock().cached_lists.insert(key.clone(), (generation.0, list));
+        Ok(())
+    }
+
+    async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        for scope in [ListScope::Owner(owner.clone()), ListScope::All] {
+            *state.list_generations.entry(scope).or_default() += 1;
+        }
         Ok(())
     }
 }

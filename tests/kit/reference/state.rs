@@ -11,6 +11,7 @@ use ports::clock::Clock;
 use ports::inbox::{Detour, RemoteStamp};
 use ports::operators::Audit;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
+use ports::orders::cache::{CachedList, ListKey, ListScope};
 use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{IdempotencyMark, NewRow};
 use ports::outbox::{RowId, RowStatus};
@@ -50,6 +51,9 @@ pub(crate) struct State {
     /// The outcome that a repeated `begin` of a key receives, until its expiry.
     pub(crate) keys: BTreeMap<(Subject, String), (BeginOutcome, Timestamp)>,
     pub(crate) cached: BTreeMap<OrderId, Arc<Order>>,
+    /// Cached lists with the generation of their readers' lookup.
+    pub(crate) cached_lists: HashMap<ListKey, (u64, CachedList)>,
+    pub(crate) list_generations: HashMap<ListScope, u64>,
     pub(crate) buckets: BTreeMap<String, Bucket>,
     pub(crate) policies: BTreeMap<(String, String), RateLimitPolicy>,
     pub(crate) cut_off: bool,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use kit::wait::{pause, scaled, until, until_since};
 
 use crate::cluster::fleet::Fleet;
+use crate::cluster::metrics::metric;
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
@@ -240,4 +241,33 @@ fn watch_epochs(backend: &Backend, mut seen: BTreeMap<(u32, u64), String>) {
         }
         pause(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_list_on_one_instance_shows_the_change_that_another_one_answered() {
+    let backend = Backend::exclusive();
+    let fleet = Fleet::start(&backend, 2, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "1s")]);
+    let endpoints = fleet.endpoints();
+    let (one, other) = (&endpoints[0], &endpoints[1]);
+    let user = one.user();
+    let listed = |http: &Http| http.get("/orders", Some(&user)).json().as_array().expect("a list").len();
+    let hits = |http: &Http| metric(http, "cache_hit_count_total");
+    until("lists are read from Redis", SECONDS_MAX, || {
+        let before = hits(other);
+        listed(other);
+        (hits(other) > before).then_some(())
+    });
+
+    for placed in 1..=20 {
+        let (writer, reader) = if placed % 2 == 0 { (one, other) } else { (other, one) };
+        assert_eq!(writer.post("/orders", &user, &[], &tea_order(1)).status, 201);
+        assert_eq!((listed(reader), listed(writer), listed(reader)), (placed, placed, placed));
+    }
+
+    fleet.cache(1).stall();
+    assert_eq!(listed(other), 20, "without Redis the list comes from the store");
+    assert_eq!(one.post("/orders", &user, &[], &tea_order(1)).status, 201);
+    assert_eq!(listed(other), 21);
+    fleet.cache(1).resume();
+    assert_eq!(listed(other), 21);
 }

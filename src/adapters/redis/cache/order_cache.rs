@@ -22,21 +22,18 @@
 //! another instance has a reason to distrust) the others may serve an order as old as its time to live. And Redis itself must have one
 //! master: an epoch does not protect against a demoted master that still accepts writes.
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use deadpool_redis::redis;
-use domain::{Order, OrderId};
+use domain::{Order, OrderId, Subject};
 use ports::Error;
-use ports::orders::cache::OrderCache;
+use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
 use tracing::Instrument;
 
 use crate::connection::call::{Caller, Request, single};
 use crate::connection::client::{Redis, RedisInner};
 use crate::orders::order_json;
-
-/// Largest share of an entry's time to live that is subtracted.
-const JITTER: f64 = 0.2;
 
 #[async_trait]
 impl OrderCache for Redis {
@@ -63,17 +60,30 @@ impl OrderCache for Redis {
         let inner = Arc::clone(&self.inner);
         run_to_completion(async move { inner.evict_order(id).await }).await
     }
+
+    async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
+        self.inner.find_list(key).await
+    }
+
+    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+        self.inner.put_list_of(key, generation, &list).await
+    }
+
+    async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
+        let (inner, owner) = (Arc::clone(&self.inner), owner.clone());
+        run_to_completion(async move { inner.evict_lists_of(&owner).await }).await
+    }
 }
 
 impl RedisInner {
     async fn put_order(&self, order: &Order) -> Result<(), Error> {
         let guard = WriteGuard::new(self);
         let text = order_json::format(order).ok_or_else(|| Error::Rejected("the order cannot be serialised".into()))?;
-        let epoch = self.epoch.lock().epoch_for_writes(self.options.epoch_age_min, Instant::now());
+        let epoch = self.epoch_for_writes();
         let mut put = self.scripts.cache_put.prepare_invoke();
         put.key(self.keys.order(order.id)).key(self.keys.epoch());
         put.arg(order.version).arg(text).arg(epoch.map(|epoch| epoch.to_string()).unwrap_or_default());
-        put.arg(self.order_ttl_ms());
+        put.arg(shortened(self.options.order_ttl, self.options.cache_jitter * self.options.rng.fraction()));
         let epoch: Option<u64> = self.call(Caller::Cache, "cache an order", Request::Script(&put)).await?;
         guard.disarm();
         self.observe_epoch(epoch);
@@ -90,7 +100,12 @@ impl RedisInner {
         Ok(())
     }
 
-    fn require_trusted_cache(&self) -> Result<(), Error> {
+    /// The epoch under which this process may cache what it read.
+    pub(crate) fn epoch_for_writes(&self) -> Option<u64> {
+        self.epoch.lock().epoch_for_writes(self.options.epoch_age_min, Instant::now())
+    }
+
+    pub(crate) fn require_trusted_cache(&self) -> Result<(), Error> {
         if self.epoch.lock().is_trusted() {
             return Ok(());
         }
@@ -101,7 +116,7 @@ impl RedisInner {
     }
 
     /// Records the epoch of a reply. Returns whether the reply is current.
-    fn observe_epoch(&self, epoch: Option<u64>) -> bool {
+    pub(crate) fn observe_epoch(&self, epoch: Option<u64>) -> bool {
         match epoch {
             Some(epoch) => self.epoch.lock().observe(epoch, Instant::now()),
             None => {
@@ -110,25 +125,25 @@ impl RedisInner {
             }
         }
     }
+}
 
-    fn order_ttl_ms(&self) -> u64 {
-        let ttl = self.options.order_ttl.mul_f64(1.0 - JITTER * self.options.rng.fraction());
-        u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1)
-    }
+/// A time to live in milliseconds without this share of it.
+pub(crate) fn shortened(ttl: Duration, share: f64) -> u64 {
+    u64::try_from(ttl.mul_f64(1.0 - share).as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 /// Distrusts the cache when a write ends without success: by an error, or because its future is dropped.
-struct WriteGuard<'a> {
+pub(crate) struct WriteGuard<'a> {
     inner: &'a RedisInner,
     armed: bool,
 }
 
 impl<'a> WriteGuard<'a> {
-    fn new(inner: &'a RedisInner) -> Self {
+    pub(crate) fn new(inner: &'a RedisInner) -> Self {
         Self { inner, armed: true }
     }
 
-    fn disarm(mut self) {
+    pub(crate) fn disarm(mut self) {
         self.armed = false;
     }
 }

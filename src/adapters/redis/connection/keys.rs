@@ -1,6 +1,7 @@
 //! The names of the shared keys. Redis compares names byte by byte; two different things must never share one. Names that one script uses
 //! share a hash tag, so that a cluster keeps them in one slot.
 use domain::{OrderId, Subject};
+use ports::orders::cache::ListScope;
 use ports::partitions::InstanceId;
 
 /// The prefix of every name.
@@ -26,6 +27,14 @@ impl KeyNames {
     /// The entry of a cached order.
     pub(crate) fn order(&self, id: OrderId) -> String {
         format!("{}{{cache}}:order:{id}", self.0)
+    }
+
+    /// The cached lists of a scope.
+    pub(crate) fn lists(&self, scope: &ListScope) -> String {
+        match scope {
+            ListScope::Owner(owner) => format!("{}{{cache}}:lists:of:{}", self.0, owner.as_str()),
+            ListScope::All => format!("{}{{cache}}:lists:all", self.0),
+        }
     }
 
     /// The epoch of the cache.

@@ -69,6 +69,7 @@ fn check(options: &Options) -> Result<(), RedisOpenError> {
         ("response_timeout", options.response_timeout.is_zero()),
         ("dead_after", options.dead_after.as_millis() == 0),
         ("order_ttl", options.order_ttl.as_millis() == 0),
+        ("list_ttl", options.list_ttl.as_millis() == 0),
     ];
     match zero.into_iter().find(|(_, zero)| *zero) {
         Some((name, _)) => Err(RedisOpenError::Zero(name)),

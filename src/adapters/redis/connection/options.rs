@@ -48,8 +48,12 @@ pub struct Options {
     /// Most releases of keys that wait for the server's return: the creates of one second. Keys beyond it stay locked until their lock
     /// expires.
     pub pending_releases_max: usize,
-    /// Time to live of a cached order; up to a fifth is subtracted at random, so that entries do not expire together.
+    /// Time to live of a cached order.
     pub order_ttl: Duration,
+    /// Time to live of the cached lists of an owner, or of all orders.
+    pub list_ttl: Duration,
+    /// Largest share of a time to live that is subtracted at random, so that entries do not expire together.
+    pub cache_jitter: f64,
     /// How long an epoch must be known before orders are cached under it: the deadline of a request, so that no order that was read before
     /// an outage is cached after it.
     pub epoch_age_min: Duration,
@@ -79,6 +83,8 @@ impl Options {
             heartbeat_interval: Duration::from_secs(3),
             pending_releases_max: 1024,
             order_ttl: Duration::from_secs(300),
+            list_ttl: Duration::from_secs(60),
+            cache_jitter: 0.2,
             epoch_age_min: Duration::from_secs(10),
             metrics: None,
         }

@@ -6,6 +6,8 @@ use deadpool_redis::redis::Script;
 pub(crate) struct SharedScripts {
     pub(crate) cache_get: Script,
     pub(crate) cache_put: Script,
+    pub(crate) cache_get_list: Script,
+    pub(crate) cache_put_list: Script,
     pub(crate) raise_epoch: Script,
     pub(crate) begin_key: Script,
     pub(crate) complete_key: Script,
@@ -20,6 +22,8 @@ impl SharedScripts {
         Self {
             cache_get: Script::new(include_str!("../lua/cache/get.lua")),
             cache_put: Script::new(include_str!("../lua/cache/put.lua")),
+            cache_get_list: Script::new(include_str!("../lua/cache/get_list.lua")),
+            cache_put_list: Script::new(include_str!("../lua/cache/put_list.lua")),
             raise_epoch: Script::new(include_str!("../lua/cache/raise_epoch.lua")),
             begin_key: Script::new(include_str!("../lua/idempotency/begin.lua")),
             complete_key: Script::new(include_str!("../lua/idempotency/complete.lua")),

@@ -21,6 +21,9 @@ use crate::cluster::postgres::rounds::Rounds;
 use crate::cluster::postgres::scan_start::{ScanStart, ScanStarts};
 use crate::cluster::postgres::server::SimulatedPostgres;
 
+/// The results of a settlement and of the claim after it, and where the next scan begins.
+type SettledClaimReply = Result<(FencedOutcome, Claimed, Option<ScanStart>), Error>;
+
 /// The connections of one process. What it remembers of scans ends with it.
 pub struct PostgresClient {
     server: SimulatedPostgres,
@@ -28,7 +31,7 @@ pub struct PostgresClient {
     scan_starts: ScanStarts,
     claims: Rounds<(Claimed, Option<ScanStart>)>,
     settlements: Rounds<Result<(FencedOutcome, bool), Error>>,
-    settled_claims: Rounds<Result<(FencedOutcome, Claimed, Option<ScanStart>), Error>>,
+    settled_claims: Rounds<SettledClaimReply>,
     /// Probability of a transaction that commits late.
     late_commits: f64,
 }

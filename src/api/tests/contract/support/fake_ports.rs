@@ -10,7 +10,7 @@ use ports::Error;
 use ports::broker::Position;
 use ports::clock::Clock;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::orders::cache::OrderCache;
+use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
 use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
 use ports::partitions::*;
@@ -99,6 +99,15 @@ impl OrderCache for EmptyCache {
         Ok(())
     }
     async fn evict(&self, _: OrderId) -> Result<(), Error> {
+        Ok(())
+    }
+    async fn get_list(&self, _: &ListKey) -> Result<ListLookup, Error> {
+        Ok(ListLookup { generation: ListGeneration(0), found: None })
+    }
+    async fn put_list(&self, _: &ListKey, _: ListGeneration, _: CachedList) -> Result<(), Error> {
+        Ok(())
+    }
+    async fn evict_lists(&self, _: &Subject) -> Result<(), Error> {
         Ok(())
     }
 }

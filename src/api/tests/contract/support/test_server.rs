@@ -98,7 +98,13 @@ impl TestServer {
         let dead_letters = config.broker.then(|| Arc::new(new_dead_letters()));
         let state = HttpState::new(StateParts {
             dispatch: dispatch.clone(),
-            queries: Arc::new(Queries::new(orders.clone(), Arc::new(EmptyCache), clock.clone(), 1000)),
+            queries: Arc::new(Queries::new(
+                orders.clone(),
+                Arc::new(EmptyCache),
+                clock.clone(),
+                app::policy::breaker::Options::default(),
+                1000,
+            )),
             operations: Arc::new(Operations::new(
                 Arc::new(UnusedPorts),
                 outbox.clone(),
