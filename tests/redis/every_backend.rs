@@ -7,12 +7,12 @@ mod durability;
 mod faults;
 #[path = "../service/every_backend/large_orders.rs"]
 mod large_orders;
-#[path = "../service/every_backend/metrics.rs"]
-mod metrics;
 #[path = "../service/every_backend/lists.rs"]
 mod lists;
 #[path = "../service/every_backend/log_context.rs"]
 mod log_context;
+#[path = "../service/every_backend/metrics.rs"]
+mod metrics;
 #[path = "../service/every_backend/operators.rs"]
 mod operators;
 #[path = "../service/every_backend/orders.rs"]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use kit::wait::{pause, scaled, until, until_since};
 
 use crate::cluster::fleet::Fleet;
-use crate::cluster::metrics::metric;
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::load::{Acknowledged, Load};
+use crate::harness::metrics::metric;
 use crate::harness::process::{command, finish};
 
 /// The default number of partitions.

@@ -6,9 +6,9 @@ use kit::wait::until;
 use ports::broker::consumer_groups::Delivery;
 use serde_json::json;
 
-use crate::cluster::metrics::metric;
 use crate::harness::backend::Backend;
 use crate::harness::http::tea_order;
+use crate::harness::metrics::metric;
 use crate::harness::process::Posthaste;
 
 /// Longest wait for any condition here; no test judges the duration.
