@@ -10,6 +10,7 @@ pub mod membership;
 pub mod messages;
 pub mod peers;
 mod relay_status;
+mod run_end;
 mod schedule;
 mod sweeper;
 pub mod workers;
@@ -40,7 +41,7 @@ use membership::{LeaseScan, Membership};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use peers::{Peers, scan_delay};
 use relay_status::RelayStatus;
-use schedule::{RunEnd, Schedule};
+use schedule::Schedule;
 use sweeper::Sweeper;
 use workers::Workers;
 
@@ -178,7 +179,7 @@ impl OutboxPublisher {
         reply: Result<BatchReport, AskError>,
         ctx: &mut Context<Self>,
     ) {
-        let woken = self.schedule.finished(partition, RunEnd::of(reply.as_ref().ok()));
+        let woken = self.schedule.finished(partition, run_end::of(reply.as_ref().ok()));
         let report = match reply {
             Ok(report) => report,
             // The worker died, or still works on an earlier batch.
@@ -209,8 +210,7 @@ impl OutboxPublisher {
             self.hand_over(partition, ctx);
             self.scan_soon(ctx);
         }
-        // A cycle ends with the last of its reports: all of its partitions can be part of the next one.
-        drop(report.cycle);
+        drop(report.cycle); // A cycle ends with the last of its reports: all of its partitions can be part of the next one.
         self.request_run(ctx);
     }
 

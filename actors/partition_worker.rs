@@ -1,21 +1,19 @@
 //! PartitionWorker: moves the rows of one partition, one batch at a time, under its lease and a producer session. A run claims and publishes;
 //! the next one settles what it published, in one transaction with its own claim.
-mod acknowledged_batch;
 pub mod batch_request;
 mod batch_sender;
 pub mod context;
 pub mod cycle_ticket;
+mod held_partition;
 mod in_flight_batch;
 pub mod lease_book;
-mod overlapping_failures;
 pub mod producer_sessions;
-mod producer_turns;
 pub mod relay;
 pub mod report;
 mod run_result;
 mod session;
 mod session_failure;
-mod timeline;
+mod settlement;
 
 use std::sync::Arc;
 
@@ -25,10 +23,10 @@ use supervision::{ExitReason, Incarnation, MailboxMessage};
 
 use crate::retry_handler;
 use batch_request::RunBatch;
+use held_partition::PartitionSession;
 use relay::Relay;
 use report::BatchReport;
 use run_result::RunResult;
-use session::PartitionSession;
 
 /// Release the partition. Returns false while a batch of it is in flight.
 #[derive(Message)]

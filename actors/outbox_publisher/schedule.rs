@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
-use crate::partition_worker::report::BatchReport;
+use super::run_end::RunEnd;
 
 /// Waiting and running partitions. Pure: the publisher calls it for each change.
 #[derive(Debug, Default)]
@@ -24,28 +24,6 @@ pub struct Schedule {
     /// Partitions whose last run ended with an unknown outcome: a batch of this process may be open. If the process dies, the death counts
     /// for its rows, too.
     unresolved: BTreeSet<PartitionNo>,
-}
-
-/// Whether a batch of the partition may still be open after a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunEnd {
-    /// Nothing of this process is open in the partition.
-    Resolved,
-    /// The broker has acknowledged the batch; the next run of the partition settles it.
-    Unsettled,
-    /// The outcome of a batch is unknown; the next run of the partition resolves it first.
-    Unresolved,
-}
-
-impl RunEnd {
-    /// By the report of the run, if there is one.
-    pub fn of(report: Option<&BatchReport>) -> Self {
-        match report {
-            Some(BatchReport { unresolved: false, unsettled: true, .. }) => Self::Unsettled,
-            Some(BatchReport { unresolved: false, .. }) => Self::Resolved,
-            _ => Self::Unresolved,
-        }
-    }
 }
 
 /// Which waiting partitions may run.

@@ -10,13 +10,13 @@ use ports::outbox::{BatchOutcome, ClaimKind, ClaimedBatch, FencedOutcome, RowId,
 use ports::partitions::Token;
 use tokio::time::Instant;
 
-use super::acknowledged_batch::{self, AcknowledgedBatch};
 use super::context::RelayContext;
+use super::held_partition::{AcknowledgedBatch, PartitionSession};
 use super::in_flight_batch::InFlightBatch;
 use super::producer_sessions::ProducerClaim;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
-use super::session::PartitionSession;
+use super::settlement;
 use crate::retry_handler::{Exclude, Excluded};
 
 /// Longest wait for the RetryHandler; past it the outcome is unknown and the batch is resolved.
@@ -183,7 +183,7 @@ impl BatchSender {
         if batch.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
             return RunResult::known(session, report);
         }
-        match acknowledged_batch::settle(&self.0, &mut session).await {
+        match settlement::settle(&self.0, &mut session).await {
             Ok(()) => RunResult::known(session, report),
             Err(failure) => RunResult::unsettled(failure, report),
         }

@@ -1,5 +1,7 @@
 //! Sessions of this instance's transactional producers. Each claim names the session that publishes its batch; a session that has ended is
 //! opened again by the next claim that needs it.
+mod producer_turns;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex as StateMutex;
@@ -9,7 +11,7 @@ use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::producer_turns::{ProducerTurns, TurnEnd};
+use producer_turns::{ProducerTurns, TurnEnd};
 
 /// How claims share producer slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,14 +5,15 @@ use ports::broker::BrokerFailure;
 use ports::outbox::{Claim, ClaimKind, Claimed};
 use ports::partitions::{AcquireReason, PartitionNo};
 
-use super::acknowledged_batch;
 use super::batch_request::RunBatch;
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
+use super::held_partition::PartitionSession;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
-use super::session::{PartitionSession, PartitionSessions, SessionStart};
+use super::session::{PartitionSessions, SessionStart};
 use super::session_failure::SessionFailure;
+use super::settlement;
 
 /// Shared by all workers of an instance; the caller keeps the session between runs.
 pub struct Relay {
@@ -62,7 +63,7 @@ impl Relay {
     }
 
     async fn settle(&self, mut session: PartitionSession, report: BatchReport) -> RunResult {
-        match acknowledged_batch::settle(&self.context, &mut session).await {
+        match settlement::settle(&self.context, &mut session).await {
             Ok(()) => RunResult::known(session, report),
             Err(failure) => RunResult::unsettled(failure, report),
         }
@@ -80,7 +81,7 @@ impl Relay {
             }
         };
         let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind };
-        let claimed = match acknowledged_batch::settle_and_claim(&self.context, &mut session, claim).await {
+        let claimed = match settlement::settle_and_claim(&self.context, &mut session, claim).await {
             Ok(claimed) => claimed,
             Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
         };

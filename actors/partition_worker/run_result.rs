@@ -1,9 +1,9 @@
 //! How a worker's run ended: its report, and whether its session may go on.
 use ports::Error;
 
-use super::acknowledged_batch::SettleFailure;
+use super::held_partition::PartitionSession;
 use super::report::BatchReport;
-use super::session::PartitionSession;
+use super::settlement::SettleFailure;
 
 /// The session for the next run, or none when the state that the session assumes may be wrong.
 pub struct RunResult {

@@ -1,4 +1,7 @@
 //! Acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
+mod overlapping_failures;
+mod timeline;
+
 use std::sync::Arc;
 
 use outbox::store_went_back;
@@ -7,19 +10,12 @@ use ports::outbox::{BatchOutcome, FencedOutcome};
 use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
 use tokio::time::Instant;
 
-use super::acknowledged_batch::{self, AcknowledgedBatch};
 use super::context::RelayContext;
-use super::overlapping_failures::OverlappingFailures;
+use super::held_partition::PartitionSession;
 use super::session_failure::SessionFailure;
-use super::timeline::TimelineGuard;
-
-/// A held lease. No batch is open but the one that waits for its settlement.
-pub struct PartitionSession {
-    /// Owner, epoch and the last known counter.
-    pub fence: Fence,
-    /// The batch that the broker has acknowledged and the store has not settled.
-    pub unsettled: Option<AcknowledgedBatch>,
-}
+use super::settlement;
+use overlapping_failures::OverlappingFailures;
+use timeline::TimelineGuard;
 
 /// Result of an attempt to begin a session.
 pub enum SessionStart {
@@ -158,7 +154,7 @@ impl PartitionSessions {
     ) -> (bool, Option<PartitionSession>) {
         let RelayContext { leases, book, instance, .. } = &*self.context;
         if let Some(held) = &mut session
-            && acknowledged_batch::settle(&self.context, held).await.is_err()
+            && settlement::settle(&self.context, held).await.is_err()
         {
             session = None;
         }

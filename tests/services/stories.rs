@@ -6,7 +6,6 @@ mod guarantees;
 mod held_transactions;
 mod instances;
 mod legacy_keys;
-mod lost_settlement;
 mod objectives;
 mod outages;
 mod promotion;

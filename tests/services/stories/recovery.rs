@@ -1,5 +1,7 @@
 //! Outages of PostgreSQL, Kafka and Redis with production timeouts: every instance accepts writes and sends events again within 30 s, and
 //! the outage loses nothing.
+mod lost_settlement;
+
 use std::time::{Duration, Instant};
 
 use kit::wait::{pause, until, until_since};

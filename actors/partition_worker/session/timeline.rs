@@ -14,9 +14,9 @@ use ports::partitions::{Adoption, PartitionNo, TimelineChange, Token};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::context::RelayContext;
 use super::overlapping_failures::OverlappingFailures;
-use super::session_failure::SessionFailure;
+use crate::partition_worker::context::RelayContext;
+use crate::partition_worker::session_failure::SessionFailure;
 
 /// The fences of all producer sessions, one at a time in this process.
 pub struct TimelineGuard {

@@ -1,25 +1,16 @@
-//! AcknowledgedBatch: a batch that the broker has committed, until the store has settled it. A crash in between loses nothing: the batch is
-//! still open in the store, and the watermark shows that it was published.
+//! Settles the batch that the broker has acknowledged: by itself, or together with the next claim.
 use std::time::Duration;
 
 use ports::Error;
-use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
+use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim};
 
 use super::context::RelayContext;
-use super::session::PartitionSession;
+use super::held_partition::PartitionSession;
 
 /// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
 const SETTLE_ATTEMPTS_MAX: u32 = 5;
 /// Time between two attempts to settle.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);
-
-/// A batch that waits for its settlement.
-pub struct AcknowledgedBatch {
-    /// What the store is to settle.
-    pub settlement: Settlement,
-    /// Number of rows that the broker acknowledged.
-    pub sent: usize,
-}
 
 /// Why a session ended at a settlement: its batch is open, or another instance has resolved it.
 #[derive(Debug)]
@@ -50,7 +41,7 @@ pub async fn settle(context: &RelayContext, session: &mut PartitionSession) -> R
 /// Claims, and settles the session's acknowledged batch before that, if there is one. `Ok(Err)` is a claim that failed after its settlement.
 ///
 /// # Errors
-/// Those of [`settle`].
+/// The session is not reliable afterwards, as after [`settle`].
 pub async fn settle_and_claim(
     context: &RelayContext,
     session: &mut PartitionSession,
