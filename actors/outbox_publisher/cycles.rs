@@ -1,6 +1,6 @@
 //! Cycles: which batches start together. What is due in all partitions starts at one moment, so that its claims share a statement of the
-//! store, its records a transaction of the broker, and its settlements a statement again. While the broker works on one cycle, the next
-//! one is claimed for the partitions that are not in flight, unless the processor is saturated.
+//! store with the settlements of the cycle before, and its records a transaction of the broker. One cycle follows the other; partitions with
+//! full batches run beside them.
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
@@ -10,22 +10,16 @@ use tokio::time::Instant;
 use crate::partition_worker::cycle_ticket::CycleTicket;
 use crate::system::options::Options;
 
-/// How many cycles may be open at a time: one for each of the two producer sessions that are used in turn.
-const OPEN_MAX: usize = 2;
-/// How many may be open where cycles take more than twice the normal time. The processor is saturated then: nearly every partition has rows
-/// again when its batch is settled, and a second cycle would only divide the partitions between two transactions.
-const OPEN_MAX_SATURATED: usize = 1;
-
 /// The number of a cycle.
 type CycleNo = u64;
 
-/// The open cycles: those with a batch that the broker has not answered. Pure but for the notification: the caller passes the time.
+/// The open cycle, which has a batch that the broker has not answered, and the time of the next one. Pure but for the notification: the caller passes the time.
 pub struct Cycles {
     spacing_min: Duration,
     spacing_max: Duration,
     duration_normal: Duration,
     wait_max: Duration,
-    open: Vec<(CycleNo, Instant)>,
+    open: Option<(CycleNo, Instant)>,
     /// The start of the last cycle.
     last: Option<Instant>,
     /// The smoothed time from a cycle's start to its end.
@@ -40,7 +34,7 @@ pub struct Cycles {
 pub enum CycleStart {
     /// It may begin at once.
     Now,
-    /// It may begin at this time, or when an open cycle ends.
+    /// It may begin at this time, or when the open cycle ends.
     At(Instant),
 }
 
@@ -54,7 +48,7 @@ impl Cycles {
             spacing_max: cycle_spacing_max,
             duration_normal: cycle_duration_normal,
             wait_max: cycle_wait_max,
-            open: Vec::new(),
+            open: None,
             last: None,
             duration: Duration::ZERO,
             next: 0,
@@ -71,14 +65,11 @@ impl Cycles {
 
     /// When the next cycle may begin.
     pub fn next_start(&mut self, now: Instant) -> CycleStart {
-        while let Some(late) = self.open.first().filter(|(_, began)| *began + self.wait_max <= now) {
-            self.end(late.0, late.1 + self.wait_max);
+        if let Some((late, began)) = self.open.filter(|(_, began)| *began + self.wait_max <= now) {
+            self.end(late, began + self.wait_max);
         }
         let spaced = self.last.map_or(now, |last| last + self.spacing());
-        let waited = match self.open.first() {
-            Some((_, oldest)) if self.open.len() >= self.open_max() => *oldest + self.wait_max,
-            _ => now,
-        };
+        let waited = self.open.map_or(now, |(_, began)| began + self.wait_max);
         let at = spaced.max(waited);
         if at <= now { CycleStart::Now } else { CycleStart::At(at) }
     }
@@ -87,19 +78,14 @@ impl Cycles {
     pub fn begin(&mut self, now: Instant) -> CycleTicket {
         self.next += 1;
         self.last = Some(now);
-        self.open.push((self.next, now));
+        self.open = Some((self.next, now));
         CycleTicket::new(self.next, self.ended.clone())
     }
 
     /// A cycle has ended: the broker has answered its last batch. The next one settles its batches, and its partitions can be part of it.
     pub fn end(&mut self, number: CycleNo, now: Instant) {
-        let Some(at) = self.open.iter().position(|(open, _)| *open == number) else { return };
-        let (_, began) = self.open.remove(at);
+        let Some((_, began)) = self.open.take_if(|(open, _)| *open == number) else { return };
         self.duration = (self.duration * 3 + (now - began)) / 4;
-    }
-
-    fn open_max(&self) -> usize {
-        if self.duration > self.duration_normal * 2 { OPEN_MAX_SATURATED } else { OPEN_MAX }
     }
 
     /// Each cycle has a price that does not depend on what it carries. Where the processor is saturated, cycles take longer than normal, and
@@ -134,6 +120,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(cycles.next_start(now), CycleStart::Now, "an idle relay starts at once");
         drop(cycles.begin(now));
+        cycles.end(1, now + MS);
 
         assert_eq!(cycles.next_start(now + 2 * MS), CycleStart::At(now + 5 * MS));
         assert_eq!(cycles.next_start(now + 5 * MS), CycleStart::Now);
@@ -156,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn third_cycle_waits_until_one_of_two_has_ended() {
+    fn next_cycle_waits_until_the_last_batch_of_the_open_one_is_answered() {
         let (mut cycles, mut endings) = cycles();
         let now = Instant::now();
-        let (first, _second) = (cycles.begin(now), cycles.begin(now + 5 * MS));
+        let first = cycles.begin(now);
         let other = first.clone();
         assert_eq!(cycles.next_start(now + 20 * MS), CycleStart::At(now + 100 * MS));
 
@@ -172,34 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn saturated_relay_keeps_one_cycle_open() {
-        let (mut cycles, _endings) = cycles();
-        cycles.wait_max = 1_000 * MS;
-        let mut now = Instant::now();
-        for number in 1..=8 {
-            drop(cycles.begin(now));
-            cycles.end(number, now + 60 * MS);
-            now += 1_000 * MS;
-        }
-        let _ticket = cycles.begin(now);
-        assert_eq!(cycles.next_start(now + 500 * MS), CycleStart::At(now + 1_000 * MS), "a second one waits");
-
-        cycles.end(9, now + 510 * MS);
-
-        assert_eq!(cycles.next_start(now + 510 * MS), CycleStart::Now);
-    }
-
-    #[test]
     fn slow_batch_holds_the_others_up_only_for_a_while() {
         let (mut cycles, mut endings) = cycles();
         let now = Instant::now();
-        let (slow, _slower) = (cycles.begin(now), cycles.begin(now + 50 * MS));
+        let slow = cycles.begin(now);
 
         assert_eq!(cycles.next_start(now + 100 * MS), CycleStart::Now);
-        let _third = cycles.begin(now + 100 * MS);
+        let _next = cycles.begin(now + 100 * MS);
         drop(slow);
         assert_eq!(endings.try_recv(), Ok(1));
         cycles.end(1, now + 110 * MS);
-        assert_eq!(cycles.next_start(now + 120 * MS), CycleStart::At(now + 150 * MS), "two are open still");
+        assert_eq!(cycles.next_start(now + 120 * MS), CycleStart::At(now + 200 * MS), "the next one is open still");
     }
 }

@@ -37,10 +37,10 @@ pub struct Options {
     /// Longest time between the starts of two cycles, reached where the processor is saturated. 50 ms: shorter than a cycle then takes, so that
     /// it bounds cycles that became fast again.
     pub cycle_spacing_max: Duration,
-    /// Up to this duration, cycles follow each other at once: their spacing is not longer than they are. 20 ms: what claim and transaction
-    /// take on a machine that is busy, but not saturated.
+    /// Up to this duration, cycles follow each other at once: their spacing is not longer than they are. 40 ms: what claim and transaction
+    /// take at most on a machine that is busy, but not saturated.
     pub cycle_duration_normal: Duration,
-    /// How long a cycle whose batches are not all settled holds further ones up. 100 ms: several times what a transaction
+    /// How long a cycle whose batches are not all answered holds further ones up. 100 ms: several times what a transaction
     /// takes, and little for partitions whose own batches are not slow.
     pub cycle_wait_max: Duration,
     /// Interval of the poll that finds rows whose wake-up was lost; jittered by a fifth.
@@ -112,7 +112,7 @@ impl Default for Options {
             max_in_flight: 64,
             cycle_spacing_min: Duration::from_millis(5),
             cycle_spacing_max: Duration::from_millis(50),
-            cycle_duration_normal: Duration::from_millis(20),
+            cycle_duration_normal: Duration::from_millis(40),
             cycle_wait_max: Duration::from_millis(100),
             poll_interval: Duration::from_secs(1),
             heartbeat: Duration::from_secs(3),
