@@ -3,6 +3,7 @@
 mod codec;
 mod event;
 pub mod framing;
+mod order_values;
 mod registry;
 mod schema;
 mod time;
@@ -11,6 +12,7 @@ pub mod v2;
 
 pub use codec::{decode, encode, validate};
 pub use event::{ContractError, DecodedEvent, LATEST, OrderAfterEvent, READABLE_MIN};
+pub use order_values::order_values;
 pub use registry::{EventContract, contract, contracts};
 pub use schema::schema;
 pub use time::{parse_rfc3339, rfc3339};

@@ -1,5 +1,6 @@
 //! The interface between HTTP and the actors: commands, actor views, fault injection, live events. Crate `actors` implements it.
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Items, Order, OrderId, Status, Subject};
@@ -55,6 +56,8 @@ pub struct CreateOrder {
     pub intent: Option<KeyedIntent>,
     /// Trace context of the request.
     pub trace: Option<TraceContext>,
+    /// Id of the request, which the order's event carries on.
+    pub request_id: Option<Arc<str>>,
 }
 
 /// Versions that the client expects, as far as it sent any.
@@ -88,6 +91,8 @@ pub struct ChangeOrder {
     pub preconditions: ChangePreconditions,
     /// Trace context of the request.
     pub trace: Option<TraceContext>,
+    /// Id of the request, which the order's event carries on; `None` where the service makes the change by itself.
+    pub request_id: Option<Arc<str>>,
 }
 
 /// Result of a [`CreateOrder`] command.
@@ -118,8 +123,27 @@ pub struct ActorView {
     pub mailbox_capacity: usize,
     /// Reason of the last exit.
     pub last_exit: Option<String>,
-    /// Path of the actor's supervisor.
+    /// Label of the actor's supervisor, as in [`SupervisorView`].
+    pub supervisor: String,
+    /// Path of the nearest supervisor above that has a path.
     pub parent: Option<String>,
+}
+
+/// A supervisor of the tree, with the limit of its restarts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupervisorView {
+    /// Its path, or its name if it has no path.
+    pub label: String,
+    /// Label of the supervisor above; `None` for the root.
+    pub parent: Option<String>,
+    /// `one_for_one`, `rest_for_one` or `one_for_all`.
+    pub strategy: &'static str,
+    /// Most restarts within the window; one more stops the supervisor, and the one above decides.
+    pub restarts_max: usize,
+    /// Length of the sliding window.
+    pub window: Duration,
+    /// Number of restarts in the window that ends now.
+    pub restarts_in_window: usize,
 }
 
 /// A fault to inject into an actor.
@@ -155,6 +179,8 @@ pub struct LiveEvent {
     pub event: String,
     /// The event's fields as a JSON object.
     pub data: String,
+    /// Time since the event.
+    pub age: Duration,
 }
 
 /// The live stream after a sequence number.
@@ -176,6 +202,12 @@ pub trait Dispatch: Send + Sync {
 
     /// Lists every actor, sorted by path.
     fn actors(&self) -> Vec<ActorView>;
+
+    /// Lists every supervisor, one above before those below it.
+    fn supervisors(&self) -> Vec<SupervisorView>;
+
+    /// Adds an event to the live stream, for facts outside the tree such as an operator's action. It is not logged.
+    fn announce(&self, event: &'static str, fields: Vec<(&'static str, String)>);
 
     /// Injects a fault into an actor, for tests and drills. `operator` is logged.
     ///

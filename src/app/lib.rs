@@ -21,13 +21,15 @@ pub mod commands {
     pub mod create_order;
     mod idempotency_key;
     pub mod promote_pending;
+    pub mod request_id;
 
     pub use context::{CommandContext, CommitProgress, Options};
     pub use idempotency_key::IdempotencyGuard;
 }
 
 pub mod consume {
-    //! What consuming a message means: decoding, the region rule, the chain of handlers of each event type.
+    //! What consuming a message means: decoding, the region rule, the chain of handlers of each event type. Also the reads of programs
+    //! outside the service, which consume without a broker's client.
     pub mod chain;
     pub mod event_handler;
     pub mod forward;
@@ -35,6 +37,8 @@ pub mod consume {
     pub mod intake;
     pub mod post_handler;
     pub mod spring_headers;
+    pub mod topic_cursor;
+    pub mod topic_reads;
 }
 
 pub mod operators {
@@ -57,18 +61,27 @@ pub mod policy {
 pub mod relay {
     //! The relay's decisions: which rows of a claimed batch are sent as which records, and what a failure does to a row.
     pub mod chain;
+    #[cfg(test)]
+    mod record_tests;
     mod records;
+    pub mod value_contract;
 
     pub use records::{BatchPlan, Options, RecordEnvelope, RefusedRow, fallback_record, plan, record};
+    pub use value_contract::TopicContracts;
 }
 
 /// Types of the ports for crates that may not depend on `ports` themselves.
 pub mod port_types {
+    pub use ::outbox::OffsetCommitMode;
+    pub use outbox::event_rules::check_type;
     pub use ports::FailureType;
-    pub use ports::broker::Position;
     pub use ports::broker::consumer_groups::Delivery;
-    pub use ports::operators::{Audit, RowDiagnosis, RowFilter, RowSelector, RowView};
+    pub use ports::broker::topic_log::ReadLimits;
+    pub use ports::broker::{Header, Position};
+    pub use ports::operators::{
+        Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, RowDiagnosis, RowFilter, RowSelector, RowView,
+    };
     pub use ports::orders::TraceContext;
-    pub use ports::outbox::{Depth, RowId, RowStatus};
-    pub use ports::partitions::PartitionView;
+    pub use ports::outbox::{ClaimedRow, Depth, EventKey, EventKeyError, RowId, RowStatus};
+    pub use ports::partitions::{InstanceId, PartitionNo, PartitionView};
 }

@@ -19,6 +19,8 @@ pub struct Plan {
     pub keys: u64,
     /// Orders per second of each latency measurement.
     pub rates: Vec<u32>,
+    /// Shell command that runs another relay, for comparison.
+    pub peer: Option<String>,
     /// One JSON object a line instead of text.
     pub json: bool,
 }
@@ -38,6 +40,8 @@ pub enum Scenario {
     Held,
     /// Claims beside rows that are not due.
     Waiting,
+    /// Another relay on the same services, in turns.
+    Peers,
     /// Far more clients than the service can serve.
     Overload,
 }

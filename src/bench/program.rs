@@ -55,6 +55,9 @@ pub trait Program {
     /// Whether broker and consumers write to the store's own file, so that they belong to what is measured.
     fn store_is_broker(&self) -> bool;
 
+    /// Addresses of the Kafka brokers; `None` where the broker is another one.
+    fn kafka_brokers(&self) -> Option<String>;
+
     /// Creates data on the configured backends.
     async fn create_data(&self, broker: BrokerUse) -> Result<Self::Data, Error>;
 

@@ -1,9 +1,14 @@
 //! Figures as text or JSON lines on stdout; a reader that closed the pipe ends the program.
 use std::io::{ErrorKind, Write, stdout};
+use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+
+/// Time between two pictures of the sign that a measurement goes on.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Form of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,15 +20,26 @@ pub(crate) enum Style {
 /// Prints figures and progress.
 pub(crate) struct Reporter {
     style: Style,
+    /// The step that is measured now, on a terminal.
+    step: ProgressBar,
 }
 
 impl Reporter {
     pub(crate) fn new(style: Style) -> Self {
-        Self { style }
+        let step = ProgressBar::new_spinner();
+        // The template is a constant, so it is valid; otherwise the sign has its default form.
+        if let Ok(style) = ProgressStyle::with_template("{spinner} bench: {msg}, {elapsed}") {
+            step.set_style(style);
+        }
+        Self { style, step }
     }
 
     /// Prints the figures of one scenario.
     pub(crate) fn report(&self, scenario: &str, figures: &Value) -> Result<(), Error> {
+        self.step.suspend(|| self.print(scenario, figures))
+    }
+
+    fn print(&self, scenario: &str, figures: &Value) -> Result<(), Error> {
         if self.style == Style::JsonLines {
             return print_line(&json!({"bench": scenario, "figures": figures}).to_string());
         }
@@ -34,9 +50,15 @@ impl Reporter {
         Ok(())
     }
 
-    /// Prints on stderr what is measured now.
+    /// Shows on stderr what is measured now: a line for each step, or one that changes on a terminal.
     pub(crate) fn progress(&self, step: &str) {
-        eprintln!("bench: {step}");
+        if self.step.is_hidden() {
+            eprintln!("bench: {step}");
+            return;
+        }
+        self.step.reset_elapsed();
+        self.step.set_message(step.to_owned());
+        self.step.enable_steady_tick(TICK);
     }
 }
 

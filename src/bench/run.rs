@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::plan::{Bench, Plan, Scenario};
 use crate::program::Program;
 use crate::report::{Reporter, Style};
-use crate::scenarios::{create, end_to_end, held, latency, overload, relay, waiting};
+use crate::scenarios::{create, end_to_end, held, latency, overload, peers, relay, waiting};
 
 /// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
 ///
@@ -31,6 +31,9 @@ pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
     }
     if wanted(Scenario::Relay) {
         Box::pin(relay::relay(&bench)).await?;
+    }
+    if plan.scenario == Some(Scenario::Peers) {
+        Box::pin(peers::peers(&bench)).await?;
     }
     if wanted(Scenario::Waiting) {
         Box::pin(waiting::waiting(&bench)).await?;

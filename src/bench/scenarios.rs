@@ -4,5 +4,6 @@ pub(crate) mod end_to_end;
 pub(crate) mod held;
 pub(crate) mod latency;
 pub(crate) mod overload;
+pub(crate) mod peers;
 pub(crate) mod relay;
 pub(crate) mod waiting;

@@ -1,5 +1,6 @@
 //! Generated tables of cases (input and expected result), so that a store that restates a rule in another language is held to it.
 use crate::rows::claim::{claim_size, rows_taken};
+use crate::rows::poison::Poison;
 use crate::rows::resolution::BatchOutcome;
 use crate::rows::row::{OutboxRow, RowChange};
 
@@ -10,17 +11,18 @@ pub struct ResolutionCase {
     pub row: OutboxRow<()>,
     /// The outcome of its batch.
     pub outcome: BatchOutcome,
-    /// Whether its batch is a trial.
-    pub trial: bool,
+    /// The poison rule of the row's event type if its batch is a trial.
+    pub trial: Option<Poison>,
     /// The expected change; `None` where the row is archived as SENT.
     pub change: Option<RowChange<()>>,
 }
 
-/// Every combination of outcome, trial, block, one or four attempts, up to five deaths and up to two earlier trial deaths. Ids ascend from 1.
+/// Every combination of outcome, trial with its poison rule, block, one or four attempts, up to five deaths and up to two earlier trial deaths. Ids ascend from 1.
 pub fn resolution_cases() -> Vec<ResolutionCase> {
     let mut cases = Vec::new();
     for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
-        for (trial, blocks_key) in [(false, false), (false, true), (true, false), (true, true)] {
+        let trials = [None, Some(Poison::BlockKey), Some(Poison::SkipRow)];
+        for (trial, blocks_key) in trials.into_iter().flat_map(|trial| [(trial, false), (trial, true)]) {
             for (attempts, deaths) in
                 [1, 4].into_iter().flat_map(|attempts| (0..=5).map(move |deaths| (attempts, deaths)))
             {
@@ -88,7 +90,7 @@ mod tests {
             statuses
         };
 
-        assert_eq!(cases.len(), 3 * 4 * 2 * 15);
+        assert_eq!(cases.len(), 3 * 6 * 2 * 15);
         assert_eq!(statuses(BatchOutcome::Published), [None]);
         assert_eq!(statuses(BatchOutcome::NotSent), [Some(RowStatus::Pending), Some(RowStatus::Failed)]);
         let all = [Some(RowStatus::Pending), Some(RowStatus::Failed), Some(RowStatus::Parked)];

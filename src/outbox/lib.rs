@@ -6,6 +6,8 @@
 
 pub mod acquire;
 pub mod cases;
+pub mod event_key;
+pub mod event_rules;
 pub mod failure;
 pub mod ids;
 pub mod lease;
@@ -16,13 +18,16 @@ pub mod scripts;
 pub mod topics;
 
 pub use acquire::{AcquireDecision, AcquireReason, Liveness};
+pub use event_key::{EventKey, EventKeyError};
 pub use failure::{FailureType, Fault, truncate_reason};
 pub use ids::{Counter, Epoch, Fence, InstanceId, PartitionNo, ProducerSessionId, RowId, Token};
 pub use lease::{ExclusionOutcome, FencedOutcome, Lease, OpenClaim, Release};
 pub use rows::exclusion::{Disposition, Exclusion};
 pub use rows::operator::OperatorAction;
+pub use rows::poison::{Poison, PoisonPolicy};
 pub use rows::resolution::{BatchOutcome, store_went_back};
 pub use rows::retry::{RetryDecision, RetryPolicy};
 pub use rows::row::{OutboxRow, RowChange};
 pub use rows::status::{RowState, RowStatus};
 pub use rows::{claim, exclusion, operator, resolution, retry, row, status};
+pub use topics::group_offsets::{OffsetCommitMode, offset_after_commit};

@@ -3,6 +3,7 @@
 pub mod claim;
 pub mod exclusion;
 pub mod operator;
+pub mod poison;
 pub mod resolution;
 pub mod retry;
 pub mod row;

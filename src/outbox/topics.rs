@@ -1,4 +1,6 @@
 //! Names of the topics around an event topic: retry topics, dead letters, watermarks. Nothing else spells them.
+pub mod group_offsets;
+
 use std::time::Duration;
 
 /// Delays of the retry topics, in order: attempts two to five. Their number is the number of retry topics.

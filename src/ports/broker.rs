@@ -11,6 +11,7 @@ use crate::error::Error;
 
 pub mod consumer_groups;
 mod record;
+pub mod topic_log;
 pub mod topics;
 
 pub use record::{Header, Position, Record};

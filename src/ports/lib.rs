@@ -6,6 +6,7 @@ pub mod broker;
 pub mod clock;
 pub mod endpoint;
 pub mod error;
+pub mod event_headers;
 pub mod inbox;
 pub mod operators;
 pub mod orders;

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{EventId, OrderId, Timestamp};
+use domain::{EventId, Timestamp};
 
 use crate::error::{Error, FailureType};
-use crate::outbox::{RowId, RowStatus};
+use crate::outbox::{ClaimedRow, EventKey, RowId, RowStatus};
 use crate::partitions::{Epoch, InstanceId, PartitionNo, Token};
 
 mod audit;
 pub mod redrives;
 
-pub use audit::Audit;
+pub use audit::{Audit, AuditEntry, AuditFilter, AuditId, OperatorAction};
 
 /// An outbox row as the view `outbox_rows` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct RowView {
     pub id: RowId,
     /// Event that the row publishes.
     pub event_id: EventId,
-    /// Record key: the order's id.
-    pub key: OrderId,
+    /// Record key; of an order's event the order's id.
+    pub key: EventKey,
     /// Event type by its name in events.
     pub kind: String,
     /// Outbox partition of the key.
@@ -55,7 +55,7 @@ pub struct RowFilter {
     /// Rows with this status.
     pub status: Option<RowStatus>,
     /// Rows of this key.
-    pub key: Option<OrderId>,
+    pub key: Option<EventKey>,
     /// Rows of this event type.
     pub kind: Option<String>,
     /// Rows whose last failure has this type.
@@ -67,10 +67,10 @@ pub struct RowFilter {
 }
 
 /// Selects the row to diagnose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowSelector {
     /// The key's first row that is not yet SENT, otherwise its latest row.
-    Key(OrderId),
+    Key(EventKey),
     /// The row of this event.
     Event(EventId),
 }
@@ -132,6 +132,13 @@ pub trait OutboxOperators: Send + Sync {
 
     /// Explains the state of a row; `None` when the selector matches no row.
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error>;
+
+    /// Reads the event of a row in the form in which a claim returns it, whatever the row's status; `attempt` is the number of attempts
+    /// made so far, at least 1. `None` when there is no such row or its event was deleted.
+    async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error>;
+
+    /// Lists at most `limit` entries of the audit table, newest first.
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error>;
 
     /// Makes a FAILED or PARKED row due now; it keeps its place among the rows of its key. A parked row starts again with 0 attempts.
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;

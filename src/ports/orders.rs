@@ -2,10 +2,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::outbox::EventKey;
 use async_trait::async_trait;
 use domain::{EventId, EventType, Hlc, Order, OrderId, RegionId, Status, Subject, Timestamp, Version};
 
 use crate::error::Error;
+use crate::event_headers::EventHeaders;
 use crate::partitions::PartitionNo;
 
 pub mod cache;
@@ -32,10 +34,10 @@ pub struct Commit {
 pub struct NewRow {
     /// Event that the row publishes.
     pub event_id: EventId,
-    /// Record key: the order's id.
-    pub key: OrderId,
+    /// Record key; of an order's event the order's id.
+    pub key: EventKey,
     /// Type of the event.
-    pub kind: EventType,
+    pub kind: Arc<str>,
     /// Full name of the topic, including the configured prefix.
     pub topic: Arc<str>,
     /// Outbox partition of the key.
@@ -46,12 +48,35 @@ pub struct NewRow {
     pub sequence: u64,
     /// Time of the change.
     pub occurred_at: Timestamp,
+    /// Where and when the change was made, of events that regions exchange.
+    pub stamp: Option<RegionStamp>,
+    /// W3C trace context of the request, published unchanged.
+    pub trace: Option<TraceContext>,
+    /// Id of the request that made the change.
+    pub request_id: Option<Arc<str>>,
+    /// Headers that the writer adds to the record.
+    pub headers: EventHeaders,
+    /// Media type of the payload; `None` is `application/json`.
+    pub content_type: Option<Arc<str>>,
+}
+
+/// The stamp of a change in one of several regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionStamp {
     /// Region that made the change.
     pub region: RegionId,
     /// Hybrid logical clock stamp of the change.
     pub hlc: Hlc,
-    /// W3C trace context of the request, published unchanged.
-    pub trace: Option<TraceContext>,
+}
+
+/// The record key of an order's events.
+pub fn event_key(order: OrderId) -> EventKey {
+    EventKey::of_uuid(order.bytes())
+}
+
+/// The order of an event: `None` for the types of other services.
+pub fn order_of_event(kind: &str, key: &EventKey) -> Option<OrderId> {
+    EventType::parse(kind).and_then(|_| OrderId::parse(&key.to_text()))
 }
 
 /// W3C trace context that was checked to be well formed.

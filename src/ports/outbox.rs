@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::outbox::RowChange;
 use async_trait::async_trait;
-use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use domain::{EventId, Timestamp};
 
 use crate::broker::Position;
 use crate::error::Error;
-use crate::orders::TraceContext;
+use crate::event_headers::EventHeaders;
+use crate::orders::{RegionStamp, TraceContext};
 use crate::partitions::{Fence, ProducerSessionId, Token};
 
-pub use ::outbox::{BatchOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, RowId, RowStatus};
+pub use ::outbox::{
+    BatchOutcome, Disposition, EventKey, EventKeyError, Exclusion, ExclusionOutcome, FencedOutcome, Poison,
+    PoisonPolicy, RowId, RowStatus,
+};
 
 /// A request for due rows of one partition.
 #[derive(Clone, Debug)]
@@ -70,8 +75,8 @@ pub struct ClaimedRow {
     pub id: RowId,
     /// Event that the row publishes.
     pub event_id: EventId,
-    /// Record key: the order's id.
-    pub key: OrderId,
+    /// Record key as it was inserted.
+    pub key: EventKey,
     /// Event type as it was inserted; another version of the service may not know it.
     pub kind: Arc<str>,
     /// Full name of the topic.
@@ -82,12 +87,16 @@ pub struct ClaimedRow {
     pub sequence: u64,
     /// Time of the change.
     pub occurred_at: Timestamp,
-    /// Region that made the change.
-    pub region: RegionId,
-    /// Hybrid logical clock stamp of the change.
-    pub hlc: Hlc,
+    /// Where and when the change was made, of events that regions exchange.
+    pub stamp: Option<RegionStamp>,
     /// Trace context of the request that made the change.
     pub trace: Option<TraceContext>,
+    /// Id of the request that made the change.
+    pub request_id: Option<Arc<str>>,
+    /// Headers that the writer added.
+    pub headers: EventHeaders,
+    /// Media type of the payload; `None` is `application/json`.
+    pub content_type: Option<Arc<str>>,
     /// Number of this attempt, from 1.
     pub attempt: u32,
     /// Commit time of the row's transaction, by the store's clock.
@@ -114,6 +123,63 @@ pub struct SettledClaim {
     pub settled: FencedOutcome,
     /// The result of the claim; [`Claimed::Fenced`] after a stale settlement.
     pub claimed: Result<Claimed, Error>,
+}
+
+/// Result of a resolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedBatch {
+    /// Whether the batch was closed, with the counter and the number of its rows.
+    pub closed: FencedOutcome,
+    /// The rows that this resolution parked as poison; none if it repeats an earlier one.
+    pub parked: Vec<PoisonRow>,
+}
+
+impl From<FencedOutcome> for ResolvedBatch {
+    fn from(closed: FencedOutcome) -> Self {
+        Self { closed, parked: Vec::new() }
+    }
+}
+
+/// A row that was parked because its claimer died in its trials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoisonRow {
+    /// Id of the row.
+    pub id: RowId,
+    /// Event that the row does not publish.
+    pub event_id: EventId,
+    /// Key of the row, whose later rows wait or go on by the policy.
+    pub key: EventKey,
+    /// Event type, whose policy was applied.
+    pub kind: Arc<str>,
+    /// Id of the request that made the change.
+    pub request_id: Option<Arc<str>>,
+    /// Attempts made, including those in which its claimer died.
+    pub attempts: u32,
+    /// The stored failure reason.
+    pub reason: String,
+}
+
+/// What a store reads of a row's event when it may park the row. All of it is empty for an event that was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowEvent {
+    /// Id of the event.
+    pub id: EventId,
+    /// Event type, whose policy is applied.
+    pub kind: Arc<str>,
+    /// Text of the key, unless it is the canonical form of its group.
+    pub key_text: Option<String>,
+    /// Id of the request that made the change.
+    pub request_id: Option<Arc<str>>,
+}
+
+impl PoisonRow {
+    /// The row of this change, if the change parks it. `group` is the stored group of its key.
+    pub fn of<K>(change: &RowChange<K>, group: [u8; 16], event: &RowEvent) -> Option<Self> {
+        let reason = change.reason.clone().filter(|_| change.state.status() == RowStatus::Parked)?;
+        let key = EventKey::stored(group, event.key_text.as_deref());
+        let RowEvent { id: event_id, kind, request_id, .. } = event.clone();
+        Some(Self { id: change.id, event_id, key, kind, request_id, attempts: change.attempts, reason })
+    }
 }
 
 /// Number of rows by status, and the age of the oldest unsent row.
@@ -175,9 +241,15 @@ pub trait OutboxStore: Send + Sync {
         Ok(SettledClaim { settled, claimed })
     }
 
-    /// Closes an open batch, also an empty one, by its resolved outcome. Compares the counter. Repeating the last resolution under the
-    /// same lease returns `Done` with no rows.
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error>;
+    /// Closes an open batch, also an empty one, by its resolved outcome. A row that this parks as poison blocks its key or not by the
+    /// policy of its event type. Compares the counter. Repeating the last resolution under the same lease returns `Done` with no rows.
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error>;
 
     /// A hint: this many claims and settlements of different partitions follow within a moment. A store that runs requests of many
     /// partitions together may wait for them; it never relies on them.

@@ -8,7 +8,9 @@ use domain::{
 };
 use ports::broker::Record;
 use ports::clock::Rng;
-use ports::orders::{Commit, IdempotencyMark, NewRow, TraceContext};
+use ports::event_headers::EventHeaders;
+use ports::orders::{Commit, IdempotencyMark, NewRow, RegionStamp, TraceContext, event_key};
+use ports::outbox::EventKey;
 use ports::partitions::PartitionNo;
 
 use crate::clock::{START_TIME, SeededRng};
@@ -80,16 +82,37 @@ impl Factory {
     pub fn row(&self, event: &OrderEvent, partition: PartitionNo) -> NewRow {
         NewRow {
             event_id: event.id,
-            key: event.order_id,
-            kind: event.kind,
+            key: event_key(event.order_id),
+            kind: event.kind.as_str().into(),
             topic: Arc::clone(&self.topic),
             partition,
             payload: format!(r#"{{"orderId":"{}","sequence":{}}}"#, event.order_id, event.sequence).into_bytes().into(),
             sequence: event.sequence,
             occurred_at: event.occurred_at,
-            region: event.region.clone(),
-            hlc: event.hlc,
+            stamp: Some(RegionStamp { region: event.region.clone(), hlc: event.hlc }),
             trace: None,
+            request_id: Some("request-1".into()),
+            headers: EventHeaders::default(),
+            content_type: None,
+        }
+    }
+
+    /// The row of another service's event, not yet written: a key that is no UUID, a type and a topic of its own, headers, no JSON.
+    pub fn foreign_row(&self, key: &str, sequence: u64, partition: PartitionNo) -> NewRow {
+        NewRow {
+            event_id: self.event_id(),
+            key: EventKey::parse(key).expect("the key is legal"),
+            kind: "com.example.customer/moved v2".into(),
+            topic: "customers".into(),
+            partition,
+            payload: [0, 159, 146, 150].as_slice().into(),
+            sequence,
+            occurred_at: self.instant(),
+            stamp: None,
+            trace: None,
+            request_id: Some("request-7".into()),
+            headers: EventHeaders::of([("tenant", "müller & \"söhne\""), ("empty", "")]),
+            content_type: Some("application/x-protobuf".into()),
         }
     }
 

@@ -4,5 +4,6 @@ pub(crate) mod log;
 pub(crate) mod log_ends;
 pub(crate) mod publish;
 pub(crate) mod sessions;
+pub(crate) mod topic_log;
 pub(crate) mod topic_reader;
 pub(crate) mod topics;

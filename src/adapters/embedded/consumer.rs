@@ -1,4 +1,5 @@
 //! Consumption: consumer groups on the topic log, and the inbox.
 pub(crate) mod group_member;
+pub(crate) mod group_offsets;
 pub(crate) mod groups;
 pub(crate) mod inbox;

@@ -8,9 +8,11 @@ use outbox::{FailureType, Fault};
 use ports::broker::Header;
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
 use ureq::http::{HeaderName, HeaderValue, Request, Uri};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body};
 
 use crate::outcome;
+use crate::root_certificates::RootCertificates;
 
 /// How an endpoint is called.
 #[derive(Clone, Debug)]
@@ -24,12 +26,20 @@ pub struct Options {
     pub response_bytes_max: u64,
     /// Most idle connections that are kept for the next events.
     pub idle_connections_max: usize,
+    /// The roots that certificates are checked against; `None` means the public ones.
+    pub roots: Option<RootCertificates>,
 }
 
 impl Options {
     /// The defaults for a URL: 5 s, 64 KiB, and 16 connections, as many as the consumer sends events at once.
     pub fn new(url: Uri) -> Self {
-        Self { url, timeout: Duration::from_secs(5), response_bytes_max: 64 * 1024, idle_connections_max: 16 }
+        Self {
+            url,
+            timeout: Duration::from_secs(5),
+            response_bytes_max: 64 * 1024,
+            idle_connections_max: 16,
+            roots: None,
+        }
     }
 }
 
@@ -48,7 +58,7 @@ pub struct HttpEndpoint {
 impl HttpEndpoint {
     /// An endpoint; connects with its first event.
     pub fn new(options: Options) -> Self {
-        let Options { url, timeout, response_bytes_max, idle_connections_max } = options;
+        let Options { url, timeout, response_bytes_max, idle_connections_max, roots } = options;
         let mut config = Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
@@ -60,6 +70,9 @@ impl HttpEndpoint {
             .max_idle_connections_per_host(idle_connections_max)
             .max_idle_age(IDLE_MAX)
             .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")));
+        if let Some(roots) = roots {
+            config = config.tls_config(TlsConfig::builder().root_certs(roots.into_roots()).build());
+        }
         if is_loopback(&url) {
             config = config.proxy(None);
         }

@@ -3,5 +3,7 @@
 
 mod http_endpoint;
 mod outcome;
+mod root_certificates;
 
 pub use http_endpoint::{HttpEndpoint, Options};
+pub use root_certificates::RootCertificates;

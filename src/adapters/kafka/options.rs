@@ -73,6 +73,8 @@ pub struct Options {
     pub topic_prefix: String,
     /// The event topic, without the prefix.
     pub event_topic: String,
+    /// Full names of further topics to which events are published.
+    pub further_topics: Vec<String>,
     /// Partitions of the event topic, its retry topics and its dead-letter topic.
     pub topic_partitions: u32,
     /// Partitions of the outbox, and therefore of the watermark topic.
@@ -127,6 +129,7 @@ impl Options {
             clock,
             topic_prefix: String::new(),
             event_topic: "order.events".into(),
+            further_topics: Vec::new(),
             topic_partitions: 12,
             partitions: 64,
             guarantee: Guarantee::ExactlyOnce,
@@ -135,7 +138,7 @@ impl Options {
             transaction_timeout: Duration::from_secs(30),
             security: Security::default(),
             compression: Compression::None,
-            record_bytes_max: 960 * 1024,
+            record_bytes_max: outbox::event_rules::PAYLOAD_BYTES_MAX,
             session_queue_max: 1024,
             transaction_records_max: 8_192,
             transaction_bytes_max: BATCH_BYTES_MAX,
@@ -159,7 +162,8 @@ impl Options {
 
     /// The full names of the event topic, its retry topics and its dead-letter topic.
     pub fn event_topics(&self) -> Vec<String> {
-        topics::all_topics(&self.topic(&self.event_topic))
+        let own = topics::all_topics(&self.topic(&self.event_topic));
+        own.into_iter().chain(self.further_topics.iter().cloned()).collect()
     }
 
     /// The full names of all topics of the installation.

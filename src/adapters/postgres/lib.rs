@@ -4,11 +4,10 @@
 //! are the database's. Every statement knows whether it may have changed something when its reply is lost, and returns that.
 #![warn(missing_docs)]
 
-mod options;
-
 mod store {
     pub(crate) mod core;
     pub(crate) mod open;
+    pub(crate) mod options;
     pub(crate) mod postgres;
     pub(crate) mod probe;
     pub(crate) mod server_report;
@@ -22,6 +21,11 @@ mod orders {
     pub(crate) mod order_row;
     pub(crate) mod order_store;
     pub(crate) mod resolve_commit;
+}
+
+mod publish {
+    pub(crate) mod new_event;
+    pub(crate) mod transaction;
 }
 
 mod outbox {
@@ -49,6 +53,7 @@ mod outbox {
 }
 
 mod operators {
+    pub(crate) mod audit_log;
     pub(crate) mod diagnosis;
     pub(crate) mod outbox_operators;
     pub(crate) mod redrive_ledger;
@@ -86,6 +91,7 @@ mod schema {
     pub(crate) mod archive_days;
     pub(crate) mod commands;
     pub(crate) mod migrations;
+    pub(crate) mod own_schema;
     pub mod throwaway;
 }
 
@@ -104,10 +110,12 @@ mod connection {
 
 pub use connection::open_error::PostgresOpenError;
 pub use leases::instance_name::NameLost;
-pub use options::Options;
+pub use publish::new_event::{EventRefusal, NewEvent};
+pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};
 pub use schema::commands::{migrate, migration_status};
 pub use schema::migrations::MigrationStatus;
 pub use schema::throwaway;
+pub use store::options::Options;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;
-pub use store::server_report::{ServerReport, StandbyReport};
+pub use store::server_report::{ServerReport, StandbyReport, WeakSetting};

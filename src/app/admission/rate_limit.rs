@@ -1,7 +1,7 @@
 //! Rate limits: a token bucket per subject or address, method and route. Pressure tightens them; requests pass when the backend fails.
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use ports::Error;
@@ -74,17 +74,40 @@ pub struct Admission {
     limiter: Arc<dyn RateLimiter>,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
-    options: Options,
-    fallback: RateLimitPolicy,
+    limits: RwLock<Limits>,
     /// Policies by tier and class, with the time in milliseconds at which they were read.
     policies: Mutex<HashMap<String, (i64, RateLimitPolicy)>>,
+}
+
+/// The limits of the configuration that is in force.
+struct Limits {
+    options: Options,
+    /// Applies to tiers without a policy.
+    fallback: RateLimitPolicy,
+}
+
+impl From<Options> for Limits {
+    fn from(options: Options) -> Self {
+        let fallback = RateLimitPolicy { name: "default".into(), capacity: options.capacity, window: options.window };
+        Self { options, fallback }
+    }
 }
 
 impl Admission {
     /// Limits requests with this backend; `gate` supplies the throttling factor.
     pub fn new(limiter: Arc<dyn RateLimiter>, gate: Arc<Gate>, clock: Arc<dyn Clock>, options: Options) -> Self {
-        let fallback = RateLimitPolicy { name: "default".into(), capacity: options.capacity, window: options.window };
-        Self { limiter, gate, clock, options, fallback, policies: Mutex::default() }
+        Self { limiter, gate, clock, limits: RwLock::new(options.into()), policies: Mutex::default() }
+    }
+
+    /// Replaces the configured limits. They hold from the next request on; buckets keep what is left in them.
+    pub fn set_options(&self, options: Options) {
+        let mut limits = self.limits.write().unwrap_or_else(PoisonError::into_inner);
+        *limits = options.into();
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn limits(&self) -> RwLockReadGuard<'_, Limits> {
+        self.limits.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a token for a request. `None` when rate limits are disabled.
@@ -92,7 +115,7 @@ impl Admission {
     /// # Errors
     /// The backend failed. The caller lets the request pass and counts it, so that operators see that no limit applied.
     pub async fn admit(&self, request: RateLimitRequest<'_>) -> Result<Option<AdmissionDecision>, Error> {
-        if !self.options.enabled {
+        if !self.limits().options.enabled {
             return Ok(None);
         }
         let policy = self.policy(request.tier, class(request.method)).await;
@@ -120,12 +143,15 @@ impl Admission {
             return policy.clone();
         }
         let loaded = self.limiter.policy(tier, class).await;
+        let limits = self.limits();
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = match (loaded, policies.get(&name)) {
             (Ok(Some(policy)), _) => policy,
             // While the backend fails, the cached policy stays in force.
             (Err(_), Some((_, cached))) => cached.clone(),
-            (Ok(None), _) | (Err(_), None) => self.options.policies.find(tier, class).unwrap_or(&self.fallback).clone(),
+            (Ok(None), _) | (Err(_), None) => {
+                limits.options.policies.find(tier, class).unwrap_or(&limits.fallback).clone()
+            }
         };
         if policies.len() >= POLICIES_MAX {
             policies.clear();
@@ -213,6 +239,21 @@ mod tests {
 
         assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
         assert_eq!(capacity(&admission, "silver", "POST"), ("default".into(), 120));
+    }
+
+    #[test]
+    fn changed_limits_hold_from_the_next_request_on() {
+        let (admission, limiter, _) = admission();
+        *limiter.capacity.lock().expect("no panic") = Some(None);
+        assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
+        assert_eq!(capacity(&admission, "silver", "POST"), ("default".into(), 120));
+
+        let policies = TierPolicies::parse("gold:write=7/60s").expect("valid");
+        admission.set_options(Options { capacity: 9, policies, ..Options::default() });
+
+        assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 7));
+        assert_eq!(capacity(&admission, "gold", "GET"), ("default".into(), 9));
+        assert_eq!(capacity(&admission, "silver", "POST"), ("default".into(), 9));
     }
 
     #[test]

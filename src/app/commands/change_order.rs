@@ -7,7 +7,7 @@ use ports::orders::{Commit, Committed, NewRow};
 use super::context::{CommandContext, CommitProgress};
 use crate::dispatch::{ChangeOrder, ChangePreconditions, IfMatch};
 use crate::error::CommandError;
-use crate::policy::{conflict, regional_clock};
+use crate::policy::conflict;
 
 /// Result of a change, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
@@ -78,12 +78,13 @@ fn decide(
     remote: Hlc,
 ) -> Result<(Order, Vec<NewRow>), CommandError> {
     let now = context.clock.now();
-    let received = regional_clock::merged(context.regional_clock.latest(), remote, now);
+    let received = context.regional_clock.latest_with(remote, now);
     let (event_id, region) = (context.event_id(now), context.options.region.clone());
     let change = ChangeContext { event_id, region, now, received };
     let (order, event) = current.change_status(command.to, change).map_err(refused)?;
-    conflict::check_change(current, &order, now).map_err(CommandError::RegionConflict)?;
-    let row = context.options.row(&event, command.trace.clone());
+    let horizon = context.regional_clock.horizon(now);
+    conflict::check_change(current, &order, horizon).map_err(CommandError::RegionConflict)?;
+    let row = context.options.row(&event, command.trace.clone(), command.request_id.clone());
     Ok((order, vec![row]))
 }
 

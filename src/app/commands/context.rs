@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use domain::{EventId, Order, OrderEvent, OrderId, RegionId, Subject};
 use ports::clock::{Clock, Rng};
+use ports::event_headers::EventHeaders;
 use ports::inbox::Inbox;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
-use ports::orders::{NewRow, OrderStore, TraceContext};
+use ports::orders::{NewRow, OrderStore, RegionStamp, TraceContext, event_key};
 
 use crate::admission::gate::Gate;
 use crate::contract;
@@ -48,20 +49,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Builds the outbox row of an event.
-    pub fn row(&self, event: &OrderEvent, trace: Option<TraceContext>) -> NewRow {
+    /// Builds the outbox row of an event, with the trace context and the id of the request that made the change.
+    pub fn row(&self, event: &OrderEvent, trace: Option<TraceContext>, request_id: Option<Arc<str>>) -> NewRow {
         NewRow {
             event_id: event.id,
-            key: event.order_id,
-            kind: event.kind,
+            key: event_key(event.order_id),
+            kind: event.kind.as_str().into(),
             topic: Arc::clone(&self.topic),
             partition: outbox::partition::of_key(&event.order_id.to_string(), self.partitions),
             payload: contract::encode(event, self.schema_version).into(),
             sequence: event.sequence,
             occurred_at: event.occurred_at,
-            region: event.region.clone(),
-            hlc: event.hlc,
+            stamp: Some(RegionStamp { region: event.region.clone(), hlc: event.hlc }),
             trace,
+            request_id,
+            headers: EventHeaders::default(),
+            content_type: None,
         }
     }
 }

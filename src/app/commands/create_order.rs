@@ -122,7 +122,7 @@ async fn place(
         fingerprint: intent.fingerprint,
         order_id: order.id,
     });
-    let rows = vec![context.options.row(&event, command.trace)];
+    let rows = vec![context.options.row(&event, command.trace, command.request_id)];
     let events = if context.options.outbox { rows.clone() } else { Vec::new() };
     progress.begin_commit();
     let committed = context.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;

@@ -19,5 +19,6 @@ pub fn promotion(id: OrderId) -> ChangeOrder {
         viewer: Viewer::Admin,
         preconditions: ChangePreconditions::default(),
         trace: None,
+        request_id: None,
     }
 }

@@ -117,17 +117,17 @@ fn stamp_of(time: Timestamp, version: u64) -> Hlc {
 }
 
 /// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `remote` is `Some` for events of
-/// another region, with the order's [`current_update`].
+/// another region, with the order's [`current_update`]; `horizon` is the latest time that its stamp may have.
 pub async fn decide(
     handlers: &Handlers,
     delivery: &Delivery,
     message: &DecodedMessage,
     remote: Option<Option<VersionStamp>>,
-    now: Timestamp,
+    horizon: Timestamp,
 ) -> IntakeStep {
     let event = &message.event;
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
-    let decision = remote.as_ref().map(|last| conflict::decide(last.as_ref(), &message.stamp, now));
+    let decision = remote.as_ref().map(|last| conflict::decide(last.as_ref(), &message.stamp, horizon));
     if matches!(decision, Some(ConflictDecision::Stale | ConflictDecision::TooFarAhead)) {
         return IntakeStep::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
     }
@@ -210,7 +210,7 @@ mod tests {
         let decided = |time, version| {
             let event = message(stamp(time, version, "us"), false);
             let current = current_update(&event, Some(&order()), None);
-            conflict::decide(current.as_ref(), &event.stamp, Timestamp::from_millis(1_000))
+            conflict::decide(current.as_ref(), &event.stamp, Timestamp::from_millis(61_000))
         };
 
         assert_eq!(decided(1_000, 3), ConflictDecision::Stale);

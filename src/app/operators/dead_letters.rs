@@ -87,6 +87,29 @@ impl DeadLetters {
         Ok(DeadLetterPage { dead_letters, next: scan.next() })
     }
 
+    /// Lists the latest dead letters that match, the newest first, from the last `limit` records of each partition. `filter.after` is ignored.
+    pub async fn latest(&self, filter: &DeadLetterFilter, limit: u32) -> Result<Vec<DeadLetter>, QueryError> {
+        let (limit, now) = (limit.clamp(1, DEAD_LETTERS_MAX), self.clock.now());
+        let topics = self.topics.list().await?;
+        let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
+        let mut found = Vec::new();
+        for (partition, (first, end)) in (0..).zip(topic.map(|topic| topic.partitions).unwrap_or_default()) {
+            let from = end.saturating_sub(limit.into()).max(first);
+            if from < end {
+                let page = self.topics.read(&self.dead_letter_topic, partition, from, limit).await?;
+                let matching = self.with_redrives(page).await?;
+                found.extend(matching.into_iter().filter(|dead_letter| filter.matches(dead_letter, now)));
+            }
+        }
+        let place = |dead_letter: &DeadLetter| {
+            let position = &dead_letter.delivery.position;
+            (dead_letter.delivery.record.timestamp, position.partition, position.offset)
+        };
+        found.sort_by_key(|dead_letter| std::cmp::Reverse(place(dead_letter)));
+        found.truncate(limit as usize);
+        Ok(found)
+    }
+
     /// Reads the dead letter at a position.
     pub async fn find(&self, position: DeadLetterPosition) -> Result<DeadLetter, QueryError> {
         let found = match self.topics.read(&self.dead_letter_topic, position.partition, position.offset, 1).await {

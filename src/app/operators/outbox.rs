@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use domain::Timestamp;
 use ports::clock::Clock;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::outbox::{Depth, OutboxStore, RowId, RowStatus};
+use ports::operators::{
+    Audit, AuditEntry, AuditFilter, AuditId, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector,
+    RowView,
+};
+use ports::outbox::{ClaimedRow, Depth, OutboxStore, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 
 use crate::error::QueryError;
@@ -30,6 +33,15 @@ pub struct RowPage {
     pub rows: Vec<RowView>,
     /// Id after which the next page begins, if there is one.
     pub next: Option<RowId>,
+}
+
+/// A page of the audit table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditPage {
+    /// The entries of the page, the newest one first.
+    pub entries: Vec<AuditEntry>,
+    /// Entry after which the next page begins, if there is one.
+    pub next: Option<AuditId>,
 }
 
 impl Operations {
@@ -72,6 +84,24 @@ impl Operations {
     /// Explains why a row is in its present state.
     pub async fn diagnose(&self, selector: RowSelector) -> Result<RowDiagnosis, QueryError> {
         self.operators.diagnose(selector).await?.ok_or(QueryError::NotFound)
+    }
+
+    /// Reads the event of a row, with its payload and what its headers are made of.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] also when the row's event was deleted.
+    pub async fn event(&self, id: RowId) -> Result<ClaimedRow, QueryError> {
+        self.operators.event(id).await?.ok_or(QueryError::NotFound)
+    }
+
+    /// Lists a page of the audit table, newest first; `limit` is clamped to 1…[`ROWS_MAX`].
+    pub async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<AuditPage, QueryError> {
+        let limit = limit.clamp(1, ROWS_MAX);
+        let mut entries = self.operators.audit_entries(filter, limit + 1).await?;
+        let more = entries.len() > limit as usize;
+        entries.truncate(limit as usize);
+        let next = if more { entries.last().map(|entry| entry.id) } else { None };
+        Ok(AuditPage { entries, next })
     }
 
     /// Makes a FAILED or PARKED row due now.

@@ -1,10 +1,5 @@
 //! Which of two regions' updates of one order wins: the higher stamp and, at equal stamps, the region with the greater name.
-use std::time::Duration;
-
 use domain::{Hlc, Order, RegionId, Timestamp};
-
-/// How far a remote stamp may be ahead of the local clock before it is rejected.
-pub const DRIFT_MAX: Duration = Duration::from_secs(60);
 
 /// Stamp and region of an update. Ordered by stamp, then by region name, so that every region chooses the same winner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,15 +17,15 @@ pub enum ConflictDecision {
     Apply,
     /// The present update is newer: the incoming one is acknowledged without effects.
     Stale,
-    /// The stamp is more than [`DRIFT_MAX`] ahead of the local clock.
+    /// The stamp is later than the bound of drift permits.
     TooFarAhead,
 }
 
-/// Decides between the present update of an order and an incoming one.
-pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, now: Timestamp) -> ConflictDecision {
-    let horizon = now.after(DRIFT_MAX).millis();
+/// Decides between the present update of an order and an incoming one. `horizon` is the latest time that a stamp may have: the local time and
+/// the bound of drift.
+pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, horizon: Timestamp) -> ConflictDecision {
     match current {
-        _ if incoming.hlc.millis > horizon => ConflictDecision::TooFarAhead,
+        _ if incoming.hlc.millis > horizon.millis() => ConflictDecision::TooFarAhead,
         Some(current) if incoming < current => ConflictDecision::Stale,
         _ => ConflictDecision::Apply,
     }
@@ -42,17 +37,16 @@ pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, now: Time
 ///
 /// # Errors
 /// Why the change is forbidden, and what an operator can do.
-pub fn check_change(current: &Order, changed: &Order, now: Timestamp) -> Result<(), String> {
+pub fn check_change(current: &Order, changed: &Order, horizon: Timestamp) -> Result<(), String> {
     if current.region == changed.region {
         return Ok(());
     }
     let stamp = |order: &Order| VersionStamp { hlc: order.hlc, region: order.region.clone() };
-    match decide(Some(&stamp(current)), &stamp(changed), now) {
+    match decide(Some(&stamp(current)), &stamp(changed), horizon) {
         ConflictDecision::Apply => Ok(()),
         ConflictDecision::Stale | ConflictDecision::TooFarAhead => Err(format!(
-            "region {} changed the order with a clock that is more than {} s ahead of this region's; synchronise the clocks, or try again later",
-            current.region.as_str(),
-            DRIFT_MAX.as_secs()
+            "region {} changed the order with a clock that is further ahead of this region's than region.drift_max; synchronise the clocks, or try again later",
+            current.region.as_str()
         )),
     }
 }
@@ -72,7 +66,7 @@ mod tests {
 
     #[test]
     fn higher_stamp_wins_and_region_name_breaks_ties() {
-        let now = Timestamp::from_millis(1_000);
+        let horizon = Timestamp::from_millis(61_000);
         let current = stamp(10, 1, "b");
         let cases = [
             (stamp(11, 0, "a"), ConflictDecision::Apply),
@@ -86,9 +80,9 @@ mod tests {
             (stamp(61_000, 0, "z"), ConflictDecision::Apply),
         ];
         for (incoming, expected) in cases {
-            assert_eq!(decide(Some(&current), &incoming, now), expected, "{incoming:?}");
+            assert_eq!(decide(Some(&current), &incoming, horizon), expected, "{incoming:?}");
         }
-        assert_eq!(decide(None, &stamp(1, 0, "a"), now), ConflictDecision::Apply);
+        assert_eq!(decide(None, &stamp(1, 0, "a"), horizon), ConflictDecision::Apply);
     }
 
     /// Updates of one order with distinct stamps; the number stands for their content.
@@ -107,10 +101,10 @@ mod tests {
 
     fn fold<'a>(
         updates: impl IntoIterator<Item = &'a (VersionStamp, u32)>,
-        now: Timestamp,
+        horizon: Timestamp,
     ) -> Option<(VersionStamp, u32)> {
         updates.into_iter().fold(None, |current: Option<(VersionStamp, u32)>, update| {
-            match decide(current.as_ref().map(|(stamp, _)| stamp), &update.0, now) {
+            match decide(current.as_ref().map(|(stamp, _)| stamp), &update.0, horizon) {
                 ConflictDecision::Apply => Some(update.clone()),
                 ConflictDecision::Stale | ConflictDecision::TooFarAhead => current,
             }
@@ -125,12 +119,12 @@ mod tests {
                 (Just(all.clone()), shuffled, prop::collection::vec(prop::sample::select(all), 0..6))
             }),
         ) {
-            let now = Timestamp::from_millis(1_000);
+            let horizon = Timestamp::from_millis(61_000);
             let accepted = first.iter().filter(|(stamp, _)| stamp.hlc.millis <= 61_000);
             let highest = accepted.cloned().max_by(by_stamp);
-            prop_assert_eq!(fold(&first, now), highest.clone());
-            prop_assert_eq!(fold(&second, now), highest.clone());
-            prop_assert_eq!(fold(second.iter().chain(&repeated), now), highest, "a repeated update changes nothing");
+            prop_assert_eq!(fold(&first, horizon), highest.clone());
+            prop_assert_eq!(fold(&second, horizon), highest.clone());
+            prop_assert_eq!(fold(second.iter().chain(&repeated), horizon), highest, "a repeated update changes nothing");
         }
 
         #[test]
@@ -140,11 +134,11 @@ mod tests {
                 (Just(all.clone()), shuffled(), shuffled())
             }),
         ) {
-            let now = Timestamp::from_millis(70_000);
+            let horizon = Timestamp::from_millis(130_000);
             // A region's store has its own changes with growing stamps; it receives those of the other region in any order.
             let view = |own: &str, received: &[(VersionStamp, u32)]| {
                 let of = |mine: bool| move |update: &&(VersionStamp, u32)| (update.0.region.as_str() == own) == mine;
-                let other = fold(received.iter().filter(of(false)), now);
+                let other = fold(received.iter().filter(of(false)), horizon);
                 all.iter().filter(of(true)).cloned().chain(other).max_by(by_stamp)
             };
             prop_assert_eq!(view("eu", &received_by_eu), view("us", &received_by_us));
@@ -172,7 +166,8 @@ mod tests {
             now,
             received: Hlc::default(),
         };
-        let follows = |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, now);
+        let horizon = Timestamp::from_millis(61_000);
+        let follows = |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, horizon);
 
         assert_eq!(follows(order("us", 500)), Ok(()));
         assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead within the limit: the local stamp is above it");

@@ -1,31 +1,52 @@
-//! The regional clock of an instance: how far the stamps of other regions have advanced it.
+//! The regional clock of an instance: how far the stamps of other regions have advanced it, and how far ahead a stamp may be.
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use domain::{Hlc, Timestamp};
 
-use super::conflict::DRIFT_MAX;
+/// How far a remote stamp may be ahead of the local clock where the configuration sets no other bound.
+pub const DRIFT_MAX: Duration = Duration::from_secs(60);
 
 /// The greatest stamp of another region that this instance has received. Its own changes are stamped above it, so that a change that
-/// follows a received one wins everywhere. A stamp more than [`DRIFT_MAX`] ahead of the local clock does not advance it.
-#[derive(Debug, Default)]
-pub struct RegionalClock(Mutex<Hlc>);
+/// follows a received one wins everywhere. A stamp that is ahead of the local clock by more than the bound of drift does not advance it.
+#[derive(Debug)]
+pub struct RegionalClock {
+    drift_max: Duration,
+    latest: Mutex<Hlc>,
+}
+
+impl Default for RegionalClock {
+    fn default() -> Self {
+        Self::new(DRIFT_MAX)
+    }
+}
 
 impl RegionalClock {
+    /// A clock that has received no stamp, with this bound of drift.
+    pub fn new(drift_max: Duration) -> Self {
+        Self { drift_max, latest: Mutex::default() }
+    }
+
+    /// The latest time that a stamp may have to be accepted.
+    pub fn horizon(&self, now: Timestamp) -> Timestamp {
+        now.after(self.drift_max)
+    }
+
     /// Advances to a received stamp, whether or not its event is stale.
     pub fn receive(&self, stamp: Hlc, now: Timestamp) {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *latest = merged(*latest, stamp, now);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = latest.merge(stamp, self.horizon(now));
     }
 
     /// The greatest stamp received so far; zero before the first one.
     pub fn latest(&self) -> Hlc {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// The later of two stamps, if the received one is within the bound of drift.
-pub fn merged(current: Hlc, received: Hlc, now: Timestamp) -> Hlc {
-    current.merge(received, now.after(DRIFT_MAX))
+    /// The later of the greatest stamp received and this one, if it is within the bound. Does not advance the clock.
+    pub fn latest_with(&self, stamp: Hlc, now: Timestamp) -> Hlc {
+        self.latest().merge(stamp, self.horizon(now))
+    }
 }
 
 #[cfg(test)]
@@ -52,5 +73,17 @@ mod tests {
             assert_eq!(clock.latest(), expected, "{received}");
         }
         assert!(clock.latest().tick(now) > stamp(61_000, 1), "the next local stamp is above every received one");
+    }
+
+    #[test]
+    fn bound_of_drift_is_that_of_the_configuration() {
+        let now = Timestamp::from_millis(1_000);
+        let clock = RegionalClock::new(Duration::from_millis(500));
+
+        clock.receive(stamp(1_501, 0), now);
+        assert_eq!(clock.latest(), Hlc::default());
+        assert_eq!(clock.latest_with(stamp(1_500, 2), now), stamp(1_500, 2));
+        clock.receive(stamp(1_500, 1), now);
+        assert_eq!((clock.latest(), clock.horizon(now).millis()), (stamp(1_500, 1), 1_500));
     }
 }

@@ -4,18 +4,7 @@ use std::collections::HashMap;
 
 use ports::Fault;
 
-use outbox::{RetryDecision, RetryPolicy};
-
-/// What a parked row does to its key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Poison {
-    /// Later rows of the key wait until an operator acts.
-    #[default]
-    BlockKey,
-    /// Later rows of the key are published.
-    SkipRow,
-}
+use outbox::{Poison, PoisonPolicy, RetryDecision, RetryPolicy};
 
 /// Where an event goes when its topic will not accept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -34,7 +23,7 @@ pub struct ChainRules {
     /// Number of attempts and their delays.
     pub retry: RetryPolicy,
     /// Effect of a parked row, by event type.
-    pub poison: HashMap<String, Poison>,
+    pub poison: PoisonPolicy,
     /// Fallback, by event type.
     pub fallback: HashMap<String, Fallback>,
 }
@@ -73,7 +62,7 @@ pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64,
     if fallback == Fallback::DeadLetter && !failure.in_fallback {
         return ChainStep::Fallback;
     }
-    ChainStep::Park(rules.poison.get(failure.kind).copied().unwrap_or_default())
+    ChainStep::Park(rules.poison.of(failure.kind))
 }
 
 #[cfg(test)]
@@ -85,7 +74,7 @@ mod tests {
         ChainRules {
             retry: RetryPolicy { attempts_max: 4, ..RetryPolicy::default() },
             fallback: HashMap::from([("ORDER_CREATED".to_owned(), fallback)]),
-            poison: HashMap::new(),
+            poison: PoisonPolicy::default(),
         }
     }
 
@@ -122,7 +111,7 @@ mod tests {
     #[test]
     fn permanent_failure_of_the_fallback_parks_the_row_by_its_types_rule() {
         let mut rules = rules(Fallback::DeadLetter);
-        rules.poison.insert("ORDER_CREATED".to_owned(), Poison::SkipRow);
+        rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
         let failure = PublishFailure { kind: "ORDER_CREATED", attempt: 1, fault: Fault::Permanent, in_fallback: true };
         assert_eq!(next_step(&rules, failure, 1.0, 0.5), ChainStep::Park(Poison::SkipRow));
     }

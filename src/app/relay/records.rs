@@ -4,21 +4,23 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use domain::RegionId;
+use outbox::event_rules::{EventRuleError, check_content_type, check_topic, check_type};
 use ports::broker::{Header, Record};
-use ports::outbox::{ClaimedRow, RowId};
+use ports::outbox::{ClaimedRow, EventKeyError, RowId};
 use ports::{Error, FailureType, Fault};
 
+use crate::commands::request_id;
 use crate::consume::spring_headers;
-use crate::contract::framing::{FRAME_BYTES, SchemaIds};
-use crate::contract::{self, ContractError, rfc3339};
+use crate::contract::rfc3339;
+use crate::relay::value_contract::{TopicContracts, ValueContract};
 
 /// How the relay claims and publishes.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Region of this service, the `ce_source` of its records.
     pub region: RegionId,
-    /// Registry ids of the schemas; with them, values have a frame for consumers that use a schema registry.
-    pub schemas: Option<SchemaIds>,
+    /// Contracts of the topics whose values are checked before they are published.
+    pub contracts: TopicContracts,
     /// Limit of rows in one claim. A limit of 200 halves the throughput (measured).
     pub batch: u32,
     /// Time after which a lease expires unless it is renewed.
@@ -33,7 +35,7 @@ pub struct Options {
 impl Options {
     /// The values that all records of this service share.
     pub fn envelope(&self) -> RecordEnvelope {
-        RecordEnvelope::new(&self.region, self.schemas)
+        RecordEnvelope::new(&self.region, self.contracts.clone())
     }
 }
 
@@ -41,13 +43,13 @@ impl Options {
 #[derive(Clone, Debug)]
 pub struct RecordEnvelope {
     source: Arc<[u8]>,
-    schemas: Option<SchemaIds>,
+    contracts: TopicContracts,
 }
 
 impl RecordEnvelope {
     /// Creates the shared values; the region becomes the CloudEvents source.
-    pub fn new(region: &RegionId, schemas: Option<SchemaIds>) -> Self {
-        Self { source: format!("/posthaste/{}", region.as_str()).as_bytes().into(), schemas }
+    pub fn new(region: &RegionId, contracts: TopicContracts) -> Self {
+        Self { source: format!("/posthaste/{}", region.as_str()).as_bytes().into(), contracts }
     }
 }
 
@@ -73,7 +75,7 @@ pub struct RefusedRow {
     pub reason: String,
     /// Whether its fallback failed, not its own topic.
     pub in_fallback: bool,
-    /// Whether its value broke the contract of its type and schema version.
+    /// Whether its value broke the contract of its topic.
     pub off_contract: bool,
 }
 
@@ -93,11 +95,10 @@ impl RefusedRow {
 
 /// Divides a batch into records and refused rows. `record_bytes_max` is the broker's limit of a value.
 pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: usize) -> BatchPlan {
-    let value_bytes_max = record_bytes_max.saturating_sub(envelope.schemas.map_or(0, |_| FRAME_BYTES));
     let mut plan = BatchPlan { send: Vec::with_capacity(rows.len()), ..BatchPlan::default() };
     let mut builder = RecordBuilder::new(envelope);
     for row in rows {
-        match sendable(row, value_bytes_max) {
+        match sendable(row, &envelope.contracts, record_bytes_max) {
             Ok(payload) => plan.send.push((row.id, builder.record(row, payload))),
             Err(refusal) => plan.refused.push(RefusedRow {
                 row: row.id,
@@ -120,20 +121,32 @@ enum Refusal {
     #[error("its value has {bytes} bytes, the limit of the broker is {limit}")]
     TooLarge { bytes: usize, limit: usize },
     #[error(transparent)]
-    OffContract(#[from] ContractError),
-    #[error("its value is of another event than its row")]
-    OtherEvent,
+    Key(#[from] EventKeyError),
+    #[error(transparent)]
+    Rule(#[from] EventRuleError),
+    #[error("{0}")]
+    OffContract(String),
 }
 
-/// Another program may have written the row, so the whole contract is checked.
-fn sendable(row: &ClaimedRow, value_bytes_max: usize) -> Result<&Arc<[u8]>, Refusal> {
+/// Another program may have written the row, so every rule is checked, and the whole contract of its topic.
+fn sendable<'a>(
+    row: &'a ClaimedRow,
+    contracts: &TopicContracts,
+    record_bytes_max: usize,
+) -> Result<&'a Arc<[u8]>, Refusal> {
     let payload = row.payload.as_ref().ok_or(Refusal::NoPayload)?;
-    if payload.len() > value_bytes_max {
-        return Err(Refusal::TooLarge { bytes: payload.len(), limit: value_bytes_max });
+    let contract = contracts.of(&row.topic);
+    let limit = record_bytes_max.saturating_sub(contract.map_or(0, ValueContract::frame_bytes));
+    if payload.len() > limit {
+        return Err(Refusal::TooLarge { bytes: payload.len(), limit });
     }
-    let event = contract::validate(payload)?;
-    if event.event_id != row.event_id || event.order_id != row.key || event.kind.as_str() != &*row.kind {
-        return Err(Refusal::OtherEvent);
+    row.key.check()?;
+    check_topic(&row.topic)?;
+    check_type(&row.kind)?;
+    row.headers.check()?;
+    row.content_type.as_deref().map_or(Ok(()), check_content_type)?;
+    if let Some(contract) = contract {
+        contract.check(row, payload).map_err(Refusal::OffContract)?;
     }
     Ok(payload)
 }
@@ -154,6 +167,7 @@ struct SharedHeaders {
     x_sequence: Arc<str>,
     traceparent: Arc<str>,
     tracestate: Arc<str>,
+    x_request_id: Arc<str>,
     first_attempt: Arc<[u8]>,
 }
 
@@ -172,6 +186,7 @@ static SHARED: LazyLock<SharedHeaders> = LazyLock::new(|| SharedHeaders {
     x_sequence: "x-sequence".into(),
     traceparent: "traceparent".into(),
     tracestate: "tracestate".into(),
+    x_request_id: request_id::HEADER.into(),
     first_attempt: b"1".as_slice().into(),
 });
 
@@ -193,16 +208,17 @@ impl<'a> RecordBuilder<'a> {
 
     fn record(&mut self, row: &ClaimedRow, payload: &Arc<[u8]>) -> Record {
         let shared = &*SHARED;
-        let key: Arc<str> = row.key.to_string().into();
+        let key = row.key.to_text();
         let event_id = text_of(row.event_id);
         let attempt = match row.attempt {
             1 => Arc::clone(&shared.first_attempt),
             attempt => text_of(attempt),
         };
-        if *self.region != *row.region.as_str().as_bytes() {
-            self.region = row.region.as_str().as_bytes().into();
-        }
-        let mut headers: Vec<Header> = Vec::with_capacity(14);
+        let content_type = row
+            .content_type
+            .as_ref()
+            .map_or_else(|| Arc::clone(&shared.content_type.1), |content_type| Arc::from(Arc::clone(content_type)));
+        let mut headers: Vec<Header> = Vec::with_capacity(15);
         let mut put = |name: &Arc<str>, value: Arc<[u8]>| headers.push((Arc::clone(name), value));
         put(&shared.ce_id, Arc::clone(&event_id));
         put(&shared.ce_source, Arc::clone(&self.envelope.source));
@@ -210,10 +226,15 @@ impl<'a> RecordBuilder<'a> {
         put(&shared.ce_specversion.0, Arc::clone(&shared.ce_specversion.1));
         put(&shared.ce_time, rfc3339(row.occurred_at).as_bytes().into());
         put(&shared.ce_partitionkey, Arc::from(Arc::clone(&key)));
-        put(&shared.content_type.0, Arc::clone(&shared.content_type.1));
+        put(&shared.content_type.0, content_type);
         put(&shared.id, event_id);
-        put(&shared.x_region, Arc::clone(&self.region));
-        put(&shared.x_hlc, text_of(row.hlc));
+        if let Some(stamp) = &row.stamp {
+            if *self.region != *stamp.region.as_str().as_bytes() {
+                self.region = stamp.region.as_str().as_bytes().into();
+            }
+            put(&shared.x_region, Arc::clone(&self.region));
+            put(&shared.x_hlc, text_of(stamp.hlc));
+        }
         put(&shared.x_attempt, attempt);
         put(&shared.x_sequence, text_of(row.sequence));
         if let Some(trace) = &row.trace {
@@ -222,7 +243,12 @@ impl<'a> RecordBuilder<'a> {
                 put(&shared.tracestate, Arc::from(Arc::clone(state)));
             }
         }
-        let value = self.envelope.schemas.map_or_else(|| Arc::clone(payload), |schemas| schemas.framed(payload));
+        if let Some(request_id) = &row.request_id {
+            put(&shared.x_request_id, Arc::from(Arc::clone(request_id)));
+        }
+        row.headers.iter().for_each(|(name, value)| put(name, Arc::from(Arc::clone(value))));
+        let contract = self.envelope.contracts.of(&row.topic);
+        let value = contract.map_or_else(|| Arc::clone(payload), |contract| contract.framed(payload));
         Record { topic: Arc::clone(&row.topic), key, headers, value, timestamp: row.occurred_at }
     }
 }

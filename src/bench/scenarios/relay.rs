@@ -43,13 +43,14 @@ pub(crate) async fn relay<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error>
 }
 
 /// Durations of one drained backlog, and the check of its topic.
-struct DrainResult {
-    duration: Duration,
+pub(crate) struct DrainResult {
+    pub duration: Duration,
     first_claim_after: Duration,
     checked: TopicReport,
 }
 
-async fn drain<P: Program>(bench: &Bench<'_, P>, data: &P::Data) -> Result<DrainResult, Error> {
+/// Drains the plan's events through the service.
+pub(crate) async fn drain<P: Program>(bench: &Bench<'_, P>, data: &P::Data) -> Result<DrainResult, Error> {
     let events = bench.plan.events;
     fill::fill(data, events, bench.plan.keys).await?;
     // Kafka's consumers do not write to the store, so they are no part of what is measured.

@@ -44,7 +44,7 @@ async fn write(orders: Arc<dyn OrderStore>, source: Arc<EventSource>, shares: Ve
         for (place, _) in shares.iter().enumerate().filter(|(_, share)| round < **share) {
             let expected = current[place].as_ref().map(|order| order.version);
             let (order, event) = source.next(current[place].take())?;
-            let events = vec![source.rows.row(&event, None)];
+            let events = vec![source.rows.row(&event, None, None)];
             current[place] = Some(order.clone());
             match orders.commit(Commit { order, expected, events, mark: None }).await {
                 Ok(Committed::Done) => {}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ports::FailureType;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
-    OutboxStore,
+    OutboxStore, PoisonPolicy,
 };
 use ports::partitions::{Fence, PartitionNo, ProducerSessionId};
 
@@ -77,7 +77,7 @@ impl IdleClaims {
             return Err(refused());
         };
         let fence = Fence { counter: token, ..fence };
-        match self.outbox.resolve(&fence, token, BatchOutcome::NotSent).await? {
+        match self.outbox.resolve(&fence, token, BatchOutcome::NotSent, &PoisonPolicy::default()).await?.closed {
             FencedOutcome::Done { counter, .. } => Ok(counter),
             FencedOutcome::Stale => Err(refused()),
         }

@@ -7,7 +7,7 @@ use tokio::process::Command;
 use crate::error::Error;
 use crate::program::ThrowawayData;
 
-const SCRIPT: &str = include_str!("../../../benches/create_order.sql");
+const SCRIPT: &str = include_str!("../create_order.sql");
 
 /// Orders per second, or `None` where pgbench is not installed or the store is another one.
 pub(crate) async fn orders_per_second(

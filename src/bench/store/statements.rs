@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use app::consume::intake;
+use app::contract::order_values;
 use app::relay::{RecordEnvelope, plan};
 use domain::RegionId;
 use ports::broker::{Batch, Position, Published};
@@ -134,7 +135,7 @@ async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> R
     let begin = Instant::now();
     let mut moved = 0;
     for number in 0..data.partitions() {
-        moved += publish_all(&store, PartitionNo(number), data.batch()).await?;
+        moved += publish_all(&store, PartitionNo(number), data).await?;
     }
     let mut consumed = 0;
     while consumed < moved {
@@ -156,9 +157,14 @@ async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> R
     Ok(moved as f64 / begin.elapsed().as_secs_f64())
 }
 
-async fn publish_all(store: &StoreAndBroker, partition: PartitionNo, limit: u32) -> Result<u64, ports::Error> {
+async fn publish_all(
+    store: &StoreAndBroker,
+    partition: PartitionNo,
+    data: &impl ThrowawayData,
+) -> Result<u64, ports::Error> {
     let session = store.broker.open_session(partition.0).await?;
-    let envelope = RecordEnvelope::new(&RegionId::new("local"), None);
+    let limit = data.batch();
+    let envelope = RecordEnvelope::new(&RegionId::new("local"), order_values(data.topic().into(), None));
     let Some(mut fence) = acquire(&*store.leases, partition).await? else { return Ok(0) };
     let mut moved = 0;
     loop {

@@ -17,6 +17,14 @@ pub enum OperatorAction {
 }
 
 impl OperatorAction {
+    /// Every action, in the order in which help texts list them.
+    pub const ALL: [Self; 3] = [Self::Retry, Self::Park, Self::Redrive];
+
+    /// The action with this name in the audit table; `None` if there is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == text)
+    }
+
     /// The name in the audit table.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,6 +87,14 @@ mod tests {
         for (action, expected) in cases {
             assert_eq!(RowStatus::ALL.map(|status| action.applies_to(status)), expected, "{action:?}");
         }
+    }
+
+    #[test]
+    fn an_action_is_parsed_from_its_name_in_the_audit_table() {
+        for action in OperatorAction::ALL {
+            assert_eq!(OperatorAction::parse(action.as_str()), Some(action));
+        }
+        assert_eq!(OperatorAction::parse("Retry"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::failure::FailureType;
 use crate::ids::Token;
 use crate::limits::{TRIAL_DEATHS_MAX, TRIAL_INTERVAL};
 use crate::rows::claim::is_suspect;
+use crate::rows::poison::Poison;
 use crate::rows::row::{OutboxRow, RowChange};
 use crate::rows::status::RowState;
 
@@ -33,8 +34,9 @@ impl BatchOutcome {
         }
     }
 
-    /// The change of one row of the batch; `trial` says whether the batch was a trial. `None` means that the row is archived as SENT.
-    pub fn row_change<K: Clone>(self, row: &OutboxRow<K>, trial: bool) -> Option<RowChange<K>> {
+    /// The change of one row of the batch. `trial` is the poison rule of the row's event type if the batch was a trial, `None` if it was an
+    /// ordinary one. Without a change the row is archived as SENT.
+    pub fn row_change<K: Clone>(self, row: &OutboxRow<K>, trial: Option<Poison>) -> Option<RowChange<K>> {
         match self {
             BatchOutcome::Published => None,
             BatchOutcome::ClaimerDied => Some(claimer_died(row, trial)),
@@ -61,12 +63,12 @@ fn not_sent<K: Clone>(row: &OutboxRow<K>) -> RowChange<K> {
     RowChange { attempts: row.attempts.saturating_sub(1), ..row.with_state(state_before_claim(row)) }
 }
 
-fn claimer_died<K: Clone>(row: &OutboxRow<K>, trial: bool) -> RowChange<K> {
+fn claimer_died<K: Clone>(row: &OutboxRow<K>, trial: Option<Poison>) -> RowChange<K> {
     let deaths = row.deaths.saturating_add(1);
-    let trial_deaths = row.trial_deaths.saturating_add(u32::from(trial));
-    let poison = trial && trial_deaths >= TRIAL_DEATHS_MAX;
-    let state = if poison {
-        RowState::Parked { blocks_key: true }
+    let trial_deaths = row.trial_deaths.saturating_add(u32::from(trial.is_some()));
+    let poison = trial.filter(|_| trial_deaths >= TRIAL_DEATHS_MAX);
+    let state = if let Some(poison) = poison {
+        poison.state()
     } else if is_suspect(deaths) {
         RowState::Failed { due_in: TRIAL_INTERVAL }
     } else {
@@ -75,8 +77,8 @@ fn claimer_died<K: Clone>(row: &OutboxRow<K>, trial: bool) -> RowChange<K> {
     RowChange {
         deaths,
         trial_deaths,
-        failure_type: poison.then_some(FailureType::System),
-        reason: poison.then(|| poison_reason(trial_deaths)),
+        failure_type: poison.map(|_| FailureType::System),
+        reason: poison.map(|_| poison_reason(trial_deaths)),
         ..row.with_state(state)
     }
 }
@@ -93,6 +95,8 @@ mod tests {
     const DUE_NOW: RowState = RowState::Failed { due_in: Duration::ZERO };
     const NEXT_TRIAL: RowState = RowState::Failed { due_in: Duration::from_secs(10) };
     const POISON: RowState = RowState::Parked { blocks_key: true };
+    const SKIPPED: RowState = RowState::Parked { blocks_key: false };
+    const TRIAL: Option<Poison> = Some(Poison::BlockKey);
 
     fn row(deaths: u32, trial_deaths: u32, blocks_key: bool) -> OutboxRow<()> {
         OutboxRow { id: 1, key: (), attempts: 4, deaths, trial_deaths, blocks_key }
@@ -128,28 +132,30 @@ mod tests {
         for (row, state) in
             [(row(0, 0, false), RowState::Pending), (row(2, 0, true), DUE_NOW), (row(3, 1, true), DUE_NOW)]
         {
-            for trial in [false, true] {
+            for trial in [None, TRIAL] {
                 let change = BatchOutcome::NotSent.row_change(&row, trial).expect("a change");
                 assert_eq!(change, RowChange { attempts: 3, ..row.with_state(state) });
             }
         }
         let never_tried = OutboxRow { attempts: 0, ..row(0, 0, false) };
-        assert_eq!(BatchOutcome::NotSent.row_change(&never_tried, false).map(|change| change.attempts), Some(0));
+        assert_eq!(BatchOutcome::NotSent.row_change(&never_tried, None).map(|change| change.attempts), Some(0));
     }
 
     #[test]
     fn deaths_lead_to_a_trial_and_two_trial_deaths_to_parking() {
         let cases = [
-            (row(0, 0, false), false, RowState::Pending, (1, 0)),
-            (row(0, 0, true), false, DUE_NOW, (1, 0)),
-            (row(1, 0, true), false, DUE_NOW, (2, 0)),
-            (row(2, 0, false), false, NEXT_TRIAL, (3, 0)),
-            (row(3, 0, true), true, NEXT_TRIAL, (4, 1)),
-            (row(0, 0, true), true, DUE_NOW, (1, 1)),
-            (row(4, 1, true), true, POISON, (5, 2)),
-            (row(4, 2, true), true, POISON, (5, 3)),
-            (row(4, 2, true), false, NEXT_TRIAL, (5, 2)),
-            (row(u32::MAX, 0, true), false, NEXT_TRIAL, (u32::MAX, 0)),
+            (row(0, 0, false), None, RowState::Pending, (1, 0)),
+            (row(0, 0, true), None, DUE_NOW, (1, 0)),
+            (row(1, 0, true), None, DUE_NOW, (2, 0)),
+            (row(2, 0, false), None, NEXT_TRIAL, (3, 0)),
+            (row(3, 0, true), TRIAL, NEXT_TRIAL, (4, 1)),
+            (row(0, 0, true), TRIAL, DUE_NOW, (1, 1)),
+            (row(4, 1, true), TRIAL, POISON, (5, 2)),
+            (row(4, 2, true), TRIAL, POISON, (5, 3)),
+            (row(3, 0, true), Some(Poison::SkipRow), NEXT_TRIAL, (4, 1)),
+            (row(4, 1, true), Some(Poison::SkipRow), SKIPPED, (5, 2)),
+            (row(4, 2, true), None, NEXT_TRIAL, (5, 2)),
+            (row(u32::MAX, 0, true), None, NEXT_TRIAL, (u32::MAX, 0)),
         ];
 
         for (row, trial, state, (deaths, trial_deaths)) in cases {
@@ -162,17 +168,17 @@ mod tests {
 
     #[test]
     fn only_a_row_parked_as_poison_has_a_new_failure() {
-        let parked = BatchOutcome::ClaimerDied.row_change(&row(4, 1, true), true).expect("a change");
+        let parked = BatchOutcome::ClaimerDied.row_change(&row(4, 1, true), TRIAL).expect("a change");
         assert_eq!(parked.failure_type, Some(FailureType::System));
         let reason = "poison: its claimer died in 2 trials in which it was the only work";
         assert_eq!(parked.reason.as_deref(), Some(reason));
 
-        let returned = BatchOutcome::ClaimerDied.row_change(&row(2, 0, true), false).expect("a change");
+        let returned = BatchOutcome::ClaimerDied.row_change(&row(2, 0, true), None).expect("a change");
         assert_eq!((returned.failure_type, returned.reason), (None, None));
     }
 
     #[test]
     fn rows_of_a_published_batch_are_archived() {
-        assert_eq!(BatchOutcome::Published.row_change(&row(1, 0, true), false), None);
+        assert_eq!(BatchOutcome::Published.row_change(&row(1, 0, true), None), None);
     }
 }

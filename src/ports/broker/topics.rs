@@ -21,4 +21,7 @@ pub trait TopicReader: Send + Sync {
 
     /// Reads at most `limit` committed records of one partition, from `offset` on (or from the first that is kept).
     async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error>;
+
+    /// Reads the offset at which a consumer group continues in each partition of a topic; `None` where it has acknowledged nothing.
+    async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error>;
 }

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use ::outbox::{InstanceId, PartitionNo};
 use async_trait::async_trait;
@@ -80,6 +81,18 @@ pub fn format_hint(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
     format!("{instance} {}", numbers.collect::<Vec<_>>().join(","))
 }
 
+/// What stands for all partitions in a hint: writers in SQL do not name theirs.
+pub const ALL_PARTITIONS: &str = "*";
+
+/// Whether a hint is one of the writers in SQL, who send at most one in a while: it also stands for the commits that follow it for
+/// [`SQL_HINT_COVERS`].
+pub fn is_from_sql(hint: &str) -> bool {
+    hint.rsplit_once(' ').is_some_and(|(_, numbers)| numbers == ALL_PARTITIONS)
+}
+
+/// How long the other writers in SQL send no hint after one of them did: 25 ms, as the trigger `outbox_wake` of the schema has it.
+pub const SQL_HINT_COVERS: Duration = Duration::from_millis(25);
+
 /// Parses wake-ups of another instance; malformed texts and those of this instance give none. The sender's name may hold spaces.
 pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<WakeUp> {
     let parse = |text: &str| {
@@ -87,6 +100,7 @@ pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<WakeUp>
         Some(if text.starts_with('+') { WakeUp::Free(number) } else { WakeUp::Due(number) })
     };
     match hint.rsplit_once(' ') {
+        Some((_, ALL_PARTITIONS)) => (0..partitions).map(|number| WakeUp::Due(PartitionNo(number))).collect(),
         Some((sender, numbers)) if sender != &*this.0 => numbers.split(',').filter_map(parse).collect(),
         _ => Vec::new(),
     }
@@ -187,5 +201,13 @@ mod tests {
         for ignored in ["me 1,2", "", "1,2", "you x,99,-1", "you +,+99,+x"] {
             assert_eq!(parsed(ignored), [], "{ignored}");
         }
+    }
+
+    #[test]
+    fn hint_of_a_writer_in_sql_wakes_every_partition() {
+        let this = InstanceId("a".into());
+
+        assert_eq!(parse_hint("sql *", &this, 3), due([0, 1, 2]));
+        assert!(is_from_sql("sql *") && !is_from_sql("sql 1,2") && !is_from_sql("*"));
     }
 }

@@ -115,4 +115,8 @@ impl TopicReader for BrokenTopics {
         let limit = if self.flaw == Flaw::ReadIgnoresLimit { 10_000 } else { limit };
         self.real.read(topic, partition, offset, limit).await
     }
+    async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
+        let group = if self.flaw == Flaw::GroupOffsetsOfAnotherGroup { "another" } else { group };
+        self.real.group_offsets(group, topic).await
+    }
 }

@@ -8,8 +8,9 @@ macro_rules! with_flaws_by_suite {
             outbox: IgnoresFence, LetsLaterRowsOvertake, RetriesWithoutDelay, ReportsFirstAttempt, SettleReturnsRows,
                 ResolvesAsPublished, CountsNoDeaths, ClaimsSuspectsInOrdinaryClaims, DropsPayload, OutboxSweepIgnoresLimit,
                 SweepsRecentRows, ExclusionReturnsOldToken, AcceptsOldToken, ClaimsWithoutSettlement,
-                ClaimsUnderOldCounter;
-            operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow;
+                ClaimsUnderOldCounter, IgnoresPoisonPolicy, HidesParkedRows;
+            operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow,
+                 HidesPayload, AuditIgnoresFilter, AuditRepeatsFirstPage;
             redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,
                 IgnoresTopic;
             partitions: HidesOpenBatch, IgnoresWatermark, TakesLeaseOfLiveOwner, TreatsUncertainAsDeath, RenewsLostLeases,
@@ -20,7 +21,7 @@ macro_rules! with_flaws_by_suite {
             broker: PublishesAfterFence, HidesWatermark, ShowsAbortedRecords, CommitsAfterLease, DropsHeaders, ScattersKeys,
                 AppendsPartially, FencesNoSessionInAll, ReturnsNoWatermarkOfAll;
             consumer_groups: AcknowledgesOnPoll, NeverRewinds, NeverPauses, ReportsNoLag, PollIgnoresLimit;
-            topics: ReadIgnoresOffset, ReadIgnoresLimit, ListsUnsorted;
+            topics: ReadIgnoresOffset, ReadIgnoresLimit, ListsUnsorted, GroupOffsetsOfAnotherGroup;
             idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,
                 LockNeverExpires;
             cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders, KeepsListsOfChangedOwners,

@@ -3,8 +3,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::outbox::RowId;
+use ports::operators::{
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+};
+use ports::outbox::{ClaimedRow, RowId};
 
 use crate::broken::flaw::Flaw;
 
@@ -26,6 +28,21 @@ impl OutboxOperators for BrokenOperators {
         let diagnosis = self.real.diagnose(selector).await?;
         let hides = self.flaw == Flaw::HidesBlockingRow;
         Ok(diagnosis.map(|found| if hides { RowDiagnosis { head: None, ..found } } else { found }))
+    }
+    async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {
+        let hides = self.flaw == Flaw::HidesPayload;
+        let event = self.real.event(id).await?;
+        Ok(event.map(|event| if hides { ClaimedRow { payload: None, ..event } } else { event }))
+    }
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
+        let all = AuditFilter { after: filter.after, ..AuditFilter::default() };
+        let first = AuditFilter { after: None, ..filter.clone() };
+        let filter = match self.flaw {
+            Flaw::AuditIgnoresFilter => &all,
+            Flaw::AuditRepeatsFirstPage => &first,
+            _ => filter,
+        };
+        self.real.audit_entries(filter, limit).await
     }
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         if self.flaw == Flaw::RetryChangesNothing {

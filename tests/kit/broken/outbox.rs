@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
-    OutboxStore, SettledClaim, Settlement,
+    OutboxStore, PoisonPolicy, ResolvedBatch, SettledClaim, Settlement,
 };
 use ports::partitions::{Fence, PartitionLeases, Token};
 
@@ -90,7 +90,9 @@ impl OutboxStore for BrokenOutbox {
         settlement.fence = self.fence(&settlement.fence).await?;
         settlement.token = self.token(&settlement.fence, settlement.token).await?;
         if self.flaw == Flaw::SettleReturnsRows {
-            return self.real.resolve(&settlement.fence, settlement.token, BatchOutcome::NotSent).await;
+            let (fence, token) = (&settlement.fence, settlement.token);
+            let returned = self.real.resolve(fence, token, BatchOutcome::NotSent, &PoisonPolicy::default()).await?;
+            return Ok(returned.closed);
         }
         self.real.settle(settlement).await
     }
@@ -108,14 +110,26 @@ impl OutboxStore for BrokenOutbox {
         }
         Ok(SettledClaim { settled, claimed: self.claim(claim).await })
     }
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
         let outcome = match (self.flaw, outcome) {
             (Flaw::CountsNoDeaths, BatchOutcome::ClaimerDied) => BatchOutcome::NotSent,
             (Flaw::ResolvesAsPublished, _) => BatchOutcome::Published,
             (_, outcome) => outcome,
         };
         let fence = self.fence(fence).await?;
-        self.real.resolve(&fence, self.token(&fence, token).await?, outcome).await
+        let blocks_every_key = PoisonPolicy::default();
+        let poison = if self.flaw == Flaw::IgnoresPoisonPolicy { &blocks_every_key } else { poison };
+        let mut resolved = self.real.resolve(&fence, self.token(&fence, token).await?, outcome, poison).await?;
+        if self.flaw == Flaw::HidesParkedRows {
+            resolved.parked.clear();
+        }
+        Ok(resolved)
     }
     async fn depth(&self) -> Result<Depth, Error> {
         self.real.depth().await

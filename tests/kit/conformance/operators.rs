@@ -1,9 +1,11 @@
 //! The suite of `OutboxOperators`: list, diagnose, retry, park and redrive PENDING, FAILED and PARKED rows, each with an audit row.
 use self::actions::*;
+use self::audits::*;
 use self::redrive::*;
 use self::views::*;
 
 mod actions;
+mod audits;
 mod fixture;
 mod redrive;
 mod views;
@@ -36,4 +38,8 @@ suite! { $ operators:
     a_redrive_applies_its_filter_except_the_status,
     a_redriven_key_is_sent_in_order,
     each_operation_leaves_an_audit_row,
+    the_audit_table_is_read_newest_first_page_by_page,
+    audit_entries_are_filtered_by_row_action_and_operator,
+    an_event_is_read_as_a_claim_returns_it,
+    a_sent_event_is_read_until_the_archive_is_swept,
 }

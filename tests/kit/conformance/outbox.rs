@@ -4,6 +4,8 @@ use self::claims::*;
 use self::deaths::*;
 use self::depth::*;
 use self::exclusions::*;
+use self::foreign_events::*;
+use self::poison::*;
 use self::resolutions::*;
 use self::settled_claims::*;
 use self::settlements::*;
@@ -13,6 +15,8 @@ mod claims;
 mod deaths;
 mod depth;
 mod exclusions;
+mod foreign_events;
+mod poison;
 mod resolutions;
 mod settled_claims;
 mod settlements;
@@ -68,6 +72,9 @@ suite! { $ outbox:
     a_repeated_resolution_changes_nothing,
     a_stale_resolution_changes_nothing,
     a_head_resolved_as_not_sent_still_blocks_its_key,
+    an_event_of_another_service_is_claimed_as_it_was_written,
+    later_rows_of_a_text_key_wait_for_their_head,
+    operators_find_rows_by_text_key_and_by_any_type,
     depth_counts_every_status,
     oldest_unsent_uses_the_stores_clock_and_ignores_parked_rows,
     a_sweep_deletes_only_old_sent_rows_up_to_its_limit,
@@ -82,6 +89,10 @@ suite! { $ outbox:
     a_suspect_that_survives_its_trial_is_sent,
     a_second_death_in_a_trial_parks_the_row,
     a_trial_resolved_as_not_sent_counts_no_death,
+    a_row_parked_as_poison_blocks_its_key_under_block_key,
+    a_row_parked_as_poison_does_not_block_its_key_under_skip_row,
+    a_resolution_returns_the_rows_that_it_parked,
+    a_repeated_resolution_returns_no_parked_rows,
     an_owners_death_clears_the_deaths_of_rows_not_in_flight,
     reacquiring_as_uncertain_clears_no_deaths,
     a_service_killed_at_random_parks_no_row,

@@ -13,6 +13,7 @@ suite! { $ topics:
     reading_beyond_the_end_returns_nothing,
     reading_begins_at_the_first_retained_record,
     reading_acknowledges_nothing,
+    the_offsets_of_a_group_are_where_it_continues,
 }
 
 async fn view<B: Backend>(given: &Given<'_, B>) -> TopicView {
@@ -100,4 +101,22 @@ async fn reading_acknowledges_nothing<B: Backend>(backend: &B) {
     given.visible().await;
     assert_eq!(polled.len(), 2);
     assert_eq!(member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum::<u64>(), 2);
+}
+
+async fn the_offsets_of_a_group_are_where_it_continues<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let partition = append_records(&given, 3).await as usize;
+    let offsets = async || backend.topics().group_offsets("g", &given.topic()).await.expect("the offsets are read");
+    assert_eq!(offsets().await.get(partition), Some(&None));
+    let member = backend.consumer_groups().join("g", &[given.topic().to_string()], 0, 1).await.expect("joined");
+    let polled = given.poll_all(&member).await;
+
+    member.acknowledge(&[polled[1].position.clone()]).await.expect("acknowledged");
+
+    let after = offsets().await;
+    assert_eq!(after[partition], Some(polled[1].position.offset + 1));
+    assert!(
+        (0..).zip(&after).all(|(at, offset)| at == partition || offset.is_none_or(|offset| offset == 0)),
+        "{after:?}"
+    );
 }

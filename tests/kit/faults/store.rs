@@ -8,8 +8,8 @@ use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, SettledClaim,
-    Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
+    ResolvedBatch, SettledClaim, Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
@@ -92,8 +92,14 @@ impl OutboxStore for FaultyOutbox {
         let claimed = self.script.around(Call::Claim, self.real.settle_and_claim(settlement, claim));
         self.script.around(Call::Settle, claimed).await
     }
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
-        self.script.around(Call::Resolve, self.real.resolve(fence, token, outcome)).await
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
+        self.script.around(Call::Resolve, self.real.resolve(fence, token, outcome, poison)).await
     }
     fn expect_requests(&self, count: u32) {
         self.real.expect_requests(count);

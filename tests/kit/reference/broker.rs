@@ -117,6 +117,14 @@ impl TopicReader for Reference {
         let records = (0..).zip(log.into_iter().flatten()).filter(|(at, _)| *at >= offset).take(limit as usize);
         Ok(records.map(|(at, record)| delivery(record, partition, at)).collect())
     }
+
+    async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
+        let state = self.state.lock();
+        let partitions = state.topics.get(topic).map_or(0, Vec::len) as u32;
+        let group = state.groups.get(group);
+        let next = |partition| group?.get(&(topic.to_owned(), partition)).copied();
+        Ok((0..partitions).map(next).collect())
+    }
 }
 
 pub(crate) fn delivery(record: &Record, partition: u32, offset: u64) -> Delivery {

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use domain::{OrderId, Timestamp};
+use domain::Timestamp;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, RowId, RowStatus};
 use ports::partitions::PartitionNo;
 
@@ -55,10 +55,10 @@ impl State {
 
     fn scan(&self, (partition, start): (PartitionNo, RowId), kind: ClaimKind, limit: u32, now: Timestamp) -> Scan {
         let mut scan = Scan::default();
-        let mut blocked: BTreeSet<OrderId> = BTreeSet::new();
-        let mut claimed: BTreeSet<OrderId> = BTreeSet::new();
+        let mut blocked: BTreeSet<[u8; 16]> = BTreeSet::new();
+        let mut claimed: BTreeSet<[u8; 16]> = BTreeSet::new();
         for row in self.rows.values().filter(|row| row.event.partition == partition && !row.is_sent()) {
-            let key = row.event.key;
+            let key = row.event.key.group();
             let suspect = row.deaths >= SUSPECT_DEATHS;
             let below_start = row.id <= start && row.status == RowStatus::Pending && !suspect;
             if below_start || blocked.contains(&key) {
@@ -103,20 +103,22 @@ fn batch_limit(limit: u32, deaths_max: u32) -> usize {
     (limit / LIMIT_DIVISOR.pow(deaths_max)).max(1) as usize
 }
 
-fn claimed(row: &Row) -> ClaimedRow {
+pub(crate) fn claimed(row: &Row) -> ClaimedRow {
     let event = &row.event;
     ClaimedRow {
         id: row.id,
         event_id: event.event_id,
-        key: event.key,
-        kind: event.kind.as_str().into(),
+        key: event.key.clone(),
+        kind: event.kind.clone(),
         topic: event.topic.clone(),
         payload: row.payload.clone(),
         sequence: event.sequence,
         occurred_at: event.occurred_at,
-        region: event.region.clone(),
-        hlc: event.hlc,
+        stamp: event.stamp.clone(),
         trace: event.trace.clone(),
+        request_id: event.request_id.clone(),
+        headers: event.headers.clone(),
+        content_type: event.content_type.clone(),
         attempt: row.attempts,
         created_at: row.created_at,
     }

@@ -2,9 +2,13 @@
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::outbox::{RowId, RowStatus};
+use ports::operators::{
+    Audit, AuditEntry, AuditFilter, OperatorAction, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter,
+    RowSelector, RowView,
+};
+use ports::outbox::{ClaimedRow, RowId, RowStatus};
 
+use crate::reference::claims::claimed;
 use crate::reference::outbox::stored_reason;
 use crate::reference::state::{Reference, Row, State};
 
@@ -12,8 +16,8 @@ fn view(row: &Row) -> RowView {
     RowView {
         id: row.id,
         event_id: row.event.event_id,
-        key: row.event.key,
-        kind: row.event.kind.as_str().to_owned(),
+        key: row.event.key.clone(),
+        kind: row.event.kind.to_string(),
         partition: row.event.partition,
         status: row.status,
         lease_owner: row.owner.clone(),
@@ -34,8 +38,8 @@ fn view(row: &Row) -> RowView {
 
 fn matches_filter(filter: &RowFilter, row: &Row, now: Timestamp) -> bool {
     filter.status.is_none_or(|status| row.status == status)
-        && filter.key.is_none_or(|key| row.event.key == key)
-        && filter.kind.as_ref().is_none_or(|kind| row.event.kind.as_str() == kind)
+        && filter.key.as_ref().is_none_or(|key| row.event.key == *key)
+        && filter.kind.as_ref().is_none_or(|kind| *row.event.kind == **kind)
         && filter.failure_type.is_none_or(|kind| row.failure.as_ref().is_some_and(|(failed, _)| *failed == kind))
         && filter.older_than.is_none_or(|age| now.since(row.created_at) >= age)
         && filter.after.is_none_or(|after| row.id > after)
@@ -63,9 +67,9 @@ impl State {
     /// Changes one row if it has one of these statuses, and writes the audit entry.
     fn operate(
         &mut self,
-        id: RowId,
+        (action, id): (OperatorAction, RowId),
         from: &[RowStatus],
-        audit: &Audit,
+        (audit, now): (&Audit, Timestamp),
         change: impl FnOnce(&mut Row),
     ) -> OperatorOutcome {
         let Some(row) = self.rows.get_mut(&id) else { return OperatorOutcome::Missing };
@@ -75,15 +79,22 @@ impl State {
         change(row);
         let partition = row.event.partition;
         self.lease(partition).counter += 1;
-        self.audits.push(audit.clone());
+        self.write_audit(action, id, audit, now);
         OperatorOutcome::Done(1)
     }
 
+    fn write_audit(&mut self, action: OperatorAction, id: RowId, audit: &Audit, now: Timestamp) {
+        let action = action.as_str().to_owned();
+        let entry =
+            AuditEntry { id: self.audits.len() as i64 + 1, at: now, action, row: Some(id), audit: audit.clone() };
+        self.audits.push(entry);
+    }
+
     fn diagnosis(&self, selector: RowSelector) -> Option<RowDiagnosis> {
-        let row = match selector {
-            RowSelector::Event(event) => self.rows.values().find(|row| row.event.event_id == event)?,
+        let row = match &selector {
+            RowSelector::Event(event) => self.rows.values().find(|row| row.event.event_id == *event)?,
             RowSelector::Key(key) => {
-                let mut of_key = self.rows.values().filter(|row| row.event.key == key);
+                let mut of_key = self.rows.values().filter(|row| row.event.key == *key);
                 of_key.clone().find(|row| !row.is_sent()).or_else(|| of_key.next_back())?
             }
         };
@@ -119,15 +130,31 @@ impl OutboxOperators for Reference {
         Ok(self.state.lock().diagnosis(selector))
     }
 
+    async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {
+        let attempts_made = |row: &Row| ClaimedRow { attempt: row.attempts.max(1), ..claimed(row) };
+        Ok(self.state.lock().rows.get(&id).map(attempts_made))
+    }
+
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
+        let AuditFilter { row, action, operator, after } = filter;
+        let matches = |entry: &&AuditEntry| {
+            row.is_none_or(|row| entry.row == Some(row))
+                && action.is_none_or(|action| entry.action == action.as_str())
+                && operator.as_ref().is_none_or(|operator| *operator == entry.audit.operator)
+                && after.is_none_or(|after| entry.id < after)
+        };
+        Ok(self.state.lock().audits.iter().rev().filter(matches).take(limit as usize).cloned().collect())
+    }
+
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let now = self.now();
         let from = [RowStatus::Failed, RowStatus::Parked];
-        Ok(self.state.lock().operate(id, &from, audit, |row| row.make_due(now)))
+        Ok(self.state.lock().operate((OperatorAction::Retry, id), &from, (audit, now), |row| row.make_due(now)))
     }
 
     async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
-        let from = [RowStatus::Pending, RowStatus::Failed];
-        Ok(self.state.lock().operate(id, &from, audit, |row| {
+        let (from, now) = ([RowStatus::Pending, RowStatus::Failed], self.now());
+        Ok(self.state.lock().operate((OperatorAction::Park, id), &from, (audit, now), |row| {
             (row.status, row.due, row.parked_with_key) = (RowStatus::Parked, None, true);
             row.parked_reason.get_or_insert_with(|| parked_reason(audit));
         }))
@@ -154,8 +181,8 @@ impl OutboxOperators for Reference {
             row.make_due(now);
             let partition = row.event.partition;
             state.lease(partition).counter += 1;
+            state.write_audit(OperatorAction::Redrive, *id, audit, now);
         }
-        state.audits.push(audit.clone());
         Ok(OperatorOutcome::Done(redriven.len() as u64))
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, RowId,
-    RowStatus, Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Poison,
+    PoisonPolicy, PoisonRow, ResolvedBatch, RowId, RowStatus, Settlement,
 };
 use ports::partitions::{Fence, PartitionNo, Token};
 use ports::{Error, FailureType};
@@ -51,6 +51,28 @@ impl Row {
         }
     }
 
+    /// Parks a row that died in its trials, as the policy of its event type says.
+    fn park_as_poison(&mut self, policy: &PoisonPolicy, now: Timestamp) -> PoisonRow {
+        let reason = format!("killed its process in {} trials", self.trial_deaths);
+        self.failure = Some((FailureType::System, reason.clone()));
+        self.apply(
+            match policy.of(&self.event.kind) {
+                Poison::BlockKey => Disposition::ParkKey,
+                Poison::SkipRow => Disposition::ParkRow,
+            },
+            now,
+        );
+        PoisonRow {
+            id: self.id,
+            event_id: self.event.event_id,
+            key: self.event.key.clone(),
+            kind: std::sync::Arc::clone(&self.event.kind),
+            request_id: self.event.request_id.clone(),
+            attempts: self.attempts,
+            reason,
+        }
+    }
+
     fn mark_sent(&mut self, now: Timestamp) {
         (self.status, self.due, self.sent_at) = (RowStatus::Sent, None, Some(now));
     }
@@ -90,8 +112,8 @@ impl State {
             if let Some(exclusion) = by_row.get(&row.id) {
                 row.failure = Some((exclusion.failure_type, stored_reason(&exclusion.reason)));
                 row.apply(exclusion.disposition, now);
-                excluded_keys.insert(row.event.key);
-            } else if excluded_keys.contains(&row.event.key) {
+                excluded_keys.insert(row.event.key.group());
+            } else if excluded_keys.contains(&row.event.key.group()) {
                 row.return_to_pending();
             } else {
                 continue;
@@ -125,12 +147,18 @@ impl State {
         self.close(fence.partition, token, rows)
     }
 
-    fn resolve(&mut self, fence: &Fence, token: Token, outcome: BatchOutcome, now: Timestamp) -> FencedOutcome {
+    fn resolve(
+        &mut self,
+        (fence, token): (&Fence, Token),
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+        now: Timestamp,
+    ) -> ResolvedBatch {
         if !self.has_open(fence, token) {
-            return self.repeated_close(fence, token);
+            return self.repeated_close(fence, token).into();
         }
         let trial = self.lease(fence.partition).open.as_ref().is_some_and(|open| open.trial);
-        let mut rows = 0;
+        let (mut rows, mut parked) = (0, Vec::new());
         for row in self.batch(fence.partition, token) {
             rows += 1;
             match outcome {
@@ -144,14 +172,12 @@ impl State {
                     row.trial_deaths += u32::from(trial);
                     row.make_due_again(now);
                     if row.trial_deaths >= TRIAL_DEATHS_MAX {
-                        row.failure =
-                            Some((FailureType::System, format!("killed its process in {} trials", row.trial_deaths)));
-                        row.apply(Disposition::ParkKey, now);
+                        parked.push(row.park_as_poison(poison, now));
                     }
                 }
             }
         }
-        self.close(fence.partition, token, rows)
+        ResolvedBatch { closed: self.close(fence.partition, token, rows), parked }
     }
 
     fn depth(&self, now: Timestamp) -> Depth {
@@ -182,8 +208,14 @@ impl OutboxStore for Reference {
         Ok(self.state.lock().settle(settlement, self.now()))
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
-        Ok(self.state.lock().resolve(fence, token, outcome, self.now()))
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
+        Ok(self.state.lock().resolve((fence, token), outcome, poison, self.now()))
     }
 
     async fn depth(&self) -> Result<Depth, Error> {

@@ -9,7 +9,7 @@ use ports::FailureType;
 use ports::broker::{Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{Detour, RemoteStamp};
-use ports::operators::Audit;
+use ports::operators::AuditEntry;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 use ports::orders::cache::{CachedList, ListKey, ListScope};
 use ports::orders::idempotency::BeginOutcome;
@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(crate) last_row: RowId,
     pub(crate) leases: Vec<Lease>,
     pub(crate) members: BTreeMap<InstanceId, (Timestamp, Duration)>,
-    pub(crate) audits: Vec<Audit>,
+    pub(crate) audits: Vec<AuditEntry>,
     pub(crate) redrives: BTreeMap<DeadLetterId, RedriveRecord>,
     pub(crate) consumed: BTreeMap<(String, EventId), Timestamp>,
     pub(crate) remotes: BTreeMap<OrderId, RemoteStamp>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use domain::Timestamp;
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
+use ports::broker::topic_log::{NextOffset, ReadLimits};
 use ports::broker::{Position, Record};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -82,12 +83,23 @@ pub(crate) fn read(
     from: u64,
     limit: u32,
 ) -> CommandResult<Vec<Delivery>> {
+    read_within(sql, topic, of, (partition, from), ReadLimits { records: limit.min(READ_MAX), bytes: READ_BYTES_MAX })
+}
+
+/// Reads records of one topic partition from an offset on, within limits.
+pub(crate) fn read_within(
+    sql: &Connection,
+    topic: &Arc<str>,
+    of: LogTopic,
+    (partition, from): NextOffset,
+    limits: ReadLimits,
+) -> CommandResult<Vec<Delivery>> {
     let number = of.first + partition;
     let mut statement = sql.prepare_cached(
         "SELECT place, timestamp, key, headers, value FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
     )?;
     let (first, behind) = (place(number, from), place(number + 1, 0));
-    let mut rows = statement.query(params![first, behind, limit.min(READ_MAX)])?;
+    let mut rows = statement.query(params![first, behind, limits.records])?;
     let (mut deliveries, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let position = Position { topic: topic.clone(), partition, offset: offset_of(row.get(0)?) };
@@ -106,7 +118,7 @@ pub(crate) fn read(
         };
         bytes += record.value.len();
         deliveries.push(Delivery { position, record });
-        if bytes >= READ_BYTES_MAX {
+        if bytes >= limits.bytes {
             break;
         }
     }
@@ -118,13 +130,21 @@ pub(crate) fn read(
 /// # Errors
 /// There is no such topic; the message lists the existing ones.
 pub(crate) fn topic_in(sql: &Connection, name: &str) -> CommandResult<LogTopic> {
-    let mut known = sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
-    let known =
-        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
-    if let Some(known) = known {
+    if let Some(known) = find_topic(sql, name)? {
         return Ok(known);
     }
+    let names = topic_names(sql)?.join(", ");
+    Err(WriteError::Port(Error::Rejected(format!("there is no topic {name}; there are: {names}"))))
+}
+
+/// A topic of the file; `None` if there is none of this name.
+pub(crate) fn find_topic(sql: &Connection, name: &str) -> CommandResult<Option<LogTopic>> {
+    let mut known = sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
+    Ok(known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?)
+}
+
+/// The names of the file's topics, in their order.
+pub(crate) fn topic_names(sql: &Connection) -> CommandResult<Vec<String>> {
     let mut names = sql.prepare_cached("SELECT name FROM topic ORDER BY name")?;
-    let names: Vec<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    Err(WriteError::Port(Error::Rejected(format!("there is no topic {name}; there are: {}", names.join(", ")))))
+    Ok(names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
+use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
 use crate::broker::log;
-use crate::broker::log_ends::{LogTopic, offset_of, place};
+use crate::broker::log_ends::{offset_of, place};
 use crate::error::{CommandResult, WriteError};
 use crate::store::Embedded;
 
@@ -31,18 +32,22 @@ impl TopicReader for Embedded {
         })
         .await
     }
+
+    async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
+        TopicLog::committed(self, group, topic).await
+    }
 }
 
 fn list(sql: &Connection) -> CommandResult<Vec<TopicView>> {
-    let mut topics = sql.prepare_cached("SELECT name, first, partitions FROM topic ORDER BY name")?;
-    let topics = topics
-        .query_map([], |row| Ok((row.get(0)?, LogTopic { first: row.get(1)?, partitions: row.get(2)? })))?
-        .collect::<Result<Vec<(String, LogTopic)>, _>>()?;
-    let view = |(name, topic): (String, LogTopic)| {
-        let ends = (topic.first..topic.first + topic.partitions).map(|number| ends(sql, number));
-        Ok(TopicView { name, partitions: ends.collect::<CommandResult<_>>()? })
-    };
-    topics.into_iter().map(view).collect()
+    let names = log::topic_names(sql)?;
+    names.iter().filter_map(|name| view(sql, name).transpose()).collect()
+}
+
+/// A topic with the offsets that its partitions keep; `None` without such a topic.
+pub(crate) fn view(sql: &Connection, name: &str) -> CommandResult<Option<TopicView>> {
+    let Some(topic) = log::find_topic(sql, name)? else { return Ok(None) };
+    let ends = (topic.first..topic.first + topic.partitions).map(|number| ends(sql, number));
+    Ok(Some(TopicView { name: name.to_owned(), partitions: ends.collect::<CommandResult<_>>()? }))
 }
 
 /// The first offset that is kept, and the next one to be written.

@@ -246,7 +246,7 @@ impl Engine {
         match (error, self.failed) {
             (Some(error), last) => {
                 if last.is_none() {
-                    tracing::error!(event = "commits_failing", %error, "commits began to fail");
+                    tracing::error!(event = "commits_failing", %error, "commits to the data folder fail: {error}");
                 }
                 self.failed = Some(now);
             }

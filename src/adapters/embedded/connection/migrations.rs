@@ -7,10 +7,11 @@ use crate::connection::open_error::OpenError;
 
 /// Every migration, oldest first; a file's `user_version` is the number of those that ran on it.
 const MIGRATIONS: &[&str] = &[
-    include_str!("../../../../migrations/embedded/V1__orders_outbox_log_and_inbox.sql"),
-    include_str!("../../../../migrations/embedded/V2__owners_in_batches.sql"),
-    include_str!("../../../../migrations/embedded/V3__redriven_dead_letters.sql"),
-    include_str!("../../../../migrations/embedded/V4__last_attempts.sql"),
+    include_str!("migrations/V1__orders_outbox_log_and_inbox.sql"),
+    include_str!("migrations/V2__owners_in_batches.sql"),
+    include_str!("migrations/V3__redriven_dead_letters.sql"),
+    include_str!("migrations/V4__last_attempts.sql"),
+    include_str!("migrations/V5__events_of_any_service.sql"),
 ];
 
 /// The latest schema version of this program.

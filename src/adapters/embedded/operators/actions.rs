@@ -6,6 +6,7 @@ use ports::operators::{Audit, OperatorOutcome, RowFilter};
 use ports::outbox::{RowId, RowStatus};
 use rusqlite::{OptionalExtension, Row, params};
 
+use super::audit;
 use super::rows::{OutboxRowQuery, status_of};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
@@ -88,7 +89,7 @@ fn change(
         OperatorAction::Park => operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason),
     };
     write(context, unsent, &change)?;
-    write_audit(context, action, change.id, audit)
+    audit::write(context, action, change.id, audit)
 }
 
 fn write(context: &mut WriteContext<'_>, unsent: &UnsentOutboxRow, change: &RowChange<KeyBytes>) -> CommandResult<()> {
@@ -140,12 +141,4 @@ fn absent(context: &WriteContext<'_>, id: RowId) -> CommandResult<OperatorOutcom
     let mut sent = context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox_archive WHERE id = ?1)")?;
     let sent: bool = sent.query_row([id], |row| row.get(0))?;
     Ok(if sent { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })
-}
-
-fn write_audit(context: &WriteContext<'_>, action: OperatorAction, id: RowId, audit: &Audit) -> CommandResult<()> {
-    let mut insert = context
-        .sql
-        .prepare_cached("INSERT INTO audit (acted_at, action, row_id, who, why) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    insert.execute(params![context.now.millis(), action.as_str(), id, audit.operator, audit.reason])?;
-    Ok(())
 }

@@ -16,7 +16,7 @@ pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult
     let Some(row) = rows::find(sql, id)? else { return Ok(None) };
     let head = match row.sent_at {
         Some(_) => None,
-        None => first_unsent(sql, row.key.bytes(), true)?.filter(|head| *head < id),
+        None => first_unsent(sql, row.key.group(), true)?.filter(|head| *head < id),
     };
     let head = head.map(|head| rows::find(sql, head)).transpose()?.flatten();
     let mut lease = sql.prepare_cached("SELECT owner, epoch FROM outbox_lease WHERE partition = ?1")?;
@@ -38,9 +38,9 @@ fn row_of(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowId
             let mut statement = sql.prepare_cached("SELECT id FROM outbox_event WHERE event_id = ?1")?;
             Ok(statement.query_row([event.bytes()], |row| row.get(0)).optional()?)
         }
-        RowSelector::Key(key) => match first_unsent(sql, key.bytes(), false)? {
+        RowSelector::Key(key) => match first_unsent(sql, key.group(), false)? {
             Some(id) => Ok(Some(id)),
-            None => latest_sent(sql, key.bytes()),
+            None => latest_sent(sql, key.group()),
         },
     }
 }

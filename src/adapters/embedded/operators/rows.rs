@@ -1,8 +1,8 @@
 //! Queries for outbox rows as operators see them. The table that a query scans first decides its cost.
-use domain::{EventId, OrderId, Timestamp};
+use domain::{EventId, Timestamp};
 use ports::FailureType;
 use ports::operators::{RowFilter, RowView};
-use ports::outbox::{RowId, RowStatus};
+use ports::outbox::{EventKey, RowId, RowStatus};
 use ports::partitions::{InstanceId, PartitionNo};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
@@ -14,7 +14,7 @@ const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key),
   coalesce(q.status, 5), (SELECT name FROM claimer WHERE number = coalesce(q.lease_owner, a.owner)),
   coalesce(q.lease_version, a.token), coalesce(q.attempts, a.attempts), q.next_attempt_at, coalesce(q.failure_type, a.failure_type),
   coalesce(q.reason, a.reason), coalesce(e.created_at, 0), a.sent_at, CASE WHEN q.status = 1 THEN
-    (SELECT claimed_at FROM outbox_lease l WHERE l.partition = q.partition) ELSE coalesce(q.last_attempt_at, a.last_attempt_at) END";
+    (SELECT claimed_at FROM outbox_lease l WHERE l.partition = q.partition) ELSE coalesce(q.last_attempt_at, a.last_attempt_at) END, e.key_text";
 
 /// The table that a query scans in id order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,10 @@ impl OutboxRowQuery {
             Some(RowStatus::Parked) => " AND q.status > 2",
             Some(RowStatus::Sent) | None => "",
         });
-        if let Some(key) = filter.key {
+        if let Some(key) = &filter.key {
             let column = if lead == LeadingTable::Waiting { "q.key" } else { "e.key" };
-            query.and(column, "=", Value::Blob(key.bytes().to_vec()));
+            query.and(column, "=", Value::Blob(key.group().to_vec()));
+            query.and("e.key_text", "IS", key.text().map_or(Value::Null, |text| Value::Text(text.to_owned())));
         }
         if let Some(kind) = &filter.kind {
             query.and("e.type", "=", Value::Text(kind.clone()));
@@ -167,7 +168,7 @@ fn read(row: &Row<'_>) -> CommandResult<RowView> {
     Ok(RowView {
         id: row.get(0)?,
         event_id: EventId::from_bytes(row.get::<_, Option<_>>(1)?.unwrap_or_default()),
-        key: OrderId::from_bytes(row.get(2)?),
+        key: EventKey::stored(row.get(2)?, row.get::<_, Option<String>>(15)?.as_deref()),
         kind: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
         partition: PartitionNo(row.get(4)?),
         status: status_of(row.get(5)?),

@@ -1,12 +1,16 @@
 //! `OutboxOperators`: queries run on the readers, actions on the writer.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::outbox::RowId;
+use ports::operators::{
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+};
+use ports::outbox::{ClaimedRow, RowId};
 
 use crate::operators::actions;
+use crate::operators::audit;
 use crate::operators::diagnosis;
 use crate::operators::rows::{self, OutboxRowQuery};
+use crate::outbox::claim;
 use crate::store::Embedded;
 
 #[async_trait]
@@ -22,6 +26,15 @@ impl OutboxOperators for Embedded {
 
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         self.read("outbox_standing", move |sql| diagnosis::diagnose(sql, selector)).await
+    }
+
+    async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {
+        self.read("outbox_event", move |sql| claim::find_event(sql, id)).await
+    }
+
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
+        let filter = filter.clone();
+        self.read("audit", move |sql| audit::entries(sql, &filter, limit)).await
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {

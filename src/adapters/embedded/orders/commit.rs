@@ -121,27 +121,32 @@ fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResu
 fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> CommandResult<()> {
     let mut insert = context.sql.prepare_cached(
         "INSERT INTO outbox_event (event_id, key, type, topic, partition, sequence, occurred_at, region, hlc_millis, hlc_counter,
-           traceparent, tracestate, created_at, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+           traceparent, tracestate, created_at, payload, key_text, headers, content_type, request_id)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
     )?;
-    let trace = event.trace.as_ref();
+    let (trace, stamp) = (event.trace.as_ref(), event.stamp.as_ref());
     insert.execute(params![
         event.event_id.bytes(),
-        event.key.bytes(),
-        event.kind.as_str(),
+        event.key.group(),
+        &*event.kind,
         &*event.topic,
         event.partition.0,
         event.sequence as i64,
         event.occurred_at.millis(),
-        event.region.as_str(),
-        event.hlc.millis,
-        event.hlc.counter,
+        stamp.map_or("", |stamp| stamp.region.as_str()),
+        stamp.map_or(0, |stamp| stamp.hlc.millis),
+        stamp.map_or(0, |stamp| stamp.hlc.counter),
         trace.map(|trace| &*trace.parent),
         trace.and_then(|trace| trace.state.as_ref()).map(|state: &Arc<str>| &**state),
         context.now.millis(),
         &*event.payload,
+        event.key.text(),
+        event.headers.to_json(),
+        event.content_type.as_deref(),
+        event.request_id.as_deref(),
     ])?;
     let mut queue = context.sql.prepare_cached("INSERT INTO outbox (partition, id, key) VALUES (?1, ?2, ?3)")?;
-    queue.execute(params![event.partition.0, context.sql.last_insert_rowid(), event.key.bytes()])?;
+    queue.execute(params![event.partition.0, context.sql.last_insert_rowid(), event.key.group()])?;
     context.counts.rows(event.partition.0, code::PENDING, 1);
     Ok(())
 }

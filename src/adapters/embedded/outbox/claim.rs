@@ -1,10 +1,11 @@
 //! Claim: selects the rows that are due and names them in the lease row as one batch.
 use std::sync::Arc;
 
-use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
-use ports::orders::TraceContext;
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow};
-use rusqlite::{OptionalExtension, Row, Rows, params};
+use domain::{EventId, Hlc, RegionId, Timestamp};
+use ports::event_headers::EventHeaders;
+use ports::orders::{RegionStamp, TraceContext};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, EventKey, RowId};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
@@ -18,7 +19,7 @@ const SUSPECTS_EXAMINED: u32 = 16;
 macro_rules! columns {
     () => {
         "q.id, q.key, q.deaths, q.attempts, e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis,
-         e.hlc_counter, e.traceparent, e.tracestate, e.created_at, e.payload"
+         e.hlc_counter, e.traceparent, e.tracestate, e.created_at, e.payload, e.key_text, e.headers, e.content_type, e.request_id"
     };
 }
 
@@ -51,6 +52,16 @@ const ONE: &str = concat!(
     columns!(),
     " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
      WHERE q.partition = ?1 AND q.id = ?2 AND q.status = 2"
+);
+
+/// One event by its row's id, whatever the row's status. A candidate's attempt is the one after those that its row counts.
+const EVENT: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM (SELECT e.id, e.key, 0 AS deaths, max(coalesce(u.attempts, a.attempts, 1), 1) - 1 AS attempts
+       FROM outbox_event e LEFT JOIN outbox u ON u.partition = e.partition AND u.id = e.id
+       LEFT JOIN outbox_archive a ON a.id = e.id WHERE e.id = ?1) q
+     CROSS JOIN outbox_event e ON e.id = q.id"
 );
 
 /// A row that the claim may take.
@@ -153,6 +164,13 @@ fn gather(mut rows: Rows<'_>, limit: usize, head: bool) -> CommandResult<(Vec<Ca
     Ok((found, true))
 }
 
+/// The event of a row, in the form of a claimed one; `None` if it was deleted.
+pub(crate) fn find_event(sql: &Connection, id: RowId) -> CommandResult<Option<ClaimedRow>> {
+    let mut one = sql.prepare_cached(EVENT)?;
+    let found = one.query_row([id], |row| Ok(candidate(row, false, None))).optional()?;
+    Ok(found.transpose()?.map(|candidate| candidate.row))
+}
+
 fn payload_bytes(row: &ClaimedRow) -> usize {
     row.payload.as_ref().map_or(0, |payload| payload.len())
 }
@@ -160,35 +178,47 @@ fn payload_bytes(row: &ClaimedRow) -> usize {
 fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> CommandResult<Candidate> {
     let shared = |column: usize, known: Option<&Arc<str>>| -> CommandResult<Arc<str>> {
         // Consecutive rows mostly share type and topic: one allocation for all of them.
-        let text = row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or("");
-        Ok(known.filter(|known| &***known == text).cloned().unwrap_or_else(|| text.into()))
+        let value = text(row, column)?.unwrap_or("");
+        Ok(known.filter(|known| &***known == value).cloned().unwrap_or_else(|| value.into()))
     };
-    let region = row.get_ref(9)?.as_str_or_null().map_err(rusqlite::Error::from)?.unwrap_or("");
-    let parent = row.get_ref(12)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-    let state = row.get_ref(13)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let (parent, state) = (text(row, 12)?, text(row, 13)?);
     let claimed = ClaimedRow {
         id: row.get(0)?,
         event_id: EventId::from_bytes(row.get::<_, Option<_>>(4)?.unwrap_or_default()),
-        key: OrderId::from_bytes(row.get(1)?),
+        key: EventKey::stored(row.get(1)?, text(row, 16)?),
         kind: shared(5, last.map(|last| &last.kind))?,
         topic: shared(6, last.map(|last| &last.topic))?,
         payload: row.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?.map(Arc::from),
         sequence: row.get::<_, Option<i64>>(7)?.unwrap_or_default() as u64,
         occurred_at: Timestamp::from_millis(row.get::<_, Option<_>>(8)?.unwrap_or_default()),
-        region: last
-            .map(|last| &last.region)
-            .filter(|last| last.as_str() == region)
-            .cloned()
-            .unwrap_or_else(|| RegionId::new(region)),
-        hlc: Hlc {
-            millis: row.get::<_, Option<_>>(10)?.unwrap_or_default(),
-            counter: row.get::<_, Option<_>>(11)?.unwrap_or_default(),
-        },
+        stamp: stamp(row, last)?,
         trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
+        request_id: text(row, 19)?.map(Arc::from),
+        headers: text(row, 17)?.map(EventHeaders::from_json).unwrap_or_default(),
+        content_type: text(row, 18)?.map(Arc::from),
         attempt: row.get::<_, u32>(3)? + 1,
         created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
     };
     Ok(Candidate { row: claimed, deaths: row.get(2)?, head })
+}
+
+fn text<'r>(row: &'r Row<'_>, column: usize) -> CommandResult<Option<&'r str>> {
+    Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?)
+}
+
+/// The stamp of a change; an event without one has an empty region.
+fn stamp(row: &Row<'_>, last: Option<&ClaimedRow>) -> CommandResult<Option<RegionStamp>> {
+    let region = text(row, 9)?.unwrap_or("");
+    if region.is_empty() {
+        return Ok(None);
+    }
+    let known = last.and_then(|last| last.stamp.as_ref()).map(|stamp| &stamp.region);
+    let region = known.filter(|known| known.as_str() == region).cloned().unwrap_or_else(|| RegionId::new(region));
+    let hlc = Hlc {
+        millis: row.get::<_, Option<_>>(10)?.unwrap_or_default(),
+        counter: row.get::<_, Option<_>>(11)?.unwrap_or_default(),
+    };
+    Ok(Some(RegionStamp { region, hlc }))
 }
 
 /// The number that represents a claimer's name in rows.

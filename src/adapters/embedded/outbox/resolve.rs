@@ -1,9 +1,11 @@
 //! Resolve: closes an open batch by its known outcome.
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use outbox::RowChange;
-use ports::outbox::{BatchOutcome, FencedOutcome};
+use domain::EventId;
+use outbox::{OutboxRow, RowChange};
+use ports::outbox::{BatchOutcome, FencedOutcome, PoisonPolicy, PoisonRow, ResolvedBatch, RowEvent, RowId};
 use ports::partitions::{Fence, Token};
+use rusqlite::{OptionalExtension, Row};
 
 use super::open_batch::{self, BatchPlace, KeyBytes};
 use super::settle::{self, SentPositions};
@@ -17,34 +19,67 @@ pub(crate) fn resolve(
     fence: &Fence,
     token: Token,
     outcome: BatchOutcome,
-) -> CommandResult<FencedOutcome> {
-    let Some(row) = lease::read(context, fence.partition)? else { return Ok(FencedOutcome::Stale) };
+    poison: &PoisonPolicy,
+) -> CommandResult<ResolvedBatch> {
+    let Some(row) = lease::read(context, fence.partition)? else { return Ok(FencedOutcome::Stale.into()) };
     let Some(open) = row.lease.open_batch_at_counter(fence, token) else {
-        return Ok(row.lease.repeated_close(fence, token));
+        return Ok(row.lease.repeated_close(fence, token).into());
     };
     let batch = BatchPlace::of(fence.partition.0, &row, open);
-    let rows = match outcome {
-        BatchOutcome::Published => settle::archive(context, batch, &SentPositions::default())?,
-        BatchOutcome::ClaimerDied | BatchOutcome::NotSent => return_rows(context, batch, outcome, open.trial)?,
+    let (rows, parked) = match outcome {
+        BatchOutcome::Published => (settle::archive(context, batch, &SentPositions::default())?, Vec::new()),
+        BatchOutcome::ClaimerDied | BatchOutcome::NotSent => {
+            return_rows(context, batch, outcome, open.trial.then_some(poison))?
+        }
     };
     let counter = lease::close(context, fence.partition, &row.lease)?;
-    Ok(FencedOutcome::Done { counter, rows })
+    Ok(ResolvedBatch { closed: FencedOutcome::Done { counter, rows }, parked })
 }
 
+/// Returns the batch's rows to the states that the outcome gives them. `trial` is the policy for poison rows if the batch was a trial.
+/// Returns the number of rows, and those that were parked.
 fn return_rows(
     context: &mut WriteContext<'_>,
     batch: BatchPlace,
     outcome: BatchOutcome,
-    trial: bool,
-) -> CommandResult<u64> {
+    trial: Option<&PoisonPolicy>,
+) -> CommandResult<(u64, Vec<PoisonRow>)> {
     // Rows far below the scan's start are ready again.
     context.scan_starts.remove(&batch.partition);
     let rows = open_batch::rows(context, batch)?;
-    let changes: Vec<RowChange<KeyBytes>> = rows.iter().filter_map(|row| outcome.row_change(row, trial)).collect();
+    let events = if trial.is_some() { events(context, &rows)? } else { HashMap::new() };
+    let rule = |row: &OutboxRow<KeyBytes>| trial.zip(events.get(&row.id)).map(|(poison, event)| poison.of(&event.kind));
+    let changes: Vec<RowChange<KeyBytes>> = rows.iter().filter_map(|row| outcome.row_change(row, rule(row))).collect();
     open_batch::write(context, batch.partition, &changes)?;
     let blocking = rows.iter().filter(|row| row.blocks_key).map(|row| row.key);
     let waiting = changes.iter().filter(|change| change.state.due_in().is_some() || change.state.blocks_key());
     let keys: BTreeSet<KeyBytes> = blocking.chain(waiting.map(|change| change.key)).collect();
     open_batch::refresh_blocks(context, batch.partition, keys)?;
-    Ok(rows.len() as u64)
+    let parked = changes.iter().filter_map(|change| {
+        let event = events.get(&change.id)?;
+        PoisonRow::of(change, change.key, event)
+    });
+    Ok((rows.len() as u64, parked.collect()))
+}
+
+/// The event of each row.
+fn events(context: &WriteContext<'_>, rows: &[OutboxRow<KeyBytes>]) -> CommandResult<HashMap<RowId, RowEvent>> {
+    let mut event =
+        context.sql.prepare_cached("SELECT event_id, type, key_text, request_id FROM outbox_event WHERE id = ?1")?;
+    let mut events = HashMap::new();
+    for row in rows {
+        let found: Option<RowEventColumns> = event.query_row([row.id], event_columns).optional()?;
+        let (id, kind, key_text, request_id) = found.unwrap_or_default();
+        let id = EventId::from_bytes(id.unwrap_or_default());
+        let (kind, request_id) = (kind.unwrap_or_default().into(), request_id.map(Into::into));
+        events.insert(row.id, RowEvent { id, kind, key_text, request_id });
+    }
+    Ok(events)
+}
+
+/// Id, type, key text, request id.
+type RowEventColumns = (Option<[u8; 16]>, Option<String>, Option<String>, Option<String>);
+
+fn event_columns(row: &Row<'_>) -> rusqlite::Result<RowEventColumns> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }

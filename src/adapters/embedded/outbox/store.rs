@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, SettledClaim,
-    Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
+    ResolvedBatch, SettledClaim, Settlement,
 };
 use ports::partitions::{Fence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -45,9 +45,15 @@ impl OutboxStore for Embedded {
         Ok(SettledClaim { settled, claimed: Ok(claimed) })
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, verdict: BatchOutcome) -> Result<FencedOutcome, Error> {
-        let fence = fence.clone();
-        self.write("resolve", move |context| resolve::resolve(context, &fence, token, verdict)).await
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
+        let (fence, poison) = (fence.clone(), poison.clone());
+        self.write("resolve", move |context| resolve::resolve(context, &fence, token, outcome, &poison)).await
     }
 
     async fn depth(&self) -> Result<Depth, Error> {

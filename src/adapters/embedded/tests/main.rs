@@ -6,5 +6,6 @@ mod folder;
 mod log;
 mod owners;
 mod poison;
+mod readers;
 mod relay;
 mod support;

@@ -1,8 +1,9 @@
 //! A row whose processing kills its process is found and parked; the other rows of its batches are sent.
+use ports::orders::event_key;
 use std::time::Duration;
 
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, OutboxStore, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, OutboxStore, PoisonPolicy, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::support::*;
@@ -13,7 +14,11 @@ async fn die(worker: Worker) -> Worker {
     let acquired = acquire(&store, AcquireReason::Vacant).await;
     let open = acquired.in_flight.clone().unwrap();
     assert!(open.claimer_died);
-    let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
+    let changed = store
+        .resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
     worker
@@ -66,7 +71,7 @@ async fn only_the_poison_row_is_parked_and_the_others_are_sent() {
     assert_eq!(sent.len(), 19, "{sent:?}");
     let parked = store.rows(&RowFilter { status: Some(RowStatus::Parked), ..RowFilter::default() }, 10).await.unwrap();
     assert_eq!(parked.len(), 1);
-    assert_eq!((parked[0].key, parked[0].retry_count), (id(7), 5));
+    assert_eq!((&parked[0].key, parked[0].retry_count), (&event_key(id(7)), 5));
     assert!(parked[0].last_failure_reason.as_ref().unwrap().contains("poison"));
     let depth = store.depth().await.unwrap();
     assert_eq!(

@@ -1,10 +1,11 @@
 //! Claim, publish and settle, and their recovery after failures and crashes.
+use ports::orders::event_key;
 use std::time::Duration;
 
 use ports::FailureType;
 use ports::broker::{Broker, Published};
 use ports::operators::{OperatorOutcome, OutboxOperators, RowFilter, RowSelector};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, PoisonPolicy, RowStatus};
 use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 
 use crate::support::*;
@@ -52,7 +53,7 @@ async fn later_events_of_a_failed_key_wait_and_other_keys_continue() {
     let retry = exclusion(batch.rows[0].id, Disposition::Retry(Duration::from_secs(5)));
     let changed = store.exclude(&worker.fence, batch.token, &[retry]).await.unwrap();
     assert_eq!(worker.excluded(changed, &mut batch), 2, "the later row of the key returns with its head");
-    batch.rows.retain(|row| row.key == id(2));
+    batch.rows.retain(|row| row.key == event_key(id(2)));
     let published = worker.publish(&batch).await;
     assert_eq!(worker.settle(&batch, published).await, 1);
     place(&store, 1, 2).await;
@@ -92,7 +93,11 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
     store.fence(&open.session).await.unwrap();
     let watermark = store.watermark(PartitionNo(0), None).await.unwrap().unwrap();
     assert!(open.token <= watermark && acquired.fence.counter > watermark);
-    let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::Published).await.unwrap();
+    let changed = store
+        .resolve(&acquired.fence, open.token, BatchOutcome::Published, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     let mut worker = Worker::of(&store, acquired).await;
     assert_eq!(worker.done(changed), 1);
 
@@ -115,7 +120,11 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
     let open = acquired.in_flight.clone().unwrap();
     store.fence(&open.session).await.unwrap();
     assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
-    let changed = store.resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.unwrap();
+    let changed = store
+        .resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     let mut worker = Worker::of(&store, acquired).await;
     worker.done(changed);
 
@@ -146,10 +155,15 @@ async fn stale_fence_changes_nothing() {
         by_fallback: vec![],
     };
     assert_eq!(store.settle(settlement).await.unwrap(), ports::outbox::FencedOutcome::Stale);
-    let stale = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
+    let stale = store
+        .resolve(&worker.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     assert_eq!(stale, ports::outbox::FencedOutcome::Stale);
 
-    let changed = store.resolve(&newer.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
+    let changed =
+        store.resolve(&newer.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default()).await.unwrap().closed;
     let mut worker = Worker::of(&store, newer).await;
     worker.done(changed);
     assert_eq!(worker.claim().await.rows[0].attempt, 1, "the attempt was returned");
@@ -179,7 +193,11 @@ async fn redriven_key_continues_in_order() {
     let parked = exclusion(batch.rows[0].id, Disposition::ParkKey);
     let changed = store.exclude(&worker.fence, batch.token, &[parked]).await.unwrap();
     worker.excluded(changed, &mut batch);
-    let changed = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
+    let changed = store
+        .resolve(&worker.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     worker.done(changed);
 
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));

@@ -8,7 +8,8 @@ use domain::{EventId, EventType, Hlc, Item, Items, Money, Order, OrderId, Region
 use embedded::{Embedded, Options, WriterMode};
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::clock::Clock;
-use ports::orders::{Commit, Committed, NewRow, OrderStore};
+use ports::event_headers::EventHeaders;
+use ports::orders::{Commit, Committed, NewRow, OrderStore, RegionStamp, event_key};
 use ports::outbox::{
     Claim, ClaimKind, Claimed, ClaimedBatch, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
 };
@@ -75,16 +76,18 @@ pub fn change(number: u16, version: u64) -> Commit {
     });
     let row = NewRow {
         event_id: event.id,
-        key: order.id,
-        kind: EventType::OrderCreated,
+        key: event_key(order.id),
+        kind: EventType::OrderCreated.as_str().into(),
         topic: "order.events".into(),
         partition: PartitionNo(0),
         payload: format!("{number}/{version}").into_bytes().into(),
         sequence: version + 1,
         occurred_at: now,
-        region: event.region,
-        hlc: event.hlc,
+        stamp: Some(RegionStamp { region: event.region, hlc: event.hlc }),
         trace: None,
+        request_id: None,
+        headers: EventHeaders::default(),
+        content_type: None,
     };
     let expected = version.checked_sub(1);
     Commit { order: Order { version, ..order }, expected, events: vec![row], mark: None }

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod calls;
+mod private_authority;
 mod test_server;

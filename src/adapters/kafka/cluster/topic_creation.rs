@@ -110,7 +110,7 @@ impl ClusterClient {
                     event = "topic_made",
                     topic,
                     replicas = replicas::wanted(brokers),
-                    "a missing topic was created"
+                    "the missing topic {topic} was created"
                 ),
                 // Another instance created it first.
                 Err((_, Code::TopicAlreadyExists)) => {}

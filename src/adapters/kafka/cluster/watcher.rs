@@ -155,7 +155,7 @@ impl WatcherThread {
             Err(error) => {
                 let was_refused = matches!(*self.status.borrow(), TopicsStatus::Refused(_));
                 if !was_refused {
-                    tracing::error!(event = "broker_refused", error = %error, "the broker's topics are missing or misconfigured");
+                    tracing::error!(event = "broker_refused", error = %error, "the broker's topics are missing or misconfigured: {error}");
                 }
                 self.set_status(TopicsStatus::Refused(error));
             }

@@ -65,7 +65,7 @@ impl BrokerContact {
             tracing::warn!(
                 event = "broker_away",
                 error = reason,
-                "no broker can be reached; events wait in the outbox"
+                "no broker can be reached; events wait in the outbox: {reason}"
             );
         }
     }

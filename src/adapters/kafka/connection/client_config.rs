@@ -70,6 +70,13 @@ pub(crate) fn uncommitted_offsets(options: &Options) -> ClientConfig {
     config
 }
 
+/// A client that reads the committed offsets of a group that it does not join.
+pub(crate) fn group_offset_reader(options: &Options, group: &str) -> ClientConfig {
+    let mut config = base(options);
+    config.set("group.id", options.topic(group)).set("enable.auto.commit", "false");
+    config
+}
+
 /// A client that reads assigned partitions outside any group. The library requires a group id all the same; no offset is stored under it.
 pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
     let mut config = base(options);

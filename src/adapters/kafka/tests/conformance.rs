@@ -5,9 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::{Backend, TestClock, conformance_suite};
-use ports::Error;
 use ports::broker::Broker;
-use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
 use ports::probe::Probe;
 
@@ -18,23 +17,6 @@ struct KafkaFixture {
     kafka: Kafka,
     clock: TestClock,
     _cleanup: TopicCleanup,
-}
-
-/// Joins groups under a name of their own for each test, because groups outlive a test.
-struct SeparateGroups(Kafka);
-
-#[async_trait]
-impl ConsumerGroups for SeparateGroups {
-    async fn join(
-        &self,
-        group: &str,
-        topics: &[String],
-        member: u32,
-        members: u32,
-    ) -> Result<Arc<dyn GroupMember>, Error> {
-        let group = format!("{}{group}", self.0.options().topic_prefix);
-        self.0.join(&group, topics, member, members).await
-    }
 }
 
 impl KafkaFixture {
@@ -80,7 +62,7 @@ macro_rules! backend {
                 Arc::new(self.0.kafka.clone())
             }
             fn consumer_groups(&self) -> Arc<dyn ConsumerGroups> {
-                Arc::new(SeparateGroups(self.0.kafka.clone()))
+                Arc::new(self.0.kafka.clone())
             }
             fn topics(&self) -> Arc<dyn TopicReader> {
                 Arc::new(self.0.kafka.clone())

@@ -14,6 +14,7 @@ use crate::connection::client_replacement::ClientReplacement;
 use crate::connection::open_error::KafkaOpenError;
 use crate::message::delivery;
 use crate::options::Options;
+use crate::topics::group_offsets::committed_offsets;
 use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl};
 use crate::topics::pending_watermarks::{PendingWatermarks, WatermarkQuery};
 
@@ -42,6 +43,8 @@ pub(crate) enum TopicQuery {
     List { reply: QueryReply<Vec<TopicView>> },
     /// At most `limit` records of a topic partition, from `offset` on.
     Read { topic: String, partition: u32, offset: u64, limit: u32, reply: QueryReply<Vec<Delivery>> },
+    /// The offsets at which a group continues, in partition order.
+    GroupOffsets { group: String, topic: String, reply: QueryReply<Vec<Option<u64>>> },
 }
 
 /// A handle to the thread, which ends when the handle is dropped.
@@ -109,6 +112,9 @@ impl QueryRunner {
                     self.replace_failing_reader(started, &records);
                     drop(reply.send(records));
                 }
+                TopicQuery::GroupOffsets { group, topic, reply } => {
+                    drop(reply.send(self.group_offsets(&group, &topic)))
+                }
             }
         }
         self.watermarks.add(watermarks);
@@ -153,9 +159,10 @@ impl QueryRunner {
         Ok(topics.into_iter().map(view).collect())
     }
 
-    /// Whether a topic has the installation's prefix and is none of Kafka's own.
+    /// Whether a topic has the installation's prefix, or is one of its further topics, and is none of Kafka's own.
     fn is_own(&self, name: &str) -> bool {
-        name.starts_with(&self.options.topic_prefix) && !name.starts_with("__")
+        let is_further = || self.options.further_topics.iter().any(|topic| topic == name);
+        (name.starts_with(&self.options.topic_prefix) || is_further()) && !name.starts_with("__")
     }
 
     /// A broker confirms a commit before the control records are in every partition: waits a short time for the transactions that were
@@ -164,19 +171,24 @@ impl QueryRunner {
         self.reader.settled_ends(names, SETTLE_TIMEOUT)
     }
 
-    fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    /// Number of partitions of a topic.
+    fn size(&self, topic: &str) -> Result<u32, Error> {
         let topics = self.reader.topics()?;
-        match topics.get(topic) {
-            Some(size) if partition < *size => {}
-            Some(size) => {
-                return Err(Error::Rejected(format!(
-                    "topic {topic} has {size} partitions; there is no partition {partition}"
-                )));
-            }
-            None => {
-                let own: Vec<&str> = topics.keys().filter(|name| self.is_own(name)).map(String::as_str).collect();
-                return Err(Error::Rejected(format!("there is no topic {topic}; there are: {}", own.join(", "))));
-            }
+        topics.get(topic).copied().ok_or_else(|| {
+            let own: Vec<&str> = topics.keys().filter(|name| self.is_own(name)).map(String::as_str).collect();
+            Error::Rejected(format!("there is no topic {topic}; there are: {}", own.join(", ")))
+        })
+    }
+
+    fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
+        committed_offsets(&self.options, group, topic, self.size(topic)?)
+    }
+
+    fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+        let size = self.size(topic)?;
+        if partition >= size {
+            let message = format!("topic {topic} has {size} partitions; there is no partition {partition}");
+            return Err(Error::Rejected(message));
         }
         let name = [(topic.to_owned(), partition)];
         let start = self.reader.start_offsets(&name)?.get(&name[0]).copied().unwrap_or(0);

@@ -18,4 +18,9 @@ impl TopicReader for Kafka {
         let queries = self.inner.topic_queries()?;
         queries.request(|reply| TopicQuery::Read { topic, partition, offset, limit, reply }).await
     }
+
+    async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
+        let (group, topic) = (group.to_owned(), topic.to_owned());
+        self.inner.topic_queries()?.request(|reply| TopicQuery::GroupOffsets { group, topic, reply }).await
+    }
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use crate::connection::open_error::PostgresOpenError;
-use crate::options::Options;
+use crate::store::options::Options;
 
 /// How the server's certificate is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::connection::address::DatabaseAddress;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::tls;
-use crate::options::Options;
+use crate::store::options::Options;
 
 /// Opens connections to the database of one set of options.
 #[derive(Clone)]

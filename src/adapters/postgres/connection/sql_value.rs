@@ -2,6 +2,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::{EventId, OrderId, Timestamp};
+use outbox::EventKey;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
@@ -42,6 +43,16 @@ pub(crate) fn get_time_opt(row: &Row, column: usize) -> StatementResult<Option<T
 
 pub(crate) fn order_uuid(id: OrderId) -> Uuid {
     Uuid::from_bytes(id.bytes())
+}
+
+/// The column in which the tables of the outbox have the key of an event.
+pub(crate) fn key_group(key: &EventKey) -> Uuid {
+    Uuid::from_bytes(key.group())
+}
+
+/// A key from that column and from `key_text`.
+pub(crate) fn event_key(group: Uuid, text: Option<&str>) -> EventKey {
+    EventKey::stored(*group.as_bytes(), text)
 }
 
 pub(crate) fn event_uuid(id: EventId) -> Uuid {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{SqlValue, seconds};
-use crate::options::Options;
+use crate::store::options::Options;
 
 /// Confirms that the process is alive; returns no row if another process has the name.
 pub(crate) const HEARTBEAT: &str =

@@ -15,7 +15,8 @@ use crate::leases::name_claimant::{DELETE_ROW, NameClaimant, stop_requested};
 /// The lock's key. It contains the schema: two installations in one database may have instances of the same name.
 macro_rules! key {
     () => {
-        "hashtextextended('posthaste:' || current_schema() || ':' || $1, 0)"
+        "hashtextextended('posthaste:' || (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE c.oid = 'instance'::regclass) || ':' || $1, 0)"
     };
 }
 

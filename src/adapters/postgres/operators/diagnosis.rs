@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::connection::session::PooledSession;
-use crate::connection::sql_value::{event_uuid, get, order_uuid};
+use crate::connection::sql_value::{event_uuid, get, key_group};
 use crate::connection::statement_error::StatementResult;
 use crate::operators::row_query;
 
@@ -21,13 +21,16 @@ const FIRST_BLOCKING: &str =
 const FIRST_UNSENT: &str = "SELECT e.id FROM outbox_event e JOIN outbox q ON q.partition = e.partition AND q.id = e.id
          WHERE e.key = $1 ORDER BY e.id LIMIT 1";
 
+const LAST_SENT: &str = "SELECT e.id FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id)
+         WHERE e.key = $1 ORDER BY e.id DESC LIMIT 1";
+
 /// Diagnoses one event, or the first unsent row of a key (its latest row if all were sent).
 pub(crate) async fn diagnose(session: &PooledSession, selector: RowSelector) -> StatementResult<Option<RowDiagnosis>> {
     let Some(id) = row_of(session, selector).await? else { return Ok(None) };
     let Some(row) = row_query::find(session, id).await? else { return Ok(None) };
     let head = match row.sent_at {
         Some(_) => None,
-        None => first(session, FIRST_BLOCKING, order_uuid(row.key)).await?.filter(|head| *head < id),
+        None => first(session, FIRST_BLOCKING, key_group(&row.key)).await?.filter(|head| *head < id),
     };
     let head = match head {
         Some(head) => row_query::find(session, head).await?,
@@ -52,12 +55,9 @@ async fn row_of(session: &PooledSession, selector: RowSelector) -> StatementResu
             let text = "SELECT id FROM outbox_event WHERE event_id = $1";
             first(session, text, event_uuid(event)).await
         }
-        RowSelector::Key(key) => match first(session, FIRST_UNSENT, order_uuid(key)).await? {
+        RowSelector::Key(key) => match first(session, FIRST_UNSENT, key_group(&key)).await? {
             Some(id) => Ok(Some(id)),
-            None => {
-                let text = "SELECT e.id FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) WHERE e.key = $1 ORDER BY e.id DESC LIMIT 1";
-                first(session, text, order_uuid(key)).await
-            }
+            None => first(session, LAST_SENT, key_group(&key)).await,
         },
     }
 }

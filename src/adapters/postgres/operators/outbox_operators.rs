@@ -1,12 +1,15 @@
 //! The port `OutboxOperators`: listing, diagnosing and changing rows.
 use async_trait::async_trait;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::outbox::RowId;
+use ports::operators::{
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+};
+use ports::outbox::{ClaimedRow, RowId};
 
 use crate::connection::statement_error::retry_conflicts;
 use crate::operators::row_query::{self, RowQuery};
-use crate::operators::{diagnosis, row_actions};
+use crate::operators::{audit_log, diagnosis, row_actions};
+use crate::outbox::claimed_row;
 use crate::store::postgres::Postgres;
 
 #[async_trait]
@@ -25,6 +28,16 @@ impl OutboxOperators for Postgres {
         let core = self.core();
         let diagnose = async move { diagnosis::diagnose(&core.service_session().await?, selector).await };
         self.run("outbox_standing", diagnose).await
+    }
+
+    async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {
+        let core = self.core();
+        self.run("outbox_event", async move { claimed_row::find(&core.service_session().await?, id).await }).await
+    }
+
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
+        let (core, filter) = (self.core(), filter.clone());
+        self.run("audit", async move { audit_log::entries(&core.service_session().await?, &filter, limit).await }).await
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {

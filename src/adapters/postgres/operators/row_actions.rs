@@ -8,9 +8,10 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::connection::session::{PooledSession, Transaction};
-use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
+use crate::operators::audit_log;
 use crate::operators::row_query::{RowQuery, status_of};
 use crate::outbox::row_changes;
 use crate::store::core::Core;
@@ -54,7 +55,7 @@ async fn change_one(
     }
     row_changes::apply(&transaction, partition, &[change(&unsent)]).await?;
     lease_row::raise_counter(&transaction, partition).await?;
-    write_audit(&transaction, action, &[id], audit).await?;
+    audit_log::write(&transaction, action, &[id], audit).await?;
     transaction.commit().await?;
     Ok(OperatorOutcome::Done(1))
 }
@@ -87,7 +88,7 @@ pub(crate) async fn redrive(
             changed.extend(changes.into_iter().map(|change| change.id));
         }
     }
-    write_audit(&transaction, OperatorAction::Redrive, &changed, audit).await?;
+    audit_log::write(&transaction, OperatorAction::Redrive, &changed, audit).await?;
     transaction.commit().await?;
     Ok(OperatorOutcome::Done(changed.len() as u64))
 }
@@ -132,17 +133,4 @@ async fn sent_or_missing(session: &PooledSession, id: RowId) -> StatementResult<
     let rows = session.query(text, &[(&id, Type::INT8)]).await?;
     let sent = rows.first().map(|row| get::<bool>(row, 0)).transpose()?;
     Ok(if sent == Some(true) { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })
-}
-
-async fn write_audit(
-    transaction: &Transaction,
-    action: OperatorAction,
-    rows: &[RowId],
-    audit: &Audit,
-) -> StatementResult<()> {
-    let (action, rows) = (action.as_str(), rows.to_vec());
-    let values: [SqlValue<'_>; 4] =
-        [(&action, Type::TEXT), (&rows, Type::INT8_ARRAY), (&audit.operator, Type::TEXT), (&audit.reason, Type::TEXT)];
-    let text = "INSERT INTO audit (action, row_id, who, why) SELECT $1, r, $3, $4 FROM unnest($2) AS r";
-    transaction.query(text, &values).await.map(|_| ())
 }

@@ -6,13 +6,13 @@ use tokio_postgres::types::Type;
 
 use crate::connection::conditions::Conditions;
 use crate::connection::session::PooledSession;
-use crate::connection::sql_value::{event_id, get, get_time_opt, order_id, order_uuid, seconds};
+use crate::connection::sql_value::{event_id, event_key, get, get_time_opt, key_group, seconds};
 use crate::connection::statement_error::{StatementResult, broken};
 
 const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
   coalesce(q.status, 5::int2), coalesce(q.lease_owner, a.owner), coalesce(q.lease_version, a.token, 0), coalesce(q.attempts, a.attempts),
   q.next_attempt_at, coalesce(q.failure_type, a.failure_type), coalesce(q.reason, a.reason), e.created_at, a.sent_at,
-  coalesce(q.last_attempt_at, a.claimed_at)";
+  coalesce(q.last_attempt_at, a.claimed_at), e.key_text";
 
 /// The table whose index a query follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,12 +84,16 @@ impl RowQuery {
             Some(RowStatus::Sent) => conditions.plain("q.id IS NULL"),
             None => conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)"),
         }
-        if let Some(key) = filter.key {
+        if let Some(key) = &filter.key {
             conditions.and(
                 if driving == DrivingTable::Waiting { "q.key =" } else { "e.key =" },
-                order_uuid(key),
+                key_group(key),
                 Type::UUID,
             );
+            match key.text() {
+                Some(text) => conditions.and("e.key_text =", text.to_owned(), Type::TEXT),
+                None => conditions.plain("e.key_text IS NULL"),
+            }
         }
         if let Some(kind) = &filter.kind {
             conditions.and("e.type =", kind.clone(), Type::TEXT);
@@ -154,7 +158,7 @@ fn read(row: &Row) -> StatementResult<RowView> {
     Ok(RowView {
         id: get(row, 0)?,
         event_id: event_id(get::<Option<_>>(row, 1)?.unwrap_or_default()),
-        key: order_id(get(row, 2)?),
+        key: event_key(get(row, 2)?, get(row, 15)?),
         kind: get::<Option<String>>(row, 3)?.unwrap_or_default(),
         partition: PartitionNo(get::<i32>(row, 4)?.unsigned_abs()),
         status: status_of(get(row, 5)?)?,

@@ -5,7 +5,7 @@ use ports::orders::{Commit, IdempotencyMark};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::connection::sql_value::{SqlValue, event_uuid, order_uuid, time};
+use crate::connection::sql_value::{SqlValue, event_uuid, key_group, order_uuid, time};
 use crate::connection::statement_error::StatementResult;
 use crate::orders::order_row;
 
@@ -57,6 +57,10 @@ pub(crate) struct EventColumns<'a> {
     parents: Vec<Option<&'a str>>,
     states: Vec<Option<&'a str>>,
     payloads: Vec<&'a [u8]>,
+    key_texts: Vec<Option<&'a str>>,
+    headers: Vec<Option<String>>,
+    content_types: Vec<Option<&'a str>>,
+    request_ids: Vec<Option<&'a str>>,
 }
 
 impl<'a> EventColumns<'a> {
@@ -66,24 +70,29 @@ impl<'a> EventColumns<'a> {
             for event in &commit.events {
                 columns.orders.push(order_uuid(commit.order.id));
                 columns.ids.push(event_uuid(event.event_id));
-                columns.keys.push(order_uuid(event.key));
+                columns.keys.push(key_group(&event.key));
                 columns.partitions.push(event.partition.0 as i32);
                 columns.sequences.push(event.sequence as i64);
                 columns.occurred.push(time(event.occurred_at));
-                columns.millis.push(event.hlc.millis);
-                columns.counters.push(event.hlc.counter.into());
-                columns.kinds.push(event.kind.as_str());
+                let stamp = event.stamp.as_ref();
+                columns.millis.push(stamp.map_or(0, |stamp| stamp.hlc.millis));
+                columns.counters.push(stamp.map_or(0, |stamp| stamp.hlc.counter.into()));
+                columns.kinds.push(&event.kind);
                 columns.topics.push(&event.topic);
-                columns.regions.push(event.region.as_str());
+                columns.regions.push(stamp.map_or("", |stamp| stamp.region.as_str()));
                 columns.parents.push(event.trace.as_ref().map(|trace| &*trace.parent));
                 columns.states.push(event.trace.as_ref().and_then(|trace| trace.state.as_deref()));
                 columns.payloads.push(&event.payload);
+                columns.key_texts.push(event.key.text());
+                columns.headers.push(event.headers.to_json());
+                columns.content_types.push(event.content_type.as_deref());
+                columns.request_ids.push(event.request_id.as_deref());
             }
         }
         columns
     }
 
-    pub(crate) fn values(&self) -> [SqlValue<'_>; 14] {
+    pub(crate) fn values(&self) -> [SqlValue<'_>; 18] {
         [
             (&self.orders, Type::UUID_ARRAY),
             (&self.ids, Type::UUID_ARRAY),
@@ -99,6 +108,10 @@ impl<'a> EventColumns<'a> {
             (&self.parents, Type::TEXT_ARRAY),
             (&self.states, Type::TEXT_ARRAY),
             (&self.payloads, Type::BYTEA_ARRAY),
+            (&self.key_texts, Type::TEXT_ARRAY),
+            (&self.headers, Type::TEXT_ARRAY),
+            (&self.content_types, Type::TEXT_ARRAY),
+            (&self.request_ids, Type::TEXT_ARRAY),
         ]
     }
 }

@@ -8,7 +8,7 @@ use ports::Error;
 use ports::orders::{Commit, Committed};
 use tokio::sync::{Notify, oneshot};
 
-use crate::options::Options;
+use crate::store::options::Options;
 
 /// A commit and the caller that waits for its result.
 pub(crate) struct QueuedCommit {

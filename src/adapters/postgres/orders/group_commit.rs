@@ -33,12 +33,13 @@ const DELETE_MARKS: &str = "DELETE FROM mark m USING unnest($1::text[], $2::text
 macro_rules! events {
     () => {
         ", e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
-             traceparent, tracestate, payload)
+             traceparent, tracestate, payload, key_text, headers, content_type, request_id)
            SELECT v.event_id, v.key, v.partition, v.sequence, v.occurred_at, v.hlc_millis, v.hlc_counter, v.type, v.topic, v.region,
-             v.traceparent, v.tracestate, v.payload
+             v.traceparent, v.tracestate, v.payload, v.key_text, v.headers::jsonb, v.content_type, v.request_id
            FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int4[], $5::int8[], $6::timestamptz[], $7::int8[], $8::int8[], $9::text[],
-             $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[]) WITH ORDINALITY AS v (order_id, event_id, key, partition,
-             sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, traceparent, tracestate, payload, place)
+             $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::text[], $16::text[], $17::text[], $18::text[]) WITH ORDINALITY AS v (order_id, event_id, key, partition,
+             sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, traceparent, tracestate, payload, key_text, headers,
+             content_type, request_id, place)
            JOIN o ON o.id = v.order_id ORDER BY v.place RETURNING id, key, partition, octet_length(payload) AS bytes),
          q AS (INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, coalesce(bytes, 0) FROM e)
          SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}') FROM o"
@@ -49,8 +50,8 @@ const CREATE: &str = concat!(
     "WITH o AS (INSERT INTO orders (id, owner, status, version, created_at, updated_at, items, total, region, hlc_millis, hlc_counter)
        SELECT u.id, u.owner, u.status, u.version, u.created_at, u.updated_at, u.items::json, u.total::numeric, u.region, u.hlc_millis,
          u.hlc_counter
-       FROM unnest($15::uuid[], $16::text[], $17::text[], $18::int8[], $19::timestamptz[], $20::timestamptz[], $21::text[], $22::text[],
-         $23::text[], $24::int8[], $25::int8[]) AS u (id, owner, status, version, created_at, updated_at, items, total, region,
+       FROM unnest($19::uuid[], $20::text[], $21::text[], $22::int8[], $23::timestamptz[], $24::timestamptz[], $25::text[], $26::text[],
+         $27::text[], $28::int8[], $29::int8[]) AS u (id, owner, status, version, created_at, updated_at, items, total, region,
          hlc_millis, hlc_counter) ON CONFLICT (id) DO NOTHING RETURNING id)",
     events!()
 );
@@ -64,7 +65,7 @@ const LOCK: &str =
 const CHANGE: &str = concat!(
     "WITH o AS (UPDATE orders t SET status = u.status, version = u.version, updated_at = u.updated_at, region = u.region,
          hlc_millis = u.hlc_millis, hlc_counter = u.hlc_counter
-       FROM unnest($15::uuid[], $16::text[], $17::int8[], $18::timestamptz[], $19::text[], $20::int8[], $21::int8[])
+       FROM unnest($19::uuid[], $20::text[], $21::int8[], $22::timestamptz[], $23::text[], $24::int8[], $25::int8[])
          AS u (id, status, version, updated_at, region, hlc_millis, hlc_counter) WHERE t.id = u.id RETURNING t.id)",
     events!()
 );

@@ -2,21 +2,38 @@
 use std::sync::Arc;
 
 use domain::{Hlc, RegionId};
-use ports::orders::TraceContext;
-use ports::outbox::ClaimedRow;
+use ports::event_headers::EventHeaders;
+use ports::orders::{RegionStamp, TraceContext};
+use ports::outbox::{ClaimedRow, RowId};
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
-use crate::connection::sql_value::{event_id, get, get_time_opt, order_id};
+use crate::connection::session::PooledSession;
+use crate::connection::sql_value::{event_id, event_key, get, get_time_opt};
 use crate::connection::statement_error::StatementResult;
 
 /// The columns of an event `e`, after the id, the key and the attempts of its row.
 macro_rules! event_columns {
     () => {
         "e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate,
-           e.created_at, e.payload"
+           e.created_at, e.payload, e.key_text, e.headers::text, e.content_type, e.request_id"
     };
 }
 pub(crate) use event_columns;
+
+/// One event by its row's id, whatever the row's status, with the attempts made so far.
+const EVENT: &str = concat!(
+    "SELECT e.id, e.key, greatest(coalesce(u.attempts, a.attempts, 1), 1), ",
+    event_columns!(),
+    " FROM outbox_event e LEFT JOIN outbox_unsent u ON u.partition = e.partition AND u.id = e.id
+      LEFT JOIN LATERAL outbox_sent(e.partition, e.id) a ON u.id IS NULL WHERE e.id = $1"
+);
+
+/// The event of a row, in the form of a claimed one; `None` if it was deleted.
+pub(crate) async fn find(session: &PooledSession, id: RowId) -> StatementResult<Option<ClaimedRow>> {
+    let rows = session.query(EVENT, &[(&id, Type::INT8)]).await?;
+    Ok(read_all(&rows, 0)?.pop())
+}
 
 /// Decodes rows, in id order. `first` is the column of the row's id; rows in which it is NULL are skipped.
 pub(crate) fn read_all<'a>(rows: impl IntoIterator<Item = &'a Row>, first: usize) -> StatementResult<Vec<ClaimedRow>> {
@@ -39,26 +56,38 @@ fn read(row: &Row, first: usize, previous: Option<&ClaimedRow>) -> StatementResu
         let text = get::<Option<&str>>(row, column)?.unwrap_or("");
         Ok(previous.filter(|previous| &***previous == text).cloned().unwrap_or_else(|| text.into()))
     };
-    let region = get::<Option<&str>>(row, first + 8)?.unwrap_or("");
-    let same_region = previous.map(|previous| &previous.region).filter(|previous| previous.as_str() == region).cloned();
     let parent = get::<Option<&str>>(row, first + 11)?;
     let state = get::<Option<&str>>(row, first + 12)?;
     Ok(ClaimedRow {
         id: get(row, first)?,
         event_id: event_id(get::<Option<_>>(row, first + 3)?.unwrap_or_default()),
-        key: order_id(get(row, first + 1)?),
+        key: event_key(get(row, first + 1)?, get(row, first + 15)?),
         kind: shared(first + 4, previous.map(|previous| &previous.kind))?,
         topic: shared(first + 5, previous.map(|previous| &previous.topic))?,
         payload: get::<Option<&[u8]>>(row, first + 14)?.map(Arc::from),
         sequence: get::<Option<i64>>(row, first + 6)?.unwrap_or_default() as u64,
         occurred_at: get_time_opt(row, first + 7)?.unwrap_or_default(),
-        region: same_region.unwrap_or_else(|| RegionId::new(region)),
-        hlc: Hlc {
-            millis: get::<Option<_>>(row, first + 9)?.unwrap_or_default(),
-            counter: get::<Option<i64>>(row, first + 10)?.unwrap_or_default() as u32,
-        },
+        stamp: stamp(row, first + 8, previous)?,
         trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
+        request_id: get::<Option<&str>>(row, first + 18)?.map(Arc::from),
+        headers: get::<Option<&str>>(row, first + 16)?.map(EventHeaders::from_json).unwrap_or_default(),
+        content_type: get::<Option<&str>>(row, first + 17)?.map(Arc::from),
         attempt: get::<i32>(row, first + 2)?.unsigned_abs(),
         created_at: get_time_opt(row, first + 13)?.unwrap_or_default(),
     })
+}
+
+/// The stamp of a change; an event without one has an empty region.
+fn stamp(row: &Row, first: usize, previous: Option<&ClaimedRow>) -> StatementResult<Option<RegionStamp>> {
+    let region = get::<Option<&str>>(row, first)?.unwrap_or("");
+    if region.is_empty() {
+        return Ok(None);
+    }
+    let known = previous.and_then(|previous| previous.stamp.as_ref()).map(|stamp| &stamp.region);
+    let region = known.filter(|known| known.as_str() == region).cloned().unwrap_or_else(|| RegionId::new(region));
+    let hlc = Hlc {
+        millis: get::<Option<_>>(row, first + 1)?.unwrap_or_default(),
+        counter: get::<Option<i64>>(row, first + 2)?.unwrap_or_default() as u32,
+    };
+    Ok(Some(RegionStamp { region, hlc }))
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
-    SettledClaim, Settlement,
+    PoisonPolicy, ResolvedBatch, SettledClaim, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
@@ -60,9 +60,16 @@ impl OutboxStore for Postgres {
         .await
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
-        let (core, fence) = (self.core(), fence.clone());
-        self.run("resolve", async move { retry_conflicts!(resolve::resolve(&core, &fence, token, outcome)) }).await
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
+        let (core, fence, poison) = (self.core(), fence.clone(), poison.clone());
+        self.run("resolve", async move { retry_conflicts!(resolve::resolve(&core, &fence, token, outcome, &poison)) })
+            .await
     }
 
     fn expect_requests(&self, count: u32) {

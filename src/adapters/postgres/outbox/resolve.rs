@@ -1,6 +1,13 @@
 //! Resolving an open batch whose outcome was established after its producer session was fenced.
-use outbox::{BatchOutcome, Fence, FencedOutcome, Token};
+use std::collections::HashMap;
 
+use outbox::{BatchOutcome, Fence, FencedOutcome, OutboxRow, PoisonPolicy, RowId, Token};
+use ports::outbox::{PoisonRow, ResolvedBatch, RowEvent};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::session::Transaction;
+use crate::connection::sql_value::{event_id, get};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
 use crate::outbox::{open_batch, row_changes, settle};
@@ -12,21 +19,44 @@ pub(crate) async fn resolve(
     fence: &Fence,
     token: Token,
     outcome: BatchOutcome,
-) -> StatementResult<FencedOutcome> {
+    poison: &PoisonPolicy,
+) -> StatementResult<ResolvedBatch> {
     let partition = fence.partition;
     if outcome == BatchOutcome::Published {
-        return settle::settle_published(core, fence, token).await;
+        return Ok(settle::settle_published(core, fence, token).await?.into());
     }
     core.scan_memory.take(partition.0);
     let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
     let Some(open) = lease.as_ref().and_then(|lease| lease.open_batch_at_counter(fence, token)) else {
         transaction.rollback().await?;
-        return Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)));
+        return Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)).into());
     };
     let batch = open_batch::read(&transaction, partition, token).await?;
-    let changes: Vec<_> = batch.iter().filter_map(|row| outcome.row_change(row, open.trial)).collect();
+    // Only a trial's row is ever parked as poison, by the rule of its event type.
+    let events = if open.trial { events(&transaction, &batch).await? } else { HashMap::new() };
+    let trial_rule = |row: RowId| events.get(&row).map(|event| poison.of(&event.kind));
+    let changes: Vec<_> = batch.iter().filter_map(|row| outcome.row_change(row, trial_rule(row.id))).collect();
     row_changes::apply(&transaction, partition, &changes).await?;
     let counter = lease_row::close_batch(&transaction, partition).await?;
     transaction.commit().await?;
-    Ok(FencedOutcome::Done { counter, rows: changes.len() as u64 })
+    let parked = changes.iter().filter_map(|change| {
+        let event = events.get(&change.id)?;
+        PoisonRow::of(change, *change.key.as_bytes(), event)
+    });
+    Ok(ResolvedBatch { closed: FencedOutcome::Done { counter, rows: changes.len() as u64 }, parked: parked.collect() })
+}
+
+/// The event of each row.
+async fn events(transaction: &Transaction, batch: &[OutboxRow<Uuid>]) -> StatementResult<HashMap<RowId, RowEvent>> {
+    let ids: Vec<RowId> = batch.iter().map(|row| row.id).collect();
+    let text = "SELECT i.id, e.event_id, e.type, e.key_text, e.request_id FROM unnest($1::int8[]) i (id) \
+         LEFT JOIN outbox_event e ON e.id = i.id";
+    let rows = transaction.query(text, &[(&ids, Type::INT8_ARRAY)]).await?;
+    let event = |row| {
+        let id = event_id(get::<Option<_>>(row, 1)?.unwrap_or_default());
+        let kind = get::<Option<&str>>(row, 2)?.unwrap_or_default().into();
+        let request_id = get::<Option<&str>>(row, 4)?.map(Into::into);
+        Ok((get(row, 0)?, RowEvent { id, kind, key_text: get(row, 3)?, request_id }))
+    };
+    rows.iter().map(event).collect()
 }

@@ -6,6 +6,8 @@
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use crate::schema::own_schema;
+
 /// Longest wait for a lock on the archive: 50 ms, during which settlements wait too.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '50ms'";
 
@@ -32,10 +34,11 @@ pub(crate) async fn create(client: &Client, ahead: u32) -> Result<(), tokio_post
         let (day, from, to): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         // ATTACH needs a weaker lock than CREATE … PARTITION OF: settlements continue meanwhile.
         let text = format!(
-            "BEGIN; SET LOCAL lock_timeout = '1s';
+            "BEGIN; SET LOCAL lock_timeout = '1s'; {};
              CREATE TABLE outbox_archive_{day} (LIKE outbox_archive INCLUDING ALL);
              ALTER TABLE outbox_archive ATTACH PARTITION outbox_archive_{day}
-               FOR VALUES FROM ('{from} 00:00:00+00') TO ('{to} 00:00:00+00'); COMMIT"
+               FOR VALUES FROM ('{from} 00:00:00+00') TO ('{to} 00:00:00+00'); COMMIT",
+            own_schema::first("outbox_archive")
         );
         if let Err(error) = client.batch_execute(&text).await {
             client.batch_execute("ROLLBACK").await?;

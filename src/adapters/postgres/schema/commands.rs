@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
-use crate::options::Options;
 use crate::schema::archive_days;
 use crate::schema::migrations::{self, MigrationStatus};
+use crate::store::options::Options;
 
 /// Lists the migrations that the database has applied or lacks, oldest first. Changes nothing.
 ///

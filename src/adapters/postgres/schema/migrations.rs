@@ -5,6 +5,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value;
+use crate::schema::own_schema;
 
 /// A migration as this program contains it.
 struct MigrationFile {
@@ -18,33 +19,27 @@ const FILES: &[MigrationFile] = &[
     MigrationFile {
         version: 1,
         name: "orders_outbox_and_inbox",
-        text: include_str!("../../../../migrations/postgres/V1__orders_outbox_and_inbox.sql"),
+        text: include_str!("migrations/V1__orders_outbox_and_inbox.sql"),
     },
     MigrationFile {
         version: 2,
         name: "redriven_dead_letters",
-        text: include_str!("../../../../migrations/postgres/V2__redriven_dead_letters.sql"),
+        text: include_str!("migrations/V2__redriven_dead_letters.sql"),
     },
     MigrationFile {
         version: 3,
         name: "open_batch_in_the_lease",
-        text: include_str!("../../../../migrations/postgres/V3__open_batch_in_the_lease.sql"),
+        text: include_str!("migrations/V3__open_batch_in_the_lease.sql"),
     },
+    MigrationFile { version: 4, name: "store_timeline", text: include_str!("migrations/V4__store_timeline.sql") },
+    MigrationFile { version: 5, name: "debezium_types", text: include_str!("migrations/V5__debezium_types.sql") },
+    MigrationFile { version: 6, name: "last_attempts", text: include_str!("migrations/V6__last_attempts.sql") },
     MigrationFile {
-        version: 4,
-        name: "store_timeline",
-        text: include_str!("../../../../migrations/postgres/V4__store_timeline.sql"),
+        version: 7,
+        name: "events_of_any_service",
+        text: include_str!("migrations/V7__events_of_any_service.sql"),
     },
-    MigrationFile {
-        version: 5,
-        name: "debezium_types",
-        text: include_str!("../../../../migrations/postgres/V5__debezium_types.sql"),
-    },
-    MigrationFile {
-        version: 6,
-        name: "last_attempts",
-        text: include_str!("../../../../migrations/postgres/V6__last_attempts.sql"),
-    },
+    MigrationFile { version: 8, name: "publish_from_sql", text: include_str!("migrations/V8__publish_from_sql.sql") },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.
@@ -127,6 +122,7 @@ async fn apply_one(client: &Client, pending: &MigrationStatus, partitions: u32) 
     // The lock belongs to the transaction, so it works behind a pooler too. It may wait for another process's long migration.
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
     client.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
+    client.batch_execute(&own_schema::first("posthaste_migration")).await?;
     client
         .batch_execute(
             "CREATE TABLE IF NOT EXISTS posthaste_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,

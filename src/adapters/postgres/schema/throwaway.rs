@@ -8,7 +8,7 @@ use tokio_postgres::config::{Host, SslMode};
 use crate::connection::address::DatabaseAddress;
 use crate::connection::connector::{Connector, DedicatedConnection};
 use crate::connection::open_error::PostgresOpenError;
-use crate::options::Options;
+use crate::store::options::Options;
 
 /// The server's settings that measurements depend on most.
 const SETTINGS: [&str; 5] =

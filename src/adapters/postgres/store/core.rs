@@ -11,8 +11,8 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
 use crate::leases::unanswered_adoption::UnansweredAdoption;
-use crate::options::Options;
 use crate::outbox::scan_start::ScanMemory;
+use crate::store::options::Options;
 
 /// Shared by the store and its background tasks. The tasks hold this and not the store, so that they do not keep the store open.
 pub(crate) struct Core {

@@ -8,13 +8,13 @@ use crate::connection::server_timeline;
 use crate::connection::sql_value::get;
 use crate::idempotency::keys;
 use crate::leases::instance_name::InstanceNameLease;
-use crate::options::Options;
 use crate::orders::commit_queue::CommitQueue;
 use crate::orders::committer;
 use crate::outbox::rounds::relay_queue::RelayQueue;
 use crate::outbox::rounds::relay_rounds;
 use crate::schema::{archive_days, migrations};
 use crate::store::core::{Core, InstalledSchema};
+use crate::store::options::Options;
 use crate::wake::wake_tasks::WakeTasks;
 
 /// An opened store without the runtime that it runs on.

@@ -15,9 +15,9 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::StatementResult;
 use crate::leases::instance_name::NameLost;
-use crate::options::Options;
 use crate::store::core::Core;
 use crate::store::open::{self, OpenedStore};
+use crate::store::options::Options;
 
 /// The store of one service: orders, outbox, leases, inbox, keys, wake-ups. Cheap to clone; all clones are one store.
 ///

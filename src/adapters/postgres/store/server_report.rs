@@ -1,4 +1,5 @@
 //! The server's report for `posthaste doctor`: version, clock, durability, connections, missing indexes, and what holds back VACUUM.
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Timestamp;
@@ -6,9 +7,12 @@ use ports::Error;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use crate::connection::connector::Connector;
+use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::store::core::Core;
+use crate::store::options::Options;
 use crate::store::postgres::Postgres;
 
 /// The state of the server that `posthaste doctor` checks.
@@ -20,8 +24,8 @@ pub struct ServerReport {
     pub now: Timestamp,
     /// Time from sending the statement to its reply.
     pub latency: Duration,
-    /// Whether an acknowledged commit survives a power cut: `fsync` and `synchronous_commit` are on.
-    pub durable: bool,
+    /// Settings that are off and must be on, as a session has them that sets nothing of its own.
+    pub weak_settings: Vec<WeakSetting>,
     /// Age of the oldest transaction of a client in any database of the server that still sees old rows, so that VACUUM cannot remove
     /// dead outbox rows. Prepared transactions and standbys are not examined.
     pub oldest_transaction: Option<Duration>,
@@ -33,6 +37,15 @@ pub struct ServerReport {
     pub connections: (u64, u64),
     /// The standbys that replicate from this server.
     pub standbys: StandbyReport,
+}
+
+/// A setting with which a commit that was acknowledged can be lost, or a page can be torn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeakSetting {
+    /// Its name: `fsync`, `full_page_writes` or `synchronous_commit`.
+    pub name: String,
+    /// Where it is set, in PostgreSQL's words: `database`, `user`, `configuration file`, …
+    pub source: String,
 }
 
 /// The physical standbys of a server. Logical subscribers and base backups do not count: no service fails over to them.
@@ -68,7 +81,6 @@ const REPORT: &str = "WITH standby AS (SELECT coalesce(nullif(r.application_name
          ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8 AS bytes
        FROM pg_replication_slots WHERE NOT active AND (restart_lsn IS NOT NULL OR xmin IS NOT NULL OR catalog_xmin IS NOT NULL))
      SELECT current_setting('server_version'), clock_timestamp(),
-     current_setting('fsync') = 'on' AND current_setting('synchronous_commit') <> 'off',
      extract(epoch FROM clock_timestamp() - (SELECT min(xact_start) FROM pg_stat_activity
        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'))::float8,
      (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int8,
@@ -78,6 +90,11 @@ const REPORT: &str = "WITH standby AS (SELECT coalesce(nullif(r.application_name
      ARRAY (SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (SELECT FROM pg_index i
        WHERE i.indexrelid = to_regclass(quote_ident(name)) AND i.indisvalid) ORDER BY name)";
 
+/// The session of this statement sets nothing itself, so that it has what other programs get: this program's own sessions turn
+/// `synchronous_commit` on.
+const WEAK_SETTINGS: &str = "SELECT name, source FROM pg_settings
+     WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name";
+
 impl Postgres {
     /// Reads the server's state. Changes nothing.
     ///
@@ -85,32 +102,43 @@ impl Postgres {
     /// [`Error::Unreachable`] or [`Error::Overloaded`] if the server does not reply.
     pub async fn server_report(&self) -> Result<ServerReport, Error> {
         let core = self.core();
-        self.run("checkup", async move { report(&core).await }).await
+        let weak = weak_settings(&core.options).await;
+        let weak_settings = weak.map_err(|error| Error::Unreachable(error.to_string()))?;
+        self.run("checkup", async move { report(&core, weak_settings).await }).await
     }
 }
 
-async fn report(core: &Core) -> StatementResult<ServerReport> {
+/// Reads the settings over a connection of its own, without the settings of this program's sessions.
+async fn weak_settings(options: &Options) -> Result<Vec<WeakSetting>, PostgresOpenError> {
+    let connector = Connector::new(Arc::new(Options { pooler: true, ..options.clone() }))?;
+    let connection = connector.connect("doctor").await?;
+    let rows = connection.client.query_typed(WEAK_SETTINGS, &[]).await;
+    let rows = rows.map_err(|error| PostgresOpenError::of(connector.location(), &error))?;
+    Ok(rows.iter().map(|row| WeakSetting { name: row.get(0), source: row.get(1) }).collect())
+}
+
+async fn report(core: &Core, weak_settings: Vec<WeakSetting>) -> StatementResult<ServerReport> {
     let session = core.service_session().await?;
     // Opens the connection, so that the latency below is the statement's alone.
     session.query("SELECT 1", &[]).await?;
     let started = Instant::now();
     let rows = session.query(REPORT, &[(&&INDEXES[..], Type::TEXT_ARRAY)]).await?;
     let row = rows.first().ok_or_else(|| broken("the report returned no row"))?;
-    let age: Option<f64> = get(row, 3)?;
-    let (slots, bytes): (Vec<String>, Vec<i64>) = (get(row, 9)?, get(row, 10)?);
+    let age: Option<f64> = get(row, 2)?;
+    let (slots, bytes): (Vec<String>, Vec<i64>) = (get(row, 8)?, get(row, 9)?);
     Ok(ServerReport {
         version: get(row, 0)?,
         now: get_time(row, 1)?,
         latency: started.elapsed(),
-        durable: get(row, 2)?,
+        weak_settings,
         oldest_transaction: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
         idle_slots: slots.into_iter().zip(bytes.into_iter().map(i64::unsigned_abs)).collect(),
-        missing_indexes: get(row, 11)?,
-        connections: (get::<i64>(row, 4)?.unsigned_abs(), get::<i64>(row, 5)?.unsigned_abs()),
+        missing_indexes: get(row, 10)?,
+        connections: (get::<i64>(row, 3)?.unsigned_abs(), get::<i64>(row, 4)?.unsigned_abs()),
         standbys: StandbyReport {
-            asynchronous: get(row, 6)?,
-            synchronous: get::<i64>(row, 7)?.unsigned_abs(),
-            hidden: get::<i64>(row, 8)?.unsigned_abs(),
+            asynchronous: get(row, 5)?,
+            synchronous: get::<i64>(row, 6)?.unsigned_abs(),
+            hidden: get::<i64>(row, 7)?.unsigned_abs(),
         },
     })
 }

@@ -46,3 +46,22 @@ async fn view_shows_each_event_with_its_key_type_and_payload() {
     assert_eq!((text(2), text(3)), (order_id.to_string(), "ORDER_CREATED".to_owned()));
     assert_eq!((text(4), shown.get::<_, bool>(5)), (order_id.to_string(), true));
 }
+
+#[tokio::test]
+async fn view_shows_events_of_other_services_by_their_topic_and_text_key() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    let factory = Factory::seeded(3, "order.events".into());
+    let mut commit = factory.creation("ann", PartitionNo(0));
+    let mut json = factory.foreign_row("customer-7", 1, PartitionNo(0));
+    (json.topic, json.payload) = ("outbox.event.Customer".into(), b"{\"a\": 1}".as_slice().into());
+    commit.events = vec![json, factory.foreign_row("customer-8", 1, PartitionNo(0))];
+    store.commit(commit).await.unwrap();
+    let values = "SELECT aggregatetype, aggregateid, payload::text FROM outbox_debezium ORDER BY aggregateid";
+
+    let shown = database.client().await.query(values, &[]).await.unwrap();
+
+    let texts = |row: &Row| (row.get::<_, String>(0), row.get::<_, String>(1), row.get::<_, String>(2));
+    let expected = [("Customer", "customer-7", "{\"a\": 1}"), ("customers", "customer-8", "\"AJ+Slg==\"")];
+    assert_eq!(shown.iter().map(texts).collect::<Vec<_>>(), expected.map(|(a, b, c)| (a.into(), b.into(), c.into())));
+}

@@ -13,8 +13,13 @@ mod proxy;
 mod relay {
     mod claim_sizes;
     pub mod claims;
+    #[path = "../../../../../examples/publish/rust/customer_service.rs"]
+    mod customer_service;
+    mod examples;
     pub mod fixture;
     mod open_batches;
+    mod publish;
+    mod publish_in_transaction;
     mod rounds;
     mod rounds_with_faults;
     mod scan_starts;

@@ -1,9 +1,9 @@
-//! The tasks behind the wake-ups: one sends NOTIFY, one LISTENs. A notifying commit takes a lock of the whole server, so wake-ups are
+//! The tasks behind the wake-ups: one sends NOTIFY, one LISTENs, one repeats those of writers in SQL. A notifying commit takes a lock of the whole server, so wake-ups are
 //! coalesced: the first is sent at once, those of the next few milliseconds as one.
 use std::sync::Arc;
 use std::time::Duration;
 
-use ports::partitions::wake::{CoalescedSet, format_hint, parse_hint};
+use ports::partitions::wake::{CoalescedSet, SQL_HINT_COVERS, format_hint, is_from_sql, parse_hint};
 use tokio_postgres::Notification;
 use tokio_postgres::types::Type;
 
@@ -36,7 +36,9 @@ impl WakeTasks {
     pub(crate) fn start(connector: &Connector, core: &Arc<Core>, tasks: &BackgroundTasks) -> Self {
         let (outgoing, incoming) = (Arc::<CoalescedSet>::default(), Arc::<CoalescedSet>::default());
         tasks.add(tokio::spawn(send(Arc::clone(core), Arc::clone(&outgoing))));
-        tasks.add(tokio::spawn(listen(connector.clone(), Arc::clone(core), Arc::clone(&incoming))));
+        let later = Arc::<CoalescedSet>::default();
+        tasks.add(tokio::spawn(repeat(Arc::clone(&later), Arc::clone(&incoming))));
+        tasks.add(tokio::spawn(listen(connector.clone(), Arc::clone(core), Arc::clone(&incoming), later)));
         Self { outgoing: Some(outgoing), incoming }
     }
 }
@@ -61,13 +63,27 @@ async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
     }
 }
 
-async fn listen(connector: Connector, core: Arc<Core>, incoming: Arc<CoalescedSet>) {
+/// Repeats the wake-ups of writers in SQL when the time is over in which the others send none.
+async fn repeat(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
+    loop {
+        let wake_ups = later.take().await;
+        tokio::time::sleep(SQL_HINT_COVERS).await;
+        incoming.add(wake_ups);
+    }
+}
+
+async fn listen(connector: Connector, core: Arc<Core>, incoming: Arc<CoalescedSet>, later: Arc<CoalescedSet>) {
     let command = format!("LISTEN {}", channel(&core));
     let mut pause = RECONNECT_PAUSES.0;
     loop {
         let (set, instance, partitions) = (Arc::clone(&incoming), core.options.instance.clone(), core.partitions);
+        let covers = Arc::clone(&later);
         let receive = move |notification: Notification| {
-            set.add(parse_hint(notification.payload(), &instance, partitions));
+            let wake_ups = parse_hint(notification.payload(), &instance, partitions);
+            if is_from_sql(notification.payload()) {
+                covers.add(wake_ups.iter().copied());
+            }
+            set.add(wake_ups);
         };
         if let Ok(mut connection) = connector.connect_listening("wakes", receive).await
             && connection.client.batch_execute(&command).await.is_ok()

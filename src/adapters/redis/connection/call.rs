@@ -141,7 +141,7 @@ impl RedisInner {
             *unavailable_since = Some(Instant::now());
             // Idle connections lead to the same unreachable server, and the pool would try them first after its return.
             let _ = self.pool.retain(|_, _| false);
-            tracing::warn!(event = "redis_away", error = %error, "Redis does not answer; continuing without it");
+            tracing::warn!(event = "redis_away", error = %error, "Redis does not answer; continuing without it: {error}");
             self.maintenance.notify_one();
         }
     }
@@ -150,7 +150,7 @@ impl RedisInner {
     pub(crate) fn mark_available(&self) {
         if let Some(since) = self.unavailable_since.lock().take() {
             let seconds = since.elapsed().as_secs_f64();
-            tracing::info!(event = "redis_back", seconds, "Redis answers again");
+            tracing::info!(event = "redis_back", seconds, "Redis answers again after {seconds} s");
             self.maintenance.notify_one();
         }
     }

@@ -2,11 +2,13 @@
 use async_trait::async_trait;
 use outbox::operator::{OperatorAction, parked_reason};
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
-use ports::outbox::{RowId, RowStatus};
+use ports::operators::{
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+};
+use ports::outbox::{ClaimedRow, RowId, RowStatus};
 use ports::partitions::InstanceId;
 
-use crate::outbox::row::{StoredRow, stored_row};
+use crate::outbox::row::{StoredRow, claimed_row, stored_row};
 use crate::store::arguments::ScriptArguments;
 use crate::store::client::RedisStore;
 use crate::store::reply::{Reply, broken};
@@ -58,6 +60,20 @@ impl OutboxOperators for RedisStore {
         let head = if head.is_empty() { None } else { Some(stored_row(head)?.view) };
         let owner = reply.optional_text(2)?.map(|owner| InstanceId(owner.into()));
         Ok(Some(RowDiagnosis { row: view, head, owner, epoch: reply.number(3)?, deaths, sent_to, by_fallback }))
+    }
+
+    async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {
+        let arguments = ScriptArguments::new().number(id);
+        let row = self.read_list("outbox_event", &self.inner.scripts.event, arguments).await?;
+        if row.is_empty() {
+            return Ok(None);
+        }
+        let row = claimed_row(row)?;
+        Ok(Some(ClaimedRow { attempt: row.attempt.max(1), ..row }))
+    }
+
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
+        self.audit_log(filter, limit).await
     }
 
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
@@ -121,7 +137,7 @@ fn statement(action: OperatorAction, audit: &Audit) -> ScriptArguments {
 
 /// The set of ids that contains the fewest other rows.
 fn smallest_index(filter: &RowFilter) -> String {
-    match (filter.key, filter.status) {
+    match (&filter.key, filter.status) {
         (Some(key), _) => format!("key:{key}"),
         (None, Some(status)) => format!("status:{}", status.as_str()),
         (None, None) => "all".to_owned(),
@@ -131,7 +147,7 @@ fn smallest_index(filter: &RowFilter) -> String {
 fn matches(filter: &RowFilter, view: &RowView, now: Option<domain::Timestamp>) -> bool {
     let RowFilter { status, key, kind, failure_type, older_than, after: _ } = filter;
     status.is_none_or(|status| status == view.status)
-        && key.is_none_or(|key| key == view.key)
+        && key.as_ref().is_none_or(|key| *key == view.key)
         && kind.as_ref().is_none_or(|kind| *kind == view.kind)
         && failure_type.is_none_or(|failure| Some(failure) == view.failure_type)
         && older_than.zip(now).is_none_or(|(age, now)| now.since(view.created_at) >= age)

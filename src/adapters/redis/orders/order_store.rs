@@ -115,8 +115,8 @@ fn commit_arguments(commit: &Commit) -> Result<ScriptArguments, Error> {
     };
     for event in events {
         let NewRow { event_id, key, kind, partition, payload, .. } = event;
-        arguments = arguments.text(event_id.to_string()).text(key.to_string()).number(partition).text(kind.as_str());
-        arguments = arguments.text(row::event_metadata(event)?).bytes(payload);
+        arguments = arguments.text(event_id.to_string()).text(key.to_string()).number(partition).text(&**kind);
+        arguments = arguments.text(row::event_metadata(event)?).bytes(payload).text(row::extra_metadata(event)?);
     }
     Ok(arguments)
 }

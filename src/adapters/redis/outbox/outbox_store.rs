@@ -7,7 +7,7 @@ use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, ExclusionOutcome,
-    FencedOutcome, OutboxStore, RowId, Settlement,
+    FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
@@ -77,14 +77,24 @@ impl OutboxStore for RedisStore {
         fenced_outcome(self.write_list("settle", &self.inner.scripts.settle, arguments).await?)
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
         let outcome = match outcome {
             BatchOutcome::Published => "published",
             BatchOutcome::ClaimerDied => "claimer_died",
             BatchOutcome::NotSent => "not_sent",
         };
         let arguments = owner(fence).number(fence.counter).number(token).text(outcome);
-        fenced_outcome(self.write_list("resolve", &self.inner.scripts.resolve, arguments).await?)
+        let arguments = poison.skipped_types().fold(arguments, ScriptArguments::text);
+        let mut reply = self.write_list("resolve", &self.inner.scripts.resolve, arguments).await?;
+        let parked = Reply::of(reply.take(3))?.lists()?;
+        let parked = parked.into_iter().map(row::poison_row).collect::<Result<_, _>>()?;
+        Ok(ResolvedBatch { closed: fenced_outcome(reply)?, parked })
     }
 
     async fn depth(&self) -> Result<Depth, Error> {

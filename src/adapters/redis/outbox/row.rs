@@ -1,13 +1,14 @@
 //! Rows of the outbox: the stored text of an event's metadata, and the forms in which the scripts return rows.
 use std::sync::Arc;
 
-use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use domain::{EventId, Hlc, RegionId, Timestamp};
 use ports::Error;
 use ports::FailureType;
 use ports::broker::Position;
+use ports::event_headers::EventHeaders;
 use ports::operators::RowView;
-use ports::orders::{NewRow, TraceContext};
-use ports::outbox::{ClaimedRow, RowStatus};
+use ports::orders::{NewRow, RegionStamp, TraceContext};
+use ports::outbox::{ClaimedRow, EventKey, PoisonRow, RowStatus};
 use ports::partitions::{InstanceId, PartitionNo};
 
 use crate::store::reply::{Reply, broken};
@@ -17,18 +18,36 @@ type EventMetadata = (String, u64, i64, String, i64, u32, Option<String>, Option
 
 /// The stored text of an event's metadata: everything except its payload.
 pub(crate) fn event_metadata(row: &NewRow) -> Result<String, Error> {
-    let trace = row.trace.as_ref();
+    let (trace, stamp) = (row.trace.as_ref(), row.stamp.as_ref());
     let metadata: EventMetadata = (
         row.topic.to_string(),
         row.sequence,
         row.occurred_at.millis(),
-        row.region.as_str().to_owned(),
-        row.hlc.millis,
-        row.hlc.counter,
+        stamp.map_or(String::new(), |stamp| stamp.region.as_str().to_owned()),
+        stamp.map_or(0, |stamp| stamp.hlc.millis),
+        stamp.map_or(0, |stamp| stamp.hlc.counter),
         trace.map(|trace| trace.parent.to_string()),
         trace.and_then(|trace| trace.state.as_ref()).map(ToString::to_string),
     );
     serde_json::to_string(&metadata).map_err(|error| Error::Rejected(format!("event {}: {error}", row.event_id)))
+}
+
+/// Headers as a JSON object, content type, request id. A field of its own, because earlier versions refuse longer metadata.
+type ExtraMetadata = (Option<String>, Option<String>, Option<String>);
+
+/// The stored text of what only some events have; empty for the others.
+pub(crate) fn extra_metadata(row: &NewRow) -> Result<String, Error> {
+    let text = |value: &Option<Arc<str>>| value.as_ref().map(ToString::to_string);
+    let extra: ExtraMetadata = (row.headers.to_json(), text(&row.content_type), text(&row.request_id));
+    if extra == (None, None, None) {
+        return Ok(String::new());
+    }
+    serde_json::to_string(&extra).map_err(|error| Error::Rejected(format!("event {}: {error}", row.event_id)))
+}
+
+fn stored_extra(text: Option<String>) -> Result<ExtraMetadata, Error> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(ExtraMetadata::default()) };
+    serde_json::from_str(&text).map_err(|error| broken(format!("an event's headers: {error}")))
 }
 
 /// A row as the claim script returns it.
@@ -36,21 +55,39 @@ pub(crate) fn claimed_row(mut row: Reply) -> Result<ClaimedRow, Error> {
     let metadata = row.text(3)?;
     let (topic, sequence, occurred_at, region, millis, counter, parent, state): EventMetadata =
         serde_json::from_str(&metadata).map_err(|error| broken(format!("an event's metadata: {error}")))?;
+    let (headers, content_type, request_id) = stored_extra(row.optional_text(7)?)?;
     let trace = |parent: String| TraceContext { parent: parent.into(), state: state.map(Arc::from) };
     Ok(ClaimedRow {
-        id: row.number(7)?,
+        id: row.number(8)?,
         event_id: event_id(&row.text(0)?)?,
-        key: order_id(&row.text(1)?)?,
+        key: EventKey::of_text(&row.text(1)?),
         kind: row.text(2)?.into(),
         topic: topic.into(),
         payload: row.bytes(4)?.map(Arc::from),
         sequence,
         occurred_at: Timestamp::from_millis(occurred_at),
-        region: RegionId::new(&region),
-        hlc: Hlc { millis, counter },
+        stamp: (!region.is_empty())
+            .then(|| RegionStamp { region: RegionId::new(&region), hlc: Hlc { millis, counter } }),
         trace: parent.map(trace),
+        request_id: request_id.map(Arc::from),
+        headers: headers.as_deref().map(EventHeaders::from_json).unwrap_or_default(),
+        content_type: content_type.map(Arc::from),
         attempt: row.number(5)?,
         created_at: row.time(6)?.ok_or_else(|| broken("a row without a time"))?,
+    })
+}
+
+/// A row that the resolve script has parked.
+pub(crate) fn poison_row(mut row: Reply) -> Result<PoisonRow, Error> {
+    let (_, _, request_id) = stored_extra(row.optional_text(6)?)?;
+    Ok(PoisonRow {
+        id: row.number(0)?,
+        event_id: event_id(&row.text(1)?)?,
+        key: EventKey::of_text(&row.text(2)?),
+        kind: row.text(3)?.into(),
+        request_id: request_id.map(Arc::from),
+        attempts: row.number(4)?,
+        reason: row.text(5)?,
     })
 }
 
@@ -68,7 +105,7 @@ pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
     let view = RowView {
         id: row.number(19)?,
         event_id: event_id(&row.text(0)?)?,
-        key: order_id(&row.text(1)?)?,
+        key: EventKey::of_text(&row.text(1)?),
         kind: row.text(2)?,
         partition: PartitionNo(row.number(3)?),
         status: RowStatus::parse(&status).ok_or_else(|| broken(format!("a row's status is {status:?}")))?,
@@ -94,8 +131,4 @@ pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
 
 fn event_id(text: &str) -> Result<EventId, Error> {
     EventId::parse(text).ok_or_else(|| broken(format!("{text:?} is not an event id")))
-}
-
-fn order_id(text: &str) -> Result<OrderId, Error> {
-    OrderId::parse(text).ok_or_else(|| broken(format!("{text:?} is not an order id")))
 }

@@ -39,6 +39,7 @@ store_scripts!(
     overview = "leases/overview.lua",
     rows = "operators/rows.lua",
     diagnose = "operators/diagnose.lua",
+    event = "operators/event.lua",
     change_rows = "operators/change_rows.lua",
     reserve_redrives = "operators/reserve_redrives.lua",
     confirm_redrives = "operators/confirm_redrives.lua",

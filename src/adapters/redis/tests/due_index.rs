@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use kit::{Factory, SeededRng};
 use ports::clock::Rng;
 use ports::operators::{Audit, OutboxOperators};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, OutboxStore, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, OutboxStore, PoisonPolicy, RowStatus};
 use redis::{Durability, RedisStore, StoreOptions};
 
 use crate::server::Server;
@@ -135,7 +135,7 @@ async fn random_batch(store: &RedisStore, worker: &mut Worker<'_>, below: &impl 
     let Claimed::Batch(mut batch) = worker.try_claim(1 + below(8) as u32, kind).await else { return };
     let mut first_unsent = BTreeMap::new();
     for row in before.iter().filter(|row| row.status != RowStatus::Sent) {
-        first_unsent.entry(row.key).or_insert_with(Vec::new).push(row);
+        first_unsent.entry(row.key.clone()).or_insert_with(Vec::new).push(row);
     }
     for row in &batch.rows {
         let earlier = first_unsent[&row.key].iter().filter(|earlier| earlier.id < row.id);
@@ -156,7 +156,7 @@ async fn random_batch(store: &RedisStore, worker: &mut Worker<'_>, below: &impl 
         worker.exclude(&mut batch, &excluded).await;
     }
     let outcome = [BatchOutcome::Published, BatchOutcome::NotSent, BatchOutcome::ClaimerDied][below(3)];
-    store.resolve(&worker.fence, batch.token, outcome).await.unwrap();
+    store.resolve(&worker.fence, batch.token, outcome, &PoisonPolicy::default()).await.unwrap();
     worker.fence.counter += 1;
 }
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use kit::Factory;
-use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, OutboxStore, RowStatus};
+use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus};
 use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, Release};
 use redis::RedisStore;
 
@@ -37,7 +37,11 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     assert_eq!(store.renew(owner, &[(P0, loser.fence.epoch)], HOUR).await.unwrap(), []);
     let before = rows(&store).await;
     assert_eq!(store.settle(loser.settlement(&batch)).await.unwrap(), FencedOutcome::Stale);
-    let resolved = store.resolve(&loser.fence, batch.token, BatchOutcome::Published).await.unwrap();
+    let resolved = store
+        .resolve(&loser.fence, batch.token, BatchOutcome::Published, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     assert_eq!(resolved, FencedOutcome::Stale);
     let exclusion = ports::outbox::Exclusion {
         row: 1,
@@ -53,7 +57,11 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
 
     // The taker makes the rows due and sends them.
     let mut worker = Worker { store: &store, fence: acquired.fence };
-    let resolved = store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent).await.unwrap();
+    let resolved = store
+        .resolve(&worker.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default())
+        .await
+        .unwrap()
+        .closed;
     assert!(matches!(resolved, FencedOutcome::Done { rows: 3, .. }));
     worker.fence.counter += 1;
     assert_eq!(worker.drain().await, [1, 2, 3]);

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use outbox::cases::{ClaimSizeCase, ResolutionCase, claim_size_cases, resolution_cases};
-use outbox::{BatchOutcome, ExclusionOutcome, FencedOutcome, RowId, RowState, RowStatus};
+use outbox::{BatchOutcome, ExclusionOutcome, FencedOutcome, Poison, RowChange, RowId, RowState, RowStatus};
 use ports::FailureType;
-use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore};
+use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, PoisonPolicy};
 use ports::partitions::{Fence, InstanceId, PartitionNo, ProducerSessionId};
 use redis::{RedisStore, StoreOptions};
 
 use crate::support::{command, connection, orders, prefix, store_options, url};
 
 const EVENT: &str = "00000000-0000-4000-8000-000000000001";
+const EVENT_TYPE: &str = "order.created";
 const METADATA: &str = r#"["order.events",1,0,"region",0,0,null,null]"#;
 /// The token of every open batch, and the counter after its claim.
 const TOKEN: u64 = 7;
@@ -60,7 +61,7 @@ impl Fixture {
             ("p", partition.to_string()),
             ("k", key.clone()),
             ("ev", EVENT.into()),
-            ("ty", "order.created".into()),
+            ("ty", EVENT_TYPE.into()),
             ("e", METADATA.into()),
             ("y", "x".into()),
             ("c", "1700000000000".into()),
@@ -142,7 +143,8 @@ fn check_resolution(case: &ResolutionCase, row: &HashMap<String, String>, resolv
 #[tokio::test]
 async fn the_resolve_script_changes_rows_as_the_rule_does() {
     let cases = resolution_cases();
-    let mut batches: Vec<(BatchOutcome, bool)> = cases.iter().map(|case| (case.outcome, case.trial)).collect();
+    let mut batches: Vec<(BatchOutcome, Option<Poison>)> =
+        cases.iter().map(|case| (case.outcome, case.trial)).collect();
     batches.dedup();
     let fixture = Fixture::with_partitions(batches.len() as u32).await;
 
@@ -150,11 +152,11 @@ async fn the_resolve_script_changes_rows_as_the_rule_does() {
         let cases: Vec<_> = cases.iter().filter(|case| (case.outcome, case.trial) == (outcome, trial)).collect();
         let mut pipeline = client::pipe();
         fixture.add_lease(&mut pipeline, partition);
-        fixture.add_batch(&mut pipeline, partition, trial);
+        fixture.add_batch(&mut pipeline, partition, trial.is_some());
         for ResolutionCase { row, .. } in &cases {
             let fields = StoredFields {
                 id: row.id,
-                key: Some(format!("key {}", row.id)),
+                key: Some(format!("00000000-0000-4000-8000-{:012x}", row.id)),
                 status: "IN_FLIGHT",
                 attempts: row.attempts,
                 deaths: row.deaths,
@@ -166,10 +168,14 @@ async fn the_resolve_script_changes_rows_as_the_rule_does() {
         fixture.write(&pipeline).await;
 
         let before = server_time_ms().await;
-        let result = fixture.store.resolve(&Fixture::fence(partition), TOKEN, outcome).await.unwrap();
+        let policy = PoisonPolicy::from_iter([(EVENT_TYPE, trial.unwrap_or_default())]);
+        let resolved = fixture.store.resolve(&Fixture::fence(partition), TOKEN, outcome, &policy).await.unwrap();
         let after = server_time_ms().await;
 
-        assert_eq!(result, FencedOutcome::Done { counter: TOKEN + 1, rows: cases.len() as u64 });
+        assert_eq!(resolved.closed, FencedOutcome::Done { counter: TOKEN + 1, rows: cases.len() as u64 });
+        let is_parked = |change: &RowChange<()>| change.state.status() == RowStatus::Parked;
+        let parked = cases.iter().filter(|case| case.change.as_ref().is_some_and(is_parked)).map(|case| case.row.id);
+        assert_eq!(resolved.parked.iter().map(|row| row.id).collect::<Vec<_>>(), parked.collect::<Vec<_>>());
         for case in cases {
             check_resolution(case, &fixture.read_row(case.row.id).await, (before, after));
         }

@@ -57,7 +57,7 @@ impl<B: Backend> Given<'_, B> {
     }
 
     /// Polls until nothing more is delivered.
-    pub(super) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<Delivery> {
+    pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<Delivery> {
         let (mut all, mut empty) = (Vec::new(), 0);
         while empty < EMPTY_POLLS {
             let page = self.poll(member, 100).await;

@@ -1,4 +1,5 @@
 //! Cases of `OutboxOperators`: retry and park of one row.
+use crate::conformance::fixture::worker::keys;
 use ports::operators::{Audit, OperatorOutcome, RowFilter};
 use ports::outbox::{Disposition, RowStatus};
 use ports::partitions::AcquireReason;
@@ -90,7 +91,7 @@ pub(super) async fn a_parked_pending_row_blocks_its_key<B: Backend>(backend: &B)
     assert_eq!(backend.operators().park(head, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
 
     let sent = worker(backend, "a", P0).await.drain(ALL).await;
-    assert_eq!(sent.iter().map(|row| row.key).collect::<Vec<_>>(), [other.id]);
+    assert_eq!(keys(&sent), [other.id]);
     assert_eq!(given.statuses(order.id).await, [RowStatus::Parked, RowStatus::Pending]);
     let reason = given.rows_of(order.id).await[0].last_failure_reason.clone();
     assert_eq!(reason.as_deref(), Some("parked by olga: ticket 7"), "the operator and the reason");

@@ -1,4 +1,6 @@
 //! Cases of `OutboxOperators`: the row view, its filters, and the diagnosis of one key or event.
+use crate::conformance::fixture::worker::orders_of;
+use ports::orders::event_key;
 use std::time::Duration;
 
 use domain::EventType;
@@ -25,10 +27,7 @@ pub(super) async fn rows_are_listed_in_id_order_page_by_page<B: Backend>(backend
     }
 
     assert!(seen.is_sorted_by(|a, b| a.id < b.id));
-    assert_eq!(
-        seen.iter().map(|row| row.key).collect::<Vec<_>>(),
-        placed.iter().map(|order| order.id).collect::<Vec<_>>()
-    );
+    assert_eq!(orders_of(&seen), placed.iter().map(|order| order.id).collect::<Vec<_>>());
     assert_eq!(page(seen.last().map(|row| row.id)).await, []);
 }
 
@@ -45,18 +44,18 @@ pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
         failed(3, Disposition::ParkKey, FailureType::System),
     ];
     worker.exclude(&excluded, &mut batch).await;
-    let keys = async |filter| given.rows(filter).await.into_iter().map(|row| row.key).collect::<Vec<_>>();
+    let keys = async |filter| orders_of(&given.rows(filter).await);
     let all = RowFilter::default;
 
     assert_eq!(keys(RowFilter { status: Some(RowStatus::InFlight), ..all() }).await, [order.id, order.id]);
     assert_eq!(keys(RowFilter { status: Some(RowStatus::Failed), ..all() }).await, [first.id]);
     assert_eq!(keys(RowFilter { status: Some(RowStatus::Parked), ..all() }).await, [second.id]);
     assert_eq!(keys(RowFilter { status: Some(RowStatus::Pending), ..all() }).await, []);
-    assert_eq!(keys(RowFilter { key: Some(second.id), ..all() }).await, [second.id]);
+    assert_eq!(keys(RowFilter { key: Some(event_key(second.id)), ..all() }).await, [second.id]);
     let changed = EventType::OrderStatusChanged.as_str().to_owned();
     assert_eq!(keys(RowFilter { kind: Some(changed.clone()), ..all() }).await, [order.id]);
     assert_eq!(keys(RowFilter { failure_type: Some(FailureType::System), ..all() }).await, [second.id]);
-    assert_eq!(keys(RowFilter { kind: Some(changed), key: Some(first.id), ..all() }).await, []);
+    assert_eq!(keys(RowFilter { kind: Some(changed), key: Some(event_key(first.id)), ..all() }).await, []);
 }
 
 pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
@@ -66,7 +65,7 @@ pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
     let young = given.place_order(P0).await;
     let older_than = async |age: Duration| {
         let rows = given.rows(RowFilter { older_than: Some(age), ..RowFilter::default() }).await;
-        rows.into_iter().map(|row| row.key).collect::<Vec<_>>()
+        orders_of(&rows)
     };
 
     assert_eq!(older_than(HOUR / 2).await, [old.id]);
@@ -77,13 +76,13 @@ pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
 pub(super) async fn a_row_view_shows_the_row_as_written<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut creation = given.factory.creation("ann", P1);
-    creation.events[0].kind = EventType::OrderCancelled;
+    creation.events[0].kind = EventType::OrderCancelled.as_str().into();
     let event = creation.events[0].clone();
     given.committed(creation).await;
 
-    let row = given.rows_of(event.key).await.remove(0);
+    let row = given.rows(RowFilter { key: Some(event.key.clone()), ..RowFilter::default() }).await.remove(0);
 
-    assert_eq!((row.event_id, row.key, row.partition), (event.event_id, event.key, P1));
+    assert_eq!((row.event_id, &row.key, row.partition), (event.event_id, &event.key, P1));
     assert_eq!((row.kind.as_str(), row.status), ("ORDER_CANCELLED", RowStatus::Pending));
     assert_eq!((row.retry_count, row.failure_type, row.sent_at), (0, None, None));
     assert_eq!((&row.last_failure_reason, row.next_attempt_at.is_some_and(|due| due > row.created_at)), (&None, false));
@@ -157,7 +156,7 @@ pub(super) async fn a_diagnosis_names_the_row_that_blocks_the_key<B: Backend>(ba
     assert_eq!(diagnosis.row, last);
     assert_eq!(diagnosis.head, Some(given.row(head).await));
     assert_eq!((diagnosis.deaths, diagnosis.sent_to, diagnosis.by_fallback), (0, None, false));
-    let first = given.diagnosis(RowSelector::Key(order.id)).await;
+    let first = given.diagnosis(RowSelector::Key(event_key(order.id))).await;
     assert_eq!((first.row.id, first.head), (head, None), "no row blocks the head");
 }
 
@@ -168,12 +167,12 @@ pub(super) async fn a_keys_diagnosis_is_its_first_unsent_row_else_its_latest<B: 
     let rows = ids_of(&given.rows_of(order.id).await);
 
     for row in &rows {
-        assert_eq!(given.diagnosis(RowSelector::Key(order.id)).await.row.id, *row);
+        assert_eq!(given.diagnosis(RowSelector::Key(event_key(order.id))).await.row.id, *row);
         let one = worker.claim(1).await;
         worker.settle(&one).await;
     }
 
-    let latest = given.diagnosis(RowSelector::Key(order.id)).await;
+    let latest = given.diagnosis(RowSelector::Key(event_key(order.id))).await;
     assert_eq!((latest.row.id, latest.row.status, latest.head), (rows[2], RowStatus::Sent, None));
 }
 
@@ -184,11 +183,11 @@ pub(super) fn ids_of(rows: &[RowView]) -> Vec<RowId> {
 pub(super) async fn a_diagnosis_names_the_partitions_owner<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.place_order(P0).await;
-    assert_eq!(given.diagnosis(RowSelector::Key(order.id)).await.owner, None);
+    assert_eq!(given.diagnosis(RowSelector::Key(event_key(order.id))).await.owner, None);
 
     let worker = worker(backend, "a", P0).await;
 
-    let diagnosis = given.diagnosis(RowSelector::Key(order.id)).await;
+    let diagnosis = given.diagnosis(RowSelector::Key(event_key(order.id))).await;
     assert_eq!((diagnosis.owner, diagnosis.epoch), (Some(instance("a")), worker.fence.epoch));
 }
 
@@ -196,7 +195,7 @@ pub(super) async fn an_unknown_key_or_event_has_no_diagnosis<B: Backend>(backend
     let given = given(backend);
     let (never_written, event) = given.factory.placed("ann");
 
-    for selector in [RowSelector::Key(never_written.id), RowSelector::Event(event.id)] {
+    for selector in [RowSelector::Key(event_key(never_written.id)), RowSelector::Event(event.id)] {
         assert_eq!(backend.operators().diagnose(selector).await.expect("the call succeeds"), None);
     }
 }

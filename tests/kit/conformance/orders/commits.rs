@@ -1,5 +1,6 @@
 //! Cases of `OrderStore`: one commit, and the rows it writes.
 use domain::{EventType, Status};
+use ports::orders::event_key;
 use ports::orders::{Committed, OrderFilter};
 
 use crate::backend::Backend;
@@ -17,7 +18,7 @@ pub(super) async fn an_order_its_events_and_its_mark_become_visible_together<B: 
     assert_eq!(backend.orders().find(order.id).await.expect("found"), Some(order.clone()));
     assert_eq!(backend.orders().find_mark(&order.owner, "key-1", DAY).await.expect("found"), Some(mark));
     assert_eq!(given.depth().await.pending, 1);
-    assert_eq!(worker(backend, "a", P0).await.claim(ALL).await.rows[0].key, order.id);
+    assert_eq!(worker(backend, "a", P0).await.claim(ALL).await.rows[0].key, event_key(order.id));
 }
 
 pub(super) async fn an_order_reads_back_exactly_as_it_was_written<B: Backend>(backend: &B) {
@@ -44,11 +45,12 @@ pub(super) async fn an_event_reads_back_exactly_as_it_was_written<B: Backend>(ba
 
     let claimed = worker(backend, "a", P0).await.claim(ALL).await.rows.remove(0);
 
-    assert_eq!((claimed.event_id, claimed.key), (row.event_id, row.key));
-    assert_eq!((&*claimed.kind, &*claimed.topic), (row.kind.as_str(), &*row.topic));
+    assert_eq!((claimed.event_id, &claimed.key), (row.event_id, &row.key));
+    assert_eq!((&*claimed.kind, &*claimed.topic), (&*row.kind, &*row.topic));
     assert_eq!(claimed.payload.as_deref(), Some(&*row.payload));
     assert_eq!((claimed.sequence, claimed.occurred_at), (row.sequence, row.occurred_at));
-    assert_eq!((claimed.region, claimed.hlc, claimed.trace), (row.region, row.hlc, row.trace));
+    assert_eq!((claimed.stamp, claimed.trace), (row.stamp, row.trace));
+    assert_eq!((&claimed.request_id, claimed.request_id.is_some()), (&row.request_id, true));
     assert_eq!(claimed.created_at, given.row(claimed.id).await.created_at);
 }
 
@@ -173,7 +175,7 @@ pub(super) async fn the_events_of_one_key_are_claimed_in_commit_order<B: Backend
     let rows = worker(backend, "a", P0).await.drain(2).await;
 
     for (order, last) in orders.iter().zip([4, 3]) {
-        let sequences = rows.iter().filter(|row| row.key == order.id).map(|row| row.sequence);
+        let sequences = rows.iter().filter(|row| row.key == event_key(order.id)).map(|row| row.sequence);
         assert_eq!(sequences.collect::<Vec<_>>(), (1..=last).collect::<Vec<_>>());
     }
 }

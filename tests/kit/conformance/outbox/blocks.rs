@@ -1,4 +1,5 @@
 //! Cases of `OutboxStore`: a waiting or parked head blocks the later rows of its key, and no other key.
+use ports::orders::event_key;
 use ports::outbox::{BatchOutcome, Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
@@ -41,7 +42,7 @@ pub(super) async fn a_due_head_is_claimed_without_the_rows_behind_it<B: Backend>
 
     let batch = worker.claim(ALL).await;
 
-    let of_the_key: Vec<_> = batch.rows.iter().filter(|row| row.key == order.id).map(|row| row.id).collect();
+    let of_the_key: Vec<_> = batch.rows.iter().filter(|row| row.key == event_key(order.id)).map(|row| row.id).collect();
     assert_eq!(of_the_key, [head]);
     assert_eq!(batch.rows[0].attempt, 2);
 }
@@ -136,7 +137,7 @@ pub(super) async fn an_empty_claim_returns_the_time_until_the_next_due_row<B: Ba
     let mut batch = worker.claim(ALL).await;
     let waits = [(first.id, RETRY), (second.id, RETRY * 2)];
     let excluded = batch.rows.iter().zip(waits).map(|(row, (key, wait))| {
-        assert_eq!(row.key, key);
+        assert_eq!(row.key, event_key(key));
         exclusion(row.id, Disposition::Retry(wait))
     });
     let excluded: Vec<_> = excluded.collect();

@@ -1,8 +1,9 @@
 //! Cases of `OutboxStore`: poison isolation. A row that kills its claimer is identified in trials, and rows claimed with it are not parked.
+use crate::conformance::fixture::worker::keys;
 use std::time::Duration;
 
 use ports::operators::{RowFilter, RowSelector};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, ClaimedRow, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, Claimed, ClaimedRow, PoisonPolicy, RowStatus};
 use ports::partitions::{AcquireReason, Acquisition};
 
 use crate::backend::Backend;
@@ -10,7 +11,7 @@ use crate::conformance::fixture::given::{Given, P0, P1, SECOND, given, instance}
 use crate::conformance::fixture::worker::{ALL, DEAD_AFTER, LEASE, Worker, ids, worker};
 
 /// A store keeps 10 s between two trials of a row; a case waits longer than that.
-const BETWEEN_TRIALS: Duration = Duration::from_secs(11);
+pub(super) const BETWEEN_TRIALS: Duration = Duration::from_secs(11);
 
 /// One row that is a suspect and due for its trial, in a partition without other rows.
 pub(super) async fn suspect<'b, B: Backend>(given: &Given<'b, B>) -> (Worker<'b, B>, ClaimedRow) {
@@ -104,13 +105,13 @@ pub(super) async fn a_row_with_three_deaths_is_never_in_an_ordinary_claim<B: Bac
     assert_eq!(worker.expect_nothing_due().await, (None, true), "a suspect is due");
     let other = given.place_order(P0).await;
     let sent = worker.drain(ALL).await;
-    assert_eq!(sent.iter().map(|row| row.key).collect::<Vec<_>>(), [other.id]);
+    assert_eq!(keys(&sent), [other.id]);
 }
 
 pub(super) async fn a_suspect_blocks_its_key_and_no_other<B: Backend>(backend: &B) {
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
-    let order = backend.orders().find(row.key).await.expect("found").expect("it exists");
+    let order = backend.orders().find(keys(std::slice::from_ref(&row))[0]).await.expect("found").expect("it exists");
     given.committed(given.factory.change(&order, domain::Status::Shipped, P0)).await;
     given.place_orders(2, P0).await;
 
@@ -212,7 +213,11 @@ pub(super) async fn an_owners_death_clears_the_deaths_of_rows_not_in_flight<B: B
     let Acquisition::Taken(acquired) = acquired else { panic!("the owner is dead: {acquired:?}") };
     let open = acquired.in_flight.expect("the batch is open");
     assert!(open.claimer_died);
-    backend.outbox().resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied).await.expect("the call succeeds");
+    backend
+        .outbox()
+        .resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied, &PoisonPolicy::default())
+        .await
+        .expect("the call succeeds");
     assert_eq!(
         given.diagnosis(RowSelector::Event(other.event_id)).await.deaths,
         0,

@@ -1,6 +1,7 @@
 //! Cases of `OutboxStore`: resolution of an open batch as published, not sent or left by a dead claimer.
 use ports::operators::{RowFilter, RowSelector};
-use ports::outbox::{BatchOutcome, FencedOutcome, RowStatus};
+use ports::orders::event_key;
+use ports::outbox::{BatchOutcome, FencedOutcome, PoisonPolicy, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::backend::Backend;
@@ -34,7 +35,7 @@ pub(super) async fn a_batch_resolved_as_not_sent_is_due_with_attempts_returned<B
     assert!(again.rows.iter().all(|row| row.attempt == 1));
     assert!(again.token > batch.token);
     assert_eq!(
-        given.diagnosis(RowSelector::Key(order.id)).await.deaths,
+        given.diagnosis(RowSelector::Key(event_key(order.id))).await.deaths,
         0,
         "a batch resolved as not sent counts no death"
     );
@@ -51,8 +52,9 @@ pub(super) async fn a_repeated_resolution_changes_nothing<B: Backend>(backend: &
     let deaths = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
 
     for fence in [first, worker.fence.clone()] {
-        let again = backend.outbox().resolve(&fence, batch.token, BatchOutcome::ClaimerDied).await;
-        if let FencedOutcome::Done { counter, rows } = again.expect("a repetition succeeds") {
+        let again =
+            backend.outbox().resolve(&fence, batch.token, BatchOutcome::ClaimerDied, &PoisonPolicy::default()).await;
+        if let FencedOutcome::Done { counter, rows } = again.expect("a repetition succeeds").closed {
             assert_eq!((counter, rows), (given.view(P0).await.counter, 0));
             worker.fence.counter = counter;
         }
@@ -75,7 +77,12 @@ pub(super) async fn a_stale_resolution_changes_nothing<B: Backend>(backend: &B) 
 
     for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
         for token in [batch.token, second.token] {
-            let changed = backend.outbox().resolve(&late, token, outcome).await.expect("the call succeeds");
+            let changed = backend
+                .outbox()
+                .resolve(&late, token, outcome, &PoisonPolicy::default())
+                .await
+                .expect("the call succeeds")
+                .closed;
             assert_eq!(changed, FencedOutcome::Stale, "{outcome:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: a batch is settled once, and by its owner only.
 use ports::operators::RowSelector;
-use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, RowStatus, Settlement};
+use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, PoisonPolicy, RowStatus, Settlement};
 use ports::partitions::{AcquireReason, Fence};
 
 use crate::backend::Backend;
@@ -95,7 +95,7 @@ pub(super) async fn assert_all_stale<B: Backend>(backend: &B, fence: &Fence, set
     assert_eq!(outbox.settle(settlement).await.expect("the call succeeds"), FencedOutcome::Stale, "settle");
     for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
         assert_eq!(
-            outbox.resolve(fence, token, outcome).await.expect("the call succeeds"),
+            outbox.resolve(fence, token, outcome, &PoisonPolicy::default()).await.expect("the call succeeds").closed,
             FencedOutcome::Stale,
             "{outcome:?}"
         );
@@ -144,7 +144,11 @@ pub(super) async fn a_late_settlement_does_not_change_the_next_batch<B: Backend>
     let second = worker.claim(1).await;
 
     backend.outbox().settle(worker.settlement(&first)).await.expect("the call succeeds");
-    backend.outbox().resolve(&worker.fence, first.token, BatchOutcome::NotSent).await.expect("the call succeeds");
+    backend
+        .outbox()
+        .resolve(&worker.fence, first.token, BatchOutcome::NotSent, &PoisonPolicy::default())
+        .await
+        .expect("the call succeeds");
 
     assert_eq!(given.row(second.rows[0].id).await.status, RowStatus::InFlight);
     assert_eq!(given.row(first.rows[0].id).await.status, RowStatus::Sent);

@@ -9,7 +9,7 @@ use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::options::Options;
+use crate::store::options::Options;
 
 /// Rows above which a batch is not shared: 16 batches of 1,000 rows cost 1.8 times as much in rounds as by themselves (measured).
 const LARGE_BATCH: usize = 256;

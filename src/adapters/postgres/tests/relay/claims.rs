@@ -1,4 +1,5 @@
 //! The relay's statements against a second session that interferes: a claim with an old snapshot takes nothing wrong.
+use ports::orders::event_key;
 use std::time::Duration;
 
 use domain::Status;
@@ -208,7 +209,7 @@ async fn row_that_was_committed_late_is_found_below_claimed_ids() {
     for _ in 0..5 {
         fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
         let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
-        assert!(sent.rows.iter().all(|row| row.key != key));
+        assert!(sent.rows.iter().all(|row| row.key != event_key(key)));
         fence.counter = settle(&fixture.store, &fence, &sent).await;
         let nothing = claim(&fixture.store, fence.clone(), 10).await;
         assert!(matches!(nothing, Claimed::Nothing { .. }), "{nothing:?}");
@@ -217,7 +218,7 @@ async fn row_that_was_committed_late_is_found_below_claimed_ids() {
     fixture.sql("COMMIT").await;
 
     let found = batch(claim(&fixture.store, fence, 10).await);
-    assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [key]);
+    assert_eq!(found.rows.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [event_key(key)]);
 }
 
 /// A snapshot does not show a transaction that began after the last one that had ended, although it may have drawn an id already.
@@ -232,13 +233,13 @@ async fn row_of_a_younger_transaction_is_found_below_an_older_ones_row() {
     let mut fence = fixture.fence.clone();
 
     let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
-    assert_eq!(sent.rows.last().map(|row| row.key), Some(early.order.id));
+    assert_eq!(sent.rows.last().map(|row| row.key.clone()), Some(event_key(early.order.id)));
     fence.counter = settle(&fixture.store, &fence, &sent).await;
     assert!(matches!(claim(&fixture.store, fence.clone(), 10).await, Claimed::Nothing { .. }));
     fixture.sql("COMMIT").await;
 
     let found = batch(claim(&fixture.store, fence, 10).await);
-    assert_eq!(found.rows.iter().map(|row| row.key).collect::<Vec<_>>(), [late.order.id]);
+    assert_eq!(found.rows.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [event_key(late.order.id)]);
 }
 
 /// The statement that inserts a creation's event and row, without its order.
@@ -271,7 +272,7 @@ async fn ids_of_a_key_are_drawn_after_its_order_is_locked() {
     assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
 
     let rows = fixture.store.rows(&RowFilter::default(), 100).await.unwrap();
-    assert_eq!(rows.last().map(|row| row.key), Some(order.id), "the change drew its id last");
+    assert_eq!(rows.last().map(|row| row.key.clone()), Some(event_key(order.id)), "the change drew its id last");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::FailureType;
-use ports::outbox::{BatchOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore};
+use ports::outbox::{BatchOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy};
 use ports::partitions::{AcquireReason, Acquisition, PartitionLeases, PartitionNo};
 
 use crate::relay::fixture::{RelayFixture, batch, claim};
@@ -47,7 +47,13 @@ impl RelayFixture {
     }
 
     async fn resolve(&mut self, partition: usize, token: u64, outcome: BatchOutcome) -> u64 {
-        match self.store.resolve(&self.fences[partition], token, outcome).await.unwrap() {
+        match self
+            .store
+            .resolve(&self.fences[partition], token, outcome, &PoisonPolicy::default())
+            .await
+            .unwrap()
+            .closed
+        {
             FencedOutcome::Done { counter, rows } => {
                 self.fences[partition].counter = counter;
                 rows

@@ -1,6 +1,6 @@
 //! Batches that an earlier version opened: their rows are marked in the outbox, and the lease row does not name them.
 use ports::operators::{OutboxOperators, RowFilter, RowView};
-use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus};
+use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus};
 use ports::partitions::{Fence, ProducerSessionId};
 use postgres::{Options, Postgres, migrate};
 use tokio_postgres::Client;
@@ -99,7 +99,7 @@ async fn batch_that_is_open_at_the_upgrade_is_resolved_by_its_outcome() {
         );
         assert_eq!(rows(&store).await, before, "the conversion changes nothing that is shown");
         assert_eq!(counts(&store).await, (1, 4, 0));
-        let resolved = store.resolve(&acquired.fence, 7, outcome).await.unwrap();
+        let resolved = store.resolve(&acquired.fence, 7, outcome, &PoisonPolicy::default()).await.unwrap().closed;
         let FencedOutcome::Done { counter, rows: 4 } = resolved else { panic!("{outcome:?}: {resolved:?}") };
         assert_eq!(shown(&store).await, expected, "{outcome:?}");
         let left = client.query_one("SELECT count(*) FROM outbox WHERE status = 1", &[]).await.unwrap();
@@ -128,7 +128,8 @@ async fn suspect_of_a_trial_that_is_open_at_the_upgrade_stays_one() {
     let store = open(&database).await;
     let acquired = acquire(&store, 0, LEASE).await;
 
-    let resolved = store.resolve(&acquired.fence, 7, BatchOutcome::NotSent).await.unwrap();
+    let resolved =
+        store.resolve(&acquired.fence, 7, BatchOutcome::NotSent, &PoisonPolicy::default()).await.unwrap().closed;
 
     let FencedOutcome::Done { counter, rows: 1 } = resolved else { panic!("{resolved:?}") };
     let session = ProducerSessionId("session".into());

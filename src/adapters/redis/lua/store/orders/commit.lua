@@ -1,6 +1,6 @@
 -- A script, because order, events and mark are written in one step or not at all.
 -- ARGV: order, expected version or empty, version, status, owner, text, mark's field or empty, mark's value, then for each event: its
--- id, key, partition, type, entry, payload.
+-- id, key, partition, type, entry, payload, headers and the like or empty.
 local order, expected, version, status, owner, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local stored = call('HGET', prefix .. 'orders', order)
 local stored_version, stored_status
@@ -24,11 +24,12 @@ if stored_status ~= status then
   call('ZADD', prefix .. 'orders:in:' .. status, 0, order)
   call('ZADD', prefix .. 'orders:of:' .. owner .. '\0' .. status, 0, order)
 end
-for at = 9, #ARGV, 6 do
+for at = 9, #ARGV, 7 do
   local id = integer(call('INCR', prefix .. 'last_row'))
   local event, key, partition = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   call('HSET', row_key(id), 's', 'PENDING', 'p', partition, 'k', key, 'ev', event, 'ty', ARGV[at + 3], 'e', ARGV[at + 4], 'y', ARGV[at + 5],
     'c', integer(now), 'a', 0, 'd', 0, 't', 0)
+  if ARGV[at + 6] ~= '' then call('HSET', row_key(id), 'xm', ARGV[at + 6]) end
   call('HSET', prefix .. 'events', event, id)
   for _, set in ipairs({ 'all', 'status:PENDING', 'live:' .. partition, 'key:' .. key, 'queue:' .. key }) do
     call('ZADD', prefix .. set, id, id)

@@ -87,8 +87,8 @@ for index, id in ipairs(claimed) do
   call('HSET', row_key(id), 'tok', token, 'own', owner)
   call('HDEL', row_key(id), 'due')
   call('ZADD', prefix .. 'flight:' .. partition, id, id)
-  local row = call('HMGET', row_key(id), 'ev', 'k', 'ty', 'e', 'y', 'a', 'c')
-  row[8] = id
+  local row = call('HMGET', row_key(id), 'ev', 'k', 'ty', 'e', 'y', 'a', 'c', 'xm')
+  row[9] = id
   rows[index] = row
 end
 return { 'BATCH', token, more, rows }

@@ -1,9 +1,21 @@
 -- A script, because an open batch is closed with its outcome in one step under the counter.
--- ARGV: partition, owner, epoch, counter, token, `published`, `claimer_died` or `not_sent`.
+-- ARGV: partition, owner, epoch, counter, token, `published`, `claimer_died` or `not_sent`, then the event types whose rows do not block
+-- their key when they are parked. Returns the rows that were parked, too.
 local partition, owner, epoch, counter, token, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lease = read_lease(partition)
 local open = lease.owner == owner and lease.epoch == epoch and lease.token == token
 if not open or lease.counter ~= counter then return repeated_close(lease, owner, epoch, token) end
+
+local skipped_types, parked = {}, {}
+for at = 7, #ARGV do skipped_types[ARGV[at]] = true end
+
+local function park(id, trial_deaths)
+  local event, key, kind, attempts, extra = unpack(call('HMGET', row_key(id), 'ev', 'k', 'ty', 'a', 'xm'))
+  local reason = string.format(POISON_REASON, trial_deaths)
+  call('HSET', row_key(id), 'ft', 'SYSTEM', 'fr', reason)
+  set_parked(id, 'IN_FLIGHT', not skipped_types[kind])
+  parked[#parked + 1] = { id, event, key, kind, attempts, reason, extra or '' }
+end
 
 -- A row with SUSPECT_DEATHS deaths is claimed only by trials, which are TRIAL_INTERVAL_MS apart; TRIAL_DEATHS_MAX deaths in trials park it.
 local function count_death(id)
@@ -11,8 +23,7 @@ local function count_death(id)
   local trial_deaths = call('HINCRBY', row_key(id), 't', lease.trial == '1' and 1 or 0)
   call('ZADD', prefix .. 'died:' .. partition, id, id)
   if lease.trial == '1' and trial_deaths >= TRIAL_DEATHS_MAX then
-    call('HSET', row_key(id), 'ft', 'SYSTEM', 'fr', string.format(POISON_REASON, trial_deaths))
-    set_parked(id, 'IN_FLIGHT', true)
+    park(id, trial_deaths)
   elseif deaths >= SUSPECT_DEATHS then
     set_failed(id, 'IN_FLIGHT', now + TRIAL_INTERVAL_MS)
   else
@@ -35,4 +46,4 @@ for _, id in ipairs(ids) do
   end
 end
 refresh_changed_keys()
-return { 'DONE', close_batch(lease, partition), #ids }
+return { 'DONE', close_batch(lease, partition), #ids, parked }

@@ -1,0 +1,150 @@
+//! Tests of the records: which rows are sent, and what their records contain.
+use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use ports::event_headers::EventHeaders;
+use ports::orders::{RegionStamp, event_key};
+use ports::outbox::{ClaimedRow, EventKey};
+
+use crate::contract::order_values;
+use crate::relay::records::{RecordEnvelope, plan, record};
+
+const ORDER_TOPIC: &str = "order.events";
+
+fn envelope() -> RecordEnvelope {
+    RecordEnvelope::new(&RegionId::new("eu"), order_values(ORDER_TOPIC.into(), None))
+}
+
+/// A row of another service.
+fn foreign() -> ClaimedRow {
+    ClaimedRow {
+        id: 1,
+        event_id: EventId::at(Timestamp::from_millis(1_000), [7; 10]),
+        key: EventKey::parse("customer-7").unwrap(),
+        kind: "customer moved".into(),
+        topic: "customers".into(),
+        payload: Some([0, 159, 146].as_slice().into()),
+        sequence: 3,
+        occurred_at: Timestamp::from_millis(1_000),
+        stamp: None,
+        trace: None,
+        request_id: None,
+        headers: EventHeaders::of([("tenant", "blue")]),
+        content_type: Some("application/x-protobuf".into()),
+        attempt: 2,
+        created_at: Timestamp::from_millis(1_000),
+    }
+}
+
+fn headers(row: &ClaimedRow) -> Vec<(String, String)> {
+    let record = record(row, row.payload.as_ref().unwrap(), &envelope());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    record.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
+}
+
+fn reasons(rows: &[ClaimedRow]) -> Vec<String> {
+    plan(rows, &envelope(), 1_000).refused.into_iter().map(|refused| refused.reason).collect()
+}
+
+#[test]
+fn record_of_another_service_has_its_own_key_type_content_and_headers() {
+    let row = foreign();
+
+    let plan = plan(std::slice::from_ref(&row), &envelope(), 1_000);
+
+    let (_, record) = &plan.send[0];
+    assert_eq!((&*record.topic, &*record.key), ("customers", "customer-7"));
+    assert_eq!(record.value, row.payload.clone().unwrap());
+    let names: Vec<String> = headers(&row).into_iter().map(|(name, _)| name).collect();
+    let expected = [
+        "ce_id",
+        "ce_source",
+        "ce_type",
+        "ce_specversion",
+        "ce_time",
+        "ce_partitionkey",
+        "content-type",
+        "id",
+        "x-attempt",
+        "x-sequence",
+        "tenant",
+    ];
+    assert_eq!(names, expected);
+    for (name, value) in [
+        ("ce_type", "customer moved"),
+        ("ce_source", "/posthaste/eu"),
+        ("ce_partitionkey", "customer-7"),
+        ("content-type", "application/x-protobuf"),
+        ("x-attempt", "2"),
+        ("x-sequence", "3"),
+        ("tenant", "blue"),
+    ] {
+        assert!(headers(&row).contains(&(name.into(), value.into())), "{name}: {:?}", headers(&row));
+    }
+}
+
+#[test]
+fn record_of_an_orders_event_has_the_released_headers_in_their_order() {
+    let id = OrderId::at(Timestamp::from_millis(1_000), [1; 10]);
+    let stamp = RegionStamp { region: RegionId::new("eu"), hlc: Hlc { millis: 1_000, counter: 2 } };
+    let row = ClaimedRow {
+        key: event_key(id),
+        topic: ORDER_TOPIC.into(),
+        stamp: Some(stamp),
+        headers: EventHeaders::default(),
+        content_type: None,
+        request_id: Some("request-7".into()),
+        ..foreign()
+    };
+
+    let headers = headers(&ClaimedRow { payload: Some(b"{}".as_slice().into()), ..row });
+
+    let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
+    let released = [
+        "ce_id",
+        "ce_source",
+        "ce_type",
+        "ce_specversion",
+        "ce_time",
+        "ce_partitionkey",
+        "content-type",
+        "id",
+        "x-region",
+        "x-hlc",
+        "x-attempt",
+        "x-sequence",
+    ];
+    assert_eq!(names, [&released[..], &["x-request-id"]].concat());
+    assert!(headers.contains(&("content-type".into(), "application/json".into())));
+    assert!(headers.contains(&("ce_partitionkey".into(), id.to_string())));
+    assert!(headers.contains(&("x-request-id".into(), "request-7".into())));
+}
+
+#[test]
+fn contract_of_orders_is_checked_in_the_order_topic_only() {
+    let other = ClaimedRow { topic: ORDER_TOPIC.into(), ..foreign() };
+
+    let plan = plan(&[foreign(), other], &envelope(), 1_000);
+
+    assert_eq!((plan.send.len(), plan.refused.len()), (1, 1));
+    assert!(plan.refused[0].off_contract && plan.refused[0].reason.starts_with("not an event"), "{:?}", plan.refused);
+}
+
+#[test]
+fn rows_that_break_a_rule_are_refused_with_its_text() {
+    let key = EventKey::of_text;
+    let cases = [
+        (ClaimedRow { payload: None, ..foreign() }, "payload is missing"),
+        (ClaimedRow { payload: Some([0; 1_001].as_slice().into()), ..foreign() }, "has 1001 bytes"),
+        (ClaimedRow { key: key("a\nb"), ..foreign() }, "control character"),
+        (ClaimedRow { key: key(&"k".repeat(1_025)), ..foreign() }, "at most 1024 bytes"),
+        (ClaimedRow { key: key(""), ..foreign() }, "not empty"),
+        (ClaimedRow { topic: "a b".into(), ..foreign() }, "no topic name"),
+        (ClaimedRow { kind: "".into(), ..foreign() }, "type"),
+        (ClaimedRow { headers: EventHeaders::of([("ce_id", "1")]), ..foreign() }, "written by the relay"),
+        (ClaimedRow { headers: EventHeaders::of([("a b", "1")]), ..foreign() }, "no header name"),
+        (ClaimedRow { content_type: Some("\n".into()), ..foreign() }, "content type"),
+    ];
+    for (row, reason) in cases {
+        let reasons = reasons(&[row, foreign()]);
+        assert!(reasons.len() == 1 && reasons[0].contains(reason), "{reason}: {reasons:?}");
+    }
+}

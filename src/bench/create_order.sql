@@ -1,0 +1,1 @@
+../../benches/create_order.sql
