@@ -5,6 +5,8 @@ use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use app::consume::topic_cursor::CursorFault;
+use app::consume::topic_reads::TopicError;
 use app::error::{CommandError, QueryError};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,6 +25,7 @@ pub(crate) enum ErrorCode {
     NotAcceptable,
     RequestTimeout,
     Conflict,
+    Gone,
     PreconditionFailed,
     PayloadTooLarge,
     UriTooLong,
@@ -31,6 +34,7 @@ pub(crate) enum ErrorCode {
     RateLimited,
     HeadersTooLarge,
     Unexpected,
+    NotImplemented,
     Infrastructure,
 }
 
@@ -45,6 +49,7 @@ impl ErrorCode {
             ErrorCode::NotAcceptable => (406, "NOT_ACCEPTABLE", "Not Acceptable"),
             ErrorCode::RequestTimeout => (408, "REQUEST_TIMEOUT", "Request Timeout"),
             ErrorCode::Conflict => (409, "CONFLICT", "Conflict"),
+            ErrorCode::Gone => (410, "GONE", "Gone"),
             ErrorCode::PreconditionFailed => (412, "PRECONDITION_FAILED", "Precondition Failed"),
             ErrorCode::PayloadTooLarge => (413, "PAYLOAD_TOO_LARGE", "Content Too Large"),
             ErrorCode::UriTooLong => (414, "URI_TOO_LONG", "URI Too Long"),
@@ -53,6 +58,7 @@ impl ErrorCode {
             ErrorCode::RateLimited => (429, "RATE_LIMITED", "Too Many Requests"),
             ErrorCode::HeadersTooLarge => (431, "HEADERS_TOO_LARGE", "Request Header Fields Too Large"),
             ErrorCode::Unexpected => (500, "UNEXPECTED_ERROR", "Internal Server Error"),
+            ErrorCode::NotImplemented => (501, "NOT_IMPLEMENTED", "Not Implemented"),
             ErrorCode::Infrastructure => (503, "INFRASTRUCTURE_ERROR", "Service Unavailable"),
         }
     }
@@ -84,6 +90,8 @@ pub(crate) struct Problem {
     message: Cow<'static, str>,
     errors: Vec<FieldError>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The cursor at which a reader continues without deleted records.
+    next: Option<Box<str>>,
     /// For the log only; the response never contains it.
     pub(crate) cause: Option<String>,
 }
@@ -122,11 +130,15 @@ pub(crate) struct ProblemBody<'a> {
     #[serde(skip_serializing_if = "<[FieldError]>::is_empty")]
     #[schema(required = false)]
     errors: &'a [FieldError],
+    /// Present with 410: the cursor at which a reader continues without the deleted records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    next: Option<&'a str>,
 }
 
 impl Problem {
     pub(crate) fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), errors: Vec::new(), headers: Vec::new(), cause: None }
+        Self { code, message: message.into(), errors: Vec::new(), headers: Vec::new(), next: None, cause: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
@@ -236,6 +248,7 @@ impl Problem {
             request_id,
             timestamp,
             errors: &self.errors,
+            next: self.next.as_deref(),
         };
         serde_json::to_vec(&body).expect("the body holds only texts and numbers")
     }
@@ -293,7 +306,32 @@ impl From<QueryError> for Problem {
     }
 }
 
+impl From<TopicError> for Problem {
+    fn from(error: TopicError) -> Self {
+        let message = error.to_string();
+        match error {
+            TopicError::Query(error) => error.into(),
+            TopicError::NoTopic { .. } => Self::new(ErrorCode::NotFound, message),
+            TopicError::Cursor(CursorFault::Removed { next, .. }) => {
+                Self { next: Some(next.to_string().into()), ..Self::new(ErrorCode::Gone, message) }
+            }
+            TopicError::Cursor(CursorFault::NoPartition { .. }) => Self::bad_request(message),
+            TopicError::Cursor(CursorFault::BeyondEnd { .. })
+            | TopicError::OwnGroup(_)
+            | TopicError::TooManyGroups(_) => Self::new(ErrorCode::Conflict, message),
+        }
+    }
+}
+
 impl Problem {
+    /// 501: topics are not read over HTTP with this broker.
+    pub(crate) fn topics_not_readable() -> Self {
+        Self::new(
+            ErrorCode::NotImplemented,
+            "topics are read over HTTP with broker.kind = \"embedded\" only; read Kafka with a Kafka client",
+        )
+    }
+
     /// 404: the order does not exist or belongs to another caller; the responses are the same.
     pub(crate) fn order_not_found() -> Self {
         Self::not_found("no such order")

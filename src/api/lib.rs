@@ -5,7 +5,6 @@
 #![warn(missing_docs)]
 
 mod error;
-mod options;
 mod state;
 
 /// Listeners, connections and their time limits, the request pipeline, load shedding and rate limits.
@@ -16,6 +15,7 @@ mod http {
     pub(crate) mod exchange;
     pub(crate) mod header_names;
     pub(crate) mod listeners;
+    pub(crate) mod options;
     pub(crate) mod pipeline;
     pub(crate) mod rate_limit;
     pub(crate) mod router;
@@ -73,9 +73,20 @@ mod orders {
     pub(crate) mod routes;
 }
 
+/// `/topics` and `/groups`: reading topics without a broker's client.
+mod topics {
+    pub(crate) mod offsets;
+    pub(crate) mod parameters;
+    pub(crate) mod record_body;
+    pub(crate) mod record_stream;
+    pub(crate) mod records;
+    pub(crate) mod routes;
+}
+
 /// `/admin`: the operators' API.
 mod admin {
     pub(crate) mod actors;
+    pub(crate) mod audit;
     pub(crate) mod dead_letter_body;
     pub(crate) mod dead_letters;
     pub(crate) mod diagnosis;
@@ -94,24 +105,35 @@ mod admin {
 mod console {
     pub(crate) mod access;
     pub(crate) mod assets;
-    pub(crate) mod chart;
-    pub(crate) mod depth_history;
+    pub(crate) mod dead_letter_count;
     pub(crate) mod form;
     pub(crate) mod format;
     pub(crate) mod layout;
     pub(crate) mod links;
     pub(crate) mod login_form;
+    pub(crate) mod record_view;
+    pub(crate) mod redrive_state;
     pub(crate) mod routes;
     pub(crate) mod session;
+    pub(crate) mod session_ticket;
+
+    pub(crate) mod charts {
+        pub(crate) mod depth_chart;
+        pub(crate) mod depth_history;
+        pub(crate) mod sparkline;
+        pub(crate) mod throughput;
+    }
 
     pub(crate) mod pages {
         pub(crate) mod actors;
+        pub(crate) mod audit;
         pub(crate) mod dead_letter;
         pub(crate) mod dead_letter_redrive;
         pub(crate) mod dead_letters;
         pub(crate) mod events;
         pub(crate) mod login;
         pub(crate) mod outbox;
+        pub(crate) mod outbox_bulk;
         pub(crate) mod outbox_redrive;
         pub(crate) mod outbox_row;
         pub(crate) mod overview;
@@ -134,13 +156,15 @@ mod openapi {
 }
 
 pub use admin::documents::{
-    dead_letter_document, partition_document, record_document, row_diagnosis_document, row_document,
+    audit_entry_document, dead_letter_document, partition_document, record_document, row_diagnosis_document,
+    row_document, row_record_document,
 };
 pub use http::listeners::Listeners;
+pub use http::options::{Options, Surface, TopicReadLimits};
 pub use http::router::configure;
 pub use http::server::{BoundListener, RunningServer, serve, serve_on};
 pub use http::startup_server::{StartupContext, StartupServer, serve_startup};
 pub use http::trusted_proxies::{InvalidNetwork, TrustedProxies};
 pub use openapi::document::openapi_json;
-pub use options::{Options, Surface};
+
 pub use state::{HttpState, StateParts};

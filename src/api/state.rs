@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix_web::http::header::HeaderValue;
 use app::admission::rate_limit::Admission;
+use app::consume::topic_reads::TopicReads;
 use app::dispatch::Dispatch;
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
@@ -14,10 +15,12 @@ use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::verifier::Verifier;
-use crate::console::depth_history::{DepthHistory, DepthSample};
+use crate::console::charts::depth_history::{DepthHistory, DepthSample};
+use crate::console::charts::throughput::{ThroughputHistory, ThroughputSample};
+use crate::console::dead_letter_count::CountedDeadLetters;
 use crate::console::session::ConsoleSessions;
 use crate::http::concurrency_limiters::ConcurrencyLimiters;
-use crate::options::Options;
+use crate::http::options::Options;
 
 /// What a [`HttpState`] is built from.
 pub struct StateParts {
@@ -29,6 +32,8 @@ pub struct StateParts {
     pub operations: Arc<Operations>,
     /// Reads and redrives dead letters; `None` without a broker.
     pub dead_letters: Option<Arc<DeadLetters>>,
+    /// Reads topics for clients; `None` where the broker's own clients read them.
+    pub topic_reads: Option<Arc<TopicReads>>,
     /// Decides on rate limits.
     pub admission: Arc<Admission>,
     /// The metrics of the whole process.
@@ -45,6 +50,7 @@ pub struct HttpState {
     pub(crate) queries: Arc<Queries>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) dead_letters: Option<Arc<DeadLetters>>,
+    pub(crate) topic_reads: Option<Arc<TopicReads>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auth: Verifier,
@@ -53,8 +59,12 @@ pub struct HttpState {
     pub(crate) region: HeaderValue,
     pub(crate) requests_by_region: IntCounter,
     pub(crate) streams: Arc<Semaphore>,
+    /// Requests that may still read a topic.
+    pub(crate) readers: Arc<Semaphore>,
     pub(crate) sessions: ConsoleSessions,
     pub(crate) depth_history: DepthHistory,
+    pub(crate) throughput_history: ThroughputHistory,
+    pub(crate) counted_dead_letters: CountedDeadLetters,
     /// Requests whose response is not completely handed to the server yet.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
@@ -65,15 +75,19 @@ pub struct HttpState {
 impl HttpState {
     /// Builds the shared state and registers its metrics.
     pub fn new(parts: StateParts) -> Arc<Self> {
-        let StateParts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options } = parts;
+        let StateParts { dispatch, queries, operations, dead_letters, topic_reads, admission, metrics, auth, options } =
+            parts;
         Arc::new(Self {
             // The configuration refuses a region that is not a legal header value.
             region: HeaderValue::from_str(&options.region).unwrap_or(HeaderValue::from_static("unnamed")),
             requests_by_region: metrics.http_server_requests_by_region.with([options.region.as_str()]),
             streams: Arc::new(Semaphore::new(options.streams_max)),
+            readers: Arc::new(Semaphore::new(options.reads.readers_max)),
             in_flight: Arc::default(),
-            sessions: ConsoleSessions::default(),
+            sessions: ConsoleSessions::new(options.console_secret.as_ref(), operations.now()),
             depth_history: DepthHistory::default(),
+            throughput_history: ThroughputHistory::default(),
+            counted_dead_letters: CountedDeadLetters::default(),
             concurrency_limiters: ConcurrencyLimiters::new(&metrics),
             stopping: watch::Sender::new(false),
             synced_totals: Mutex::default(),
@@ -81,6 +95,7 @@ impl HttpState {
             queries,
             operations,
             dead_letters,
+            topic_reads,
             admission,
             metrics,
             auth,
@@ -88,10 +103,11 @@ impl HttpState {
         })
     }
 
-    /// Records the outbox depth for the console's chart. [`crate::serve`] calls this every two seconds.
+    /// Records outbox depth and throughput for the console's charts. [`crate::serve`] calls this every two seconds.
     pub fn sample_depth(&self) {
-        let sample = DepthSample::of(&self.operations.health().depth, self.restarts(), self.operations.now());
-        self.depth_history.add(sample);
+        let now = self.operations.now();
+        self.depth_history.add(DepthSample::of(&self.operations.health().depth, self.restarts(), now));
+        self.throughput_history.add(ThroughputSample::of(&self.metrics, now));
     }
 
     /// Restarts of all actors since the process started.

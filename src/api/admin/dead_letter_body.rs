@@ -1,7 +1,7 @@
 //! The JSON body of a dead dead_letter.
 use app::contract::{framing, rfc3339};
 use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
-use app::port_types::{Delivery, FailureType};
+use app::port_types::{Delivery, FailureType, Header};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -105,17 +105,25 @@ impl From<DeadLetterOrigin> for OriginalPosition {
     }
 }
 
-/// The headers of a record as JSON.
+/// The headers of a delivered record as JSON.
 pub(crate) fn headers(delivery: &Delivery) -> Map<String, Value> {
-    let header = |(name, value): &(std::sync::Arc<str>, std::sync::Arc<[u8]>)| {
-        (name.to_string(), Value::String(readable(value)))
-    };
-    delivery.record.headers.iter().map(header).collect()
+    header_map(&delivery.record.headers)
 }
 
-/// The value of a record as JSON, without the frame of a schema registry.
+/// The value of a delivered record as JSON, without the frame of a schema registry.
 pub(crate) fn value(delivery: &Delivery) -> Value {
-    let (_, bytes) = framing::unframed(&delivery.record.value);
+    decoded(&delivery.record.value)
+}
+
+/// Header names with their values as JSON texts.
+pub(crate) fn header_map(headers: &[Header]) -> Map<String, Value> {
+    let header = |(name, value): &Header| (name.to_string(), Value::String(readable(value)));
+    headers.iter().map(header).collect()
+}
+
+/// A value as JSON, without the frame of a schema registry.
+pub(crate) fn decoded(value: &[u8]) -> Value {
+    let (_, bytes) = framing::unframed(value);
     serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(readable(bytes)))
 }
 

@@ -211,7 +211,7 @@ pub(crate) fn audit(context: &RequestContext, reason: String) -> Result<Audit, P
 
 pub(crate) fn log_redrive(audit: &Audit, redriven: u64) {
     let Audit { operator, reason } = audit;
-    tracing::info!(event = "dead_letters_redriven", by = %operator, %reason, redriven, "dead letters were redriven");
+    tracing::info!(event = "dead_letters_redriven", by = %operator, %reason, redriven, "{operator} sent {redriven} dead letters back to their topic: {reason}");
 }
 
 /// The partition and offset in the path.

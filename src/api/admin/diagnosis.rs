@@ -5,10 +5,10 @@ use domain::{EventId, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::admin::filters::{order_key, parameter};
+use crate::admin::filters::{event_key, parameter};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
-use crate::openapi::schemas::UuidFilter;
+use crate::openapi::schemas::{EventKeyFilter, UuidFilter};
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, ok};
 
@@ -63,10 +63,10 @@ pub(crate) struct DiagnosisBody {
 
 /// Diagnose an unsent event
 ///
-/// By key: the first unsent event of the order, else its latest event.
+/// By key: the first unsent event of the key, else its latest event.
 #[utoipa::path(get, path = "/admin/outbox/why", tag = "admin", operation_id = "whyOutbox", security(("bearer" = [])),
     params(
-        ("key" = inline(Option<UuidFilter>), Query, description = "An order id; this or `event`"),
+        ("key" = inline(Option<EventKeyFilter>), Query, description = "The key of an event, such as an order id; this or `event`"),
         ("event" = inline(Option<UuidFilter>), Query, description = "An event id; this or `key`")),
     responses(
         (status = 200, description = "The diagnosis", body = DiagnosisBody),
@@ -75,7 +75,7 @@ pub(crate) struct DiagnosisBody {
 pub(crate) async fn diagnose(context: RequestContext) -> RouteResult {
     let query = context.query();
     let event = parameter(&query, "event", EventId::parse, "must be a hyphenated UUID")?;
-    let selector = match (order_key(&query)?, event) {
+    let selector = match (event_key(&query)?, event) {
         (Some(key), None) => RowSelector::Key(key),
         (None, Some(event)) => RowSelector::Event(event),
         _ => return Err(Problem::bad_request("exactly one of key and event must be given")),

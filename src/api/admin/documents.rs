@@ -1,14 +1,16 @@
 //! The JSON documents of the admin routes for the command line, so that both print the same.
-use app::contract::{framing, rfc3339};
 use app::operators::dead_letters::DeadLetter;
-use app::port_types::{Delivery, PartitionView, RowDiagnosis, RowView};
-use domain::Timestamp;
+use app::port_types::{AuditEntry, ClaimedRow, Delivery, PartitionView, RowDiagnosis, RowView};
+use app::relay::{self, RecordEnvelope, TopicContracts};
+use domain::{RegionId, Timestamp};
 use serde_json::{Value, json};
 
+use crate::admin::audit::AuditEntryBody;
 use crate::admin::dead_letter_body::{self, DeadLetterBody};
 use crate::admin::diagnosis::DiagnosisBody;
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::admin::partitions::PartitionBody;
+use crate::topics::record_body::TopicRecordBody;
 
 /// An outbox row as in `/admin/outbox`.
 pub fn row_document(row: &RowView) -> Value {
@@ -20,9 +22,27 @@ pub fn row_diagnosis_document(diagnosis: &RowDiagnosis, now: Timestamp) -> Value
     serde_json::to_value(DiagnosisBody::of(diagnosis, now)).expect("text and numbers always serialise")
 }
 
+/// The record of a row: topic, sequence, headers, and the value as in `/admin/dlt`, null where the payload was deleted. The headers are
+/// those of the last attempt by a service of this region.
+pub fn row_record_document(event: &ClaimedRow, region: &RegionId) -> Value {
+    let payload = event.payload.clone().unwrap_or_else(|| [].into());
+    let record = relay::record(event, &payload, &RecordEnvelope::new(region, TopicContracts::default()));
+    json!({
+        "topic": &*record.topic,
+        "sequence": event.sequence,
+        "headers": dead_letter_body::header_map(&record.headers),
+        "value": event.payload.as_ref().map(|payload| dead_letter_body::decoded(payload)),
+    })
+}
+
 /// A partition as in `/admin/partitions`.
 pub fn partition_document(view: PartitionView) -> Value {
     serde_json::to_value(PartitionBody::from(view)).expect("text and numbers always serialise")
+}
+
+/// An entry of the audit table as in `/admin/audit`.
+pub fn audit_entry_document(entry: &AuditEntry) -> Value {
+    serde_json::to_value(AuditEntryBody::from(entry)).expect("text and numbers always serialise")
 }
 
 /// A dead letter as in `/admin/dlt`.
@@ -32,18 +52,5 @@ pub fn dead_letter_document(dead_letter: &DeadLetter) -> Value {
 
 /// A record of any topic, with headers and value as in `/admin/dlt`, and `schemaId` if it has a schema registry's frame.
 pub fn record_document(delivery: &Delivery) -> Value {
-    let Delivery { position, record } = delivery;
-    let mut document = json!({
-        "topic": &*position.topic,
-        "partition": position.partition,
-        "offset": position.offset,
-        "timestamp": rfc3339(record.timestamp),
-        "key": &*record.key,
-        "headers": dead_letter_body::headers(delivery),
-        "value": dead_letter_body::value(delivery),
-    });
-    if let (Some(id), _) = framing::unframed(&record.value) {
-        document["schemaId"] = id.into();
-    }
-    document
+    serde_json::to_value(TopicRecordBody::from(delivery)).expect("text and numbers always serialise")
 }

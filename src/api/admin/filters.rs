@@ -2,15 +2,14 @@
 use std::time::Duration;
 
 use app::operators::dead_letters::{DeadLetterCursor, DeadLetterFilter};
-use app::port_types::{FailureType, RowFilter, RowId, RowStatus};
+use app::port_types::{EventKey, FailureType, RowFilter, RowId, RowStatus};
 use app::units::duration;
-use domain::OrderId;
 
 use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
 
-pub(crate) const KEY_MESSAGE: &str = "must be a hyphenated UUID";
+pub(crate) const KEY_MESSAGE: &str = "must be 1 to 1024 bytes of text without control characters";
 pub(crate) const FAILURE_TYPE_MESSAGE: &str = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
 pub(crate) const AGE_MESSAGE: &str = "must be a duration such as 250ms, 5s or 1h";
 pub(crate) const TEXT_MESSAGE: &str = "must be text without control characters";
@@ -39,7 +38,7 @@ pub(crate) fn row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
             RowStatus::parse,
             "must be one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT",
         )?,
-        key: order_key(query)?,
+        key: event_key(query)?,
         kind: event_type(query)?,
         after: query.non_empty("after")?.map_or(Ok(None), |_| query.integer("after"))?,
         ..RowFilter::default()
@@ -58,8 +57,13 @@ pub(crate) fn dead_letter_filter(query: &Query<'_>) -> Result<DeadLetterFilter, 
     })
 }
 
-pub(crate) fn order_key(query: &Query<'_>) -> Result<Option<OrderId>, Problem> {
-    parameter(query, "key", OrderId::parse, KEY_MESSAGE)
+pub(crate) fn event_key(query: &Query<'_>) -> Result<Option<EventKey>, Problem> {
+    parameter(query, "key", parse_key, KEY_MESSAGE)
+}
+
+/// A key that an event may have.
+pub(crate) fn parse_key(text: &str) -> Option<EventKey> {
+    EventKey::parse(text).ok()
 }
 
 pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Problem> {

@@ -45,6 +45,15 @@ pub(crate) fn follow_with_token(context: &RequestContext) -> RouteResult {
 
 /// The stream of events. It ends when `is_authorized`, which is called at each keep-alive, returns false.
 pub(crate) fn follow(context: &RequestContext, is_authorized: impl Fn() -> bool + 'static) -> RouteResult {
+    follow_as(context, is_authorized, LiveEvent::clone)
+}
+
+/// As [`follow`], with each event in the form that `form` gives it.
+pub(crate) fn follow_as(
+    context: &RequestContext,
+    is_authorized: impl Fn() -> bool + 'static,
+    form: impl Fn(&LiveEvent) -> LiveEvent + Send + 'static,
+) -> RouteResult {
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, "text/event-stream")).insert_header((CACHE_CONTROL, "no-store"));
     if context.request.method() == Method::HEAD {
@@ -55,7 +64,9 @@ pub(crate) fn follow(context: &RequestContext, is_authorized: impl Fn() -> bool 
     };
     // A malformed id counts as absent: the stream starts with the next event.
     let after = single_value(context.headers(), "last-event-id").and_then(|id| id.trim().parse().ok());
-    let feed = context.state.dispatch.live(after);
+    let LiveFeed { backlog, next } = context.state.dispatch.live(after);
+    let backlog = backlog.iter().map(&form).collect();
+    let feed = LiveFeed { backlog, next: next.map(move |event| form(&event)).boxed() };
     Ok(response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized))))
 }
 

@@ -7,7 +7,7 @@ use crate::admin::filters::{row_filter, row_id};
 use crate::admin::operator_body::{self, ReasonBody};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
-use crate::openapi::schemas::{AnyInteger, PrintableText, RowNumber, RowStatusFilter, UuidFilter};
+use crate::openapi::schemas::{AnyInteger, EventKeyFilter, PrintableText, RowNumber, RowStatusFilter};
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, ok};
 
@@ -27,7 +27,7 @@ pub(crate) struct OutboxRowPage {
 #[utoipa::path(get, path = "/admin/outbox", tag = "admin", operation_id = "listOutbox", security(("bearer" = [])),
     params(
         ("status" = inline(Option<RowStatusFilter>), Query, description = "Only rows with this status"),
-        ("key" = inline(Option<UuidFilter>), Query, description = "Only rows of this order"),
+        ("key" = inline(Option<EventKeyFilter>), Query, description = "Only rows of this key, such as an order id"),
         ("type" = inline(Option<PrintableText>), Query, description = "Only rows of this event type"),
         ("after" = inline(Option<AnyInteger>), Query, description = "`next` of the previous page"),
         ("limit" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 by default")),

@@ -1,7 +1,7 @@
 //! The JSON body of an outbox row: the columns of the SQL view in camelCase.
 use app::contract::rfc3339;
-use app::port_types::RowView;
-use domain::{EventId, OrderId};
+use app::port_types::{EventKey, RowView};
+use domain::EventId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,9 +18,9 @@ pub(crate) struct OutboxRowBody {
     id: i64,
     #[schema(value_type = String, format = "uuid")]
     event_id: AsText<EventId>,
-    /// The id of the order.
-    #[schema(value_type = String, format = "uuid")]
-    key: AsText<OrderId>,
+    /// The key of the event; of an order's event the order's id.
+    #[schema(value_type = String, example = "0190163d-8694-739b-aea5-966c26f8ad91")]
+    key: AsText<EventKey>,
     #[schema(example = "ORDER_CREATED")]
     r#type: String,
     #[schema(example = 7)]
@@ -50,7 +50,7 @@ impl From<&RowView> for OutboxRowBody {
         Self {
             id: row.id,
             event_id: AsText(row.event_id),
-            key: AsText(row.key),
+            key: AsText(row.key.clone()),
             r#type: row.kind.clone(),
             partition: row.partition.0,
             status: row.status.as_str(),

@@ -1,13 +1,12 @@
 //! `POST /admin/outbox/redrive`: makes parked rows due again. A dry run is the default.
 use app::port_types::RowFilter;
-use domain::OrderId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, printable};
+use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, parse_key, printable};
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
 use crate::error::ProblemBody;
-use crate::openapi::schemas::{AgeText, FailureTypeName, PrintableText, ReasonText, UuidText};
+use crate::openapi::schemas::{AgeText, EventKeyText, FailureTypeName, PrintableText, ReasonText};
 use crate::request::context::RequestContext;
 use crate::request::json::JsonMember;
 use crate::request::response::{RouteResult, ok};
@@ -21,9 +20,9 @@ pub(crate) struct RedriveBody<'a> {
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<PrintableText>, example = "ORDER_CREATED")]
     r#type: JsonMember<'a>,
-    /// Only rows of this order.
+    /// Only rows of this key, such as an order id.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = Option<UuidText>)]
+    #[schema(required = false, value_type = Option<EventKeyText>)]
     key: JsonMember<'a>,
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<FailureTypeName>, example = "NETWORK")]
@@ -75,7 +74,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     query.reject_unknown(&["dryRun"])?;
     let RedriveBody { r#type, key, failure_type, older_than, limit, dry_run, reason } = body;
     let filter = RowFilter {
-        key: text(key, "key", OrderId::parse, KEY_MESSAGE)?,
+        key: text(key, "key", parse_key, KEY_MESSAGE)?,
         kind: text(r#type, "type", printable, TEXT_MESSAGE)?,
         ..RowFilter::default()
     };

@@ -1,5 +1,5 @@
 //! The route table of `/admin`. Every route requires the role ADMIN.
-use crate::admin::{actors, dead_letters, diagnosis, live_events, outbox, partitions, redrive};
+use crate::admin::{actors, audit, dead_letters, diagnosis, live_events, outbox, partitions, redrive};
 use crate::request::route::{BodyKind, Endpoint, Handler, Resource, handler};
 
 pub(crate) fn resources() -> Vec<Resource> {
@@ -14,6 +14,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         Resource::at("/admin/outbox/{id}").on(Endpoint::get(handler!(outbox::row)).admin()),
         Resource::at("/admin/outbox/{id}/retry").on(command(handler!(outbox::retry))),
         Resource::at("/admin/outbox/{id}/park").on(command(handler!(outbox::park))),
+        Resource::at("/admin/audit").on(Endpoint::get(handler!(audit::list)).admin()),
         Resource::at("/admin/dlt").on(Endpoint::get(handler!(dead_letters::list)).admin()),
         Resource::at("/admin/dlt/redrive").on(command(handler!(dead_letters::redrive))),
         Resource::at("/admin/dlt/{partition}/{offset}").on(Endpoint::get(handler!(dead_letters::find)).admin()),

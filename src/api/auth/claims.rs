@@ -36,15 +36,17 @@ impl BearerClaims {
         if audience.is_some_and(|expected| !is_for(self.aud.as_ref(), expected)) {
             return None;
         }
-        let (user, admin) = roles(self.roles.as_ref())?;
+        let roles = roles(self.roles.as_ref())?;
+        let has = |role: &str| roles.contains(&role);
         let tier = match &self.tier {
             None => "default",
             Some(tier) => tier.as_str()?,
         };
         Some(Identity {
             subject: self.sub.as_ref()?.as_str().filter(|name| is_storable(name)).and_then(Subject::new)?,
-            user,
-            admin,
+            user: has("USER"),
+            admin: has("ADMIN"),
+            consumer: has("CONSUMER"),
             tier: tier.into(),
             expires: self.exp.as_ref()?.as_f64()?,
             not_before: match self.nbf {
@@ -60,15 +62,14 @@ fn is_storable(name: &str) -> bool {
     name.len() <= SUBJECT_MAX && !name.chars().any(char::is_control)
 }
 
-/// Whether the roles contain USER and ADMIN; `None` for a claim of the wrong type.
-fn roles(claim: Option<&Value>) -> Option<(bool, bool)> {
-    let names: Vec<&str> = match claim {
-        None => Vec::new(),
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(many)) => many.iter().map(Value::as_str).collect::<Option<_>>()?,
-        Some(_) => return None,
-    };
-    Some((names.contains(&"USER"), names.contains(&"ADMIN")))
+/// The names of the roles; `None` for a claim of the wrong type.
+fn roles(claim: Option<&Value>) -> Option<Vec<&str>> {
+    match claim {
+        None => Some(Vec::new()),
+        Some(Value::String(one)) => Some(vec![one]),
+        Some(Value::Array(many)) => many.iter().map(Value::as_str).collect(),
+        Some(_) => None,
+    }
 }
 
 fn is_for(audience: Option<&Value>, expected: &str) -> bool {

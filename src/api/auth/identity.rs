@@ -9,6 +9,8 @@ pub(crate) struct Identity {
     pub(crate) subject: Subject,
     pub(crate) user: bool,
     pub(crate) admin: bool,
+    /// Whether the caller may read topics and commit offsets.
+    pub(crate) consumer: bool,
     pub(crate) tier: Arc<str>,
     /// The claim `exp`: seconds since the epoch.
     pub(crate) expires: f64,

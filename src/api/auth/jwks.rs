@@ -114,8 +114,14 @@ impl JwksCache {
                 cached.fetched_at = Some(Instant::now());
                 self.generation.fetch_add(1, Relaxed);
             }
-            Ok(Err(error)) => tracing::warn!(event = "jwks_fetch_failed", error, "jwks_fetch_failed"),
-            Err(error) => tracing::warn!(event = "jwks_fetch_failed", %error, "jwks_fetch_failed"),
+            Ok(Err(error)) => tracing::warn!(
+                event = "jwks_fetch_failed",
+                error,
+                "the key set cannot be fetched; the last one stays in use: {error}"
+            ),
+            Err(error) => {
+                tracing::warn!(event = "jwks_fetch_failed", %error, "the key set cannot be fetched; the last one stays in use: {error}")
+            }
         }
     }
 

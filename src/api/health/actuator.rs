@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::error::{Problem, ProblemBody};
 use crate::health::status::{HealthStatus, is_overdue, readiness, with_retry_after, worst};
-use crate::options::Options;
+use crate::http::options::Options;
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, json_response, ok};
 use crate::request::route::{Endpoint, Resource, handler};
@@ -19,8 +19,12 @@ pub(crate) fn resources() -> Vec<Resource> {
         Resource::at("/actuator/health/liveness").on(Endpoint::get(handler!(liveness))),
         Resource::at("/actuator/health/readiness").on(Endpoint::get(handler!(readiness_health))),
         Resource::at("/actuator/health/{component}").on(Endpoint::get(handler!(component)).admin_probe()),
-        Resource::at("/actuator/info").on(Endpoint::get(handler!(info)).admin()),
     ]
+}
+
+/// Resources for operators only, served on the admin surface.
+pub(crate) fn operator_resources() -> Vec<Resource> {
+    vec![Resource::at("/actuator/info").on(Endpoint::get(handler!(info)).admin())]
 }
 
 /// The health of the service.
@@ -184,6 +188,9 @@ pub(crate) struct AppInfo {
     #[schema(example = "posthaste")]
     name: &'static str,
     version: &'static str,
+    /// The commit that the program was built from; `unknown` in a build without it.
+    #[schema(example = "unknown")]
+    commit: &'static str,
 }
 
 /// The region of this instance.
@@ -205,7 +212,7 @@ pub(crate) struct InstanceInfo {
 pub(crate) async fn info(context: RequestContext) -> RouteResult {
     let options = &context.state.options;
     Ok(ok(&InfoBody {
-        app: AppInfo { name: "posthaste", version: env!("CARGO_PKG_VERSION") },
+        app: AppInfo { name: "posthaste", version: telemetry::VERSION, commit: telemetry::COMMIT },
         region: RegionInfo { id: options.region.clone() },
         instance: InstanceInfo { id: options.instance.clone() },
     }))

@@ -16,9 +16,9 @@ use domain::Timestamp;
 
 use crate::error::{ErrorCode, Problem};
 use crate::http::connection_timeouts::ConnectionTimeouts;
+use crate::http::options::Surface;
 use crate::http::router::configure;
 use crate::http::timed_stream::{TimedStream, TimeoutResponse};
-use crate::options::Surface;
 use crate::request::headers::request_id;
 use crate::state::HttpState;
 

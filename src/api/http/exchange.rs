@@ -1,4 +1,5 @@
 //! One request and its response: the headers that every response carries, its log line and its metrics.
+use std::sync::Arc;
 use std::time::Instant;
 
 use actix_web::body::BoxBody;
@@ -27,11 +28,13 @@ const REGION_ID: HeaderName = HeaderName::from_static("x-region-id");
 pub(crate) struct Exchange {
     started: Instant,
     pub(crate) now: Timestamp,
-    request_id: String,
+    request_id: Arc<str>,
     /// Every log line that the request causes is written in it, also those of actors and adapters.
     span: Span,
     template: &'static str,
     header_policy: HeaderPolicy,
+    /// A probe, a scrape or the console's own refresh: it repeats every few seconds, so its line is logged at DEBUG.
+    is_routine: bool,
     /// The decision of the rate limit, once there is one.
     pub(crate) admitted: Option<AdmissionDecision>,
     in_flight: InFlightGuard,
@@ -44,7 +47,7 @@ impl Exchange {
         template: &'static str,
         header_policy: HeaderPolicy,
     ) -> Self {
-        let request_id = request_id(request.headers());
+        let request_id: Arc<str> = request_id(request.headers()).into();
         Self {
             started: Instant::now(),
             now: state.operations.now(),
@@ -52,6 +55,7 @@ impl Exchange {
             request_id,
             template,
             header_policy,
+            is_routine: is_routine(request, template),
             admitted: None,
             in_flight: InFlightGuard::begin(&state.in_flight, request),
         }
@@ -60,6 +64,11 @@ impl Exchange {
     /// The span of the request, for the work that it causes.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
+    }
+
+    /// The id of the request, which its response and everything that it causes name.
+    pub(crate) fn request_id(&self) -> Arc<str> {
+        Arc::clone(&self.request_id)
     }
 
     /// Adds the common headers, counts and logs the response. With an unread request body it is the last one of its connection.
@@ -83,17 +92,29 @@ impl Exchange {
     }
 
     fn error_response(&self, state: &HttpState, request: &HttpRequest, problem: &Problem) -> HttpResponse {
-        let (request_id, route) = (self.request_id.as_str(), self.template);
+        let (request_id, route) = (&*self.request_id, self.template);
         let cause = problem.cause.as_deref().unwrap_or_default();
         if problem.code == ErrorCode::Unexpected {
             state.metrics.api_errors_unexpected.inc();
-            tracing::error!(event = "request_failed", route, request_id, error = cause, "request_failed");
+            tracing::error!(
+                event = "request_failed",
+                route,
+                request_id,
+                error = cause,
+                "a request for {route} failed: {cause}"
+            );
         } else if !cause.is_empty() {
-            tracing::warn!(event = "request_refused", route, request_id, error = cause, "request_refused");
+            tracing::warn!(
+                event = "request_refused",
+                route,
+                request_id,
+                error = cause,
+                "a request for {route} was refused: {cause}"
+            );
         }
         let response = problem.response(request.uri().path(), request_id, rfc3339(self.now));
         match self.header_policy {
-            HeaderPolicy::Console => layout::error_page(request, problem, response),
+            HeaderPolicy::Console => layout::error_page(state, request, problem, response),
             HeaderPolicy::Plain | HeaderPolicy::Private => response,
         }
     }
@@ -123,16 +144,41 @@ impl Exchange {
         let (method, status) = (method_label(method), response.status());
         state.metrics.http_server_requests.with([method, self.template, status.as_str()]).record(elapsed);
         state.requests_by_region.inc();
-        tracing::info!(
-            event = "request",
-            method,
-            route = self.template,
-            status = status.as_u16(),
-            duration_ms = (elapsed.as_secs_f64() * 1e6).round() / 1e3,
-            request_id = self.request_id.as_str(),
-            "request"
-        );
+        self.log(method, status.as_u16(), (elapsed.as_secs_f64() * 1e6).round() / 1e3);
     }
+
+    fn log(&self, method: &'static str, status: u16, duration_ms: f64) {
+        let (route, request_id) = (self.template, &*self.request_id);
+        if self.is_routine {
+            tracing::debug!(
+                event = "request",
+                method,
+                route,
+                status,
+                duration_ms,
+                request_id,
+                "{method} {route} was answered {status} in {duration_ms} ms"
+            );
+        } else {
+            tracing::info!(
+                event = "request",
+                method,
+                route,
+                status,
+                duration_ms,
+                request_id,
+                "{method} {route} was answered {status} in {duration_ms} ms"
+            );
+        }
+    }
+}
+
+/// Whether a machine sends the request again and again: platforms and Prometheus, or the script of an open console page.
+fn is_routine(request: &HttpRequest, template: &str) -> bool {
+    let probes = ["/livez", "/readyz", "/startupz", "/metrics", "/actuator/prometheus"];
+    probes.contains(&template)
+        || template.starts_with("/actuator/health")
+        || (template.starts_with("/console") && request.headers().contains_key("x-refresh"))
 }
 
 /// Level ERROR: no level of the log switches the context of its errors off. A new order's id is recorded where the order is placed.

@@ -21,7 +21,7 @@ use crate::http::rate_limit;
 use crate::request::body::{ArrivingBody, UnreadBody, broken, discard_arrived, read_body};
 use crate::request::context::RequestContext;
 use crate::request::media_types;
-use crate::request::response::RouteResult;
+use crate::request::response::{RouteResult, see_other};
 use crate::request::route::{Access, BodyKind, Endpoint, HeaderPolicy, Resource, ResponseFormat};
 use crate::state::HttpState;
 
@@ -51,17 +51,23 @@ pub(crate) async fn handle_request(
     complete(exchange, &state, &request, result, body).await
 }
 
-/// Handles a request that matches no route.
+/// Handles a request that matches no route. A browser at `/` is led to the console where there is one; other clients get 404.
 pub(crate) async fn handle_unknown_route(
     state: Arc<HttpState>,
+    has_console: bool,
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
     let private = request.path() == "/orders" || request.path().starts_with("/orders/");
     let header_policy = if private { HeaderPolicy::Private } else { HeaderPolicy::Plain };
     let exchange = Exchange::begin(&state, &request, "UNKNOWN", header_policy);
-    let problem = check_size(&request).err().unwrap_or_else(|| Problem::not_found("no such route"));
-    complete(exchange, &state, &request, Err(problem), ArrivingBody::new(payload)).await
+    let to_console = has_console && request.path() == "/" && media_types::prefers_html(request.headers());
+    let result = match check_size(&request) {
+        Err(problem) => Err(problem),
+        Ok(()) if to_console && *request.method() == Method::GET => Ok(see_other("/console")),
+        Ok(()) => Err(Problem::not_found("no such route")),
+    };
+    complete(exchange, &state, &request, result, ArrivingBody::new(payload)).await
 }
 
 /// Completes the response, and decides whether its connection can serve another request.
@@ -110,7 +116,9 @@ async fn process(
     if let (BodyKind::Form, Some(session)) = (endpoint.body_kind, &session) {
         access::check_csrf_token(session, &body)?;
     }
-    let context = RequestContext { state: Arc::clone(state), request: request.clone(), caller, session, body };
+    let (state_of_handler, request_id) = (Arc::clone(state), exchange.request_id());
+    let context =
+        RequestContext { state: state_of_handler, request: request.clone(), request_id, caller, session, body };
     call_handler(state, endpoint, context).await
 }
 
@@ -145,6 +153,7 @@ async fn authorize(
     let allowed = match endpoint.access {
         Access::Open | Access::OptionalToken => true,
         Access::UserOrAdmin => caller.user || caller.admin,
+        Access::ConsumerOrAdmin => caller.consumer || caller.admin,
         Access::Admin | Access::Console => caller.admin,
     };
     if allowed { Ok(Some(caller)) } else { Err(Problem::forbidden()) }

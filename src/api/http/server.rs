@@ -9,10 +9,10 @@ use actix_server::{Server, ServerHandle};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-use crate::console::depth_history;
+use crate::console::charts::depth_history;
 use crate::http::connection::connection;
 use crate::http::listeners::Listeners;
-use crate::options::Surface;
+use crate::http::options::Surface;
 use crate::state::HttpState;
 
 /// Time for the last bytes of a finished response to reach the socket.

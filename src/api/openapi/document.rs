@@ -4,10 +4,11 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, HeaderBuilder, OpenApi as Document, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa::{Modify, OpenApi};
 
-use crate::admin::{actors, dead_letters, diagnosis, live_events, outbox, partitions, redrive};
+use crate::admin::{actors, audit, dead_letters, diagnosis, live_events, outbox, partitions, redrive};
 use crate::error::{FieldError, ProblemBody};
 use crate::health::{actuator, metrics, probes};
 use crate::orders::{change, create, page, read};
+use crate::topics::{offsets, record_body, records};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,6 +21,7 @@ use crate::orders::{change, create, page, read};
     servers((url = "/", description = "This service")),
     tags(
         (name = "orders", description = "Create, read, change and cancel orders"),
+        (name = "topics", description = "Read topics without a broker's client, and commit the offsets of consumer groups"),
         (name = "health", description = "Probes and component health"),
         (name = "metrics", description = "Metrics of the process"),
         (name = "admin", description = "Operators only"),
@@ -27,17 +29,18 @@ use crate::orders::{change, create, page, read};
     paths(
         create::create, read::list, page::page, read::find,
         change::change_status, change::cancel,
+        records::read, offsets::find, offsets::commit,
         probes::livez, probes::readyz, probes::startupz,
         actuator::health, actuator::liveness, actuator::readiness_health, actuator::component,
         actuator::info,
         metrics::metrics, metrics::prometheus, metrics::metric_names, metrics::metric,
         actors::list, actors::inject,
         outbox::rows, outbox::row, outbox::retry, outbox::park,
-        diagnosis::diagnose, redrive::redrive,
+        diagnosis::diagnose, redrive::redrive, audit::list,
         dead_letters::list, dead_letters::find, dead_letters::redrive, dead_letters::redrive_one,
         partitions::list, live_events::stream,
     ),
-    components(schemas(ProblemBody<'_>, FieldError)),
+    components(schemas(ProblemBody<'_>, FieldError, record_body::TopicRecordBody<'_>, record_body::CursorLine)),
     modifiers(&CommonResponses, &NoNulls),
 )]
 struct ApiDocument;
@@ -66,7 +69,8 @@ impl Modify for CommonResponses {
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
         for (path, item) in &mut document.paths.paths {
-            let returns_json = path != "/admin/events" && path != "/actuator/prometheus";
+            let other_formats = ["/admin/events", "/actuator/prometheus", "/topics/{topic}/records"];
+            let returns_json = !other_formats.contains(&path.as_str());
             let operations = [&mut item.get, &mut item.post, &mut item.patch];
             for operation in operations.into_iter().flatten() {
                 let (takes_body, open) = (operation.request_body.is_some(), operation.security.is_none());
@@ -148,7 +152,22 @@ fn error_response(status: &str, description: &str) -> RefOr<utoipa::openapi::Res
 
 /// The OpenAPI document as indented JSON.
 pub fn openapi_json() -> String {
+    to_json(&document())
+}
+
+/// The document of an instance that serves no orders.
+pub(crate) fn openapi_json_without_orders() -> String {
+    let mut document = document();
+    document.paths.paths.retain(|path, _| !path.starts_with("/orders"));
+    to_json(&document)
+}
+
+fn document() -> utoipa::openapi::OpenApi {
     let mut document = ApiDocument::openapi();
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document
+}
+
+fn to_json(document: &utoipa::openapi::OpenApi) -> String {
     document.to_pretty_json().expect("the document is plain data")
 }

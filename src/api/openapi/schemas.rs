@@ -1,7 +1,7 @@
 //! Schemas of texts and numbers that several operations take or return. They accept exactly what the code accepts, as far as a schema can.
 use std::borrow::Cow;
 
-use app::port_types::{FailureType, RowStatus};
+use app::port_types::{FailureType, OperatorAction, RowStatus};
 use domain::Status;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -10,6 +10,8 @@ use utoipa::{PartialSchema, ToSchema};
 const UUID: &str = "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}";
 const AGE: &str = "0|[0-9]{1,9}(ms|s)|[0-9]{1,5}(m|h)|[0-9]{1,4}d";
 const CURSOR: &str = "[0-9]{1,9}/[0-9]{1,18}(@[0-9]{1,15})?";
+const GROUP: &str = "[A-Za-z0-9._-]{1,128}";
+const OFFSETS: &str = "[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*";
 /// Characters of Unicode's class Cc.
 const CONTROL: &str = r"\x00-\x1f\x7f-\x9f";
 /// White space outside of that class.
@@ -40,6 +42,9 @@ macro_rules! schemas {
     };
 }
 
+/// What a key is; of an order's events the order's id.
+const KEY_DESCRIPTION: &str = "Of an order's events the order's id. At most 1024 bytes in UTF-8.";
+
 schemas! {
     /// The status of an order.
     OrderStatus = words(&Status::ALL.map(Status::as_str)).description(Some("The status of an order."));
@@ -49,6 +54,8 @@ schemas! {
     RowStatusName = words(&ROW_STATUSES.map(RowStatus::as_str));
     /// The status of an outbox row as a filter.
     RowStatusFilter = words_or_empty(&ROW_STATUSES.map(RowStatus::as_str));
+    /// An operator's action on an outbox row as a filter.
+    OperatorActionFilter = words_or_empty(&OperatorAction::ALL.map(OperatorAction::as_str));
     /// The class of a failure.
     FailureTypeName = words(&FailureType::ALL.map(FailureType::as_str));
     /// The class of a failure as a filter.
@@ -63,8 +70,13 @@ schemas! {
     RowNumber = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i64::MAX));
     /// A hyphenated UUID as a filter.
     UuidFilter = text(&format!("^({UUID})?$"));
-    /// A hyphenated UUID.
-    UuidText = text(&format!("^{UUID}$"));
+    /// The key of an event as a filter.
+    EventKeyFilter = text(&format!("^[^{CONTROL}]*$")).max_length(Some(1_024)).description(Some(KEY_DESCRIPTION));
+    /// The key of an event.
+    EventKeyText = text(&format!("^[^{CONTROL}]+$"))
+        .min_length(Some(1))
+        .max_length(Some(1_024))
+        .description(Some(KEY_DESCRIPTION));
     /// The age of a record as a filter.
     AgeFilter = text(&format!("^({AGE})?$"));
     /// The age of a record.
@@ -73,6 +85,16 @@ schemas! {
     CursorFilter = text(&format!("^({CURSOR})?$"));
     /// A position in the dead letters.
     CursorText = text(&format!("^{CURSOR}$"));
+    /// The name of a consumer group.
+    GroupName = text(&format!("^{GROUP}$"));
+    /// The name of a consumer group as a parameter.
+    GroupNameFilter = text(&format!("^({GROUP})?$"));
+    /// Where a reader begins, as a parameter.
+    ReadStartFilter = text(&format!("^(beginning|end|{OFFSETS})?$"));
+    /// Where a reader begins.
+    ReadStartText = text(&format!("^(beginning|end|{OFFSETS})$"));
+    /// Numbers of partitions as a parameter.
+    PartitionListFilter = text("^([0-9]{1,9}(,[0-9]{1,9})*)?$");
     /// A text without control characters.
     PrintableText = text(&format!("^[^{CONTROL}]*$"));
     /// The reason of an operator's command.

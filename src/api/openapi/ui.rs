@@ -8,28 +8,35 @@ use actix_web::web::Bytes;
 use utoipa_swagger_ui::Config;
 
 use crate::error::Problem;
-use crate::openapi::document::openapi_json;
+use crate::openapi::document::{openapi_json, openapi_json_without_orders};
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, with_type};
 use crate::request::route::{Endpoint, Resource, handler};
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json()));
+static DOCUMENT_WITHOUT_ORDERS: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi_json_without_orders()));
 static UI: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| Arc::new(Config::from("/openapi.json").use_base_layout()));
 
 /// Swagger UI sets inline styles and uses `data:` images; everything else is served from here.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                       frame-ancestors 'none'; base-uri 'self'";
 
-pub(crate) fn resources() -> Vec<Resource> {
+/// The OpenAPI document, for clients and operators.
+pub(crate) fn document() -> Vec<Resource> {
+    vec![Resource::at("/openapi.json").on(Endpoint::get(handler!(openapi)).rate_limited())]
+}
+
+/// The user interface, served on the admin surface.
+pub(crate) fn pages() -> Vec<Resource> {
     vec![
-        Resource::at("/openapi.json").on(Endpoint::get(handler!(document)).rate_limited()),
         Resource::at("/docs").on(Endpoint::get(handler!(index)).not_json().rate_limited()),
         Resource::at("/docs/{file}").on(Endpoint::get(handler!(file)).not_json().rate_limited()),
     ]
 }
 
-async fn document(_context: RequestContext) -> RouteResult {
-    Ok(with_type(StatusCode::OK, "application/json", DOCUMENT.clone()))
+async fn openapi(context: RequestContext) -> RouteResult {
+    let document = if context.state.options.orders_enabled { &DOCUMENT } else { &DOCUMENT_WITHOUT_ORDERS };
+    Ok(with_type(StatusCode::OK, "application/json", (*document).clone()))
 }
 
 /// The page refers to its files relatively, but is served at `/docs` without a trailing slash.

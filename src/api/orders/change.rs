@@ -1,4 +1,6 @@
 //! `PATCH /orders/{id}/status` and `PATCH /orders/{id}/cancel`.
+use std::sync::Arc;
+
 use actix_web::http::StatusCode;
 use app::dispatch::{ChangeOrder, ChangePreconditions};
 use domain::{OrderId, Status};
@@ -74,8 +76,8 @@ async fn send_change(
     to: Status,
     preconditions: ChangePreconditions,
 ) -> RouteResult {
-    let command =
-        ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace: trace_context(context.headers()) };
+    let (trace, request_id) = (trace_context(context.headers()), Some(Arc::clone(&context.request_id)));
+    let command = ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let changed = context.state.dispatch.change(command).await;
     permit.release(changed.is_ok());

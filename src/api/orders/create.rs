@@ -1,4 +1,6 @@
 //! `POST /orders`.
+use std::sync::Arc;
+
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use app::commands::create_order::fingerprint;
@@ -47,7 +49,8 @@ async fn create_order(context: &RequestContext) -> RouteResult {
     let key = idempotency_key(context.headers())?;
     let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&items) });
     let subject = context.identity()?.subject.clone();
-    let command = CreateOrder { subject, items, intent, trace: trace_context(context.headers()) };
+    let (trace, request_id) = (trace_context(context.headers()), Some(Arc::clone(&context.request_id)));
+    let command = CreateOrder { subject, items, intent, trace, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let created = context.state.dispatch.create(command).await;
     // A replay does not wait for the store, so its duration must not be measured.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
-use actix_web::http::{ConnectionType, Method, StatusCode, Version};
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use app::error::QueryError;
 use futures::stream::{self, Stream, StreamExt};
@@ -14,7 +14,7 @@ use tracing::Instrument;
 use crate::error::Problem;
 use crate::orders::list_body::ListBody;
 use crate::request::context::RequestContext;
-use crate::request::response::with_type;
+use crate::request::response::{end_without_chunks, with_type};
 use crate::state::HttpState;
 
 /// Bytes from which on a list is streamed.
@@ -42,11 +42,7 @@ pub(crate) async fn list_response(
         let rest = pieces(list, Arc::clone(&context.state), operation);
         response.streaming(stream::once(async { Ok(Bytes::from(beginning)) }).chain(rest))
     };
-    if context.request.version() < Version::HTTP_11 {
-        // HTTP/1.0 has no chunks: the end of the connection is the end of the list.
-        response.head_mut().no_chunking(true);
-        response.head_mut().set_connection_type(ConnectionType::Close);
-    }
+    end_without_chunks(&context.request, &mut response);
     Ok(response)
 }
 

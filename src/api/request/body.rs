@@ -7,7 +7,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::error::{ErrorCode, Problem};
-use crate::options::Options;
+use crate::http::options::Options;
 
 /// Bytes of the first allocation, whatever `Content-Length` announces.
 const FIRST_BYTES: usize = 16 * 1024;

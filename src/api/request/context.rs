@@ -16,6 +16,8 @@ use crate::state::HttpState;
 pub(crate) struct RequestContext {
     pub(crate) state: Arc<HttpState>,
     pub(crate) request: HttpRequest,
+    /// The id that the response names: the client's, or a new one.
+    pub(crate) request_id: Arc<str>,
     /// Always set on routes that require a role.
     pub(crate) caller: Option<Arc<Identity>>,
     /// The console session, when the request was authenticated by its cookie.

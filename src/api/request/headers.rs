@@ -1,8 +1,7 @@
 //! Single-valued headers, and the request id.
 use actix_web::http::header::HeaderMap;
+use app::commands::request_id::{self, is_request_id};
 use rand::RngCore;
-
-const REQUEST_ID_MAX: usize = 128;
 
 /// The value of a header that must occur once; `None` when it is missing, repeated or not ASCII text.
 pub(crate) fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -13,12 +12,7 @@ pub(crate) fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a
 
 /// The client's `X-Request-Id` when it occurs once and matches `[A-Za-z0-9._-]{1,128}`, else a new random id.
 pub(crate) fn request_id(headers: &HeaderMap) -> String {
-    single_value(headers, "x-request-id").filter(|id| is_request_id(id)).map_or_else(random_id, str::to_owned)
-}
-
-fn is_request_id(id: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(legal)
+    single_value(headers, request_id::HEADER).filter(|id| is_request_id(id)).map_or_else(random_id, str::to_owned)
 }
 
 fn random_id() -> String {

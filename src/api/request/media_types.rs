@@ -1,6 +1,16 @@
 //! Content negotiation: whether `Accept` allows JSON, and whether a body is declared as JSON or as a form.
 use actix_web::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 
+/// Whether `Accept` names `text/html` and not JSON, as browsers do and programs do not.
+pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
+    let names = |wanted: &str| {
+        let values = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
+        let mut ranges = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
+        ranges.any(|range| range.trim().eq_ignore_ascii_case(wanted))
+    };
+    names("text/html") && !names("application/json")
+}
+
 /// Whether `Accept` allows `application/json`. The most specific media range decides; without a range everything is allowed.
 pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
     let mut best: Option<(u8, bool)> = None;
@@ -33,6 +43,13 @@ fn json_range(range: &str) -> Option<(u8, bool)> {
     let weight = parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
     let excluded = weight.is_some_and(|(_, q)| q.trim().parse::<f32>().is_ok_and(|q| q <= 0.0));
     Some((rank, !excluded))
+}
+
+/// Whether `Accept` names `text/event-stream`.
+pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
+    let mut names = values.flat_map(|value| value.split(',')).map(|range| range.split(';').next().unwrap_or_default());
+    names.any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 /// Whether the body is declared as `application/json` in UTF-8 without a content encoding.

@@ -16,6 +16,8 @@ pub(crate) enum Access {
     OptionalToken,
     /// Callers with the role USER or ADMIN.
     UserOrAdmin,
+    /// Callers with the role CONSUMER or ADMIN.
+    ConsumerOrAdmin,
     /// Callers with the role ADMIN.
     Admin,
     /// Callers with the role ADMIN, by console session or token; a request without either is redirected to the login.
@@ -144,6 +146,11 @@ impl Endpoint {
     /// Requires USER or ADMIN, and counts against the rate limit.
     pub(crate) fn user_or_admin(self) -> Self {
         Self { access: Access::UserOrAdmin, rate_limited: true, ..self }
+    }
+
+    /// Requires CONSUMER or ADMIN. The rate limit of orders does not apply: `read.readers_max` bounds the readers.
+    pub(crate) fn consumer_or_admin(self) -> Self {
+        Self { access: Access::ConsumerOrAdmin, ..self }
     }
 
     /// Requires ADMIN, and counts against the rate limit.

@@ -16,7 +16,7 @@ use crate::support::test_server::*;
 #[actix_web::test]
 async fn every_admin_route_requires_admin() {
     let server = TestServer::new();
-    for path in ["actors", "outbox", "outbox/1", "outbox/why", "dlt", "dlt/0/0", "partitions", "events"] {
+    for path in ["actors", "outbox", "outbox/1", "outbox/why", "audit", "dlt", "dlt/0/0", "partitions", "events"] {
         let path = format!("/admin/{path}");
         server.send(get(&path)).await.problem(401, "UNAUTHORIZED");
         server.send(get(&path).insert_header(user("ann"))).await.problem(403, "FORBIDDEN");
@@ -88,7 +88,8 @@ async fn rows_contain_the_views_columns_and_are_paged() {
     let second = read("?limit=3&after=3").await.json();
     assert_eq!((&second["rows"][0]["id"], &second["next"]), (&4.into(), &json!(null)));
     assert_eq!(read(&format!("?key={KEY}&type=ORDER_CANCELLED")).await.json()["rows"], json!([]));
-    for bad in ["status=parked", "key=x", "after=x", "limit=x"] {
+    assert_eq!(read("?key=customer-7").await.json()["rows"], json!([]), "a key is any text");
+    for bad in ["status=parked", "key=a%0Ab", "after=x", "limit=x"] {
         read(&format!("?{bad}")).await.problem(400, "BAD_REQUEST");
     }
     assert_eq!(read("/1").await.json()["status"], "SENT");
@@ -119,7 +120,7 @@ async fn why_returns_one_verdict_with_its_details() {
     );
 
     read(&of(8)).await.problem(404, "NOT_FOUND");
-    for bad in ["", "key=x", "event=x", &format!("key={KEY}&{}", of(1))] {
+    for bad in ["", "key=a%0Ab", "event=x", &format!("key={KEY}&{}", of(1))] {
         read(bad).await.problem(400, "BAD_REQUEST");
     }
 }
@@ -166,7 +167,7 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
         r#"{"dryRun":"no"}"#,
         r#"{"olderThan":"5"}"#,
         r#"{"failureType":"x"}"#,
-        r#"{"key":"x"}"#,
+        r#"{"key":"a\nb"}"#,
         r#"{"dryRun":true,"dryRun":false}"#,
     ] {
         act("redrive", bad).await.problem(400, "BAD_REQUEST");
@@ -228,5 +229,31 @@ async fn the_live_stream_ends_at_the_first_keep_alive_after_its_token_expired() 
         assert_eq!(next().await.as_deref(), Some(": keep-alive\n\n"), "{path}");
         server.dispatch.clock.0.store(NOW + 660_000, SeqCst);
         assert_eq!(next().await, None, "{path}");
+    }
+}
+
+#[actix_web::test]
+async fn the_audit_table_is_listed_newest_first_page_by_page() {
+    let server = TestServer::new();
+    let act = async |id: u8, who: &str, reason: &str| {
+        let body = json!({"reason": reason}).to_string();
+        let path = format!("/admin/outbox/{id}/retry");
+        let reply = server.send(post(&path, &body).insert_header(bearer(&mint(&claims(who, json!(["ADMIN"])))))).await;
+        assert_eq!(reply.status, 200);
+    };
+    act(2, "root", "first").await;
+    act(2, "otto", "").await;
+    act(2, "root", "third").await;
+    let list = async |query: &str| server.send(get(&format!("/admin/audit{query}")).insert_header(admin())).await;
+
+    let entry = |id: u8, by: &str, reason: &str| json!({"id": id, "at": "1970-01-01T00:00:02.000Z", "action": "retry", "row": 2, "by": by, "reason": reason});
+    let first = list("?limit=2").await.json();
+    assert_eq!(first, json!({"entries": [entry(3, "root", "third"), entry(2, "otto", "")], "next": 2}));
+    assert_eq!(list("?limit=2&after=2").await.json(), json!({"entries": [entry(1, "root", "first")], "next": null}));
+    assert_eq!(list("?by=otto&row=2&action=retry").await.json()["entries"], json!([entry(2, "otto", "")]));
+    assert_eq!(list("?action=park").await.json(), json!({"entries": [], "next": null}));
+    assert_eq!(list("?action=&by=&row=&after=").await.json()["entries"].as_array().map(Vec::len), Some(3));
+    for bad in ["?action=Retry", "?row=x", "?after=x", "?limit=x", "?who=root", "?by=%00"] {
+        list(bad).await.problem(400, "BAD_REQUEST");
     }
 }

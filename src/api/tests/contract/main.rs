@@ -10,15 +10,18 @@ mod request_bodies;
 mod request_order;
 mod server;
 mod startup;
+mod topics;
 mod validation;
 
 mod console {
     pub mod access;
+    pub mod dashboard;
     pub mod pages;
 }
 
 mod support {
     pub mod fake_dispatch;
     pub mod fake_ports;
+    pub mod fake_topic_log;
     pub mod test_server;
 }

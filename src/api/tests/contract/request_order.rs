@@ -137,6 +137,15 @@ async fn surfaces_have_their_own_routes_and_share_health_and_metrics() {
         (Surface::Admin, "/readyz", 200),
         (Surface::Public, "/metrics", 200),
         (Surface::Admin, "/metrics", 200),
+        (Surface::Public, "/actuator/health", 200),
+        (Surface::Admin, "/actuator/prometheus", 200),
+        (Surface::Public, "/openapi.json", 200),
+        (Surface::Admin, "/openapi.json", 200),
+        (Surface::Public, "/docs", 404),
+        (Surface::Admin, "/docs", 200),
+        (Surface::Public, "/docs/swagger-initializer.js", 404),
+        (Surface::Public, "/actuator/info", 404),
+        (Surface::Admin, "/actuator/info", 401),
     ] {
         assert_eq!(server.send_to(surface, get(path)).await.status, status, "{surface:?} {path}");
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::test_server::*;
 
-pub const PAGES: [&str; 7] = ["", "/actors", "/outbox", "/outbox/2", "/outbox/redrive", "/dlt", "/events"];
+pub const PAGES: [&str; 8] = ["", "/actors", "/outbox", "/outbox/2", "/outbox/redrive", "/dlt", "/audit", "/events"];
 const MINUTE: i64 = 60_000;
 
 /// A form encoded as browsers do.
@@ -294,7 +294,7 @@ async fn console_errors_are_pages() {
     for path in [
         "/outbox/x",
         "/outbox?status=x",
-        "/outbox?key=x",
+        "/outbox?key=a%0Ab",
         "/dlt/x/0",
         "/dlt?failureType=x",
         "/outbox/redrive?olderThan=x",

@@ -27,7 +27,12 @@ pub struct FakeDispatch {
     pub seen: Mutex<Vec<CreateOrder>>,
     pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
     pub faults_enabled: bool,
+    /// Events that were added to the live stream.
+    pub announced: Mutex<Vec<AnnouncedEvent>>,
 }
+
+/// The name and the fields of an event.
+pub type AnnouncedEvent = (&'static str, Vec<(&'static str, String)>);
 
 impl FakeDispatch {
     pub fn new(orders: Arc<FakeOrderStore>, clock: Arc<FakeClock>) -> Self {
@@ -42,6 +47,7 @@ impl FakeDispatch {
             seen: Mutex::default(),
             faults: Mutex::default(),
             faults_enabled: true,
+            announced: Mutex::default(),
         }
     }
 
@@ -124,8 +130,29 @@ impl Dispatch for FakeDispatch {
             mailbox_depth: 0,
             mailbox_capacity: 16,
             last_exit: Some("panic".into()),
+            supervisor: "partitions".into(),
             parent: Some("/relay".into()),
         }]
+    }
+
+    fn supervisors(&self) -> Vec<SupervisorView> {
+        let view = |label: &str, parent: Option<&str>, strategy, restarts_in_window| SupervisorView {
+            label: label.into(),
+            parent: parent.map(Into::into),
+            strategy,
+            restarts_max: 5,
+            window: std::time::Duration::from_secs(30),
+            restarts_in_window,
+        };
+        vec![
+            view("root", None, "one_for_one", 0),
+            view("/relay", Some("root"), "rest_for_one", 1),
+            view("partitions", Some("/relay"), "one_for_one", 0),
+        ]
+    }
+
+    fn announce(&self, event: &'static str, fields: Vec<(&'static str, String)>) {
+        self.announced.lock().push((event, fields));
     }
 
     fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError> {
@@ -144,7 +171,12 @@ impl Dispatch for FakeDispatch {
     }
 
     fn live(&self, after: Option<u64>) -> LiveFeed {
-        let event = |seq: u64| LiveEvent { seq, event: "child_exited".into(), data: format!("{{\"n\":{seq}}}") };
+        let event = |seq: u64| LiveEvent {
+            seq,
+            event: "child_exited".into(),
+            data: format!("{{\"n\":{seq}}}"),
+            age: std::time::Duration::from_secs(1),
+        };
         LiveFeed {
             backlog: after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect()),
             next: stream::iter([event(4)]).chain(stream::pending()).boxed(),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
 use ports::clock::Clock;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView};
+use ports::operators::*;
 use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
 use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
@@ -149,7 +149,7 @@ impl Default for FakeOutbox {
         let row = |id: i64, status, next_attempt_at| RowView {
             id,
             event_id: event(id as u8),
-            key: OrderId::parse(KEY).unwrap(),
+            key: EventKey::parse(KEY).unwrap(),
             kind: "ORDER_CREATED".into(),
             partition: PartitionNo(7),
             status,
@@ -178,7 +178,7 @@ impl OutboxOperators for FakeOutbox {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
         let matches = |row: &&RowView| {
             filter.status.is_none_or(|status| status == row.status)
-                && filter.key.is_none_or(|key| key == row.key)
+                && filter.key.as_ref().is_none_or(|key| *key == row.key)
                 && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
                 && filter.after.is_none_or(|after| row.id > after)
         };
@@ -189,9 +189,9 @@ impl OutboxOperators for FakeOutbox {
     }
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let rows = self.rows.lock();
-        let row = rows.iter().find(|row| match selector {
-            RowSelector::Key(key) => row.key == key && row.status != RowStatus::Sent,
-            RowSelector::Event(event) => row.event_id == event,
+        let row = rows.iter().find(|row| match &selector {
+            RowSelector::Key(key) => row.key == *key && row.status != RowStatus::Sent,
+            RowSelector::Event(event) => row.event_id == *event,
         });
         Ok(row.cloned().map(|row| RowDiagnosis {
             head: (row.id == 3).then(|| rows[1].clone()),
@@ -202,6 +202,26 @@ impl OutboxOperators for FakeOutbox {
             by_fallback: false,
             row,
         }))
+    }
+    async fn event(&self, _: RowId) -> Result<Option<ClaimedRow>, Error> {
+        Ok(None)
+    }
+    async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
+        let entry = |(index, audit): (usize, &Audit)| AuditEntry {
+            id: index as AuditId + 1,
+            at: Timestamp::from_millis(2_000),
+            action: "retry".into(),
+            row: Some(2),
+            audit: audit.clone(),
+        };
+        let matches = |entry: &AuditEntry| {
+            filter.after.is_none_or(|after| entry.id < after)
+                && filter.row.is_none_or(|row| entry.row == Some(row))
+                && filter.action.is_none_or(|action| entry.action == action.as_str())
+                && filter.operator.as_ref().is_none_or(|operator| entry.audit.operator == *operator)
+        };
+        let audits = self.audits.lock();
+        Ok(audits.iter().enumerate().rev().map(entry).filter(matches).take(limit as usize).collect())
     }
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.set_status(id, RowStatus::Pending, audit)
@@ -244,7 +264,7 @@ impl OutboxStore for UnusedPorts {
     async fn settle(&self, _: Settlement) -> Result<FencedOutcome, Error> {
         unreachable!()
     }
-    async fn resolve(&self, _: &Fence, _: Token, _: BatchOutcome) -> Result<FencedOutcome, Error> {
+    async fn resolve(&self, _: &Fence, _: Token, _: BatchOutcome, _: &PoisonPolicy) -> Result<ResolvedBatch, Error> {
         unreachable!()
     }
     async fn depth(&self) -> Result<Depth, Error> {

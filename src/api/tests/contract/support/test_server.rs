@@ -10,6 +10,7 @@ use api::auth::{self, KeySource, Verifier};
 use api::{HttpState, Options, StateParts, Surface};
 use app::admission::gate::Gate;
 use app::admission::rate_limit::Admission;
+use app::consume::topic_reads::TopicReads;
 use app::health::{Component, HealthBoard};
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
@@ -22,6 +23,7 @@ use telemetry::Metrics;
 
 use crate::support::fake_dispatch::FakeDispatch;
 use crate::support::fake_ports::{EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, UnusedPorts};
+use crate::support::fake_topic_log::FakeTopicLog;
 
 pub const SECRET: &str = "a secret that only these tests use";
 /// 2026-01-31T12:00:00.120Z
@@ -74,7 +76,12 @@ impl TestServer {
     }
 
     pub fn with_config(config: TestConfig) -> Self {
-        let clock = Arc::new(FakeClock(AtomicI64::new(NOW)));
+        Self::starting_at(NOW, config)
+    }
+
+    /// A process that starts at this time, in milliseconds.
+    pub fn starting_at(now: i64, config: TestConfig) -> Self {
+        let clock = Arc::new(FakeClock(AtomicI64::new(now)));
         let orders = Arc::new(FakeOrderStore::default());
         let outbox = Arc::new(FakeOutbox::default());
         let rate_limiter = Arc::new(FakeRateLimiter { tokens: Mutex::new(config.tokens), requested: Mutex::default() });
@@ -96,6 +103,8 @@ impl TestServer {
         let port = || Arc::new(broker.clone());
         let new_dead_letters = || DeadLetters::new("order.events", port(), port(), port(), clock.clone());
         let dead_letters = config.broker.then(|| Arc::new(new_dead_letters()));
+        let topic_reads =
+            config.broker.then(|| Arc::new(TopicReads::new(Arc::new(FakeTopicLog), "order-processing-group")));
         let state = HttpState::new(StateParts {
             dispatch: dispatch.clone(),
             queries: Arc::new(Queries::new(
@@ -113,6 +122,7 @@ impl TestServer {
                 health.clone(),
             )),
             dead_letters,
+            topic_reads,
             admission: Arc::new(Admission::new(
                 rate_limiter.clone(),
                 Arc::new(Gate::default()),

@@ -1,6 +1,8 @@
 //! The options of the HTTP side, with defaults that run.
 use std::time::Duration;
 
+use secrecy::SecretString;
+
 use crate::http::trusted_proxies::TrustedProxies;
 
 /// Options of the HTTP side.
@@ -28,10 +30,35 @@ pub struct Options {
     pub instance: String,
     /// `health.unsent_age_max`: readiness fails while the oldest unsent event is older. Zero disables the check.
     pub unsent_age_max: Duration,
+    /// `orders.enabled`: whether the routes of the orders are served and documented.
+    pub orders_enabled: bool,
+    /// `http.console_secret`, or the shared secret of the tokens: with it console sessions survive a restart. `None`: they do not.
+    pub console_secret: Option<SecretString>,
+    /// `read.*`: limits of reading topics.
+    pub reads: TopicReadLimits,
     /// Number of threads that serve HTTP.
     pub workers: usize,
     /// Upper bound of concurrent live streams; each holds a connection and a subscription.
     pub streams_max: usize,
+}
+
+/// Limits of reading topics over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicReadLimits {
+    /// `read.records_max`: most records of a response.
+    pub records_max: u32,
+    /// `read.bytes_max`: bytes of values after which a response ends.
+    pub bytes_max: usize,
+    /// `read.wait_max`: longest wait for the first record.
+    pub wait_max: Duration,
+    /// `read.readers_max`: most concurrent reads.
+    pub readers_max: usize,
+}
+
+impl Default for TopicReadLimits {
+    fn default() -> Self {
+        Self { records_max: 10_000, bytes_max: 16 * 1024 * 1024, wait_max: Duration::from_secs(30), readers_max: 64 }
+    }
 }
 
 impl Default for Options {
@@ -48,16 +75,20 @@ impl Default for Options {
             region: "local".to_owned(),
             instance: String::new(),
             unsent_age_max: Duration::ZERO,
+            orders_enabled: true,
+            console_secret: None,
+            reads: TopicReadLimits::default(),
             workers: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             streams_max: 64,
         }
     }
 }
 
-/// Which routes a listener serves. Health, metrics and the OpenAPI document are on every surface.
+/// Which routes a listener serves. Health, metrics and the OpenAPI document are on every surface; its user interface (`/docs`) and
+/// `/actuator/info` are operators' routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
-    /// The order routes only.
+    /// The routes of clients: orders, topics, groups.
     Public,
     /// The operators' routes only.
     Admin,

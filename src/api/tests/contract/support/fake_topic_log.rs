@@ -1,0 +1,65 @@
+//! A topic with two partitions: the first one keeps its records from offset 5 on, the other one is empty.
+use app::port_types::OffsetCommitMode;
+use async_trait::async_trait;
+use domain::Timestamp;
+use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicLog};
+use ports::broker::topics::TopicView;
+use ports::broker::{Position, Record};
+
+/// The only topic of the log.
+pub const TOPIC: &str = "t";
+/// The kept offsets of its first partition.
+const KEPT: std::ops::Range<u64> = 5..8;
+
+pub struct FakeTopicLog;
+
+fn delivery(offset: u64) -> Delivery {
+    let record = Record {
+        topic: TOPIC.into(),
+        key: "k".into(),
+        headers: vec![("ce_type".into(), b"X".as_slice().into())],
+        value: format!("{{\"n\":{offset}}}").into_bytes().into(),
+        timestamp: Timestamp::from_millis(1_000),
+    };
+    Delivery { position: Position { topic: TOPIC.into(), partition: 0, offset }, record }
+}
+
+#[async_trait]
+impl TopicLog for FakeTopicLog {
+    async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error> {
+        let partitions = vec![(KEPT.start, KEPT.end), (0, 0)];
+        Ok((topic == TOPIC).then(|| TopicView { name: topic.to_owned(), partitions }))
+    }
+    async fn topic_names(&self) -> Result<Vec<String>, Error> {
+        Ok(vec![TOPIC.to_owned()])
+    }
+    async fn read_next(&self, _: &str, from: &[NextOffset], limits: ReadLimits) -> Result<NextRecords, Error> {
+        let next = from.iter().find(|(partition, _)| *partition == 0).map_or(KEPT.end, |(_, next)| *next);
+        Ok(NextRecords::Found((next..KEPT.end).take(limits.records as usize).map(delivery).collect()))
+    }
+    async fn arrived(&self, _: &str, _: &[NextOffset]) -> Result<(), Error> {
+        std::future::pending().await
+    }
+    async fn committed(&self, group: &str, _: &str) -> Result<Vec<Option<u64>>, Error> {
+        Ok(if group == "late" { vec![Some(2), None] } else { vec![Some(7), None] })
+    }
+    async fn register(&self, _: &str, _: &str) -> Result<OffsetCommitOutcome, Error> {
+        Ok(OffsetCommitOutcome::Committed)
+    }
+    async fn commit(
+        &self,
+        group: &str,
+        _: &str,
+        offsets: &[NextOffset],
+        _: OffsetCommitMode,
+    ) -> Result<OffsetCommitOutcome, Error> {
+        let beyond = offsets.iter().find(|(partition, next)| *partition == 0 && *next > KEPT.end);
+        Ok(match beyond {
+            Some((partition, _)) => OffsetCommitOutcome::BeyondEnd { partition: *partition, end: KEPT.end },
+            None if group == "one-too-many" => OffsetCommitOutcome::TooManyGroups(1_000),
+            None => OffsetCommitOutcome::Committed,
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! `topic tail`: prints a topic's records, from a place on, until its end or for ever.
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stdout};
+use std::time::Duration;
+
+use api::record_document;
+use app::contract::{framing, rfc3339};
+use app::operators::dead_letters::DeadLetterPosition;
+use app::units::duration;
+use domain::Timestamp;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::topics::TopicReader;
+
+use super::super::super::failure::Failure;
+use super::super::super::output::format::OutputArguments;
+use super::super::super::output::print_line;
+use super::super::super::output::table::printable;
+
+/// Maximum number of records that one read returns.
+const PAGE: u32 = 500;
+/// Pause between two reads of `--follow` when there was nothing new.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The topic's name, prefix included.
+    topic: String,
+    /// Start at the first record that is still kept; by default at the end.
+    #[arg(long)]
+    from_beginning: bool,
+    /// Start after this partition and offset; may be given once for each partition. The others start at their first record.
+    #[arg(long, value_name = "PARTITION/OFFSET", value_parser = position, conflicts_with = "from_beginning")]
+    after: Vec<(u32, u64)>,
+    /// Start where this consumer group continues; on Kafka the group of this installation, named without its prefix. Reading acknowledges
+    /// nothing. A group that has acknowledged nothing starts at the first record.
+    #[arg(short, long, conflicts_with_all = ["from_beginning", "after"])]
+    group: Option<String>,
+    /// Only records that are at most this old, such as 10m: starts at the first record that is still kept.
+    #[arg(long, value_name = "AGE", value_parser = duration)]
+    since: Option<Duration>,
+    /// Only records with this key.
+    #[arg(short, long)]
+    key: Option<String>,
+    /// Stop after this many records.
+    #[arg(short = 'n', long)]
+    limit: Option<u64>,
+    /// Keep running and print new records, also when the service restarts. The default on a terminal, where the output is no JSON.
+    #[arg(short, long)]
+    follow: bool,
+    /// Stop at the end of the topic. The default in a pipe.
+    #[arg(long, conflicts_with = "follow")]
+    no_follow: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+impl Arguments {
+    /// Whether the command waits for new records at the end of the topic.
+    fn follows(&self, is_terminal: bool) -> bool {
+        self.follow || (is_terminal && !self.no_follow && !self.output.is_json())
+    }
+
+    /// The offset to start from for each partition, given the first and the next offset of each, and where the group continues.
+    fn starts(&self, partitions: &[(u64, u64)], of_group: &[Option<u64>]) -> BTreeMap<u32, u64> {
+        let from_first = self.from_beginning || self.since.is_some() || !self.after.is_empty() || self.group.is_some();
+        let start = |(partition, (first, next)): (u32, &(u64, u64))| {
+            let after = self.after.iter().find(|(of, _)| *of == partition).map(|(_, offset)| offset + 1);
+            let after = after.or_else(|| of_group.get(partition as usize).copied().flatten());
+            let start = after.unwrap_or(if from_first { *first } else { *next });
+            // What was deleted cannot be read, and what does not exist yet is waited for.
+            (partition, start.clamp(*first, (*next).max(*first)))
+        };
+        (0..).zip(partitions).map(start).collect()
+    }
+}
+
+fn position(text: &str) -> Result<(u32, u64), String> {
+    let position =
+        DeadLetterPosition::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())?;
+    Ok((position.partition, position.offset))
+}
+
+/// Which records are printed, and how many more.
+struct RecordSelection {
+    key: Option<String>,
+    oldest: Option<Timestamp>,
+    left: Option<u64>,
+}
+
+impl RecordSelection {
+    /// Whether a record is printed; counts it if it is.
+    fn takes(&mut self, Delivery { record, .. }: &Delivery) -> bool {
+        let matches = self.key.as_ref().is_none_or(|key| **key == *record.key)
+            && self.oldest.is_none_or(|oldest| record.timestamp >= oldest);
+        if let (true, Some(left)) = (matches, &mut self.left) {
+            *left = left.saturating_sub(1);
+        }
+        matches
+    }
+
+    fn is_complete(&self) -> bool {
+        self.left == Some(0)
+    }
+}
+
+pub(super) async fn tail(topics: &dyn TopicReader, now: Timestamp, arguments: &Arguments) -> Result<u8, Failure> {
+    let all = topics.list().await.map_err(Failure::new)?;
+    let name = arguments.topic.as_str();
+    let Some(view) = all.iter().find(|view| view.name == name) else {
+        let names: Vec<&str> = all.iter().map(|view| view.name.as_str()).collect();
+        let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
+        return Err(Failure::new(format!("there is no topic {name}; there are: {names}")));
+    };
+    let millis = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    let oldest = arguments.since.map(|age| Timestamp::from_millis(now.millis().saturating_sub(millis(age))));
+    let mut selection = RecordSelection { key: arguments.key.clone(), oldest, left: arguments.limit };
+    let of_group = match &arguments.group {
+        Some(group) => topics.group_offsets(group, name).await.map_err(Failure::new)?,
+        None => Vec::new(),
+    };
+    let mut next_offsets = arguments.starts(&view.partitions, &of_group);
+    let follows = arguments.follows(stdout().is_terminal());
+    if follows {
+        eprintln!("following {name}; Ctrl-C ends");
+    }
+    while !selection.is_complete() {
+        if print_new(topics, name, &mut next_offsets, &mut selection, arguments.output.is_json()).await? == 0 {
+            if !follows {
+                break;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    Ok(0)
+}
+
+/// Prints what is new in every partition; returns the number of records that were read.
+async fn print_new(
+    topics: &dyn TopicReader,
+    name: &str,
+    next_offsets: &mut BTreeMap<u32, u64>,
+    selection: &mut RecordSelection,
+    json: bool,
+) -> Result<usize, Failure> {
+    let mut read = 0;
+    for (partition, next_offset) in next_offsets.iter_mut() {
+        loop {
+            let page = topics.read(name, *partition, *next_offset, PAGE).await.map_err(Failure::new)?;
+            for delivery in &page {
+                if selection.is_complete() {
+                    return Ok(read);
+                }
+                *next_offset = delivery.position.offset + 1;
+                if selection.takes(delivery) {
+                    print_line(&if json { record_document(delivery).to_string() } else { as_text(delivery) })?;
+                }
+            }
+            read += page.len();
+            if page.len() < PAGE as usize {
+                break;
+            }
+        }
+    }
+    Ok(read)
+}
+
+fn as_text(Delivery { position, record }: &Delivery) -> String {
+    let (partition, offset) = (position.partition, position.offset);
+    format!(
+        "{} {partition}/{offset} {} {}",
+        rfc3339(record.timestamp),
+        printable(&record.key),
+        printable(&String::from_utf8_lossy(framing::unframed(&record.value).1))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct TailCommand {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parsed(arguments: &[&str]) -> Arguments {
+        let command = ["tail", "order.events"].iter().chain(arguments);
+        TailCommand::try_parse_from(command).expect("valid arguments").arguments
+    }
+
+    #[test]
+    fn a_terminal_is_followed_unless_it_gets_json() {
+        let cases: [(&[&str], bool, bool); 7] = [
+            (&[], true, true),
+            (&[], false, false),
+            (&["--follow"], false, true),
+            (&["--no-follow"], true, false),
+            (&["--from-beginning"], true, true),
+            (&["--from-beginning", "--json"], true, false),
+            (&["-f", "-o", "json"], false, true),
+        ];
+        for (arguments, is_terminal, expected) in cases {
+            assert_eq!(parsed(arguments).follows(is_terminal), expected, "{arguments:?} {is_terminal}");
+        }
+    }
+
+    #[test]
+    fn a_start_after_a_position_reads_the_other_partitions_whole() {
+        let starts = |arguments: &[&str]| -> Vec<u64> {
+            parsed(arguments).starts(&[(0, 10), (4, 8), (0, 0)], &[]).into_values().collect()
+        };
+
+        assert_eq!(starts(&[]), [10, 8, 0]);
+        assert_eq!(starts(&["--from-beginning"]), [0, 4, 0]);
+        assert_eq!(starts(&["--since", "1h"]), [0, 4, 0]);
+        assert_eq!(starts(&["--after", "0/6"]), [7, 4, 0]);
+        assert_eq!(starts(&["--after", "0/9", "--after", "1/1"]), [10, 4, 0], "a deleted offset is passed over");
+        assert_eq!(starts(&["--after", "0/99"]), [10, 4, 0]);
+    }
+
+    #[test]
+    fn a_group_starts_where_it_continues_and_a_new_one_at_the_first_record() {
+        let starts = |of_group: &[Option<u64>]| -> Vec<u64> {
+            parsed(&["--group", "billing"]).starts(&[(0, 10), (4, 8), (0, 0)], of_group).into_values().collect()
+        };
+
+        assert_eq!(starts(&[Some(3), Some(1), None]), [3, 4, 0], "a deleted offset is passed over");
+        assert_eq!(starts(&[None, Some(8), Some(0)]), [0, 8, 0]);
+        assert!(TailCommand::try_parse_from(["tail", "t", "--group", "g", "--from-beginning"]).is_err());
+    }
+}
