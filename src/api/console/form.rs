@@ -3,9 +3,11 @@ use app::port_types::FailureType;
 use maud::{Markup, html};
 
 use crate::admin::operator_body::{LIMIT_MAX, REASON_MAX, is_reason};
+use crate::console::session::ConsoleSession;
 use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
+use crate::state::HttpState;
 
 /// The name of the field that contains the session's CSRF token.
 pub(crate) const CSRF_FIELD: &str = "mark";
@@ -38,10 +40,13 @@ pub(crate) fn reason_field() -> Markup {
 /// The hidden field with the CSRF token, for every form that changes something.
 pub(crate) fn csrf_field(context: &RequestContext) -> Markup {
     html! {
-        @if let Some(session) = &context.session {
-            input type="hidden" name=(CSRF_FIELD) value=(session.csrf_token());
-        }
+        @if let Some(session) = &context.session { (csrf_field_of(session)) }
     }
+}
+
+/// The hidden field with the CSRF token of a session.
+pub(crate) fn csrf_field_of(session: &ConsoleSession) -> Markup {
+    html! { input type="hidden" name=(CSRF_FIELD) value=(session.csrf_token()); }
 }
 
 /// The raw values of these parameters; empty for an absent one.
@@ -90,7 +95,10 @@ pub(crate) fn hidden_fields(fields: &[(&str, &str)]) -> Markup {
     }
 }
 
-/// Logs an operator's action. The field is called `on`, because tracing reserves `target`.
-pub(crate) fn log_operator_action(by: &str, action: &str, on: &str, reason: &str) {
-    tracing::info!(event = "operator_action", by, action, on, reason, "an operator acted");
+/// Logs an operator's action and announces it on the live stream. The field is called `on`, because tracing reserves `target`.
+pub(crate) fn log_operator_action(state: &HttpState, by: &str, action: &str, on: &str, reason: &str) {
+    tracing::info!(event = "operator_action", by, action, on, reason, "{by} did {action} on {on}: {reason}");
+    let fields = [("by", by), ("action", action), ("on", on), ("reason", reason)];
+    let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    state.dispatch.announce("operator_action", given.map(|(name, text)| (name, text.to_owned())).collect());
 }

@@ -9,10 +9,9 @@ use maud::{Markup, html};
 pub(crate) fn state_label(state: &str) -> Markup {
     let (shape, class) = match state {
         "running" | "ACTIVE" | "NORMAL" | "closed" | "UP" | "SENT" | "arrived" => ("●", "good"),
-        "restarting" | "paused" | "ELEVATED" | "half-open" | "FAILED" | "WAITING_FOR_RETRY" | "BLOCKED_BY_HEAD" => {
-            ("▲", "watch")
-        }
-        "stopped" | "PASSIVE" | "CRITICAL" | "open" | "DOWN" | "PARKED" | "dead" => ("■", "bad"),
+        "restarting" | "paused" | "ELEVATED" | "half-open" | "FAILED" | "WAITING_FOR_RETRY" | "BLOCKED_BY_HEAD"
+        | "warning" => ("▲", "watch"),
+        "stopped" | "PASSIVE" | "CRITICAL" | "open" | "DOWN" | "PARKED" | "dead" | "error" => ("■", "bad"),
         _ => ("○", "calm"),
     };
     html! { span class={ "state " (class) } { span aria-hidden="true" { (shape) } " " (state) } }
@@ -42,6 +41,24 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// A number with its digits in groups of three.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join("\u{202f}")
+}
+
+/// A number with its noun: `1 row is`, `2 rows are`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// A rate: whole numbers from 100 events a second on, otherwise one decimal.
+pub(crate) fn per_second(rate: f64) -> String {
+    if rate >= 100.0 || rate == 0.0 { grouped(rate.round() as u64) } else { format!("{rate:.1}") }
+}
+
 /// An optional text, or a dash.
 pub(crate) fn or_dash(text: Option<&str>) -> &str {
     text.unwrap_or("–")
@@ -56,6 +73,13 @@ mod tests {
         let millis = [0, 999, 1_000, 119_000, 120_000, 7_200_000, 172_800_000];
         let texts = millis.map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(texts, ["0 ms", "999 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_rates_rounded_to_their_size() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!([0.0, 0.25, 99.94, 1_234.5].map(per_second), ["0", "0.2", "99.9", "1\u{202f}235"]);
+        assert_eq!(counted(1, "row is", "rows are"), "1 row is");
     }
 
     #[test]

@@ -2,28 +2,31 @@
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY, SET_COOKIE,
 };
 use actix_web::{HttpRequest, HttpResponse};
 use maud::{DOCTYPE, Markup, html};
 
-use crate::console::form;
 use crate::console::login_form::login_form;
+use crate::console::session::ConsoleSession;
+use crate::console::{access, form};
 use crate::error::{ErrorCode, Problem};
 use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
-use crate::request::response::{RouteResult, with_type};
+use crate::request::response::{RouteResult, see_other, with_type};
+use crate::state::HttpState;
 
 const HTML: &str = "text/html; charset=utf-8";
 /// No foreign and no inline resources; no framing, because the pages have buttons that change state.
 const CONTENT_POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'";
-const TABS: [(&str, &str); 5] = [
+const TABS: [(&str, &str); 6] = [
     ("/console", "Overview"),
     ("/console/actors", "Actors"),
     ("/console/outbox", "Outbox"),
     ("/console/dlt", "Dead letters"),
     ("/console/events", "Events"),
+    ("/console/audit", "Audit"),
 ];
 
 /// A page of the console.
@@ -42,24 +45,47 @@ pub(crate) struct Page<'a> {
 
 /// 200 with a page.
 pub(crate) fn show(context: &RequestContext, page: &Page<'_>) -> RouteResult {
-    let note = if is_refresh(context) { None } else { take_note(context) };
-    let options = &context.state.options;
-    let body = html! {
-        header {
-            p class="brand" { "posthaste" small { " region " (options.region) " · instance " (options.instance) } }
-            (tabs(page.tab))
-            (account(context)?)
+    respond(context, StatusCode::OK, page)
+}
+
+/// A page whose form was refused: the same page with the status of the problem, which its main part names.
+pub(crate) fn show_refused(context: &RequestContext, page: &Page<'_>, problem: &Problem) -> RouteResult {
+    respond(context, problem.code.status(), page)
+}
+
+/// What is wrong with a request, above a form that keeps what was typed.
+pub(crate) fn problem_notice(problem: &Problem) -> Markup {
+    html! {
+        div class="warning" role="alert" {
+            p { strong { (problem.message()) } }
+            @for error in problem.errors() { p { code { (error.field) } " " (error.message) } }
         }
+    }
+}
+
+fn respond(context: &RequestContext, status: StatusCode, page: &Page<'_>) -> RouteResult {
+    let note = if is_refresh(context) { None } else { take_note(context) };
+    let state = &context.state;
+    let csrf = form::csrf_field(context);
+    let session = context.session.as_ref().map(|_| &csrf);
+    let body = html! {
+        (header(state, page.tab, context.identity()?.subject.as_str(), session))
         p id="stale" class="warning" role="alert" hidden { "The service does not respond. This page shows old data." }
         @if let Some(note) = note { p class="note" role="status" { (note) } }
         main id="main" tabindex="-1" data-refresh[page.refreshes] { h1 { (page.title) } (page.main) }
         footer {
-            h2 { "The same data from a shell" }
-            pre { code { "curl -s '" (origin(&context.request)) (page.path) "' -H \"Authorization: Bearer $TOKEN\"" } }
-            @if !page.command.is_empty() { pre { code { (page.command) } } }
+            details {
+                summary { "The same data from a shell" }
+                pre { code { "curl -s '" (origin(&context.request)) (page.path) "' -H \"Authorization: Bearer $TOKEN\"" } }
+                @if !page.command.is_empty() { pre { code { (page.command) } } }
+            }
         }
     };
-    Ok(with_type(StatusCode::OK, HTML, frame(page.title, &body).into_string()))
+    let mut response = with_type(status, HTML, frame(page.title, &body).into_string());
+    if let Some(cookie) = context.session.as_ref().and_then(|session| access::due_ticket_cookie(context, session)) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    Ok(response)
 }
 
 /// 200 with a page for visitors that are not logged in.
@@ -67,18 +93,44 @@ pub(crate) fn show_bare(title: &str, main: &Markup) -> HttpResponse {
     with_type(StatusCode::OK, HTML, bare(title, main))
 }
 
-/// An error response as a page, with the status and headers of `response`.
-pub(crate) fn error_page(request: &HttpRequest, problem: &Problem, response: HttpResponse) -> HttpResponse {
+/// An error response as a page, with the status and headers of `response`. Operators that are logged in keep the frame.
+pub(crate) fn error_page(
+    state: &HttpState,
+    request: &HttpRequest,
+    problem: &Problem,
+    response: HttpResponse,
+) -> HttpResponse {
     let title = problem.code.title();
     let main = html! {
-        p class="warning" role="alert" { (problem.message()) }
-        @for error in problem.errors() { p { code { (error.field) } " " (error.message) } }
+        (problem_notice(problem))
         @if problem.code == ErrorCode::Unauthorized { (login_form(request)) }
         p { a href="/console" { "Back to the overview" } }
     };
-    let mut response = response.set_body(BoxBody::new(bare(title, &main)));
+    let session = access::session(state, request, state.operations.now());
+    let text = match session.filter(|_| problem.code != ErrorCode::Unauthorized) {
+        Some(session) => framed_error(state, request, &session, title, &main),
+        None => bare(title, &main),
+    };
+    let mut response = response.set_body(BoxBody::new(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(HTML));
     response
+}
+
+fn framed_error(
+    state: &HttpState,
+    request: &HttpRequest,
+    session: &ConsoleSession,
+    title: &str,
+    main: &Markup,
+) -> String {
+    let path = request.path();
+    let tab = TABS.iter().rev().find(|(href, _)| path.starts_with(href)).map_or("", |(_, name)| *name);
+    let csrf = form::csrf_field_of(session);
+    let body = html! {
+        (header(state, tab, session.identity.subject.as_str(), Some(&csrf)))
+        main id="main" tabindex="-1" { h1 { (title) } (main) }
+    };
+    frame(title, &body).into_string()
 }
 
 /// Adds the headers of every console response.
@@ -86,13 +138,6 @@ pub(crate) fn add_headers(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-}
-
-/// 303 to another page, the response to a successful form.
-pub(crate) fn see_other(to: &str) -> HttpResponse {
-    // Callers pass only console paths that are percent-encoded or checked to be ASCII.
-    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/console"));
-    HttpResponse::SeeOther().insert_header((LOCATION, to)).finish()
 }
 
 /// 303 to a page that shows this note once.
@@ -105,8 +150,8 @@ pub(crate) fn see_other_with_note(context: &RequestContext, to: &str, note: Stri
 
 fn bare(title: &str, main: &Markup) -> String {
     let body = html! {
-        header { p class="brand" { "posthaste" } }
-        main id="main" tabindex="-1" { h1 { (title) } (main) }
+        header { (brand()) }
+        main id="main" class="narrow" tabindex="-1" { h1 { (title) } (main) }
     };
     frame(title, &body).into_string()
 }
@@ -120,6 +165,7 @@ fn frame(title: &str, body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) " · posthaste" }
+                link rel="icon" type="image/svg+xml" href="/console/favicon.svg";
                 link rel="stylesheet" href="/console/console.css";
                 script type="module" src="/console/console.js" {}
             }
@@ -128,25 +174,38 @@ fn frame(title: &str, body: &Markup) -> Markup {
     }
 }
 
-fn tabs(current: &str) -> Markup {
+/// Logo, tabs and account. `csrf` is the hidden field of the session's forms; none for a request with a bearer token.
+fn header(state: &HttpState, tab: &str, subject: &str, csrf: Option<&Markup>) -> Markup {
+    let options = &state.options;
     html! {
-        nav aria-label="Console" {
-            ul { @for (href, name) in TABS { li { a href=(href) aria-current=[(name == current).then_some("page")] { (name) } } } }
+        header {
+            (brand())
+            nav aria-label="Console" {
+                ul { @for (href, name) in TABS { li { a href=(href) aria-current=[(name == tab).then_some("page")] { (name) } } } }
+            }
+            div class="who" {
+                span id="live" class="live" role="status" {}
+                button type="button" id="pause" hidden aria-pressed="false" { "Pause updates" }
+                span class="place" { "region " (options.region) " · instance " (options.instance) }
+                span { "Logged in as " strong { (subject) } }
+                @if let Some(csrf) = csrf { form method="post" action="/console/logout" { (csrf) button { "Log out" } } }
+            }
         }
     }
 }
 
-fn account(context: &RequestContext) -> Result<Markup, Problem> {
-    let subject = context.identity()?.subject.as_str();
-    Ok(html! {
-        div class="who" {
-            button type="button" id="pause" hidden aria-pressed="false" { "Pause updates" }
-            span { "Logged in as " strong { (subject) } }
-            @if context.session.is_some() {
-                form method="post" action="/console/logout" { (form::csrf_field(context)) button { "Log out" } }
+/// The logo, a post horn, and the name.
+fn brand() -> Markup {
+    html! {
+        a class="brand" href="/console" {
+            svg class="logo" viewBox="0 0 32 32" aria-hidden="true" {
+                rect class="logo-ground" width="32" height="32" rx="8" {}
+                path class="logo-horn" d="M5 12h9a6 6 0 1 1-6 6v-1" {}
+                path class="logo-horn" d="M14 12h4l8-5v15l-6-4" {}
             }
+            "posthaste"
         }
-    })
+    }
 }
 
 /// Whether the script requested the page in the background; such a response must not consume the note.

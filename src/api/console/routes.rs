@@ -1,7 +1,8 @@
 //! The route table of `/console`.
 use crate::console::assets;
 use crate::console::pages::{
-    actors, dead_letter, dead_letter_redrive, dead_letters, events, login, outbox, outbox_redrive, outbox_row, overview,
+    actors, audit, dead_letter, dead_letter_redrive, dead_letters, events, login, outbox, outbox_bulk, outbox_redrive,
+    outbox_row, overview,
 };
 use crate::error::Problem;
 use crate::request::context::RequestContext;
@@ -17,6 +18,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         action("/console/actors/fault", handler!(actors::inject)),
         page("/console/outbox", handler!(outbox::show)),
         page("/console/outbox/redrive", handler!(outbox_redrive::count)).on(form(handler!(outbox_redrive::redrive))),
+        page("/console/outbox/bulk", handler!(outbox_bulk::count)).on(form(handler!(outbox_bulk::change))),
         page("/console/outbox/{id}", handler!(outbox_row::show)),
         action("/console/outbox/{id}/retry", handler!(outbox_row::retry)),
         action("/console/outbox/{id}/park", handler!(outbox_row::park)),
@@ -25,6 +27,7 @@ pub(crate) fn resources() -> Vec<Resource> {
             .on(form(handler!(dead_letter_redrive::redrive))),
         page("/console/dlt/{partition}/{offset}", handler!(dead_letter::show)),
         action("/console/dlt/{partition}/{offset}/redrive", handler!(dead_letter::redrive)),
+        page("/console/audit", handler!(audit::show)),
         page("/console/events", handler!(events::show)),
         page("/console/events/stream", handler!(events::stream)),
         Resource::at("/console/login")
@@ -38,6 +41,9 @@ pub(crate) fn resources() -> Vec<Resource> {
         Resource::at("/console/console.js")
             .console()
             .on(Endpoint::get(handler!(assets::script)).not_json().rate_limited()),
+        Resource::at("/console/favicon.svg")
+            .console()
+            .on(Endpoint::get(handler!(assets::favicon)).not_json().rate_limited()),
         Resource::at("/console/{unknown}")
             .matched_by("/console/{unknown:.*}")
             .console()

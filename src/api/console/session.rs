@@ -1,4 +1,5 @@
-//! Console sessions. They are kept in memory only: after a restart operators log in again.
+//! Console sessions. They are kept in memory; after a restart a session continues from its ticket.
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +11,35 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::auth::identity::Identity;
+use crate::console::session_ticket::{Ticket, TicketKey};
 
 /// Concurrent sessions; a further log-in ends the oldest one.
 const SESSIONS_MAX: usize = 100;
 /// A session without a request for this long has ended. Open pages refresh themselves.
 const IDLE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// All sessions, the oldest first.
+/// Time after which a session in use gets a new ticket.
+const TICKET_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// All sessions, and the key of their tickets.
+pub(crate) struct ConsoleSessions {
+    key: TicketKey,
+    started: Timestamp,
+    table: Mutex<SessionTable>,
+}
+
 #[derive(Default)]
-pub(crate) struct ConsoleSessions(Mutex<Vec<SessionEntry>>);
+struct SessionTable {
+    /// Sessions by the time of their log-in, the oldest first.
+    entries: Vec<SessionEntry>,
+    /// Ids of sessions that continued from a ticket and ended: the ticket counts no more.
+    ended: HashSet<[u8; 32]>,
+}
 
 struct SessionEntry {
     session: ConsoleSession,
     last_used: Timestamp,
+    ticket_written: Timestamp,
     note: Option<String>,
 }
 
@@ -37,16 +54,20 @@ pub(crate) struct ConsoleSession {
 }
 
 impl ConsoleSessions {
+    /// No sessions. Tickets are signed with a key derived from `secret`; only tickets from before `started` count.
+    pub(crate) fn new(secret: Option<&SecretString>, started: Timestamp) -> Self {
+        Self { key: TicketKey::new(secret), started, table: Mutex::default() }
+    }
+
     /// Starts a session and returns its id, which is stored only as a hash.
     pub(crate) fn begin(&self, identity: Arc<Identity>, now: Timestamp) -> SecretString {
         let id = random_secret();
-        let session = ConsoleSession { id_hash: hash(id.expose_secret()), identity, csrf_token: random_secret() };
-        let mut all = self.0.lock();
-        all.retain(|entry| now.since(entry.last_used) < IDLE_MAX);
-        if all.len() >= SESSIONS_MAX {
-            all.remove(0);
+        let mut table = self.table.lock();
+        if now.since(self.started) >= IDLE_MAX {
+            // From now on every ticket of the earlier process is too old.
+            table.ended.clear();
         }
-        all.push(SessionEntry { session, last_used: now, note: None });
+        table.add(ConsoleSession::new(id.expose_secret(), identity), now);
         id
     }
 
@@ -57,12 +78,46 @@ impl ConsoleSessions {
         now: Timestamp,
         is_valid: impl Fn(&Identity) -> bool,
     ) -> Option<ConsoleSession> {
-        let mut all = self.0.lock();
-        all.retain(|entry| now.since(entry.last_used) < IDLE_MAX && is_valid(&entry.session.identity));
+        let table = &mut *self.table.lock();
+        table.retain(|entry| now.since(entry.last_used) < IDLE_MAX && is_valid(&entry.session.identity));
         let id_hash = hash(id);
-        let entry = all.iter_mut().find(|entry| entry.session.id_hash == id_hash)?;
+        let entry = table.entries.iter_mut().find(|entry| entry.session.id_hash == id_hash)?;
         entry.last_used = now;
         Some(entry.session.clone())
+    }
+
+    /// Continues a session of an earlier process from its ticket. Counts as a use.
+    pub(crate) fn resume(
+        &self,
+        id: &str,
+        ticket: &str,
+        now: Timestamp,
+        is_valid: impl Fn(&Identity) -> bool,
+    ) -> Option<ConsoleSession> {
+        let ticket = self.key.verify(ticket)?;
+        let (written, id_hash) = (ticket.written(), hash(id));
+        if !ticket.is_of(&id_hash) || written >= self.started || now.since(written) >= IDLE_MAX {
+            return None;
+        }
+        let identity = ticket.into_identity().filter(|identity| is_valid(identity))?;
+        let mut table = self.table.lock();
+        if table.ended.contains(&id_hash) {
+            return None;
+        }
+        let session = ConsoleSession::new(id, identity);
+        table.add(session.clone(), now);
+        Some(session)
+    }
+
+    /// A ticket of the session when its last one is too old, at first at the log-in.
+    pub(crate) fn due_ticket(&self, session: &ConsoleSession, now: Timestamp) -> Option<String> {
+        let mut table = self.table.lock();
+        let entry = table.entry(session)?;
+        if now.since(entry.ticket_written) < TICKET_AGE_MAX && entry.ticket_written != Timestamp::default() {
+            return None;
+        }
+        entry.ticket_written = now;
+        self.key.sign(&Ticket::new(&session.id_hash, &session.identity, now))
     }
 
     /// Whether a session has not ended. Does not count as a use.
@@ -73,29 +128,58 @@ impl ConsoleSessions {
         is_valid: impl Fn(&Identity) -> bool,
     ) -> bool {
         let is_active =
-            |entry: &SessionEntry| now.since(entry.last_used) < IDLE_MAX && is_valid(&entry.session.identity);
-        self.0.lock().iter().any(|entry| entry.session.id_hash == session.id_hash && is_active(entry))
+            |entry: &mut SessionEntry| now.since(entry.last_used) < IDLE_MAX && is_valid(&entry.session.identity);
+        self.table.lock().entry(session).is_some_and(is_active)
     }
 
     /// Ends a session. Idempotent.
     pub(crate) fn end(&self, session: &ConsoleSession) {
-        self.0.lock().retain(|entry| entry.session.id_hash != session.id_hash);
+        self.table.lock().retain(|entry| entry.session.id_hash != session.id_hash);
     }
 
     /// Stores a note for the next page of the session.
     pub(crate) fn leave_note(&self, session: &ConsoleSession, note: String) {
-        if let Some(entry) = self.0.lock().iter_mut().find(|entry| entry.session.id_hash == session.id_hash) {
+        if let Some(entry) = self.table.lock().entry(session) {
             entry.note = Some(note);
         }
     }
 
     /// Removes and returns the stored note.
     pub(crate) fn take_note(&self, session: &ConsoleSession) -> Option<String> {
-        self.0.lock().iter_mut().find(|entry| entry.session.id_hash == session.id_hash)?.note.take()
+        self.table.lock().entry(session)?.note.take()
+    }
+}
+
+impl SessionTable {
+    fn add(&mut self, session: ConsoleSession, now: Timestamp) {
+        self.retain(|entry| now.since(entry.last_used) < IDLE_MAX);
+        if self.entries.len() >= SESSIONS_MAX {
+            let oldest = self.entries[0].session.id_hash;
+            self.retain(|entry| entry.session.id_hash != oldest);
+        }
+        self.entries.push(SessionEntry { session, last_used: now, ticket_written: Timestamp::default(), note: None });
+    }
+
+    fn entry(&mut self, session: &ConsoleSession) -> Option<&mut SessionEntry> {
+        self.entries.iter_mut().find(|entry| entry.session.id_hash == session.id_hash)
+    }
+
+    /// Ends the sessions that are not kept, and remembers them.
+    fn retain(&mut self, keep: impl Fn(&SessionEntry) -> bool) {
+        let ended = self.entries.iter().filter(|entry| !keep(entry)).map(|entry| entry.session.id_hash);
+        self.ended.extend(ended);
+        self.entries.retain(keep);
     }
 }
 
 impl ConsoleSession {
+    /// The CSRF token is derived from the id, so that forms of an open page stay valid when the session continues from its ticket.
+    fn new(id: &str, identity: Arc<Identity>) -> Self {
+        let token = Sha256::new().chain_update("form\0").chain_update(id).finalize();
+        let csrf_token = token.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")).into();
+        Self { id_hash: hash(id), identity, csrf_token }
+    }
+
     pub(crate) fn csrf_token(&self) -> &str {
         self.csrf_token.expose_secret()
     }

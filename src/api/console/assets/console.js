@@ -12,12 +12,22 @@ let paused = false;
 let onResume = () => {};
 
 const refreshes = main.hasAttribute('data-refresh');
+const live = document.getElementById('live');
+
+/* Says in the header whether the page follows the service. Changes only: a reader of the page hears each one once. */
+function showLive(text, style = '') {
+  if (!live || live.textContent === text) return;
+  live.textContent = text;
+  live.className = `live ${style}`;
+}
 
 if (pause && (log || refreshes)) {
   pause.hidden = false;
   pause.addEventListener('click', () => {
     paused = !paused;
     pause.setAttribute('aria-pressed', String(paused));
+    pause.textContent = paused ? 'Resume updates' : 'Pause updates';
+    showLive(paused ? 'paused' : 'live', paused ? 'paused' : '');
     if (!paused) onResume();
   });
 }
@@ -28,6 +38,7 @@ else if (refreshes) startRefreshing();
 
 function startRefreshing() {
   onResume = refresh;
+  showLive('live');
   setInterval(refresh, PERIOD_MS);
   document.addEventListener('visibilitychange', refresh);
 }
@@ -40,6 +51,7 @@ async function refresh() {
   try {
     const response = await fetch(location.href, { headers: { 'X-Refresh': '1' } });
     stale.hidden = response.ok;
+    showLive(response.ok ? 'live' : 'not updated', response.ok ? '' : 'lost');
     if (response.redirected) location.reload();
     else if (response.ok) {
       const page = new DOMParser().parseFromString(await response.text(), 'text/html');
@@ -49,6 +61,7 @@ async function refresh() {
   } catch {
     // The service does not respond: the page keeps the old data, marked as old, until a later request succeeds.
     stale.hidden = false;
+    showLive('not updated', 'lost');
   } finally {
     loading = false;
   }
@@ -67,14 +80,29 @@ function morph(old, updated) {
   for (const { name, value } of updated.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
-  const [current, next] = [[...old.childNodes], [...updated.childNodes]];
-  next.forEach((node, at) => {
-    const existing = current[at];
-    if (!existing) old.append(document.adoptNode(node));
-    else if (existing.nodeName === node.nodeName && sameForm(existing, node)) morph(existing, node);
-    else existing.replaceWith(document.adoptNode(node));
-  });
-  current.slice(next.length).forEach((node) => node.remove());
+  morphChildren(old, updated);
+}
+
+/* Elements with an id are moved to their new place, so that what the operator has opened or selected stays with its row. */
+function morphChildren(old, updated) {
+  const named = new Map([...old.children].filter((child) => child.id).map((child) => [child.id, child]));
+  let at = old.firstChild;
+  for (const node of [...updated.childNodes]) {
+    const same = node.id ? named.get(node.id) : at;
+    const usable = same && (node.id || !same.id) && same.nodeName === node.nodeName && sameForm(same, node);
+    if (!usable) {
+      old.insertBefore(document.adoptNode(node), at);
+      continue;
+    }
+    if (same === at) at = at.nextSibling;
+    else old.insertBefore(same, at);
+    morph(same, node);
+  }
+  while (at) {
+    const rest = at.nextSibling;
+    at.remove();
+    at = rest;
+  }
 }
 
 /* A form with another action or other hidden fields is replaced as a whole: its old hidden fields must not be sent. */
@@ -86,8 +114,11 @@ function sameForm(old, updated) {
 
 /* The live stream. EventSource must know every event name in advance, so the stream is read with fetch. */
 
+const SEVERITIES = ['info', 'warning', 'error'];
+const SHAPES = { info: ['○', 'calm'], warning: ['▲', 'watch'], error: ['■', 'bad'] };
+
 function follow(log) {
-  const only = log.dataset.only;
+  const { only, severity, q } = log.dataset;
   const body = log.tBodies[0];
   const status = document.getElementById('stream');
   const queued = [];
@@ -106,35 +137,61 @@ function follow(log) {
       if (response.redirected) return location.reload();
       if (!response.ok) throw new Error(String(response.status));
       status.textContent = 'live';
+      showLive('live');
       await readEvents(response.body, take);
     } catch {
       // Whatever ended the stream, resume after the last event.
     }
     status.textContent = 'reconnecting';
+    showLive('reconnecting', 'lost');
     setTimeout(read, PERIOD_MS);
   }
 
   function take(event) {
     last = event.id;
     addFilterLink(event.event);
+    const line = JSON.parse(event.data);
     if (only && event.event !== only) return;
-    if (!paused) return show(event);
-    queued.push(event);
+    if (severity && SEVERITIES.indexOf(line.severity) < SEVERITIES.indexOf(severity)) return;
+    if (q && !`${line.sentence} ${JSON.stringify(line.data)}`.toLowerCase().includes(q.toLowerCase())) return;
+    if (!paused) return show({ ...event, line });
+    queued.push({ ...event, line });
     if (queued.length > EVENTS_MAX) queued.shift();
   }
 
-  function show(event) {
+  function show({ id, event, line }) {
     const row = body.insertRow(0);
-    const number = document.createElement('th');
-    number.scope = 'row';
-    number.textContent = event.id;
-    const data = document.createElement('code');
-    data.textContent = event.data;
-    row.append(number);
-    row.insertCell().textContent = event.event;
-    row.insertCell().append(data);
+    Object.assign(row.dataset, { seq: id, event, json: JSON.stringify(line.data) });
+    const cell = (label, ...content) => {
+      const td = row.insertCell();
+      td.dataset.label = label;
+      td.append(...content);
+    };
+    const time = element('time', line.at.slice(11, 19));
+    time.dateTime = time.title = line.at;
+    cell('Time', time);
+    const [shape, style] = SHAPES[line.severity];
+    const state = element('span');
+    state.className = `state ${style}`;
+    const mark = element('span', shape);
+    mark.ariaHidden = 'true';
+    state.append(mark, ` ${line.severity}`);
+    cell('Severity', state);
+    const details = element('details');
+    const pre = element('pre');
+    pre.tabIndex = 0;
+    pre.append(element('code', JSON.stringify(line.data, null, 2)));
+    details.append(element('summary', line.sentence), pre);
+    cell('What happened', details);
+    cell('Event', element('code', event));
     while (body.rows.length > EVENTS_MAX) body.deleteRow(-1);
   }
+}
+
+function element(name, text = '') {
+  const created = document.createElement(name);
+  created.textContent = text;
+  return created;
 }
 
 async function readEvents(stream, take) {
@@ -171,7 +228,7 @@ function addFilterLink(name) {
 }
 
 async function copy(body, status) {
-  const event = ({ cells }) => ({ id: Number(cells[0].textContent), event: cells[1].textContent, data: JSON.parse(cells[2].textContent) });
+  const event = ({ dataset }) => ({ id: Number(dataset.seq), event: dataset.event, data: JSON.parse(dataset.json) });
   const text = [...body.rows].reverse().map((row) => JSON.stringify(event(row))).join('\n');
   if (navigator.clipboard) await navigator.clipboard.writeText(text);
   else copyWithTextarea(text);

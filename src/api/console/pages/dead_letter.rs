@@ -3,12 +3,12 @@ use app::operators::dead_letters::DeadLetter;
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::admin::dead_letter_body::{headers, value};
 use crate::admin::dead_letters;
 use crate::console::form;
 use crate::console::format::{or_dash, relative_time};
 use crate::console::layout::{self, Page};
-use crate::console::pages::dead_letters::redrive_state;
+use crate::console::record_view::{header_table, value_view};
+use crate::console::redrive_state::redrive_state;
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 
@@ -16,8 +16,8 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let place = dead_letters::place(&context)?;
     let dead_letter = dead_letters::dead_letters(&context)?.find(place).await?;
     let main = html! {
-        (facts(&dead_letter, context.state.operations.now()))
-        (contents(&dead_letter))
+        section class="card" { (facts(&dead_letter, context.state.operations.now())) }
+        section class="card" { (value_view(&dead_letter.delivery.record.value)) (header_table(&dead_letter.delivery.record.headers)) }
         h2 { "Actions" }
         @if dead_letter.is_redriven() { p { "None: the dead letter was redriven, which is possible once." } } @else {
             form method="post" action={ "/console/dlt/" (place) "/redrive" } class="act" {
@@ -63,30 +63,19 @@ fn facts(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
     }
 }
 
-fn contents(dead_letter: &DeadLetter) -> Markup {
-    let value = value(&dead_letter.delivery);
-    let value = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
-    html! {
-        div class="wide" { table {
-            caption { "Headers" }
-            thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
-            tbody {
-                @for (name, value) in headers(&dead_letter.delivery) {
-                    tr { th scope="row" { code { (name) } } td { code { (value.as_str().unwrap_or_default()) } } }
-                }
-            }
-        } }
-        h2 { "Value" }
-        pre tabindex="0" { code { (value) } }
-    }
-}
-
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (place, reason) = (dead_letters::place(&context)?, form::reason(&form::read(&context.body)?)?);
     let audit = dead_letters::audit(&context, reason)?;
     dead_letters::dead_letters(&context)?.redrive_one(place, true, &audit).await?;
     dead_letters::log_redrive(&audit, 1);
-    form::log_operator_action(&audit.operator, "send back", &format!("dead letter {place}"), &audit.reason);
+    context.state.counted_dead_letters.clear();
+    form::log_operator_action(
+        &context.state,
+        &audit.operator,
+        "send back",
+        &format!("dead letter {place}"),
+        &audit.reason,
+    );
     Ok(layout::see_other_with_note(
         &context,
         &format!("/console/dlt/{place}"),

@@ -61,7 +61,8 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if sent.redriven > 0 {
         dead_letters::log_redrive(&audit, sent.redriven);
     }
-    form::log_operator_action(&audit.operator, "send back", &link("dead letters", &raw), &audit.reason);
+    context.state.counted_dead_letters.clear();
+    form::log_operator_action(&context.state, &audit.operator, "send back", &link("dead letters", &raw), &audit.reason);
     let note = format!("{} dead letters were sent back to their topic.", sent.redriven);
     // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());

@@ -1,5 +1,6 @@
-//! The list of dead letters.
-use app::contract::rfc3339;
+//! The dead letters: the latest in groups by reason, and all of them by partition and offset.
+mod groups;
+
 use app::operators::dead_letters::{DeadLetter, DeadLetterPage};
 use domain::Timestamp;
 use maud::{Markup, html};
@@ -7,7 +8,6 @@ use maud::{Markup, html};
 use crate::admin::dead_letters;
 use crate::admin::filters::dead_letter_filter;
 use crate::console::form::{self, select_field};
-use crate::console::format::{or_dash, relative_time, state_label};
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
 use crate::error::Problem;
@@ -15,8 +15,10 @@ use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::request::response::RouteResult;
 
-/// Dead letters of a page.
+/// Dead letters of a page by offset.
 const PAGE_SIZE: u32 = 50;
+/// The latest dead letters that are shown in groups.
+const LATEST_MAX: u32 = 200;
 const FIELDS: [&str; 6] = ["key", "type", "failureType", "olderThan", "redriven", "after"];
 
 /// The filter's parameters by [`FIELDS`], as the query string contains them.
@@ -43,20 +45,46 @@ pub(crate) fn command_options<'a>(raw: &RawFilter<'a>) -> RawFilter<'a> {
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
-    let (raw, filter) = (raw_filter(&query)?, dead_letter_filter(&query)?);
-    let page = dead_letters::dead_letters(&context)?.list(&filter, PAGE_SIZE).await?;
+    // An illegal filter keeps what was typed: the form shows it again beside the error.
+    let (raw, filter) = match raw_filter(&query).and_then(|raw| Ok((raw, dead_letter_filter(&query)?))) {
+        Ok(filter) => filter,
+        Err(problem) => return refused(&context, &query, &problem),
+    };
+    let (dead_letters, now) = (dead_letters::dead_letters(&context)?, context.state.operations.now());
+    let list = if raw[5].1.is_empty() {
+        let latest = dead_letters.latest(&filter, LATEST_MAX).await?;
+        html! { (groups::list(&latest, now)) @if latest.len() >= LATEST_MAX as usize { (older_note(&raw)) } }
+    } else {
+        by_offset(&dead_letters.list(&filter, PAGE_SIZE).await?, &raw, now)
+    };
     let [key, kind, failure, age, ..] = raw;
     let main = html! {
-        form method="get" action="/console/dlt" class="filter" { (filter_fields(&raw)) (select_field("Redriven", "redriven", &["true", "false"], raw[4].1)) button { "Show" } }
-        (list(&page, &raw, context.state.operations.now()))
+        (filter_form(&raw))
+        (list)
         p { a href=(link("/console/dlt/redrive", &[key, kind, failure, age])) { "Redrive all that match…" } " The next page counts them first." }
-        p { a href="/actuator/metrics/kafka.consumer.dlq.count" { "kafka.consumer.dlq.count" } }
+        p class="quiet" { a href="/actuator/metrics/kafka.consumer.dlq.count" { "kafka.consumer.dlq.count" } }
     };
     let (path, command) = (link("/admin/dlt", &raw), shell_command("posthaste dlt list", &command_options(&raw)));
-    layout::show(
-        &context,
-        &Page { tab: "Dead letters", refreshes: false, title: "Dead letters", main, path: &path, command: &command },
-    )
+    layout::show(&context, &page(main, &path, &command))
+}
+
+/// The page of a filter that is not valid: its form with the texts, and what is wrong with them.
+fn refused(context: &RequestContext, query: &Query<'_>, problem: &Problem) -> RouteResult {
+    let raw = FIELDS.map(|name| (name, query.non_empty(name).ok().flatten().unwrap_or_default()));
+    let main = html! { (filter_form(&raw)) (layout::problem_notice(problem)) };
+    layout::show_refused(context, &page(main, "/admin/dlt", "posthaste dlt list"), problem)
+}
+
+fn page<'a>(main: Markup, path: &'a str, command: &'a str) -> Page<'a> {
+    Page { tab: "Dead letters", refreshes: false, title: "Dead letters", main, path, command }
+}
+
+fn filter_form(raw: &RawFilter<'_>) -> Markup {
+    html! {
+        form method="get" action="/console/dlt" class="filter" role="search" {
+            (filter_fields(raw)) (select_field("Redriven", "redriven", &["true", "false"], raw[4].1)) button { "Show" }
+        }
+    }
 }
 
 pub(crate) fn filter_fields(raw: &RawFilter<'_>) -> Markup {
@@ -64,45 +92,19 @@ pub(crate) fn filter_fields(raw: &RawFilter<'_>) -> Markup {
     form::failure_filter_fields(key, kind, failure, age)
 }
 
-fn list(page: &DeadLetterPage, raw: &RawFilter<'_>, now: Timestamp) -> Markup {
+fn older_note(raw: &RawFilter<'_>) -> Markup {
+    html! { p { "These are the latest. " a href=(link("/console/dlt", &after(raw, "0/0"))) { "All, by partition and offset" } } }
+}
+
+/// One page of the list by partition and offset, which reaches every dead letter.
+fn by_offset(page: &DeadLetterPage, raw: &RawFilter<'_>, now: Timestamp) -> Markup {
     let next = page.next.map(|next| next.to_string());
+    let all: Vec<&DeadLetter> = page.dead_letters.iter().collect();
     html! {
-        div class="wide" { table {
-            caption { @if page.dead_letters.is_empty() { "No dead letters match" } @else { "Dead letters by partition and offset" } }
-            thead { tr { @for name in ["Dead letter", "State", "Type", "Key", "Failure", "Reason", "Attempts", "Dead-lettered"] { th scope="col" { (name) } } } }
-            tbody { @for dead_letter in &page.dead_letters { (row(dead_letter, now)) } }
-        } }
+        (groups::table(if all.is_empty() { "No dead letters match" } else { "Dead letters by partition and offset" }, &all, now))
         p class="pages" {
-            @if !raw[5].1.is_empty() { a href=(link("/console/dlt", &after(raw, ""))) { "First page" } " " }
+            a href=(link("/console/dlt", &after(raw, ""))) { "The latest" } " "
             @if let Some(next) = &next { a rel="next" href=(link("/console/dlt", &after(raw, next))) { "Next page" } }
-        }
-    }
-}
-
-fn row(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
-    let (position, record) = (&dead_letter.delivery.position, &dead_letter.delivery.record);
-    let place = format!("{}/{}", position.partition, position.offset);
-    html! {
-        tr {
-            th scope="row" { a href={ "/console/dlt/" (place) } { (place) } }
-            td { (redrive_state(dead_letter)) }
-            td { (or_dash(dead_letter.kind())) }
-            td { code { (record.key) } }
-            td { (or_dash(dead_letter.failure_type().map(|failure| failure.as_str()))) }
-            td { (or_dash(dead_letter.reason())) }
-            td class="number" { @match dead_letter.attempts() { Some(attempts) => (attempts), None => "–" } }
-            td { (relative_time(record.timestamp, now)) }
-        }
-    }
-}
-
-/// Whether a dead letter was redriven, by which operator and when.
-pub(crate) fn redrive_state(dead_letter: &DeadLetter) -> Markup {
-    html! {
-        @match &dead_letter.redrive {
-            None => (state_label("dead")),
-            Some(redriven) if redriven.confirmed => { "sent back by " (redriven.audit.operator) " at " (rfc3339(redriven.at)) }
-            Some(redriven) => { "being sent back by " (redriven.audit.operator) " since " (rfc3339(redriven.at)) }
         }
     }
 }

@@ -1,37 +1,45 @@
-//! The live events: the page contains the recent ones, the script adds those of the stream.
-use std::collections::BTreeSet;
+//! The live events: time, severity and one sentence each. The page contains the recent ones, the script adds those of the stream.
+mod filter;
+pub(crate) mod sentence;
+mod stream_line;
+
 use std::sync::Arc;
 
+use app::contract::rfc3339;
 use app::dispatch::LiveEvent;
+use domain::Timestamp;
 use maud::{Markup, html};
+use serde_json::Value;
 
-use crate::admin::live_events::{follow, follow_with_token};
+use crate::admin::live_events::{follow_as, follow_with_token};
+use crate::console::format::state_label;
 use crate::console::layout::{self, Page};
-use crate::console::links::link;
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
+use filter::EventFilter;
+use sentence::describe;
 
 /// Events of a page; older ones are left out.
 const EVENTS_MAX: usize = 200;
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
-    let only = query.non_empty("event")?.unwrap_or_default();
-    let backlog = context.state.dispatch.live(Some(0)).backlog;
+    let filter = EventFilter::read(&query)?;
+    let (backlog, now) = (context.state.dispatch.live(Some(0)).backlog, context.state.operations.now());
     let last = backlog.last().map(|event| event.seq);
-    let names: BTreeSet<&str> =
-        backlog.iter().map(|event| &*event.event).chain(Some(only)).filter(|name| !name.is_empty()).collect();
-    let shown = backlog.iter().rev().filter(|event| only.is_empty() || event.event == only).take(EVENTS_MAX);
+    let shown: Vec<&LiveEvent> = backlog.iter().rev().filter(|event| filter.matches(event)).take(EVENTS_MAX).collect();
     let main = html! {
-        (chips(&names, only))
+        (filter.chips(&backlog))
+        (filter.form())
         p class="buttons" id="tools" hidden {
             button type="button" id="copy" { "Copy as JSON lines" }
             span id="stream" role="status" { "connecting" }
         }
-        div class="wide" { table id="log" data-stream="/console/events/stream" data-last=[last] data-only=(only) {
-            caption { "Newest first" }
-            thead { tr { th scope="col" { "No." } th scope="col" { "Event" } th scope="col" { "Data" } } }
-            tbody { @for event in shown { (row(event)) } }
+        div class="wide" { table class="cards events" id="log" data-stream="/console/events/stream" data-last=[last]
+            data-only=(filter.event) data-severity=(filter.severity_name()) data-q=(filter.text) {
+            caption { @if shown.is_empty() { "No events match; new ones appear here" } @else { "Newest first" } }
+            thead { tr { th scope="col" { "Time" } th scope="col" { "Severity" } th scope="col" { "What happened" } th scope="col" { "Event" } } }
+            tbody { @for event in shown { (row(event, now)) } }
         } }
     };
     layout::show(
@@ -40,7 +48,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     )
 }
 
-/// The stream of `/admin/events`. It ends with the session, or with the token of a request without one.
+/// The stream of `/admin/events`, each event with its sentence. It ends with the session, or with the token of a request without one.
 pub(crate) async fn stream(context: RequestContext) -> RouteResult {
     let Some(session) = context.session.clone() else { return follow_with_token(&context) };
     let state = Arc::clone(&context.state);
@@ -48,19 +56,21 @@ pub(crate) async fn stream(context: RequestContext) -> RouteResult {
         let now = state.operations.now();
         state.sessions.is_active(&session, now, |identity| state.auth.is_within_validity(identity, now))
     };
-    follow(&context, is_authorized)
+    let state = Arc::clone(&context.state);
+    follow_as(&context, is_authorized, move |event| stream_line::stream_line(event, state.operations.now()))
 }
 
-/// One filter link for each event name; a link can be bookmarked.
-fn chips(names: &BTreeSet<&str>, only: &str) -> Markup {
-    let chip = |name: &str, label: &str| {
-        html! {
-            li { a href=(link("/console/events", &[("event", name)])) aria-current=[(name == only).then_some("true")] { (label) } }
+fn row(event: &LiveEvent, now: Timestamp) -> Markup {
+    let (severity, sentence) = describe(&event.event, &event.data);
+    let at = rfc3339(Timestamp::from_millis(now.millis() - event.age.as_millis() as i64));
+    let json =
+        serde_json::from_str::<Value>(&event.data).map_or_else(|_| event.data.clone(), |json| format!("{json:#}"));
+    html! {
+        tr id={ "event-" (event.seq) } data-seq=(event.seq) data-event=(event.event) data-json=(event.data) {
+            td data-label="Time" { time datetime=(at) title=(at) { (at.get(11..19).unwrap_or(&at)) } }
+            td data-label="Severity" { (state_label(severity.as_str())) }
+            td data-label="What happened" { details { summary { (sentence) } pre tabindex="0" { code { (json) } } } }
+            td data-label="Event" { code { (event.event) } }
         }
-    };
-    html! { ul class="chips" id="chips" aria-label="Filter by event name" { (chip("", "all")) @for name in names { (chip(name, name)) } } }
-}
-
-fn row(event: &LiveEvent) -> Markup {
-    html! { tr { th scope="row" { (event.seq) } td { (event.event) } td { code { (event.data) } } } }
+    }
 }

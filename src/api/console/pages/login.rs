@@ -8,7 +8,7 @@ use crate::console::login_form::{login_form, next_page};
 use crate::console::{form, layout};
 use crate::error::Problem;
 use crate::request::context::RequestContext;
-use crate::request::response::RouteResult;
+use crate::request::response::{RouteResult, see_other};
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let main = html! {
@@ -28,9 +28,9 @@ pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
     if !identity.admin {
         return Err(Problem::forbidden());
     }
-    form::log_operator_action(identity.subject.as_str(), "log in", "console", "");
+    form::log_operator_action(&context.state, identity.subject.as_str(), "log in", "console", "");
     let id = context.state.sessions.begin(identity, now);
-    let mut response = layout::see_other(&next_page(&context.request));
+    let mut response = see_other(&next_page(&context.request));
     let secure = if context.state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };
     let value = format!("{}; HttpOnly; SameSite=Strict; Path=/console{secure}", id.expose_secret());
     response.headers_mut().insert(SET_COOKIE, cookie(&value)?);
@@ -41,7 +41,7 @@ pub(crate) async fn log_out(context: RequestContext) -> RouteResult {
     if let Some(session) = &context.session {
         context.state.sessions.end(session);
     }
-    let mut response = layout::see_other("/console/login");
+    let mut response = see_other("/console/login");
     response.headers_mut().insert(SET_COOKIE, cookie("; HttpOnly; SameSite=Strict; Path=/console; Max-Age=0")?);
     Ok(response)
 }

@@ -1,124 +1,91 @@
-//! The outbox: its rows by status, key and type, and the owners of its partitions.
-use app::operators::outbox::RowPage;
-use app::port_types::{PartitionView, RowStatus, RowView};
-use domain::Timestamp;
+//! The outbox: tabs by status with their counts, the partitions, and the rows, of which some can be selected.
+mod filter;
+mod partitions;
+mod rows;
+
+use app::health::HealthSnapshot;
 use maud::{Markup, html};
 
 use crate::admin::filters::row_filter;
-use crate::console::form::{select_field, text_field};
-use crate::console::format::{optional_time, or_dash, relative_time, state_label};
+use crate::console::form::text_field;
+use crate::console::format::grouped;
 use crate::console::layout::{self, Page};
-use crate::console::links::{link, shell_command};
+use crate::console::links::shell_command;
+use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::request::response::RouteResult;
+use filter::RawRowFilter;
 
-/// RowPage of a page.
+/// Rows of a page.
 const PAGE_SIZE: u32 = 50;
-
-/// The filter's parameters as the query string contains them.
-struct RawRowFilter<'a> {
-    status: &'a str,
-    key: &'a str,
-    kind: &'a str,
-    after: &'a str,
-}
-
-impl<'a> RawRowFilter<'a> {
-    fn read(query: &'a Query<'_>) -> Result<Self, crate::error::Problem> {
-        let text = |name| query.non_empty(name).map(Option::unwrap_or_default);
-        Ok(Self { status: text("status")?, key: text("key")?, kind: text("type")?, after: text("after")? })
-    }
-
-    /// A link to the same filter with another `after`.
-    fn link(&self, path: &str, after: &str) -> String {
-        link(path, &[("status", self.status), ("key", self.key), ("type", self.kind), ("after", after)])
-    }
-}
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
-    let (raw, filter) = (RawRowFilter::read(&query)?, row_filter(&query)?);
     let operations = &context.state.operations;
+    let snapshot = operations.health();
+    // An illegal filter keeps what was typed: the form shows it again beside the error.
+    let (raw, filter) = match RawRowFilter::read(&query).and_then(|raw| Ok((raw, row_filter(&query)?))) {
+        Ok(filter) => filter,
+        Err(problem) => return refused(&context, &query, &snapshot, &problem),
+    };
     let (rows, now) = (operations.rows(&filter, PAGE_SIZE).await?, operations.now());
     let main = html! {
-        h2 { "Rows" }
+        (tabs(&raw, &snapshot))
+        section class="card" { h2 { "Partitions" } (partitions::grid(&operations.partitions().await?)) }
         (filter_form(&raw))
-        (list(&rows, &raw, now))
-        h2 { "Parked rows" }
-        p { a href=(link("/console/outbox/redrive", &[("key", raw.key), ("type", raw.kind)])) { "Redrive parked rows…" }
-            " The next page counts them first." }
-        h2 { "Partitions" }
-        (partitions(&operations.partitions().await?))
-        p { a href="/actuator/metrics/outbox_rows" { "outbox_rows" } " · "
+        (rows::list(&rows, &raw, now))
+        p class="quiet" { a href="/actuator/metrics/outbox_rows" { "outbox_rows" } " · "
             a href="/actuator/metrics/outbox_partitions_owned" { "outbox_partitions_owned" } }
     };
-    let options = [("status", raw.status), ("key", raw.key), ("type", raw.kind), ("after", raw.after)];
-    let path = raw.link("/admin/outbox", raw.after);
-    let command = shell_command("posthaste outbox list", &options);
-    layout::show(
-        &context,
-        &Page { tab: "Outbox", refreshes: true, title: "Outbox", main, path: &path, command: &command },
-    )
+    let command = shell_command("posthaste outbox list", &raw.parameters());
+    layout::show(&context, &page(main, true, &raw.link("/admin/outbox", raw.after), &command))
+}
+
+/// The page of a filter that is not valid: its form with the texts, and what is wrong with them.
+fn refused(context: &RequestContext, query: &Query<'_>, snapshot: &HealthSnapshot, problem: &Problem) -> RouteResult {
+    let raw = RawRowFilter::lenient(query);
+    let main = html! { (tabs(&raw, snapshot)) (filter_form(&raw)) (layout::problem_notice(problem)) };
+    layout::show_refused(context, &page(main, false, "/admin/outbox", "posthaste outbox list"), problem)
+}
+
+fn page<'a>(main: Markup, refreshes: bool, path: &'a str, command: &'a str) -> Page<'a> {
+    Page { tab: "Outbox", refreshes, title: "Outbox", main, path, command }
+}
+
+/// One tab for each status, what needs an operator first. The numbers are those of the last measurement.
+fn tabs(raw: &RawRowFilter<'_>, snapshot: &HealthSnapshot) -> Markup {
+    let depth = &snapshot.depth;
+    let unsent = depth.parked + depth.failed + depth.pending + depth.in_flight;
+    let tabs = [
+        ("PARKED", "PARKED", depth.parked, "bad"),
+        ("FAILED", "FAILED", depth.failed, "watch"),
+        ("PENDING", "PENDING", depth.pending, ""),
+        ("IN_FLIGHT", "IN_FLIGHT", depth.in_flight, ""),
+        ("", "All", unsent + depth.sent, ""),
+        ("SENT", "SENT", depth.sent, ""),
+    ];
+    html! {
+        nav class="tabs" aria-label="Rows by status" {
+            ul {
+                @for (status, name, rows, class) in tabs {
+                    li { a href=(raw.with_status(status)) aria-current=[(raw.status == status).then_some("page")] {
+                        (name) " " span class={ "count " @if rows > 0 { (class) } } { (grouped(rows)) }
+                    } }
+                }
+            }
+        }
+    }
 }
 
 fn filter_form(raw: &RawRowFilter<'_>) -> Markup {
     html! {
-        form method="get" action="/console/outbox" class="filter" {
-            (select_field("Status", "status", &RowStatus::ALL.map(RowStatus::as_str), raw.status))
+        form method="get" action="/console/outbox" class="filter" role="search" {
+            @if !raw.status.is_empty() { input type="hidden" name="status" value=(raw.status); }
             (text_field("Key", "key", raw.key))
             (text_field("Type", "type", raw.kind))
             button { "Show" }
-        }
-    }
-}
-
-fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Markup {
-    html! {
-        div class="wide" { table {
-            caption { @if rows.rows.is_empty() { "No rows match" } @else { "Rows in insertion order" } }
-            thead { tr { @for name in ["Row", "Status", "Type", "Key", "Partition", "Attempts", "Next attempt", "Last failure", "Created"] {
-                th scope="col" { (name) }
-            } } }
-            tbody { @for one in &rows.rows { (table_row(one, now)) } }
-        } }
-        p class="pages" {
-            @if !raw.after.is_empty() { a href=(raw.link("/console/outbox", "")) { "First page" } " " }
-            @if let Some(next) = rows.next { a rel="next" href=(raw.link("/console/outbox", &next.to_string())) { "Next page" } }
-        }
-    }
-}
-
-fn table_row(row: &RowView, now: Timestamp) -> Markup {
-    let key = row.key.to_string();
-    html! {
-        tr {
-            th scope="row" { a href={ "/console/outbox/" (row.id) } { (row.id) } }
-            td { (state_label(row.status.as_str())) }
-            td { (row.kind) }
-            td { a href=(link("/console/outbox", &[("key", &key)])) { code { (key) } } }
-            td class="number" { (row.partition.0) }
-            td class="number" { (row.retry_count) }
-            td { (optional_time(row.next_attempt_at, now)) }
-            td { (or_dash(row.last_failure_reason.as_deref())) }
-            td { (relative_time(row.created_at, now)) }
-        }
-    }
-}
-
-fn partitions(all: &[PartitionView]) -> Markup {
-    let unsent: u64 = all.iter().map(|one| one.depth).sum();
-    let unowned = all.iter().filter(|one| one.owner.is_none()).count();
-    html! {
-        p { (all.len()) " partitions, " (unowned) " without an owner, " (unsent) " unsent rows." }
-        ol class="grid" {
-            @for one in all {
-                li class=[(one.depth > 0).then_some("busy")] {
-                    strong { (one.partition.0) } " " span class="depth" { (one.depth) " rows" }
-                    br; @match &one.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } }
-                    br; small { "epoch " (one.epoch) @if one.in_flight.is_some() { ", batch in flight" } }
-                }
-            }
+            @if !(raw.key.is_empty() && raw.kind.is_empty()) { a href="/console/outbox" { "Clear" } }
         }
     }
 }

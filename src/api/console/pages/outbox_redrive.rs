@@ -48,7 +48,13 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (filter, reason, limit) = (parked_row_filter(&form)?, form::reason(&form)?, form::matched_count(&form)?);
     let operator = context.identity()?.subject.as_str();
     let rows = context.state.operations.redrive(&filter, limit, true, operator, &reason).await?;
-    form::log_operator_action(operator, "redrive", &link("outbox", &form::raw_values(&form, FIELDS)?), &reason);
+    form::log_operator_action(
+        &context.state,
+        operator,
+        "redrive",
+        &link("outbox", &form::raw_values(&form, FIELDS)?),
+        &reason,
+    );
     Ok(layout::see_other_with_note(&context, "/console/outbox", format!("{rows} parked rows are due now.")))
 }
 

@@ -1,6 +1,12 @@
-//! One outbox row: its diagnosis, its details, and the actions on it.
+//! One outbox row: why it is where it is and what to do next, its contents, its history, its neighbours, and the actions on it.
+mod contents;
+mod explanation;
+mod history;
+
+use actix_web::HttpResponse;
 use app::contract::rfc3339;
-use app::port_types::{RowDiagnosis, RowId, RowSelector, RowStatus};
+use app::operators::outbox::RowPage;
+use app::port_types::{AuditFilter, RowDiagnosis, RowFilter, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -12,42 +18,38 @@ use crate::console::links::link;
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 
+/// Rows of the same key that are shown.
+const NEIGHBOURS_MAX: u32 = 20;
+/// Actions of operators that are shown.
+const AUDIT_MAX: u32 = 50;
+
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let id = row_id(&context)?;
     let operations = &context.state.operations;
     let row = operations.row(id).await?;
     let diagnosis = operations.diagnose(RowSelector::Event(row.event_id)).await?;
-    let now = operations.now();
+    let neighbours = operations.rows(&RowFilter { key: Some(row.key), ..RowFilter::default() }, NEIGHBOURS_MAX).await?;
+    let audit = operations.audit_entries(&AuditFilter { row: Some(id), ..AuditFilter::default() }, AUDIT_MAX).await?;
+    let (record, now) = (contents::contents(&context, id).await?, operations.now());
+    let command = format!("posthaste outbox why --event {}", row.event_id);
     let main = html! {
-        p class="verdict" { (state_label(diagnosis.verdict(now))) " " (explanation(&diagnosis)) }
-        (facts(&diagnosis, now))
+        p class="verdict" { (state_label(diagnosis.verdict(now))) " " (explanation::sentence(&diagnosis, now)) }
+        (explanation::next_step(&diagnosis))
         (actions(&context, id, diagnosis.row.status))
+        div class="columns" {
+            section class="card" { (facts(&diagnosis, now)) }
+            section class="card" { h2 { "History" } (history::timeline(&context, &diagnosis, &audit.entries, now)) }
+        }
+        (record)
+        section class="card" { (neighbour_list(&neighbours, id, now)) }
         p { a href="/console/outbox" { "Back to the outbox" } }
     };
     let event = row.event_id.to_string();
     let path = link("/admin/outbox/why", &[("event", &event)]);
-    let command = format!("posthaste outbox why --event {event}");
     layout::show(
         &context,
         &Page { tab: "Outbox", refreshes: true, title: &format!("Row {id}"), main, path: &path, command: &command },
     )
-}
-
-/// The diagnosis as a sentence.
-fn explanation(diagnosis: &RowDiagnosis) -> Markup {
-    html! {
-        @if let Some(head) = &diagnosis.head {
-            "Blocked by " a href={ "/console/outbox/" (head.id) } { "row " (head.id) } " of the same key, which is " (head.status.as_str()) "."
-        } @else {
-            @match diagnosis.row.status {
-                RowStatus::Sent => "The event was sent.",
-                RowStatus::InFlight => "The owner of the partition is publishing it.",
-                RowStatus::Parked => "An operator must retry or redrive it.",
-                RowStatus::Failed => "It will be retried.",
-                RowStatus::Pending => "It will be published.",
-            }
-        }
-    }
 }
 
 fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
@@ -65,11 +67,10 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
                 (fact("Partition", html! { (row.partition.0) ", owned by " (or_dash(owner.as_ref().map(|owner| &*owner.0))) " since epoch " (epoch) }))
                 (fact("Last claim", html! { (or_dash(row.lease_owner.as_ref().map(|owner| &*owner.0))) ", token " (row.lease_version) }))
                 (fact("Attempts", html! { (row.retry_count) }))
-                (fact("Last attempt", optional_time(row.last_attempt_at, now)))
                 (fact("Next attempt", optional_time(row.next_attempt_at, now)))
-                (fact("Failure", html! { (or_dash(row.failure_type.map(|failure| failure.as_str()))) }))
-                (fact("Last failure", html! { (or_dash(row.last_failure_reason.as_deref())) }))
-                (fact("Instance deaths while publishing it", html! { (deaths) }))
+                @if let Some(failure) = row.failure_type { (fact("Failure", html! { (failure.as_str()) })) }
+                @if let Some(reason) = &row.last_failure_reason { (fact("Last failure", html! { (reason) })) }
+                @if *deaths > 0 { (fact("Instance deaths while publishing it", html! { (deaths) })) }
                 (fact("Created", html! { (relative_time(row.created_at, now)) " (" (rfc3339(row.created_at)) ")" }))
                 (fact("Sent", optional_time(row.sent_at, now)))
                 @if let Some(place) = sent_to {
@@ -78,6 +79,22 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
                 @if *by_fallback { (fact("How", html! { "by the fallback of its type" })) }
             }
         } }
+    }
+}
+
+/// The rows of the same key in their order: a row waits for the ones before it.
+fn neighbour_list(rows: &RowPage, id: RowId, now: Timestamp) -> Markup {
+    html! {
+        h2 { "Rows of the same key" }
+        ol class="chain" {
+            @for row in &rows.rows {
+                li aria-current=[(row.id == id).then_some("true")] {
+                    a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.kind)
+                    " " span class="quiet" { (relative_time(row.created_at, now)) }
+                }
+            }
+        }
+        @if rows.next.is_some() { p class="quiet" { "and later ones" } }
     }
 }
 
@@ -98,7 +115,7 @@ fn actions(context: &RequestContext, id: RowId, status: RowStatus) -> Markup {
         h2 { "Actions" }
         @if retry { (action("retry", "Retry now", "Makes the row due now. The order of its key does not change.")) }
         @if park { (action("park", "Park", "Stops its retries. Later events of its key are blocked until it is sent.")) }
-        @if !retry && !park { p { "None: the row is in flight or sent." } }
+        @if !retry && !park { p class="quiet" { "None: the row is in flight or sent." } }
     }
 }
 
@@ -116,13 +133,7 @@ pub(crate) async fn park(context: RequestContext) -> RouteResult {
     Ok(redirect_to_row(&context, operator, id, "park", &reason))
 }
 
-fn redirect_to_row(
-    context: &RequestContext,
-    operator: &str,
-    id: RowId,
-    action: &str,
-    reason: &str,
-) -> actix_web::HttpResponse {
-    form::log_operator_action(operator, action, &format!("row {id}"), reason);
+fn redirect_to_row(context: &RequestContext, operator: &str, id: RowId, action: &str, reason: &str) -> HttpResponse {
+    form::log_operator_action(&context.state, operator, action, &format!("row {id}"), reason);
     layout::see_other_with_note(context, &format!("/console/outbox/{id}"), format!("Row {id}: {action} succeeded."))
 }

@@ -1,23 +1,42 @@
-//! The overview: the state of the service in a few numbers, and the chart of the outbox depth.
-use app::health::{Component, HealthSnapshot};
+//! The overview: a verdict, the flow of events, what waits, and the state of the service around it.
+mod flow;
+mod service_state;
+pub(crate) mod verdict;
+
+use app::health::HealthSnapshot;
 use maud::{Markup, html};
 
-use crate::console::chart::chart;
-use crate::console::depth_history::{UNSENT_STATUSES, unsent_rows};
-use crate::console::format::{duration, optional_time, or_dash, state_label};
+use crate::console::charts::depth_chart::chart;
+use crate::console::charts::depth_history::{UNSENT_STATUSES, unsent_rows};
+use crate::console::format::{grouped, optional_time};
 use crate::console::layout::{self, Page};
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
+use verdict::{AttentionItem, Evidence, Urgency};
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let state = &context.state;
     let (snapshot, now) = (state.operations.health(), state.operations.now());
+    let (actors, supervisors) = (state.dispatch.actors(), state.dispatch.supervisors());
+    let dead_letters = state.counted_dead_letters.waiting(state.dead_letters.as_deref(), now).await;
+    let evidence = Evidence {
+        snapshot: &snapshot,
+        actors: &actors,
+        supervisors: &supervisors,
+        dead_letters: dead_letters.map(|count| count.waiting),
+    };
     let main = html! {
-        (tiles(&snapshot, state.restarts()))
-        h2 { "Unsent rows" }
-        (chart(&state.depth_history.recent(now), now))
-        (dependencies(&snapshot.components))
-        p class="quiet" { "The outbox was measured " (optional_time(snapshot.measured_at.map(|at| at.min(now)), now)) "." }
+        (verdict_banner(&verdict::findings(&evidence)))
+        (flow::tiles(state, &snapshot, dead_letters, now))
+        section class="card" {
+            h2 { "Unsent rows" }
+            (rows_by_status(&snapshot))
+            (chart(&state.depth_history.recent(now), now))
+        }
+        (service_state::cards(state, &snapshot, &actors))
+        p class="quiet" {
+            "posthaste " strong { (telemetry::VERSION) } ", commit " (telemetry::COMMIT) " · the outbox was measured " (optional_time(snapshot.measured_at.map(|at| at.min(now)), now)) "."
+        }
     };
     let page = Page {
         tab: "Overview",
@@ -30,111 +49,52 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     layout::show(&context, &page)
 }
 
-/// A number or a state with its metric and details.
-struct Tile {
-    name: &'static str,
-    metric: &'static str,
-    value: Markup,
-    details: Markup,
-}
-
-fn tiles(snapshot: &HealthSnapshot, restarts: u64) -> Markup {
-    let depth = &snapshot.depth;
-    let rows = UNSENT_STATUSES.iter().zip(unsent_rows(depth));
-    let all = [
-        region(snapshot),
-        pressure(snapshot),
-        breaker(snapshot),
-        Tile {
-            name: "Oldest unsent event",
-            metric: "outbox_oldest_pending_age_seconds",
-            value: html! { (depth.oldest_unsent.map_or_else(|| "no unsent event".to_owned(), duration)) },
-            details: html! {},
-        },
-        Tile {
-            name: "Rows",
-            metric: "outbox_rows",
-            value: html! { ul { @for (name, rows) in rows { li { a href={ "/console/outbox?status=" (name) } { (name) } " " strong { (rows) } } } } },
-            details: html! { "Sent rows in the archive: " (depth.sent) },
-        },
-        Tile {
-            name: "Actor restarts",
-            metric: "actor_restarts_total",
-            value: html! { a href="/console/actors" { (restarts) } },
-            details: html! { "Partitions owned by this instance: " (snapshot.partitions_owned) },
-        },
-    ];
+/// The verdict: one line when all is well, else the findings.
+fn verdict_banner(findings: &[AttentionItem]) -> Markup {
+    let class = match findings.first().map(|finding| finding.urgency) {
+        None => "good",
+        Some(Urgency::Watch) => "watch",
+        Some(Urgency::Act) => "bad",
+    };
     html! {
-        div class="tiles" {
-            @for tile in all {
-                section class="tile" {
-                    h2 { (tile.name) }
-                    div class="value" aria-live="polite" { (tile.value) }
-                    div class="more" { (tile.details) }
-                    p { a class="metric" href={ "/actuator/metrics/" (tile.metric) } { (tile.metric) } }
-                }
+        section class={ "banner " (class) } aria-live="polite" {
+            @match findings {
+                [] => { h2 { span aria-hidden="true" { "●" } " All well" } p { "Every event flows, every actor runs, nothing waits for an operator." } }
+                [_] => h2 { "1 thing needs attention" },
+                more => h2 { (more.len()) " things need attention" },
             }
-        }
-    }
-}
-
-fn region(snapshot: &HealthSnapshot) -> Tile {
-    let details = html! {
-        @if snapshot.draining { "The service is draining." }
-        @else if !snapshot.started { "The service is starting." }
-        @else if let Some(reason) = &snapshot.no_room { "The store has no space for writes: " (reason) }
-        @else if snapshot.passive { "Writes are refused until the dependencies are available again." }
-        @else { "Writes are accepted." }
-    };
-    let value = state_label(if snapshot.passive { "PASSIVE" } else { "ACTIVE" });
-    Tile { name: "Region", metric: "failover.events.count", value, details }
-}
-
-fn pressure(snapshot: &HealthSnapshot) -> Tile {
-    let inputs = &snapshot.inputs;
-    let details = html! {
-        ul {
-            li { a href="/actuator/metrics/backpressure.kafka.lag.ms" { "lag" } " " (duration(inputs.lag)) }
-            li { a href="/actuator/metrics/backpressure.outbox.backlog" { "backlog" } " " (inputs.backlog) " rows" }
-            li { a href="/actuator/metrics/backpressure.db.saturation.percent" { "saturation" } " " (format!("{:.0} %", inputs.saturation * 100.0)) }
-        }
-    };
-    Tile {
-        name: "Pressure",
-        metric: "backpressure.level",
-        value: state_label(snapshot.stage.level().as_str()),
-        details,
-    }
-}
-
-fn breaker(snapshot: &HealthSnapshot) -> Tile {
-    let configured = snapshot.broker_configured;
-    let value = if configured {
-        state_label(snapshot.breaker)
-    } else {
-        html! { "no broker" }
-    };
-    let details = html! { @if configured { "The circuit breaker of the broker" } @else { "Events stay in the outbox until a broker is configured." } };
-    Tile { name: "Breaker", metric: "kafka_breaker_state", value, details }
-}
-
-fn dependencies(components: &[Component]) -> Markup {
-    html! {
-        div class="wide" { table {
-            caption { "Dependencies" }
-            thead { tr { th scope="col" { "Name" } th scope="col" { "State" } th scope="col" { "Latency" }
-                th scope="col" { "Gates the region" } th scope="col" { "Last failure" } } }
-            tbody {
-                @for component in components {
-                    tr {
-                        th scope="row" { (component.name) }
-                        td { (state_label(if component.up { "UP" } else { "DOWN" })) }
-                        td class="number" { (format!("{:.1} ms", component.latency.as_secs_f64() * 1_000.0)) }
-                        td { @if component.gates { "yes" } @else { "no" } }
-                        td { (or_dash(component.detail.as_deref())) }
+            @if !findings.is_empty() {
+                ul class="findings" {
+                    @for finding in findings {
+                        li class=(if finding.urgency == Urgency::Act { "bad" } else { "watch" }) {
+                            span aria-hidden="true" { (if finding.urgency == Urgency::Act { "■ " } else { "▲ " }) }
+                            a href=(finding.href) { (finding.sentence) }
+                        }
                     }
                 }
             }
-        } }
+        }
+    }
+}
+
+/// The number of unsent rows by status. A number that asks for an operator stands out.
+fn rows_by_status(snapshot: &HealthSnapshot) -> Markup {
+    let rows = UNSENT_STATUSES.iter().zip(unsent_rows(&snapshot.depth));
+    html! {
+        ul class="counts" {
+            @for (name, rows) in rows {
+                li class=[count_class(name, rows)] { a href={ "/console/outbox?status=" (name) } { (name) } " " strong { (grouped(rows)) } }
+            }
+            li { a href="/console/outbox?status=SENT" { "SENT" } " " strong { (grouped(snapshot.depth.sent)) } }
+            li { a class="metric" href="/actuator/metrics/outbox_rows" { "outbox_rows" } }
+        }
+    }
+}
+
+fn count_class(status: &str, rows: u64) -> Option<&'static str> {
+    match status {
+        "PARKED" if rows > 0 => Some("bad"),
+        "FAILED" if rows > 0 => Some("watch"),
+        _ => None,
     }
 }

@@ -3,7 +3,7 @@ use app::contract::rfc3339;
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::console::depth_history::{DepthSample, SPAN, UNSENT_STATUSES};
+use crate::console::charts::depth_history::{DepthSample, SPAN, UNSENT_STATUSES};
 
 /// The size of the SVG view box.
 const WIDTH: f64 = 960.0;

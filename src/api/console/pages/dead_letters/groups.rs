@@ -1,0 +1,78 @@
+//! The latest dead letters in groups by type, failure and reason; those that were sent back stand apart.
+use app::operators::dead_letters::DeadLetter;
+use domain::Timestamp;
+use maud::{Markup, html};
+
+use crate::console::format::{counted, or_dash, relative_time};
+use crate::console::redrive_state::redrive_state;
+
+/// Dead letters that failed for the same reason, the newest first.
+struct ReasonGroup<'a> {
+    reason: &'a str,
+    failure: &'a str,
+    dead_letters: Vec<&'a DeadLetter>,
+}
+
+/// The groups in the order of their newest dead letter.
+pub(super) fn list(latest: &[DeadLetter], now: Timestamp) -> Markup {
+    let (redriven, waiting): (Vec<&DeadLetter>, Vec<&DeadLetter>) =
+        latest.iter().partition(|dead_letter| dead_letter.is_redriven());
+    html! {
+        @if latest.is_empty() { p class="empty" { "No dead letters match." } }
+        @else if waiting.is_empty() { p class="empty" { "No dead letter waits: all were sent back." } }
+        @for group in groups(&waiting) {
+            section class="card" {
+                h2 { (group.reason) }
+                p class="quiet" { (group.failure) " · " (counted(group.dead_letters.len() as u64, "dead letter", "dead letters"))
+                    ", the newest " (relative_time(group.dead_letters[0].delivery.record.timestamp, now)) }
+                (table("Newest first", &group.dead_letters, now))
+            }
+        }
+        @if !redriven.is_empty() {
+            section class="card done" {
+                h2 { "Sent back" }
+                (table("Newest first", &redriven, now))
+            }
+        }
+    }
+}
+
+fn groups<'a>(dead_letters: &[&'a DeadLetter]) -> Vec<ReasonGroup<'a>> {
+    let mut groups: Vec<ReasonGroup<'a>> = Vec::new();
+    for &dead_letter in dead_letters {
+        let reason = dead_letter.reason().unwrap_or("No reason is given");
+        let failure = dead_letter.failure_type().map_or("unknown failure", |failure| failure.as_str());
+        match groups.iter_mut().find(|group| (group.reason, group.failure) == (reason, failure)) {
+            Some(group) => group.dead_letters.push(dead_letter),
+            None => groups.push(ReasonGroup { reason, failure, dead_letters: vec![dead_letter] }),
+        }
+    }
+    groups
+}
+
+pub(super) fn table(caption: &str, dead_letters: &[&DeadLetter], now: Timestamp) -> Markup {
+    html! {
+        div class="wide" { table class="cards" {
+            caption { (caption) }
+            thead { tr { @for name in ["Dead letter", "State", "Type", "Key", "Failure", "Reason", "Attempts", "Dead-lettered"] { th scope="col" { (name) } } } }
+            tbody { @for dead_letter in dead_letters { (row(dead_letter, now)) } }
+        } }
+    }
+}
+
+fn row(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
+    let (position, record) = (&dead_letter.delivery.position, &dead_letter.delivery.record);
+    let place = format!("{}/{}", position.partition, position.offset);
+    html! {
+        tr {
+            th scope="row" { a href={ "/console/dlt/" (place) } { (place) } }
+            td data-label="State" { (redrive_state(dead_letter)) }
+            td data-label="Type" { (or_dash(dead_letter.kind())) }
+            td data-label="Key" { code { (record.key) } }
+            td data-label="Failure" { (or_dash(dead_letter.failure_type().map(|failure| failure.as_str()))) }
+            td data-label="Reason" { (or_dash(dead_letter.reason())) }
+            td class="number" data-label="Attempts" { @match dead_letter.attempts() { Some(attempts) => (attempts), None => "–" } }
+            td data-label="Dead-lettered" { (relative_time(record.timestamp, now)) }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The partitions as a grid: the more unsent rows, the stronger the colour. The busiest come first in words.
+use app::port_types::PartitionView;
+use maud::{Markup, html};
+
+use crate::console::format::{counted, grouped, state_label};
+
+/// Steps of the colour.
+const HEAT_STEPS: u64 = 4;
+
+pub(super) fn grid(all: &[PartitionView]) -> Markup {
+    let unsent: u64 = all.iter().map(|one| one.depth).sum();
+    let unowned = all.iter().filter(|one| one.owner.is_none()).count();
+    let most = all.iter().map(|one| one.depth).max().unwrap_or(0);
+    html! {
+        p { (all.len()) " partitions, " (unowned) " without an owner, " (unsent) " unsent rows." (busiest(all)) }
+        ol class="heatmap" {
+            @for one in all {
+                li class={ "heat-" (heat(one.depth, most)) @if one.owner.is_none() { " unowned" } }
+                    title={ "partition " (one.partition.0) ": " (counted(one.depth, "unsent row", "unsent rows")) } { (one.partition.0) }
+            }
+        }
+        details id="leases" {
+            summary { "Owners and leases" }
+            (leases(all, most))
+        }
+    }
+}
+
+/// Every partition with its owner and the epoch of its lease.
+fn leases(all: &[PartitionView], most: u64) -> Markup {
+    html! {
+        ol class="grid" {
+            @for one in all {
+                li class={ "heat-" (heat(one.depth, most)) @if one.owner.is_none() { " unowned" } } {
+                    strong { (one.partition.0) } " " span class="depth" { (grouped(one.depth)) span class="unit" { " rows" } }
+                    div class="owner" { @match &one.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } } }
+                    small { "epoch " (one.epoch) @if one.in_flight.is_some() { ", in flight" } }
+                }
+            }
+        }
+    }
+}
+
+fn busiest(all: &[PartitionView]) -> Markup {
+    let mut busy: Vec<&PartitionView> = all.iter().filter(|one| one.depth > 0).collect();
+    busy.sort_by_key(|one| (std::cmp::Reverse(one.depth), one.partition.0));
+    html! {
+        @if !busy.is_empty() {
+            " Most wait in "
+            @for (at, one) in busy.iter().take(3).enumerate() {
+                @if at > 0 { ", " }
+                "partition " strong { (one.partition.0) } " (" (counted(one.depth, "row", "rows")) ")"
+            }
+            "."
+        }
+    }
+}
+
+/// 0 for an empty partition, else 1 to [`HEAT_STEPS`] by its share of the fullest one.
+fn heat(depth: u64, most: u64) -> u64 {
+    if depth == 0 { 0 } else { (depth * HEAT_STEPS).div_ceil(most.max(1)).clamp(1, HEAT_STEPS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_colour_grows_with_the_share_of_the_fullest_partition() {
+        let heats = [0, 1, 25, 26, 50, 99, 100].map(|depth| heat(depth, 100));
+        assert_eq!(heats, [0, 1, 1, 2, 2, 4, 4]);
+        assert_eq!(heat(1, 1), 4);
+    }
+}

@@ -1,0 +1,157 @@
+//! One action on several selected rows, in two steps: what it would change, then the change, with a reason.
+use app::port_types::{RowId, RowStatus, RowView};
+use maud::{Markup, html};
+
+use crate::console::form;
+use crate::console::format::{counted, state_label};
+use crate::console::layout::{self, Page};
+use crate::error::{ErrorCode, Problem};
+use crate::request::context::RequestContext;
+use crate::request::query::Query;
+use crate::request::response::RouteResult;
+
+/// Most rows of one action: more than a page shows.
+const ROWS_MAX: usize = 100;
+
+/// What is done with the selected rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BulkAction {
+    /// Makes waiting and parked rows due.
+    Retry,
+    /// Makes parked rows due, and no other.
+    Redrive,
+    /// Parks rows that wait for an attempt.
+    Park,
+}
+
+impl BulkAction {
+    fn read(query: &Query<'_>) -> Result<Self, Problem> {
+        match query.non_empty("action")? {
+            Some("retry") => Ok(Self::Retry),
+            Some("redrive") => Ok(Self::Redrive),
+            Some("park") => Ok(Self::Park),
+            _ => Err(Problem::field("action", "must be one of retry, redrive, park")),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Redrive => "redrive",
+            Self::Park => "park",
+        }
+    }
+
+    fn applies_to(self, status: RowStatus) -> bool {
+        match self {
+            Self::Retry => matches!(status, RowStatus::Pending | RowStatus::Failed | RowStatus::Parked),
+            Self::Redrive => status == RowStatus::Parked,
+            Self::Park => matches!(status, RowStatus::Pending | RowStatus::Failed),
+        }
+    }
+}
+
+pub(crate) async fn count(context: RequestContext) -> RouteResult {
+    let query = context.query();
+    let (action, ids) = (BulkAction::read(&query)?, selected(&query)?);
+    let mut rows = Vec::with_capacity(ids.len());
+    for id in ids {
+        rows.push(context.state.operations.row(id).await?);
+    }
+    let main = confirmation(&context, action, &rows);
+    let command = format!("posthaste outbox {} --help", action.as_str());
+    let page = Page {
+        tab: "Outbox",
+        refreshes: false,
+        title: "Selected rows",
+        main,
+        path: "/admin/outbox",
+        command: &command,
+    };
+    layout::show(&context, &page)
+}
+
+fn confirmation(context: &RequestContext, action: BulkAction, rows: &[RowView]) -> Markup {
+    let (fit, other): (Vec<&RowView>, Vec<&RowView>) = rows.iter().partition(|row| action.applies_to(row.status));
+    html! {
+        p class="verdict" { strong { (fit.len()) } " of " (counted(rows.len() as u64, "selected row", "selected rows")) " can be changed by " (action.as_str()) ". Nothing was changed." }
+        ul class="plain" {
+            @for row in rows { li { a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.kind) } }
+        }
+        @if !other.is_empty() { p class="quiet" { "The others stay as they are: " (action.as_str()) " does not apply to their status." } }
+        @if !fit.is_empty() {
+            form method="post" action="/console/outbox/bulk" class="act" {
+                (form::csrf_field(context))
+                input type="hidden" name="action" value=(action.as_str());
+                @for row in &fit { input type="hidden" name="row" value=(row.id); }
+                (form::reason_field()) " " button { (title(action)) " " (counted(fit.len() as u64, "row", "rows")) }
+            }
+        }
+        p { a href="/console/outbox" { "Back to the outbox" } }
+    }
+}
+
+fn title(action: BulkAction) -> &'static str {
+    match action {
+        BulkAction::Retry => "Retry",
+        BulkAction::Redrive => "Redrive",
+        BulkAction::Park => "Park",
+    }
+}
+
+pub(crate) async fn change(context: RequestContext) -> RouteResult {
+    let form = form::read(&context.body)?;
+    let (action, ids, reason) = (BulkAction::read(&form)?, selected(&form)?, form::reason(&form)?);
+    let operator = context.identity()?.subject.as_str();
+    let (mut changed, mut refused) = (Vec::new(), Vec::new());
+    for id in ids {
+        match change_row(&context, action, id, operator, &reason).await {
+            Ok(()) => changed.push(id.to_string()),
+            // The row was changed or sent since the count; the others still are what the operator saw.
+            Err(problem) if matches!(problem.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
+                refused.push(format!("row {id}: {}", problem.message()));
+            }
+            Err(problem) => return Err(problem),
+        }
+    }
+    if !changed.is_empty() {
+        let on = format!("rows {}", changed.join(", "));
+        form::log_operator_action(&context.state, operator, action.as_str(), &on, &reason);
+    }
+    let mut note = format!("{}: {} changed.", action.as_str(), counted(changed.len() as u64, "row was", "rows were"));
+    if !refused.is_empty() {
+        note = format!("{note} Not changed: {}.", refused.join("; "));
+    }
+    Ok(layout::see_other_with_note(&context, "/console/outbox", note))
+}
+
+async fn change_row(
+    context: &RequestContext,
+    action: BulkAction,
+    id: RowId,
+    operator: &str,
+    reason: &str,
+) -> Result<(), Problem> {
+    let operations = &context.state.operations;
+    let status = operations.row(id).await?.status;
+    if !action.applies_to(status) {
+        return Err(Problem::new(ErrorCode::Conflict, format!("it is {} now", status.as_str())));
+    }
+    match action {
+        BulkAction::Retry | BulkAction::Redrive => Ok(operations.retry(id, operator, reason).await?),
+        BulkAction::Park => Ok(operations.park(id, operator, reason).await?),
+    }
+}
+
+/// The ids of the selected rows, each once.
+fn selected(query: &Query<'_>) -> Result<Vec<RowId>, Problem> {
+    let none = || Problem::field("row", "must be the numbers of 1 to 100 rows: select some first");
+    let mut ids = Vec::new();
+    for text in query.all("row")? {
+        let id = text.parse().map_err(|_| none())?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if (1..=ROWS_MAX).contains(&ids.len()) { Ok(ids) } else { Err(none()) }
+}

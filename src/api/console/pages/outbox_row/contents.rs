@@ -1,0 +1,38 @@
+//! The contents of a row: its payload and the headers of its record, whatever its status.
+use app::port_types::{ClaimedRow, RowId};
+use app::relay::{RecordEnvelope, TopicContracts, record};
+use domain::RegionId;
+use maud::{Markup, html};
+
+use crate::console::record_view::{header_table, value_view};
+use crate::error::{ErrorCode, Problem};
+use crate::request::context::RequestContext;
+
+/// The record that the row publishes. The rest of the page does not depend on it: an event that was deleted is only named.
+pub(super) async fn contents(context: &RequestContext, id: RowId) -> Result<Markup, Problem> {
+    let event = match context.state.operations.event(id).await.map_err(Problem::from) {
+        Ok(event) => Some(event),
+        Err(problem) if problem.code == ErrorCode::NotFound => None,
+        Err(problem) => return Err(problem),
+    };
+    let region = RegionId::new(&context.state.options.region);
+    Ok(html! {
+        section class="card" {
+            h2 { "Record" }
+            @match &event {
+                Some(event) => (record_of(event, &region)),
+                None => p class="quiet" { "The event was deleted after its retention." },
+            }
+        }
+    })
+}
+
+fn record_of(event: &ClaimedRow, region: &RegionId) -> Markup {
+    let payload = event.payload.clone().unwrap_or_else(|| [].into());
+    let record = record(event, &payload, &RecordEnvelope::new(region, TopicContracts::default()));
+    html! {
+        p { "Topic " strong { (record.topic) } ", sequence " strong { (event.sequence) } " of its key" }
+        @if event.payload.is_some() { (value_view(&payload)) } @else { p class="quiet" { "The payload was deleted." } }
+        (header_table(&record.headers))
+    }
+}

@@ -1,0 +1,79 @@
+//! The history of a row as a timeline: what its columns record, what operators did, and when it was parked.
+use app::dispatch::LiveEvent;
+use app::port_types::{AuditEntry, RowDiagnosis};
+use domain::Timestamp;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::console::format::relative_time;
+use crate::console::pages::events::sentence::describe;
+use crate::request::context::RequestContext;
+
+/// One entry of the timeline.
+struct Moment {
+    at: Timestamp,
+    class: &'static str,
+    text: String,
+}
+
+pub(super) fn timeline(
+    context: &RequestContext,
+    diagnosis: &RowDiagnosis,
+    audit: &[AuditEntry],
+    now: Timestamp,
+) -> Markup {
+    let mut moments = recorded(diagnosis, now);
+    moments.extend(audit.iter().map(|entry| Moment { at: entry.at, class: "", text: action_text(entry) }));
+    moments.extend(announced(context, diagnosis, now));
+    moments.sort_by_key(|moment| moment.at);
+    html! {
+        ol class="timeline" {
+            @for moment in &moments {
+                li class=(moment.class) { (relative_time(moment.at, now)) " " span { (moment.text) } }
+            }
+        }
+    }
+}
+
+/// What the row itself records.
+fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
+    let row = &diagnosis.row;
+    let mut moments = vec![Moment { at: row.created_at, class: "", text: "Committed with its order".to_owned() }];
+    let mut add = |at: Option<Timestamp>, class, text: String| {
+        moments.extend(at.map(|at| Moment { at, class, text }));
+    };
+    let failure = row.last_failure_reason.as_deref().filter(|_| row.sent_at.is_none());
+    let attempt = match failure {
+        Some(reason) => format!("Attempt {} failed: {reason}", row.retry_count),
+        None => format!("Attempt {}", row.retry_count.max(1)),
+    };
+    add(row.last_attempt_at, if failure.is_some() { "watch" } else { "" }, attempt);
+    let place = diagnosis.sent_to.as_ref();
+    let place =
+        place.map(|place| format!(" to {}, partition {}, offset {}", place.topic, place.partition, place.offset));
+    add(row.sent_at, "good", format!("Sent{}", place.unwrap_or_default()));
+    add(row.next_attempt_at.filter(|at| *at > now), "calm", "Next attempt is due".to_owned());
+    moments
+}
+
+/// `root: park (inspect first)`; a reason may be empty.
+fn action_text(entry: &AuditEntry) -> String {
+    let reason = &entry.audit.reason;
+    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    format!("{}: {}{reason}", entry.audit.operator, entry.action)
+}
+
+/// When the relay parked the row, as far as the live stream still has it: no column keeps that time.
+fn announced(context: &RequestContext, diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
+    let id = diagnosis.row.id.to_string();
+    let events = context.state.dispatch.live(Some(0)).backlog.into_iter();
+    let moment = |event: LiveEvent| {
+        let data: Value = serde_json::from_str(&event.data).ok()?;
+        (event.event == "event_parked" && data["row"] == id).then(|| {
+            let (_, text) = describe(&event.event, &event.data);
+            let at = Timestamp::from_millis(now.millis() - event.age.as_millis() as i64);
+            Moment { at, class: "bad", text }
+        })
+    };
+    events.filter_map(moment).collect()
+}

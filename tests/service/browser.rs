@@ -1,0 +1,6 @@
+//! The console in headless Chromium, as operators use it. Where there is no Chromium, each test is skipped with a line that names it.
+mod chromium;
+mod drills;
+mod layouts;
+mod operator_page;
+mod recovery;
