@@ -4,35 +4,40 @@ mod bench;
 mod commands;
 mod confirm;
 mod failure;
+mod help;
 mod operator;
 mod output;
+mod pacing;
+mod running_service;
 mod runtime;
 mod value_parsers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use posthaste::{Config, Environment};
 
-use commands::{actors, demo, dlt, doctor, documents, migrate, outbox, serve, token, topic};
+use commands::{actors, audit, demo, dlt, doctor, documents, migrate, outbox, serve, token, top, topic, version};
 use failure::Failure;
 
 /// An order service that never loses an event.
 #[derive(Parser)]
 #[command(name = "posthaste", version, about, max_term_width = 120)]
-struct Arguments {
+pub(crate) struct CommandLine {
     /// Configuration file. It overrides the defaults; the environment (POSTHASTE__SECTION__KEY) overrides both.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global")]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Run the service. Without configuration: embedded store and broker, data in ./data.
     Serve(serve::Arguments),
+    /// Relay the events that other services publish in the database, without the order API: a sidecar of theirs.
+    Relay(serve::Arguments),
     /// Start an embedded service, place orders and show how each event travels; then keep running.
     Demo(demo::Arguments),
     /// Bring the store's schema up to date, or show its state. The embedded store migrates itself at the start.
@@ -42,12 +47,16 @@ enum Command {
     /// List and explain outbox rows; retry, park or redrive them.
     #[command(subcommand)]
     Outbox(outbox::Verb),
+    /// List what operators did to outbox rows, newest first: who, when and why.
+    Audit(audit::Arguments),
     /// List dead letters and send them back to their topic.
     #[command(subcommand)]
     Dlt(dlt::Verb),
     /// Show the actors of a running service, or make one panic.
     #[command(subcommand)]
     Actors(actors::Verb),
+    /// Watch a running service: what is wrong, rates, latency, waiting rows, actors.
+    Top(top::Arguments),
     /// List and read the broker's topics, also while the service runs.
     #[command(subcommand)]
     Topic(topic::Verb),
@@ -66,36 +75,50 @@ enum Command {
     Openapi,
     /// Print a completion script for a shell, or the man pages.
     Completions(documents::CompletionArguments),
+    /// Print the version, the commit and the features of this program.
+    Version(version::Arguments),
 }
 
 pub(crate) fn run() -> ExitCode {
-    match execute(Arguments::parse()) {
+    match execute(parse()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("posthaste: {}", failure.message);
+            if !failure.is_printed {
+                eprintln!("posthaste: {}", failure.message);
+            }
             ExitCode::from(failure.code)
         }
     }
 }
 
-fn execute(arguments: Arguments) -> Result<u8, Failure> {
+/// The arguments of this process. Ends the process with 2 where they are not valid, and with 0 after `--help` and `--version`.
+fn parse() -> CommandLine {
+    let matches = help::with_examples(CommandLine::command()).get_matches();
+    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+fn execute(arguments: CommandLine) -> Result<u8, Failure> {
     let file = arguments.config.as_deref();
     let environment = Environment::of_process();
     let config = || Config::load(file, &environment);
     match arguments.command {
-        Command::Serve(arguments) => serve::serve(config()?, &arguments),
+        Command::Serve(arguments) => serve::serve(file, &environment, &arguments),
+        Command::Relay(arguments) => serve::relay(file, &environment, &arguments),
         Command::Demo(arguments) => demo::demo(config()?, &arguments),
         Command::Migrate(arguments) => migrate::migrate(&config()?, &arguments),
         Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),
         Command::Outbox(verb) => outbox::outbox(&config()?, verb),
+        Command::Audit(arguments) => audit::audit(&config()?, arguments),
         Command::Dlt(verb) => dlt::dlt(&config()?, verb),
         Command::Actors(verb) => actors::actors(&config()?, verb),
+        Command::Top(arguments) => top::top(&config()?, &arguments),
         Command::Topic(verb) => topic::topic(&config()?, verb),
         Command::Bench(arguments) => bench::bench(file, config()?, &arguments),
         Command::Token(verb) => token::token(&config()?, verb),
         Command::Config(verb) => documents::config(file, &environment, &verb),
         Command::Schema(verb) => documents::schema(&verb),
         Command::Openapi => documents::openapi(),
-        Command::Completions(arguments) => documents::completions::<Arguments>(&arguments),
+        Command::Version(arguments) => version::version(&arguments),
+        Command::Completions(arguments) => documents::completions::<CommandLine>(&arguments),
     }
 }

@@ -6,13 +6,16 @@ pub mod config;
 mod wiring;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actors::ActorSystem;
+use app::admission::rate_limit::Admission;
 pub use app::consume::chain::{HandlerChain, PoisonMessage};
 pub use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 pub use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
+use config::{BrokerKind, StoreKind};
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
     DependencyCheck, HeldTransaction, Migration, OperatorAccess, SchemaState, StartError, Throwaway, ThrowawayStore,
@@ -27,6 +30,7 @@ pub struct Service {
     http: api::RunningServer,
     handles: wiring::BackendHandles,
     health: HealthBoard,
+    admission: Arc<Admission>,
     stop_deadline: Duration,
 }
 
@@ -54,16 +58,58 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
 /// # Errors
 /// As of [`start`]; `register` is not called when the configured URLs are unusable.
 pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Service, StartError> {
+    let begun = Instant::now();
     let wired = wiring::wire(&config, register).await?;
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, supervision::Options::default()).await;
+    let admission = wired.http.admission();
     let parts = wired.http.with_dispatch(actors.dispatch());
     let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
     wired.handles.announce(&addresses).await;
     // Every listener is bound, and the public one comes first.
     let address = addresses[0];
+    log_ready(&config, &addresses, begun.elapsed());
     let stop_deadline = config.shutdown.deadline;
-    Ok(Service { address, actors, http, handles: wired.handles, health: wired.health, stop_deadline })
+    Ok(Service { address, actors, http, handles: wired.handles, health: wired.health, admission, stop_deadline })
+}
+
+/// Logs the one line that says what runs and where. Nothing in it is secret: URLs of servers may contain passwords and stay out.
+fn log_ready(config: &Config, addresses: &[SocketAddr], elapsed: Duration) {
+    // The address for clients comes first, the one for operators last; they may be the same.
+    let (Some(public), Some(admin)) = (addresses.first(), addresses.last()) else { return };
+    let (url, console) = (format!("http://{public}"), format!("http://{admin}/console"));
+    let (version, commit, elapsed_ms) = (telemetry::VERSION, telemetry::COMMIT, elapsed.as_millis() as u64);
+    let (store, broker) = (store_name(config), broker_name(config));
+    let instance = config.instance_name(public.port());
+    tracing::info!(
+        event = "ready",
+        url,
+        console,
+        version,
+        commit,
+        store,
+        broker,
+        instance,
+        elapsed_ms,
+        "posthaste {version} is ready at {url} after {elapsed_ms} ms: console {console}, store {store}, broker {broker}, \
+         instance {instance}"
+    );
+}
+
+fn store_name(config: &Config) -> String {
+    match config.store.kind {
+        StoreKind::Embedded => format!("embedded in {}", config.store.path.display()),
+        StoreKind::Postgres => "postgres".to_owned(),
+        StoreKind::Redis => "redis".to_owned(),
+    }
+}
+
+fn broker_name(config: &Config) -> String {
+    match config.broker.kind {
+        BrokerKind::Embedded => "embedded".to_owned(),
+        BrokerKind::Kafka => format!("kafka at {}", config.broker.bootstrap_servers),
+        BrokerKind::None => "none".to_owned(),
+    }
 }
 
 impl Service {
@@ -75,6 +121,11 @@ impl Service {
     /// The actor system, for tests that inject faults and read its events.
     pub fn actors(&self) -> &ActorSystem {
         &self.actors
+    }
+
+    /// Applies the settings that may change while the service runs: those of `rate_limit`. All others need a restart.
+    pub fn apply(&self, config: &Config) {
+        self.admission.set_options(config.rate_limit.clone());
     }
 
     /// Resolves with the reason when the root supervisor has given up or another process has taken over the instance name.
@@ -107,11 +158,11 @@ impl Service {
             elapsed_ms,
             actors_left = report.unfinished_actors.len(),
             partitions_left,
-            "{}",
+            "stopped after {elapsed_ms} ms{}",
             if report.unfinished_actors.is_empty() && partitions_left == 0 {
-                "stopped"
+                ""
             } else {
-                "stopped with unfinished work; the next start settles it"
+                " with unfinished work; the next start settles it"
             }
         );
         report

@@ -25,9 +25,11 @@ use app::admission::gate::Gate;
 use app::admission::rate_limit::Admission;
 use app::commands::CommandContext;
 use app::consume::handlers::Handlers;
+use app::consume::topic_reads::TopicReads;
 use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
+use app::policy::regional_clock::RegionalClock;
 use app::queries::Queries;
 use memory::SystemClock;
 use ports::clock::{Clock, Rng};
@@ -63,6 +65,7 @@ pub(crate) struct HttpParts {
     queries: Arc<Queries>,
     operations: Arc<Operations>,
     dead_letters: Option<Arc<DeadLetters>>,
+    topic_reads: Option<Arc<TopicReads>>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     auth: api::auth::Verifier,
@@ -70,9 +73,14 @@ pub(crate) struct HttpParts {
 }
 
 impl HttpParts {
+    /// The rate limits, which a running service may change.
+    pub(crate) fn admission(&self) -> Arc<Admission> {
+        Arc::clone(&self.admission)
+    }
+
     pub(crate) fn with_dispatch(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
-        let Self { queries, operations, dead_letters, admission, metrics, auth, options } = self;
-        api::StateParts { dispatch, queries, operations, dead_letters, admission, metrics, auth, options }
+        let Self { queries, operations, dead_letters, topic_reads, admission, metrics, auth, options } = self;
+        api::StateParts { dispatch, queries, operations, dead_letters, topic_reads, admission, metrics, auth, options }
     }
 }
 
@@ -93,6 +101,8 @@ pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Han
     })?;
     let instance = InstanceId(config.instance_name(port).into());
     let metrics = Metrics::new();
+    metrics.posthaste_build_info.with([telemetry::VERSION, telemetry::COMMIT]).set(1);
+    metrics.outbox_partitions.set(i64::from(config.outbox.partitions));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let rng: Arc<dyn Rng> = Arc::new(ThreadRng);
     let opener = StoreOpener { config, instance: &instance, clock: &clock, metrics: &metrics };
@@ -133,7 +143,7 @@ fn assemble(
         clock: Arc::clone(&clock),
         rng: Arc::clone(&rng),
         inbox: Arc::clone(&store.inbox),
-        regional_clock: Arc::default(),
+        regional_clock: Arc::new(RegionalClock::new(config.region.drift_max)),
         gate: Arc::clone(&gate),
         options: options::commands(config),
     });
@@ -141,6 +151,8 @@ fn assemble(
         let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
         Arc::new(DeadLetters::new(&config.topic(), topics, broker, store.redrives, Arc::clone(&clock)))
     });
+    let log = broker.as_ref().and_then(|broker| broker.log.clone());
+    let topic_reads = log.map(|log| Arc::new(TopicReads::new(log, &actors::Options::default().group)));
     let producer_slots = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.producer_slots);
     let dependencies = actors::Dependencies {
         commands,
@@ -170,6 +182,7 @@ fn assemble(
         queries: Arc::new(queries),
         operations: Arc::new(operations),
         dead_letters,
+        topic_reads,
         admission: Arc::new(Admission::new(cache.rate_limiter, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,

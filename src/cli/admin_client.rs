@@ -82,6 +82,22 @@ impl AdminClient {
         result.map_err(|error| self.failed(method, path, &error))
     }
 
+    /// The status and the text of a GET without a token.
+    ///
+    /// # Errors
+    /// No connection, no complete response in time, or a body larger than 64 MiB.
+    pub(crate) async fn text(&self, path: &str) -> Result<(u16, String), Failure> {
+        let request = Request::builder().method("GET").uri(format!("{}{path}", self.base));
+        let agent = self.agent.clone();
+        let exchange = move || -> Result<(u16, String), ureq::Error> {
+            let mut response = agent.run(request.body(())?)?;
+            let bytes = response.body_mut().with_config().limit(RESPONSE_MAX).read_to_vec()?;
+            Ok((response.status().as_u16(), String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        let result = tokio::task::spawn_blocking(exchange).await.map_err(Failure::new)?;
+        result.map_err(|error| self.failed("GET", path, &error))
+    }
+
     fn failed(&self, method: &str, path: &str, error: &ureq::Error) -> Failure {
         let (base, timeout) = (&self.base, self.timeout);
         Failure::new(match error {

@@ -19,6 +19,7 @@ use tokio::process::Command;
 use super::commands::serve::Signals;
 use super::commands::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
 use super::failure::Failure;
+use super::output::format::OutputArguments;
 use super::runtime::block_on;
 use super::value_parsers::a_second_or_more;
 
@@ -41,7 +42,9 @@ enum BenchScenario {
     Waiting,
     /// Compares latency before, during and after a load of 32 times as many clients, which create and list orders.
     Overload,
-    /// All of them, one after the other.
+    /// Drains in turns with another relay, the command of --peer; without one, prints the line that a peer is run with.
+    Peers,
+    /// All of them but `peers`, one after the other.
     All,
 }
 
@@ -69,9 +72,12 @@ pub(crate) struct Arguments {
     #[arg(long = "rate", value_name = "RATE", default_values_t = [500, 2_000, 3_000], value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
-    /// Print one JSON object a line.
-    #[arg(long)]
-    json: bool,
+    /// Shell command of `peers`. Its environment has the services, a database of its own and the load: DSN, BROKERS, N, P, BATCH, RATE,
+    /// SECONDS, and the variables of psql.
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<String>,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 impl Arguments {
@@ -84,10 +90,21 @@ impl Arguments {
             BenchScenario::Held => Some(Scenario::Held),
             BenchScenario::Waiting => Some(Scenario::Waiting),
             BenchScenario::Overload => Some(Scenario::Overload),
+            BenchScenario::Peers => Some(Scenario::Peers),
             BenchScenario::All => None,
         };
-        let &Self { clients, time, rounds, events, keys, json, .. } = self;
-        Plan { scenario, clients, time, rounds, events, keys, rates: self.rates.clone(), json }
+        let &Self { clients, time, rounds, events, keys, output, .. } = self;
+        Plan {
+            scenario,
+            clients,
+            time,
+            rounds,
+            events,
+            keys,
+            rates: self.rates.clone(),
+            peer: self.peer.clone(),
+            json: output.is_json(),
+        }
     }
 }
 
@@ -153,13 +170,17 @@ impl<'a> Program for ConfiguredProgram<'a> {
         self.config.broker.kind == BrokerKind::Embedded
     }
 
+    fn kafka_brokers(&self) -> Option<String> {
+        (self.config.broker.kind == BrokerKind::Kafka).then(|| self.config.broker.bootstrap_servers.clone())
+    }
+
     async fn create_data(&self, broker: BrokerUse) -> Result<BenchData<'a>, bench::Error> {
         let mut config = self.config.clone();
         if broker == BrokerUse::StoreOnly {
             let embedded = config.store.kind == StoreKind::Embedded;
             config.broker.kind = if embedded { BrokerKind::Embedded } else { BrokerKind::None };
         }
-        let throwaway = Throwaway::create(&config).await.map_err(bench::Error::new)?;
+        let throwaway = Box::pin(Throwaway::create(&config)).await.map_err(bench::Error::new)?;
         Ok(BenchData { file: self.file, throwaway })
     }
 

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 pub(super) mod actors;
+pub(super) mod audit;
 pub(super) mod demo;
 pub(super) mod dlt;
 pub(super) mod doctor;
@@ -8,4 +9,6 @@ pub(super) mod migrate;
 pub(super) mod outbox;
 pub(super) mod serve;
 pub(super) mod token;
+pub(super) mod top;
 pub(super) mod topic;
+pub(super) mod version;

@@ -2,22 +2,25 @@
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use super::failure::Failure;
+use super::output::format::OutputArguments;
 
 /// The options of every redrive, of parked rows and of dead letters.
 #[derive(clap::Args)]
 pub(crate) struct RedriveOptions {
-    /// Count what matches and change nothing.
+    /// Count what matches, list the first ones, and change nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Most of them in a second; without it, as fast as they are answered.
+    #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) rate: Option<u32>,
     /// Do not ask for confirmation.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(super) yes: bool,
-    /// The reason; kept in the audit table.
+    /// The reason; kept in the audit table, which `posthaste audit` lists.
     #[arg(long, default_value = "")]
     pub(super) reason: String,
-    /// Print the result as a JSON object.
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) output: OutputArguments,
 }
 
 /// Continues after a yes. Without a terminal to ask at, the command fails.

@@ -12,11 +12,13 @@ const CONFIGURATION: u8 = 78;
 pub(crate) struct Failure {
     pub code: u8,
     pub message: String,
+    /// Whether the operator has the message already, in the log.
+    pub is_printed: bool,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Display) -> Self {
-        Self { code: FAILED, message: message.to_string() }
+        Self { code: FAILED, message: message.to_string(), is_printed: false }
     }
 
     /// The failure of a query; `queried` names the object in the message that it was not found.
@@ -31,13 +33,13 @@ impl Failure {
 impl From<posthaste::Mistakes> for Failure {
     fn from(mistakes: posthaste::Mistakes) -> Self {
         let message = format!("the configuration has {} mistake(s):\n{mistakes}", mistakes.0.len());
-        Self { code: CONFIGURATION, message }
+        Self { code: CONFIGURATION, message, is_printed: false }
     }
 }
 
 impl From<posthaste::StartError> for Failure {
     fn from(error: posthaste::StartError) -> Self {
-        Self { code: error.exit_code(), message: error.to_string() }
+        Self { code: error.exit_code(), message: error.to_string(), is_printed: false }
     }
 }
 

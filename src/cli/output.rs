@@ -3,6 +3,14 @@ use std::io::{ErrorKind, Write, stdout};
 
 use super::failure::Failure;
 
+pub(crate) mod facts;
+pub(crate) mod format;
+pub(crate) mod progress;
+pub(crate) mod screen;
+pub(crate) mod table;
+pub(crate) mod time;
+pub(crate) mod wrap;
+
 /// Prints a line of data. Ends the process with 0 when the reader of a pipe has closed it, as `head` does.
 pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     match writeln!(stdout().lock(), "{text}") {

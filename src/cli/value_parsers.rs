@@ -1,30 +1,46 @@
 //! Parsers of argument values; each error names the accepted values.
 use std::time::Duration;
 
-use app::port_types::{FailureType, RowId, RowStatus};
+use app::port_types::{EventKey, FailureType, OperatorAction, RowId, RowStatus, check_type};
 use app::units;
-use domain::{EventId, EventType, OrderId};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use domain::EventId;
 
-pub(super) fn status(text: &str) -> Result<RowStatus, String> {
-    RowStatus::parse(text).ok_or_else(|| "one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT".to_owned())
+/// A parser of one of these names, which help texts and completions list. With `ignore_case` of the argument, any case is accepted.
+fn names<T: Clone + Send + Sync + 'static>(values: Vec<(&'static str, T)>) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(values.iter().map(|(name, _)| *name).collect::<Vec<_>>()).map(move |text| {
+        let value = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
+        value.expect("the text is one of the names").1.clone()
+    })
 }
 
-pub(super) fn failure_type(text: &str) -> Result<FailureType, String> {
-    FailureType::parse(text).ok_or_else(|| "one of NETWORK, TIMEOUT, VALIDATION, SYSTEM".to_owned())
+/// The status of a row.
+pub(super) fn status() -> impl TypedValueParser<Value = RowStatus> {
+    names(RowStatus::ALL.map(|status| (status.as_str(), status)).to_vec())
 }
 
-/// The name of an event type, as rows carry it.
+pub(super) fn failure_type() -> impl TypedValueParser<Value = FailureType> {
+    names(FailureType::ALL.map(|failure| (failure.as_str(), failure)).to_vec())
+}
+
+/// An event type, as rows carry it.
 pub(super) fn event_type(text: &str) -> Result<String, String> {
-    let known = || EventType::ALL.map(EventType::as_str).join(", ");
-    EventType::parse(text).map(|kind| kind.as_str().to_owned()).ok_or_else(|| format!("one of {}", known()))
+    check_type(text)
+        .map(|()| text.to_owned())
+        .map_err(|_| "a type is not empty and has no control characters".to_owned())
+}
+
+/// What an operator did to rows.
+pub(super) fn operator_action() -> impl TypedValueParser<Value = OperatorAction> {
+    names(OperatorAction::ALL.map(|action| (action.as_str(), action)).to_vec())
 }
 
 pub(super) fn row_id(text: &str) -> Result<RowId, String> {
     text.parse().map_err(|_| "a row's id is a number, as `outbox list` shows it".to_owned())
 }
 
-pub(super) fn order_id(text: &str) -> Result<OrderId, String> {
-    OrderId::parse(text).ok_or_else(|| "an order id is a hyphenated UUID".to_owned())
+pub(super) fn event_key(text: &str) -> Result<EventKey, String> {
+    EventKey::parse(text).map_err(|error| error.to_string())
 }
 
 pub(super) fn event_id(text: &str) -> Result<EventId, String> {
@@ -43,9 +59,10 @@ mod tests {
 
     #[test]
     fn the_error_of_a_refused_value_names_the_accepted_ones() {
-        assert_eq!(event_type("ORDER_CREATED").as_deref(), Ok("ORDER_CREATED"));
-        let refused = event_type("ORDER_CREATE").expect_err("there is no such type");
-        assert!(EventType::ALL.iter().all(|kind| refused.contains(kind.as_str())), "{refused}");
+        assert_eq!(event_type("com.example/moved v2").as_deref(), Ok("com.example/moved v2"));
+        assert!(event_type("").is_err_and(|refused| refused.contains("empty")));
+        assert_eq!(event_key("customer 7").map(|key| key.to_string()).as_deref(), Ok("customer 7"));
+        assert!(event_key(&"k".repeat(1_025)).is_err_and(|refused| refused.contains("1024")));
         assert_eq!(row_id("17"), Ok(17));
         assert!(row_id("x").is_err_and(|refused| refused.contains("number")));
         for (text, seconds) in [("1s", Some(1)), ("1000ms", Some(1)), ("1m", Some(60)), ("999ms", None), ("0", None)] {

@@ -1,5 +1,6 @@
 //! The settings of the consumer: which handlers the events of each type have.
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use app::consume::chain::PoisonMessage;
@@ -45,6 +46,7 @@ pub struct ConsumerSettings {
 #[serde(deny_unknown_fields)]
 pub struct PostSettings {
     pub timeout: Duration,
+    pub ca_file: Option<PathBuf>,
 }
 
 impl ConsumerSettings {

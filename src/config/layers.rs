@@ -12,7 +12,8 @@ pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// Prefix of the environment variables that set a key.
 const PREFIX: &str = "POSTHASTE__";
 /// Keys that may also be read from a file (`KEY_file`), and that are masked when printed.
-pub(super) const SECRETS: [&str; 10] = [
+pub(super) const SECRETS: [&str; 11] = [
+    "http.console_secret",
     "auth.hs256_secret",
     "store.url",
     "redis.url",
@@ -201,7 +202,7 @@ impl Settings {
     }
 }
 
-/// The secret that `KEY_file` reads; keys of event types are in capitals, and those of the environment in small letters.
+/// The secret that `KEY_file` reads; keys of event types are in capitals, and those of the environment in lower case.
 fn secret_of_file(key: &str) -> Option<&'static str> {
     let (secret, suffix) = key.split_at_checked(key.len().checked_sub("_file".len())?)?;
     let known = SECRETS.iter().find(|known| known.eq_ignore_ascii_case(secret));

@@ -20,7 +20,7 @@ const TOPIC_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 60] = [
+pub(super) const RULES: [(&str, Rule); 65] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -47,8 +47,12 @@ pub(super) const RULES: [(&str, Rule); 60] = [
     ("http.header_timeout", |text| at_least(text, MILLISECOND)),
     ("http.body_timeout", |text| at_least(text, MILLISECOND)),
     ("http.max_connections", |text| whole(text, 1, 1_000_000)),
+    ("read.records_max", |text| whole(text, 1, 1_000_000)),
+    ("read.wait_max", |text| at_least(text, MILLISECOND)),
+    ("read.readers_max", |text| whole(text, 0, 100_000)),
     ("instance.id", identifier),
     ("region.id", |text| if text.is_empty() { Err("a name".to_owned()) } else { identifier(text) }),
+    ("region.drift_max", |text| at_least(text, MILLISECOND)),
     ("outbox.partitions", |text| whole(text, 1, 4_096)),
     ("outbox.lease", |text| at_least(text, SECOND)),
     ("outbox.poll_interval", |text| at_least(text, MILLISECOND)),
@@ -64,6 +68,7 @@ pub(super) const RULES: [(&str, Rule); 60] = [
     ("failover.probe_interval", |text| at_least(text, MILLISECOND)),
     ("failover.probe_timeout", |text| at_least(text, MILLISECOND)),
     ("failover.gates", gates),
+    ("broker.topics", topics),
     ("backpressure.lag", |text| rising(text, units::duration)),
     ("backpressure.backlog", |text| {
         rising(text, |value| parsed::<u64>(value, "two whole numbers separated by a comma"))
@@ -145,6 +150,11 @@ fn one_of(text: &str, words: &[&str]) -> Result<(), String> {
 fn gates(text: &str) -> Result<(), String> {
     let known = |gate: &str| ["", "db", "redis", "broker"].contains(&gate.trim());
     accept(text.split(',').all(known), "a list of db, redis, broker")
+}
+
+fn topics(text: &str) -> Result<(), String> {
+    let legal = |name: &str| name.is_empty() || outbox::event_rules::check_topic(name).is_ok();
+    accept(text.split(',').map(str::trim).all(legal), "a list of topic names")
 }
 
 fn address(text: &str) -> Result<(), String> {

@@ -8,7 +8,7 @@ use api::TrustedProxies;
 use api::auth::KeySource;
 use app::contract::framing::SchemaIds;
 use app::policy::backpressure::PressureThresholds;
-use app::relay::chain::{Fallback, Poison};
+use app::relay::chain::Fallback;
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de};
 
@@ -25,6 +25,7 @@ pub struct Config {
     pub idempotency: IdempotencySettings,
     pub redis: RedisSettings,
     pub http: HttpSettings,
+    pub read: ReadSettings,
     pub auth: AuthSettings,
     pub instance: InstanceSettings,
     pub region: RegionSettings,
@@ -114,6 +115,7 @@ pub struct BrokerSettings {
     pub topic_prefix: String,
     pub topic_partitions: u32,
     pub create_topics: bool,
+    pub topics: Vec<String>,
     pub transaction_timeout: Duration,
     pub lanes: u32,
     pub retention: Duration,
@@ -177,6 +179,18 @@ pub struct HttpSettings {
     pub max_connections: usize,
     #[serde(deserialize_with = "proxies")]
     pub trusted_proxies: TrustedProxies,
+    pub console_secret: Option<SecretString>,
+}
+
+/// Limits of reading topics over HTTP.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadSettings {
+    pub records_max: u32,
+    #[serde(deserialize_with = "size")]
+    pub bytes_max: usize,
+    pub wait_max: Duration,
+    pub readers_max: usize,
 }
 
 /// How tokens are verified; at most one of the first three keys is set.
@@ -215,6 +229,7 @@ pub struct InstanceSettings {
 #[serde(deny_unknown_fields)]
 pub struct RegionSettings {
     pub id: String,
+    pub drift_max: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -227,7 +242,7 @@ pub struct OutboxSettings {
     pub retention: Duration,
     pub publisher: PublisherSettings,
     pub retry: outbox::RetryPolicy,
-    pub poison: HashMap<String, Poison>,
+    pub poison: HashMap<String, outbox::Poison>,
     pub fallback: HashMap<String, Fallback>,
 }
 
@@ -281,6 +296,7 @@ pub struct PromotionSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderSettings {
+    pub enabled: bool,
     pub list_max_rows: u32,
     pub shards: u32,
     pub mailbox: usize,

@@ -7,7 +7,8 @@ use actors::ProducerSlots;
 use app::consume::chain::{ATTEMPTS_MAX, PoisonMessage};
 use app::policy::backpressure::PressureThresholds;
 use app::policy::failover::FailoverThresholds;
-use app::relay::chain::{Fallback, Poison};
+use app::relay::chain::Fallback;
+use outbox::Poison;
 use secrecy::ExposeSecret;
 
 use super::layers::{self, Environment};
@@ -233,6 +234,7 @@ fn debug_output_never_shows_a_secret() {
         ("POSTHASTE__STORE__URL", "postgres://u:hidden-2@h/d"),
         ("POSTHASTE__REDIS__URL", "redis://:hidden-3@h"),
         ("POSTHASTE__BROKER__SASL__PASSWORD", "hidden-4"),
+        ("POSTHASTE__HTTP__CONSOLE_SECRET", "hidden-5-and-thirty-two-bytes-long"),
     ]);
     let variables = environment(&pairs);
     assert_eq!(variables.0.len(), layers::SECRETS.len(), "every secret is tried");

@@ -6,6 +6,7 @@ use actors::ProducerSlots;
 use embedded::Embedded;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::TopicReader;
 use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
@@ -55,6 +56,8 @@ pub(super) struct BrokerPorts {
     pub broker: Arc<dyn Broker>,
     pub consumer_groups: Arc<dyn ConsumerGroups>,
     pub topics: Arc<dyn TopicReader>,
+    /// The log that serves readers over HTTP; `None` where the broker's own clients read it.
+    pub log: Option<Arc<dyn TopicLog>>,
     pub probe: Arc<dyn Probe>,
     /// Number of transactional producers, and how partitions are assigned to them.
     pub producer_slots: ProducerSlots,

@@ -28,7 +28,8 @@ pub(super) async fn open(
             Ok(Some(BrokerPorts {
                 broker: log.clone(),
                 consumer_groups: log.clone(),
-                topics: log,
+                topics: log.clone(),
+                log: Some(log),
                 probe: Arc::new(BrokerProbe(store.clone())),
                 // A producer costs nothing here. With one for each partition, fencing a producer affects no other partition.
                 producer_slots: ProducerSlots::Spread(config.outbox.partitions),
@@ -47,6 +48,7 @@ pub(super) async fn open(
                 broker: kafka.clone(),
                 consumer_groups: kafka.clone(),
                 topics: kafka,
+                log: None,
                 probe,
                 producer_slots: ProducerSlots::Shared(config.broker.lanes),
             }))
@@ -83,7 +85,7 @@ async fn create_topics(config: &Config, store: &embedded::Embedded) {
     if !config.broker.create_topics {
         return;
     }
-    let names = outbox::topics::all_topics(&config.topic());
+    let names = config.all_topics();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if let Err(error) = store.create_topics(&names).await {
         tracing::warn!(event = "topics_not_created", error = %error, "the topics could not be created; each is created with its first record");

@@ -90,15 +90,18 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         Err(error) => return vec![DependencyCheck::failed("database", error)],
     };
     let (used, connections_max) = report.connections;
-    let durability = if report.durable {
-        "commits are durable"
-    } else {
-        "fsync or synchronous_commit is off: acknowledged orders can be lost"
-    };
+    let (commits, server): (Vec<_>, Vec<_>) =
+        report.weak_settings.iter().partition(|weak| weak.name == "synchronous_commit");
     let detail = format!(
-        "PostgreSQL {} answers in {:.1} ms, {used} of {connections_max} connections in use, {durability}",
+        "PostgreSQL {} answers in {:.1} ms, {used} of {connections_max} connections in use, {}",
         report.version,
-        report.latency.as_secs_f64() * 1e3
+        report.latency.as_secs_f64() * 1e3,
+        weak_settings(&server, "commits are durable", "a crash of the machine can lose acknowledged orders"),
+    );
+    let others = weak_settings(
+        &commits,
+        "every session waits for the disk by default",
+        "this program overrides it, but commits of other writers of the outbox can be lost",
     );
     let difference = report.now.since(local_now).max(local_now.since(report.now));
     let skew = difference.saturating_sub(report.latency);
@@ -107,16 +110,24 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),
         None => "no open transaction holds back VACUUM".to_owned(),
     };
-    let healthy = report.durable && used + CONNECTIONS_RESERVE < connections_max;
+    let healthy = server.is_empty() && used + CONNECTIONS_RESERVE < connections_max;
     let clock = format!("differs from the database's clock by {} ms", skew.as_millis());
     vec![
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
+        DependencyCheck::new("commits", commits.is_empty(), others),
         DependencyCheck::new("clock", skew <= CLOCK_SKEW_MAX, clock),
         DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
         slots(&report.idle_slots),
         indexes(&report.missing_indexes),
         standbys(&report.standbys),
     ]
+}
+
+/// The settings that are off with what follows from it, or `none` if all are on.
+#[cfg(feature = "postgres")]
+fn weak_settings(settings: &[&postgres::WeakSetting], none: &str, consequence: &str) -> String {
+    let shown: Vec<String> = settings.iter().map(|weak| format!("{} is off ({})", weak.name, weak.source)).collect();
+    if shown.is_empty() { none.to_owned() } else { format!("{}: {consequence}", shown.join(", ")) }
 }
 
 /// A slot without a reader keeps WAL until the disk is full, and rows that VACUUM could remove.

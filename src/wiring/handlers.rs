@@ -1,4 +1,5 @@
 //! Builds the chain of handlers of each event type.
+use std::path::Path;
 use std::sync::Arc;
 
 use app::consume::chain::HandlerChain;
@@ -6,7 +7,7 @@ use app::consume::event_handler::{EventHandler, RecordOnly};
 use app::consume::handlers::Handlers;
 use app::consume::post_handler::PostToEndpoint;
 use domain::EventType;
-use endpoints::HttpEndpoint;
+use endpoints::{HttpEndpoint, RootCertificates};
 use secrecy::SecretString;
 
 use super::start_error::StartError;
@@ -15,17 +16,29 @@ use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind, endpoin
 /// The chain of each event type as the configuration describes it.
 ///
 /// # Errors
-/// A URL is unusable; a configuration that was loaded has none.
+/// The file of root certificates is unusable, or a URL; a configuration that was loaded has no such URL.
 pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
+    let roots = config.consumer.post.ca_file.as_deref().map(root_certificates).transpose()?;
     EventType::ALL.into_iter().try_fold(Handlers::default(), |handlers, kind| {
-        Ok(handlers.with(kind, chain(&config.consumer, kind.as_str())?))
+        Ok(handlers.with(kind, chain(&config.consumer, kind.as_str(), roots.as_ref())?))
     })
 }
 
-fn chain(settings: &ConsumerSettings, kind: &str) -> Result<HandlerChain, StartError> {
+fn root_certificates(file: &Path) -> Result<RootCertificates, StartError> {
+    let refused = |reason: String| StartError::Config(format!("consumer.post.ca_file: {} {reason}", file.display()));
+    let pem = std::fs::read(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    RootCertificates::parse(&pem).map_err(refused)
+}
+
+fn chain(
+    settings: &ConsumerSettings,
+    kind: &str,
+    roots: Option<&RootCertificates>,
+) -> Result<HandlerChain, StartError> {
     let post = |url: &SecretString| -> Result<Arc<dyn EventHandler>, StartError> {
         let url = endpoint_url(url).map_err(|form| StartError::Config(format!("the URL of {kind} must be {form}")))?;
-        let options = endpoints::Options { timeout: settings.post.timeout, ..endpoints::Options::new(url) };
+        let (timeout, roots) = (settings.post.timeout, roots.cloned());
+        let options = endpoints::Options { timeout, roots, ..endpoints::Options::new(url) };
         Ok(Arc::new(PostToEndpoint::new(Arc::new(HttpEndpoint::new(options)))))
     };
     let primary: Arc<dyn EventHandler> = match settings.handler[kind] {
@@ -43,6 +56,19 @@ fn chain(settings: &ConsumerSettings, kind: &str) -> Result<HandlerChain, StartE
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_of_roots_that_cannot_be_used_stops_the_start() {
+        let start = |file: &Path| {
+            let mut config = Config::defaults();
+            config.consumer.post.ca_file = Some(file.to_owned());
+            open(&config).map(drop).expect_err("refused").to_string()
+        };
+        let empty = tempfile::NamedTempFile::new().expect("a temporary file");
+
+        assert!(start(Path::new("/no/such/file")).contains("consumer.post.ca_file: /no/such/file cannot be read"));
+        assert!(start(empty.path()).contains("has no certificate"));
+    }
 
     #[test]
     fn default_time_limit_equals_that_of_the_adapter() {

@@ -39,6 +39,14 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
         region: config.region.id.clone(),
         instance: instance.to_string(),
         unsent_age_max: config.health.unsent_age_max,
+        orders_enabled: config.orders.enabled,
+        console_secret: config.http.console_secret.clone().or_else(|| config.auth.hs256_secret.clone()),
+        reads: api::TopicReadLimits {
+            records_max: config.read.records_max,
+            bytes_max: config.read.bytes_max,
+            wait_max: config.read.wait_max,
+            readers_max: config.read.readers_max,
+        },
         ..api::Options::default()
     }
 }
@@ -46,7 +54,7 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
 pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: ProducerSlots) -> actors::Options {
     let relay = app::relay::Options {
         region: RegionId::new(&config.region.id),
-        schemas: config.events.schema_ids,
+        contracts: app::contract::order_values(config.topic().into(), config.events.schema_ids),
         batch: config.outbox.publisher.batch,
         lease: config.outbox.lease,
         // No batch is sent to the broker when less of the lease than this remains: the broker needs time to accept it.
@@ -63,7 +71,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         relay,
         rules: app::relay::chain::ChainRules {
             retry: config.outbox.retry.clone(),
-            poison: config.outbox.poison.clone(),
+            poison: config.outbox.poison.clone().into_iter().collect(),
             fallback: config.outbox.fallback.clone(),
         },
         breaker: config.broker.breaker.clone(),
@@ -71,6 +79,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         partitions: config.outbox.partitions,
         producers: producer_slots,
         publisher_enabled: config.outbox.publisher.enabled,
+        orders_enabled: config.orders.enabled,
         max_in_flight: config.outbox.publisher.max_in_flight,
         poll_interval: config.outbox.poll_interval,
         // Leases are renewed at each heartbeat, so it is limited to a third of the lease.
@@ -145,6 +154,7 @@ pub(super) fn kafka(
     let mut options = kafka::Options::new(&config.broker.bootstrap_servers, installation, instance.clone(), clock);
     options.topic_prefix = config.broker.topic_prefix.clone();
     options.topic_partitions = config.broker.topic_partitions;
+    options.further_topics = config.broker.topics.clone();
     options.partitions = config.outbox.partitions;
     options.guarantee = match config.broker.delivery {
         DeliveryKind::ExactlyOnce => Guarantee::ExactlyOnce,

@@ -10,7 +10,7 @@ use telemetry::Metrics;
 
 use super::start_error::StartError;
 use super::store::{OpenFailure, OpenFailureKind, StoreOpener, WiredStore};
-use crate::config::Config;
+use crate::config::{Config, StoreKind};
 
 /// Longest wait for a name or folder that another process holds: the system frees those of a killed process only when it has ended.
 const NAME_HELD_MAX: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ impl StartupListeners {
         };
         if !self.logged {
             for address in bound.addresses().map_err(StartError::Listen)? {
-                tracing::info!(event = "listening", address = %address, "listening");
+                tracing::info!(event = "listening", address = %address, "listening on {address}");
             }
             self.logged = true;
         }
@@ -59,7 +59,7 @@ pub(super) async fn open(
     mut listeners: StartupListeners,
 ) -> Result<(WiredStore, StartupListeners), StartError> {
     let config = opener.config;
-    let mut wait = StoreWait { begun: Instant::now(), held_since: None };
+    let mut wait = StoreWait { begun: Instant::now(), held_since: None, held_is_logged: false };
     let mut pause = PAUSE_MIN;
     let mut startup_server: Option<StartupServer> = None;
     loop {
@@ -74,11 +74,16 @@ pub(super) async fn open(
         };
         let remaining = wait.remaining(kind, config.startup.deadline, Instant::now());
         if remaining.is_zero() {
-            return Err(error);
+            return Err(if kind == OpenFailureKind::NameHeld { with_remedy(error, config.store.kind) } else { error });
+        }
+        if kind == OpenFailureKind::NameHeld && !wait.held_is_logged {
+            wait.held_is_logged = true;
+            let (remedy, wait_ms) = (remedy(config.store.kind), remaining.as_millis() as u64);
+            tracing::warn!(event = "instance_held", error = %error, wait_ms, "{error}; waiting {wait_ms} ms for it to end. To run both: {remedy}");
         }
         // A process that holds the data folder may also hold the port, so the startup server runs only while the store is unavailable.
         if startup_server.is_none() && kind == OpenFailureKind::Unavailable {
-            tracing::warn!(event = "store_not_there", error = %error, "the store is not available yet; waiting for it");
+            tracing::warn!(event = "store_not_there", error = %error, "the store is not available yet; waiting for it: {error}");
             let context = startup_context(config, opener.metrics);
             startup_server = Some(api::serve_startup(listeners.bind(config)?, &context).map_err(StartError::Listen)?);
         }
@@ -92,6 +97,27 @@ struct StoreWait {
     begun: Instant,
     /// Since when every attempt has found the name held; `None` if the last one did not.
     held_since: Option<Instant>,
+    /// The log has the holder already.
+    held_is_logged: bool,
+}
+
+/// How two processes can run on one machine.
+fn remedy(store: StoreKind) -> &'static str {
+    match store {
+        StoreKind::Embedded => {
+            "give this one a folder and a port of its own, POSTHASTE__STORE__PATH=FOLDER POSTHASTE__HTTP__LISTEN=127.0.0.1:0"
+        }
+        StoreKind::Postgres | StoreKind::Redis => {
+            "give this one an instance.id of its own, POSTHASTE__INSTANCE__ID=NAME"
+        }
+    }
+}
+
+fn with_remedy(error: StartError, store: StoreKind) -> StartError {
+    match error {
+        StartError::Store(text) => StartError::Store(format!("{text}\nstop that process, or {}", remedy(store))),
+        other => other,
+    }
 }
 
 impl StoreWait {
@@ -129,11 +155,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_held_store_and_a_used_address_come_with_a_remedy() {
+        let held = with_remedy(StartError::Store("./data is held by a".into()), StoreKind::Embedded).to_string();
+        let used = StartError::Listen(std::io::ErrorKind::AddrInUse.into()).to_string();
+
+        assert!(
+            held.contains("is held by a\nstop that process, or ") && held.contains("POSTHASTE__STORE__PATH="),
+            "{held}"
+        );
+        assert!(used.contains("POSTHASTE__HTTP__LISTEN=127.0.0.1:0"), "{used}");
+    }
+
+    #[test]
     fn a_name_that_is_held_after_an_outage_gets_its_own_wait() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let deadline = Duration::from_secs(60);
-        let mut wait = StoreWait { begun, held_since: None };
+        let mut wait = StoreWait { begun, held_since: None, held_is_logged: false };
 
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(20)), Duration::from_secs(40));
         assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_MAX);

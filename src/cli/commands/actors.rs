@@ -1,124 +1,112 @@
 //! `actors`: the supervision tree of a running service, read from its admin port.
+mod tree;
+
+use std::io::{Write, stdout};
 use std::time::Duration;
 
-use api::auth::KeySource;
 use clap::Subcommand;
+use crossterm::cursor::MoveTo;
+use crossterm::queue;
+use crossterm::terminal::{Clear, ClearType};
 use posthaste::Config;
-use secrecy::ExposeSecret;
-use serde_json::Value;
 
-use super::super::admin_client::AdminClient;
 use super::super::failure::Failure;
+use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
+use super::super::output::screen::Screen;
+use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
-use super::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
+use tree::ActorLine;
+
+/// Time between two pictures of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
-pub(crate) struct ServiceArguments {
-    /// The service's admin port, such as http://127.0.0.1:8080; by default the configured one.
-    #[arg(long)]
-    url: Option<String>,
-    /// A token with the role ADMIN; by default one is minted with the configured secret.
-    #[arg(long, env = "POSTHASTE_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+pub(crate) struct TreeArguments {
+    /// Show every actor with its path, instead of one line for equal siblings. A pipe always gets every actor.
+    #[arg(short, long)]
+    all: bool,
+    /// Only actors that do not run, were restarted, or have a mailbox that is nearly full.
+    #[arg(short, long)]
+    problems: bool,
+    /// Show the tree again every 2 s, until Ctrl-C.
+    #[arg(short, long, conflicts_with = "json")]
+    watch: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    service: ServiceArguments,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Show every actor: state, generation, restarts, mailbox.
-    Tree {
-        #[command(flatten)]
-        service: ServiceArguments,
-        /// Print one JSON object a line, as in /admin/actors.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Show the supervision tree: state, restarts, mailbox and last exit of the actors.
+    Tree(TreeArguments),
     /// Make an actor panic (needs fault_injection.enabled); its supervisor restarts it.
     Kill {
-        /// The actor's path, as `actors tree` shows it.
+        /// The actor's path, as `actors tree --all` shows it.
         path: String,
         #[command(flatten)]
+        output: OutputArguments,
+        #[command(flatten)]
         service: ServiceArguments,
-        /// Print the result as a JSON object.
-        #[arg(long)]
-        json: bool,
     },
 }
 
 pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
     match verb {
-        Verb::Tree { service, json } => block_on(tree(config, &service, json)),
-        Verb::Kill { path, service, json } => block_on(kill(config, &service, &path, json)),
+        Verb::Tree(arguments) => block_on(show(config, &arguments)),
+        Verb::Kill { path, output, service } => block_on(kill(config, &service, &path, output.is_json())),
     }
 }
 
-async fn tree(config: &Config, service: &ServiceArguments, json: bool) -> Result<u8, Failure> {
-    let tree = request(config, service, "GET", "/admin/actors").await?;
-    for actor in tree["actors"].as_array().into_iter().flatten() {
-        if json {
-            print_line(&actor.to_string())?;
-            continue;
+async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure> {
+    let service = RunningService::new(config, &arguments.service)?;
+    loop {
+        let response = service.json("GET", "/admin/actors").await?;
+        if arguments.output.is_json() {
+            let actors = response["actors"].as_array().into_iter().flatten();
+            let is_shown = |actor: &&serde_json::Value| !arguments.problems || ActorLine::of(actor).is_problem();
+            actors.filter(is_shown).try_for_each(|actor| print_line(&actor.to_string()))?;
+            return Ok(0);
         }
-        let text = |name: &str| actor[name].as_str().unwrap_or("-").to_owned();
-        let number = |name: &str| actor[name].as_u64().unwrap_or(0);
-        print_line(&format!(
-            "{:<32} {:<10} generation {:<3} restarts {:<3} mailbox {}/{}  {}",
-            text("path"),
-            text("state"),
-            number("generation"),
-            number("restarts"),
-            number("mailboxDepth"),
-            number("mailboxCapacity"),
-            actor["lastExit"].as_str().unwrap_or("")
-        ))?;
+        let screen = Screen::of_stdout();
+        let text = picture(ActorLine::all(&response), arguments, screen);
+        if !arguments.watch {
+            match text {
+                Some(text) => print_line(&text)?,
+                None => eprintln!("no actor has a problem"),
+            }
+            return Ok(0);
+        }
+        if screen.width.is_some() {
+            queue!(stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
+        }
+        print_line(text.as_deref().unwrap_or("no actor has a problem"))?;
+        stdout().flush()?;
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
-    Ok(0)
+}
+
+/// The actors as text; `None` if none is to be shown.
+fn picture(mut actors: Vec<ActorLine>, arguments: &TreeArguments, screen: Screen) -> Option<String> {
+    if arguments.problems {
+        actors.retain(ActorLine::is_problem);
+    }
+    if actors.is_empty() {
+        return None;
+    }
+    let is_flat = arguments.all || arguments.problems || screen.width.is_none();
+    Some(if is_flat { tree::flat(&actors, screen) } else { tree::tree(&actors, screen).join("\n") })
 }
 
 async fn kill(config: &Config, service: &ServiceArguments, path: &str, json: bool) -> Result<u8, Failure> {
     let path = path.trim_start_matches('/');
-    let injected = request(config, service, "POST", &format!("/admin/actors/{path}/panic")).await?;
+    let service = RunningService::new(config, service)?;
+    let injected = service.json("POST", &format!("/admin/actors/{path}/panic")).await?;
     eprintln!("/{path} was made to panic");
     if json {
         print_line(&injected.to_string())?;
     }
     Ok(0)
-}
-
-async fn request(
-    config: &Config,
-    service: &ServiceArguments,
-    method: &'static str,
-    path: &str,
-) -> Result<Value, Failure> {
-    let base = base_url(config, service)?;
-    let token = match &service.token {
-        Some(token) => token.clone(),
-        None => admin_token(config)?,
-    };
-    AdminClient::new(base).send(method, path, &token, None).await?.success()
-}
-
-fn base_url(config: &Config, service: &ServiceArguments) -> Result<String, Failure> {
-    match &service.url {
-        None => Ok(format!("http://{}", config.http.admin_listen.unwrap_or(config.http.listen))),
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") => Ok(url.clone()),
-        Some(_) => Err(Failure::new("--url must begin with http:// or https://")),
-    }
-}
-
-fn admin_token(config: &Config) -> Result<String, Failure> {
-    let claims = CallerClaims {
-        sub: "operator".to_owned(),
-        roles: vec!["ADMIN".to_owned()],
-        tier: None,
-        ttl: Duration::from_secs(60),
-    };
-    match config.auth.source() {
-        Some(KeySource::Secret(secret)) => mint(config, secret.expose_secret(), &claims),
-        None => mint(config, DEVELOPMENT_SECRET, &claims),
-        Some(KeySource::PublicKeyFile(_) | KeySource::JwksUrl(_)) => {
-            Err(Failure::new("give a token with the role ADMIN with --token"))
-        }
-    }
 }

@@ -1,11 +1,13 @@
 //! `demo`: starts an embedded service, places orders, prints each step of their events with its time, then keeps running.
+mod next_steps;
+
 use std::time::{Duration, Instant};
 
 use app::dispatch::{InjectError, InjectedFault};
 use posthaste::config::{BrokerKind, CacheKind, StoreKind};
 use posthaste::{Config, SchemaState, Service};
 use serde_json::Value;
-use telemetry::logging::{self, Format};
+use telemetry::logging;
 
 use super::super::admin_client::AdminClient;
 use super::super::failure::Failure;
@@ -13,6 +15,7 @@ use super::super::output::print_line;
 use super::super::runtime::block_on;
 use super::serve::{Signals, run};
 use super::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
+use next_steps::{NextSteps, shell_name};
 
 /// Longest wait for one step of an event before the demo fails.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,7 +35,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn demo(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
     let begun = Instant::now();
-    logging::init_on_stderr(Format::Pretty, "warn").map_err(Failure::new)?;
+    logging::init_brief_on_stderr("warn").map_err(Failure::new)?;
     refuse_foreign_store(&config)?;
     for unused in make_embedded(&mut config) {
         eprintln!("posthaste: the demo is embedded: {unused} is not used");
@@ -49,7 +52,7 @@ pub(crate) fn demo(mut config: Config, arguments: &Arguments) -> Result<u8, Fail
             return Ok(0);
         }
         print_line("\nThe service keeps running. Ctrl-C drains and stops it.")?;
-        run(service, signals).await
+        run(service, signals, None).await
     })
 }
 
@@ -122,7 +125,7 @@ impl<'a> Demo<'a> {
         let path = &self.config.store.path;
         let folder = path.canonicalize().unwrap_or_else(|_| path.clone());
         let (base, elapsed) = (&self.base, self.begun.elapsed().as_millis());
-        print_line(&format!("posthaste runs at {base} after {elapsed} ms, embedded in {}", folder.display()))?;
+        print_line(&format!("posthaste runs at {base} after {elapsed} ms,\nembedded in {}", folder.display()))?;
         for number in 1..=orders {
             self.place_order(number).await?;
         }
@@ -138,10 +141,7 @@ impl<'a> Demo<'a> {
         let response_time = sent.elapsed();
         let id = order["id"].as_str().unwrap_or_default();
         print_line(&format!("\norder {number}: {id}"))?;
-        print_step(
-            response_time,
-            "HTTP → OrderAggregate → order, event and idempotency mark in one transaction → 201",
-        )?;
+        print_step(response_time, "HTTP → OrderAggregate → order and event in one transaction → 201")?;
         let settled = AwaitedState {
             description: format!("the event of order {id} was sent"),
             hint: format!("posthaste outbox why --key {id}, and whether outbox.enabled is false"),
@@ -149,7 +149,7 @@ impl<'a> Demo<'a> {
         let path = format!("/admin/outbox/why?key={id}");
         let why = self.poll(&path, &settled, |why| why["verdict"] == "SENT").await?;
         let position = format!("{} {}/{}", why["topic"].as_str().unwrap_or("?"), why["partition"], why["offset"]);
-        let text = format!("OutboxPublisher → PartitionWorker: claimed, published to {position}, settled");
+        let text = format!("OutboxPublisher → PartitionWorker → {position}, then settled");
         print_step(sent.elapsed(), &text)?;
         let consumed = AwaitedState {
             description: format!("the event of order {id} was consumed"),
@@ -160,7 +160,7 @@ impl<'a> Demo<'a> {
         print_step(sent.elapsed(), "ConsumerActor → processed_events")?;
         if number == 1 {
             let elapsed = ms(self.begun.elapsed());
-            print_line(&format!("  (the first event was delivered {elapsed} after the process started)"))?;
+            print_line(&format!("  (the first event was delivered {elapsed} after the start)"))?;
         }
         Ok(())
     }
@@ -195,6 +195,9 @@ impl<'a> Demo<'a> {
     /// Makes a PartitionWorker panic and waits until its supervisor has restarted it.
     async fn kill_actor(&self, service: &Service) -> Result<(), Failure> {
         let path = worker_to_kill(self.config);
+        print_line(&format!(
+            "\nNow {path} panics, on purpose. Two log lines (WARN and\nERROR) report it, and its supervisor restarts it:"
+        ))?;
         let begun = Instant::now();
         let injected: Result<(), InjectError> = service.actors().dispatch().inject(&path, InjectedFault::Panic, "demo");
         injected.map_err(Failure::new)?;
@@ -207,26 +210,23 @@ impl<'a> Demo<'a> {
             AwaitedState { description: format!("{path} runs again"), hint: "posthaste actors tree".to_owned() };
         self.poll("/admin/actors", &awaited, restarted).await?;
         let elapsed = ms(begun.elapsed());
-        print_line(&format!("\na PartitionWorker was made to panic; its supervisor restarted it after {elapsed}"))
+        print_line(&format!("  {elapsed:>9}  it runs again, and took over where it had stopped"))
     }
 
     fn print_next_steps(&self) -> Result<(), Failure> {
-        let Self { config, base, user, admin, .. } = self;
-        print_line(&format!(
-            "\nTry it yourself:\n  curl -s {base}/orders -H 'Authorization: Bearer {user}' -H 'Content-Type: application/json' \
-             -d '{{\"items\":[{{\"productName\":\"Tea\",\"quantity\":2,\"price\":\"2.50\"}}]}}'"
-        ))?;
-        print_line(&format!(
-            "\n  console        {base}/console   (log in with the token below)\n  API documents  {base}/docs\n  metrics        {base}/metrics\n  events         posthaste topic tail {} --from-beginning --json",
-            config.topic()
-        ))?;
-        print_line(&format!("\nAn administrator's token, for the console:\n  {admin}"))?;
-        print_line(&format!(
-            "\nBreak it:\n  curl -s -X POST {base}/admin/actors{}/panic -H 'Authorization: Bearer {admin}'\n  \
-             curl -s {base}/admin/actors -H 'Authorization: Bearer {admin}'\n  kill -9 {}   # then start it again: no event is lost, none is sent twice",
-            worker_to_kill(config),
-            std::process::id()
-        ))
+        let program = std::env::current_exe().map_err(Failure::new)?;
+        let folder = std::env::current_dir().map_err(Failure::new)?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let steps = NextSteps {
+            program: shell_name(&program, &folder, &path),
+            base: self.base.clone(),
+            is_default_address: self.base == format!("http://{}", Config::defaults().http.listen),
+            topic: self.config.topic(),
+            actor: worker_to_kill(self.config),
+            admin_token: self.admin.clone(),
+            process: std::process::id(),
+        };
+        print_line(&steps.text())
     }
 }
 

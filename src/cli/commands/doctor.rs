@@ -1,7 +1,10 @@
 //! `doctor`: checks configuration, dependencies, outbox and partitions, and prints remedies. Exits with 1 if a check fails.
+mod finding;
+mod service;
+
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use api::auth::KeySource;
 use app::contract::rfc3339;
@@ -10,48 +13,34 @@ use posthaste::{Config, DependencyCheck, Environment, OperatorAccess};
 use secrecy::ExposeSecret;
 
 use super::super::failure::Failure;
+use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
+use super::super::output::screen::Screen;
+use super::super::running_service::ServiceArguments;
 use super::super::runtime::block_on;
 use super::token::DEVELOPMENT_SECRET;
+use finding::Finding;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Print one JSON object a line.
-    #[arg(long)]
-    json: bool,
-}
-
-/// The result of one check.
-struct Finding {
-    check: &'static str,
-    ok: bool,
-    detail: String,
-    latency: Option<Duration>,
-}
-
-impl Finding {
-    fn new(check: &'static str, ok: bool, detail: impl Into<String>) -> Self {
-        Self { check, ok, detail: detail.into(), latency: None }
-    }
-
-    fn with_latency(self, latency: Duration) -> Self {
-        Self { latency: Some(latency), ..self }
-    }
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    service: ServiceArguments,
 }
 
 pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
     let config = Config::load(file, environment)?;
-    let mut findings = vec![config_origins(file, environment)?, auth_key(&config)];
+    let (service, is_development) = block_on(service::check(&config, &arguments.service));
+    let mut findings = vec![config_origins(file, environment)?, auth_key(&config, is_development)];
     findings.extend(block_on(check_all(&config)));
-    for Finding { check, ok, detail, latency } in &findings {
-        if arguments.json {
-            let latency = latency.map(|latency| latency.as_secs_f64() * 1e3);
-            print_line(
-                &serde_json::json!({"check": check, "ok": ok, "detail": detail, "latencyMs": latency}).to_string(),
-            )?;
-        } else {
-            print_line(&format!("{} {check}: {detail}", if *ok { "ok  " } else { "BAD " }))?;
-        }
+    findings.push(service);
+    if arguments.output.is_json() {
+        findings.iter().try_for_each(|finding| print_line(&finding.document().to_string()))?;
+    } else {
+        let screen = Screen::of_stdout();
+        findings.iter().try_for_each(|finding| print_line(&finding.line(screen)))?;
+        print_line(&finding::summary(&findings, screen))?;
     }
     Ok(u8::from(findings.iter().any(|finding| !finding.ok)))
 }
@@ -110,7 +99,7 @@ async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
         Err(error) => return failed("topics", error),
     };
     let latency = begun.elapsed();
-    let required = outbox::topics::all_topics(&config.topic());
+    let required = config.all_topics();
     let missing: Vec<&str> =
         required.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
     let shown = if missing.is_empty() { "none missing".to_owned() } else { format!("missing: {}", missing.join(", ")) };
@@ -125,10 +114,11 @@ async fn outbox(access: &OperatorAccess) -> Finding {
     };
     let waiting = depth.pending + depth.failed;
     let age = depth.oldest_unsent.unwrap_or_default().as_secs();
-    let detail = format!(
-        "{waiting} waiting (oldest {age} s), {} in flight, {} parked: see `posthaste outbox list --status PARKED`",
-        depth.in_flight, depth.parked
-    );
+    let parked = match depth.parked {
+        0 => "0 parked".to_owned(),
+        parked => format!("{parked} parked: see `posthaste outbox list --status PARKED`"),
+    };
+    let detail = format!("{waiting} waiting (oldest {age} s), {} in flight, {parked}", depth.in_flight);
     Finding::new("outbox", depth.parked == 0, detail)
 }
 
@@ -160,8 +150,13 @@ async fn partitions(config: &Config, access: &OperatorAccess) -> Finding {
     Finding::new("partitions", unowned == 0 || unowned == installed, detail)
 }
 
-fn auth_key(config: &Config) -> Finding {
+/// The key that verifies tokens. Without one, a service that runs with `--dev` is as its operator wants it.
+fn auth_key(config: &Config, is_development: bool) -> Finding {
     let (ok, detail) = match config.auth.source() {
+        None if is_development => (
+            true,
+            "the service runs with --dev and accepts the development secret: never do this in production".to_owned(),
+        ),
         None => (false, "no key is set: serve refuses to start without --dev; set auth.hs256_secret".to_owned()),
         Some(KeySource::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {
             (false, "the development secret is public; set your own".to_owned())

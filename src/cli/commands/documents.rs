@@ -7,15 +7,16 @@ use clap_complete::Shell;
 use posthaste::{Environment, config};
 
 use super::super::failure::Failure;
+use super::super::help;
+use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigVerb {
     /// Print every key with its value and the layer that set it; secrets are masked. Checks the configuration as `serve` does.
     Print {
-        /// Print one JSON object a line.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
     /// Print a JSON Schema of the file that --config takes.
     Schema,
@@ -23,9 +24,9 @@ pub(crate) enum ConfigVerb {
 
 pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &ConfigVerb) -> Result<u8, Failure> {
     match verb {
-        ConfigVerb::Print { json } => {
+        ConfigVerb::Print { output } => {
             for (key, value, origin) in config::masked(file, environment)? {
-                if *json {
+                if output.is_json() {
                     print_line(&serde_json::json!({"key": key, "value": value, "origin": origin}).to_string())?;
                 } else {
                     print_line(&format!("{key} = {value:?}  # {origin}"))?;
@@ -90,6 +91,20 @@ pub(crate) fn completions<A: CommandFactory>(arguments: &CompletionArguments) ->
 
 /// The page of a command, then those of its subcommands: pages refer to each other, and options are on the subcommands' pages.
 fn manual(command: &Command, text: &mut Vec<u8>) -> std::io::Result<()> {
-    clap_mangen::Man::new(command.clone()).render(text)?;
+    let page = clap_mangen::Man::new(command.clone());
+    page.render_title(text)?;
+    page.render_name_section(text)?;
+    page.render_synopsis_section(text)?;
+    page.render_description_section(text)?;
+    page.render_options_section(text)?;
+    if command.has_subcommands() {
+        page.render_subcommands_section(text)?;
+    }
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    text.extend(help::manual_sections(name).into_bytes());
+    // The page of a command has no version of its own.
+    if command.get_version().is_some() {
+        page.render_version_section(text)?;
+    }
     command.get_subcommands().filter(|command| !command.is_hide_set()).try_for_each(|command| manual(command, text))
 }

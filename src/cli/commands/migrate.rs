@@ -8,7 +8,9 @@ use posthaste::{Config, Migration, SchemaState};
 use serde_json::json;
 
 use super::super::failure::Failure;
+use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
+use super::super::output::progress::spinner;
 use super::super::runtime::block_on;
 
 #[derive(Args)]
@@ -19,9 +21,8 @@ pub(crate) struct Arguments {
     /// Show what would be done.
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object a line.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 impl Arguments {
@@ -39,7 +40,10 @@ pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Fail
             }
             return Ok(code);
         }
-        let code = report(posthaste::migrate(config).await?, arguments)?;
+        let applying = spinner("applying migrations");
+        let schema = posthaste::migrate(config).await;
+        applying.finish_and_clear();
+        let code = report(schema?, arguments)?;
         // The schema is reported before the broker is used: if the broker fails, the operator still sees the applied migrations.
         for name in posthaste::create_missing_topics(config).await? {
             eprintln!("topic {name} was created");
@@ -82,8 +86,8 @@ fn report_migrations(mut migrations: Vec<Migration>, arguments: &Arguments) -> R
 fn migration_line(migration: &Migration, arguments: &Arguments) -> String {
     let Migration { version, name, applied_at } = migration;
     let applied_at = applied_at.map(rfc3339);
-    if arguments.json {
-        return json!({"version": version, "name": name, "applied_at": applied_at}).to_string();
+    if arguments.output.is_json() {
+        return json!({"version": version, "name": name, "appliedAt": applied_at}).to_string();
     }
     match applied_at {
         Some(at) => format!("V{version} {name}  applied {at}"),
@@ -95,7 +99,7 @@ fn migration_line(migration: &Migration, arguments: &Arguments) -> String {
 
 fn report_file(folder: &Path, version: Option<u32>, newest: u32, arguments: &Arguments) -> Result<u8, Failure> {
     let shown = folder.display();
-    if arguments.json {
+    if arguments.output.is_json() {
         let document = json!({"store": "embedded", "path": shown.to_string(), "version": version, "known": newest});
         print_line(&document.to_string())?;
     }
@@ -119,8 +123,8 @@ fn report_file(folder: &Path, version: Option<u32>, newest: u32, arguments: &Arg
 }
 
 fn report_installation(existed: bool, created: bool, arguments: &Arguments) -> Result<u8, Failure> {
-    if arguments.json {
-        print_line(&json!({"store": "redis", "installed": existed, "made": created}).to_string())?;
+    if arguments.output.is_json() {
+        print_line(&json!({"store": "redis", "installed": existed, "created": created}).to_string())?;
     }
     report_sentence(
         match (existed, created) {
@@ -136,7 +140,7 @@ fn report_installation(existed: bool, created: bool, arguments: &Arguments) -> R
 
 /// Prints the sentence to stdout if it is the command's only output; otherwise to stderr, as a message.
 fn report_sentence(sentence: &str, arguments: &Arguments) -> Result<u8, Failure> {
-    if arguments.is_read_only() && !arguments.json {
+    if arguments.is_read_only() && !arguments.output.is_json() {
         print_line(sentence)?;
     } else {
         eprintln!("{sentence}");

@@ -1,28 +1,33 @@
 //! `outbox`: lists, explains, retries, parks and redrives rows of the configured store. Needs no running service.
 mod actions;
+mod explain;
+#[cfg(test)]
+mod fixture;
+mod redrive;
 mod rows;
+mod show;
 mod why;
 
 use app::operators::outbox::Operations;
-use app::port_types::{RowFilter, RowId, RowStatus};
+use app::port_types::{EventKey, RowFilter, RowId, RowStatus};
 use clap::Subcommand;
-use domain::OrderId;
 use posthaste::Config;
 
 use super::super::failure::Failure;
+use super::super::output::format::OutputArguments;
 use super::super::runtime::block_on;
-use super::super::value_parsers::{event_type, order_id, row_id, status};
+use super::super::value_parsers::{event_key, event_type, row_id, status};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// List rows, oldest first.
     List {
-        /// Only rows with this status: PENDING, IN_FLIGHT, FAILED, PARKED or SENT.
-        #[arg(long, value_parser = status)]
+        /// Only rows with this status.
+        #[arg(short, long, value_parser = status(), ignore_case = true)]
         status: Option<RowStatus>,
-        /// Only rows of this order.
-        #[arg(long, value_parser = order_id)]
-        key: Option<OrderId>,
+        /// Only rows of this key, such as an order id.
+        #[arg(short, long, value_parser = event_key)]
+        key: Option<EventKey>,
         /// Only rows of this event type, such as ORDER_CREATED.
         #[arg(long = "type", value_parser = event_type)]
         kind: Option<String>,
@@ -30,34 +35,31 @@ pub(crate) enum Verb {
         #[arg(long, value_parser = row_id)]
         after: Option<RowId>,
         /// Maximum number of rows; stderr names the row to continue after.
-        #[arg(long, default_value_t = 100)]
+        #[arg(short = 'n', long, default_value_t = 100)]
         limit: u32,
-        /// Print one JSON object a line.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
-    /// Show one row by its id.
+    /// Show one row by its id: its state and why, its topic, headers and payload, and the command to run next.
     Show {
         /// The row's id, as `outbox list` shows it.
         #[arg(value_parser = row_id)]
         id: RowId,
-        /// Print a JSON object.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
     /// Explain why an event has not been sent, or where it was sent.
     Why(why::Arguments),
     /// Make a waiting or parked row due now.
     Retry(actions::RowArguments),
-    /// Park a row that has not been sent; later events of its order wait with it.
+    /// Park a row that has not been sent; later events of its key wait with it.
     Park(actions::RowArguments),
     /// Make parked rows due again, oldest first.
-    Redrive(actions::RedriveArguments),
+    Redrive(redrive::RedriveArguments),
     /// Show the owner of every partition.
     Partitions {
-        /// Print one JSON object a line.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
 }
 
@@ -71,15 +73,15 @@ pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
 
 async fn execute(config: &Config, operations: &Operations, verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::List { status, key, kind, after, limit, json } => {
+        Verb::List { status, key, kind, after, limit, output } => {
             let filter = RowFilter { status, key, kind, after, ..RowFilter::default() };
-            rows::list(operations, filter, limit, json).await
+            rows::list(operations, filter, limit, output.is_json()).await
         }
-        Verb::Show { id, json } => rows::print_row(&rows::find_row(operations, id).await?, json),
+        Verb::Show { id, output } => show::show(config, operations, id, output.is_json()).await,
         Verb::Why(arguments) => why::why(operations, config.broker.kind, &arguments).await,
         Verb::Retry(arguments) => actions::retry(operations, &arguments).await,
         Verb::Park(arguments) => actions::park(operations, &arguments).await,
-        Verb::Redrive(arguments) => actions::redrive(operations, arguments).await,
-        Verb::Partitions { json } => rows::partitions(operations, json).await,
+        Verb::Redrive(arguments) => redrive::redrive(operations, arguments).await,
+        Verb::Partitions { output } => rows::partitions(operations, output.is_json()).await,
     }
 }

@@ -1,5 +1,11 @@
-//! `serve`: runs the service until a signal. The first signal drains it, the second exits at once with 130.
-use posthaste::{Config, Service, StartError};
+//! `serve` and `relay`: run the service until a signal. The first signal drains it, the second exits at once with 130. SIGHUP reads the
+//! configuration again.
+mod reload;
+
+use std::path::Path;
+
+use posthaste::{Config, Environment, Service, StartError};
+use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -7,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::super::failure::Failure;
 use super::super::runtime::block_on;
 use super::token::DEVELOPMENT_SECRET;
+pub(crate) use reload::Reloader;
 
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
@@ -23,7 +30,23 @@ pub(crate) struct Arguments {
     pub migrate: bool,
 }
 
-pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
+pub(crate) fn serve(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
+    run_configured(Config::load(file, environment)?, file, environment, arguments)
+}
+
+/// `relay`: as `serve`, with `orders.enabled = false`.
+pub(crate) fn relay(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
+    let mut config = Config::load(file, environment)?;
+    config.orders.enabled = false;
+    run_configured(config, file, environment, arguments)
+}
+
+fn run_configured(
+    mut config: Config,
+    file: Option<&Path>,
+    environment: &Environment,
+    arguments: &Arguments,
+) -> Result<u8, Failure> {
     let format = config.log.format.unwrap_or_else(Format::of_stdout);
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_files();
@@ -37,18 +60,46 @@ pub(crate) fn serve(mut config: Config, arguments: &Arguments) -> Result<u8, Fai
     }
     block_on(async move {
         let mut signals = Signals::listen()?;
+        let reloader = Reloader::listen(file.map(Path::to_path_buf), environment.clone())?;
         let service = tokio::select! {
             // Dropping an unfinished start is safe: it has not acknowledged any order yet.
-            started = posthaste::start(config) => started.inspect_err(log_start_failure)?,
+            started = posthaste::start(config) => started.map_err(|error| start_failure(error, format))?,
             () = signals.next() => return Ok(0),
         };
-        run(service, signals).await
+        run(service, signals, Some(reloader)).await
     })
 }
 
-/// Logs the reason for the exit, which also goes to stderr.
-fn log_start_failure(error: &StartError) {
-    tracing::error!(event = "start_failed", error = %error, exit_code = error.exit_code(), "the service could not start");
+/// The failure of a start. It is logged where the log has a reader of its own, or where that reader expects JSON.
+fn start_failure(error: StartError, format: Format) -> Failure {
+    let destination = destination(format, is_same_file());
+    if destination != StartFailureDestination::Stderr {
+        tracing::error!(event = "start_failed", error = %error, exit_code = error.exit_code(), "the service could not start: {error}");
+    }
+    Failure { is_printed: destination == StartFailureDestination::Log, ..Failure::from(error) }
+}
+
+/// Where the failure of a start is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StartFailureDestination {
+    Log,
+    Stderr,
+    Both,
+}
+
+/// Writes it once where stdout and stderr are one file, such as a terminal: as text, or as JSON where the log is that.
+fn destination(format: Format, same_file: bool) -> StartFailureDestination {
+    match (same_file, format) {
+        (false, _) => StartFailureDestination::Both,
+        (true, Format::Json) => StartFailureDestination::Log,
+        (true, Format::Pretty) => StartFailureDestination::Stderr,
+    }
+}
+
+/// Whether stdout and stderr are one file. Where that cannot be found out, they count as two.
+fn is_same_file() -> bool {
+    let (Ok(out), Ok(err)) = (fstat(std::io::stdout()), fstat(std::io::stderr())) else { return false };
+    (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 }
 
 /// Raises the limit of open files to the maximum: each connection needs one, and many shells grant 1,024.
@@ -60,14 +111,22 @@ fn raise_open_files() {
     }
 }
 
-/// Waits for a signal or for the supervision tree to give up, then drains the service.
-pub(crate) async fn run(service: Service, mut signals: Signals) -> Result<u8, Failure> {
-    let code = tokio::select! {
-        // Both branches only wait; dropping either loses nothing.
-        () = signals.next() => 0,
-        reason = service.gave_up() => {
-            tracing::error!(event = "root_gave_up", reason, "the supervision tree gave up; draining");
-            ROOT_GAVE_UP
+/// Waits for a signal or for the supervision tree to give up, then drains the service. Meanwhile the configuration is read again at each
+/// SIGHUP, where there is a reloader.
+pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Option<Reloader>) -> Result<u8, Failure> {
+    let code = loop {
+        tokio::select! {
+            // Every branch only waits; dropping one loses nothing.
+            () = signals.next() => break 0,
+            () = Reloader::requested(&mut reloader) => {
+                if let Some(reloader) = &mut reloader {
+                    reloader.reload(&service);
+                }
+            }
+            reason = service.gave_up() => {
+                tracing::error!(event = "root_gave_up", reason, "the supervision tree gave up ({reason}); draining");
+                break ROOT_GAVE_UP;
+            }
         }
     };
     actix_rt::spawn(async move {
@@ -94,5 +153,18 @@ impl Signals {
             _ = self.term.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_start_is_written_once_to_each_file() {
+        assert_eq!(destination(Format::Json, false), StartFailureDestination::Both);
+        assert_eq!(destination(Format::Pretty, false), StartFailureDestination::Both);
+        assert_eq!(destination(Format::Json, true), StartFailureDestination::Log);
+        assert_eq!(destination(Format::Pretty, true), StartFailureDestination::Stderr);
     }
 }

@@ -1,11 +1,34 @@
-//! Prints rows and partitions.
+//! Lists rows and partitions.
 use api::{partition_document, row_document};
 use app::contract::rfc3339;
 use app::operators::outbox::Operations;
-use app::port_types::{RowFilter, RowId, RowView};
+use app::port_types::{PartitionView, RowFilter, RowId, RowStatus, RowView};
 
 use super::super::super::failure::Failure;
 use super::super::super::output::print_line;
+use super::super::super::output::screen::{Screen, Tone};
+use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+
+const ROW_COLUMNS: [TableColumn; 8] = [
+    TableColumn::number("ID"),
+    TableColumn::text("STATUS"),
+    TableColumn::text("TYPE").rank(2),
+    TableColumn::text("KEY"),
+    TableColumn::number("PARTITION").rank(5),
+    TableColumn::number("RETRY COUNT").rank(4),
+    TableColumn::text("NEXT ATTEMPT AT").rank(3),
+    TableColumn::prose("LAST FAILURE REASON").rank(1),
+];
+
+const PARTITION_COLUMNS: [TableColumn; 7] = [
+    TableColumn::number("PARTITION"),
+    TableColumn::text("OWNER"),
+    TableColumn::number("EPOCH"),
+    TableColumn::number("COUNTER").rank(2),
+    TableColumn::number("IN FLIGHT").rank(1),
+    TableColumn::text("EXPIRES AT").rank(3),
+    TableColumn::number("DEPTH"),
+];
 
 pub(super) async fn list(
     operations: &Operations,
@@ -13,20 +36,68 @@ pub(super) async fn list(
     limit: u32,
     json: bool,
 ) -> Result<(), Failure> {
-    let mut left = limit;
-    while left > 0 {
-        let page = operations.rows(&filter, left).await?;
-        for row in &page.rows {
-            print_row(row, json)?;
-        }
-        left = left.saturating_sub(page.rows.len() as u32);
-        let Some(next) = page.next else { break };
-        if left == 0 {
-            eprintln!("more: --after {next}");
-        }
-        filter.after = Some(next);
+    let (mut rows, mut next) = (Vec::new(), None);
+    while rows.len() < limit as usize {
+        let page = operations.rows(&filter, limit - rows.len() as u32).await?;
+        rows.extend(page.rows);
+        next = page.next;
+        let Some(last) = next else { break };
+        filter.after = Some(last);
+    }
+    print_rows(&rows, &filter, json)?;
+    if let Some(next) = next {
+        eprintln!("more: --after {next}");
     }
     Ok(())
+}
+
+fn print_rows(rows: &[RowView], filter: &RowFilter, json: bool) -> Result<(), Failure> {
+    if rows.is_empty() {
+        eprintln!("{}", none_match(filter));
+        return Ok(());
+    }
+    if json {
+        return rows.iter().try_for_each(|row| print_line(&row_document(row).to_string()));
+    }
+    print_line(&rows_table(rows, Screen::of_stdout()))
+}
+
+/// What stands on stderr instead of an empty list.
+fn none_match(filter: &RowFilter) -> String {
+    let RowFilter { status, key, kind, failure_type, older_than, after } = filter;
+    let others = key.is_some() || kind.is_some() || failure_type.is_some() || older_than.is_some() || after.is_some();
+    match (status, others) {
+        (Some(status), false) => format!("no rows are {}", status.as_str()),
+        (Some(status), true) => format!("no rows that match are {}", status.as_str()),
+        (None, false) => "the outbox has no rows".to_owned(),
+        (None, true) => "no rows match".to_owned(),
+    }
+}
+
+pub(super) fn rows_table(rows: &[RowView], screen: Screen) -> String {
+    let cells = |row: &RowView| -> Vec<TableCell> {
+        table_row![
+            row.id,
+            TableCell::toned(row.status.as_str(), tone(row.status)),
+            &row.kind,
+            &row.key,
+            row.partition,
+            row.retry_count,
+            row.next_attempt_at.map(rfc3339).unwrap_or_default(),
+            row.last_failure_reason.as_deref().unwrap_or_default(),
+        ]
+    };
+    table(&ROW_COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>(), screen)
+}
+
+/// The tone of a row's status: what waits for a human is bad, what waits by itself is a notice.
+pub(super) fn tone(status: RowStatus) -> Tone {
+    match status {
+        RowStatus::Sent => Tone::Good,
+        RowStatus::Parked => Tone::Bad,
+        RowStatus::Failed => Tone::Notice,
+        RowStatus::Pending | RowStatus::InFlight => Tone::Plain,
+    }
 }
 
 /// The row with this id; a failure that names it if there is none.
@@ -35,34 +106,73 @@ pub(super) async fn find_row(operations: &Operations, id: RowId) -> Result<RowVi
 }
 
 pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
-    if json {
-        return print_line(&row_document(row).to_string());
-    }
-    let last = row.last_attempt_at.map(|at| format!(", last {}", rfc3339(at))).unwrap_or_default();
-    let due = row.next_attempt_at.map(|at| format!(", due {}", rfc3339(at))).unwrap_or_default();
-    let reason = row.last_failure_reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    print_line(&format!(
-        "{:>8} {:<9} {} {} partition {} attempts {}{last}{due}{reason}",
-        row.id,
-        row.status.as_str(),
-        row.kind,
-        row.key,
-        row.partition,
-        row.retry_count
-    ))
+    let one = std::slice::from_ref(row);
+    print_line(&if json { row_document(row).to_string() } else { rows_table(one, Screen::of_stdout()) })
 }
 
 pub(super) async fn partitions(operations: &Operations, json: bool) -> Result<(), Failure> {
-    for view in operations.partitions().await? {
-        if json {
-            print_line(&partition_document(view).to_string())?;
-        } else {
-            let owner = view.owner.as_ref().map_or("unowned".to_owned(), ToString::to_string);
-            print_line(&format!(
-                "{:>4} {owner} epoch {} counter {} depth {}",
-                view.partition, view.epoch, view.counter, view.depth
-            ))?;
+    let views = operations.partitions().await?;
+    if json {
+        return views.into_iter().try_for_each(|view| print_line(&partition_document(view).to_string()));
+    }
+    print_line(&partitions_table(&views, Screen::of_stdout()))
+}
+
+fn partitions_table(views: &[PartitionView], screen: Screen) -> String {
+    let cells = |view: &PartitionView| -> Vec<TableCell> {
+        let no_owner = || TableCell::toned("-", Tone::Bad);
+        table_row![
+            view.partition,
+            view.owner.as_ref().map_or_else(no_owner, TableCell::from),
+            view.epoch,
+            view.counter,
+            view.in_flight.map(|token| token.to_string()).unwrap_or_default(),
+            view.expires_at.map(rfc3339).unwrap_or_default(),
+            view.depth,
+        ]
+    };
+    table(&PARTITION_COLUMNS, &views.iter().map(cells).collect::<Vec<_>>(), screen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{KEY, parked_row};
+    use super::*;
+
+    #[test]
+    fn columns_of_the_table_of_rows_are_named_as_in_json() {
+        let text = rows_table(&[parked_row()], Screen::PIPE);
+
+        let expected = format!(
+            "ID  STATUS  TYPE           KEY{}  PARTITION  RETRY COUNT  NEXT ATTEMPT AT  LAST FAILURE REASON\n \
+              6  PARKED  ORDER_CREATED  {KEY}          7           12                   connection refused",
+            " ".repeat(33)
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn eighty_columns_show_key_status_and_reason() {
+        let text = rows_table(&[parked_row()], Screen { width: Some(80), colour: false });
+
+        let header = format!("ID  STATUS  KEY{}  LAST FAILURE REASON", " ".repeat(33));
+        assert_eq!(text.lines().next(), Some(header.as_str()));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn an_empty_list_says_what_there_is_none_of() {
+        let all = RowFilter::default();
+        let parked = RowFilter { status: Some(RowStatus::Parked), ..all.clone() };
+        let of_type = RowFilter { kind: Some("ORDER_CREATED".into()), ..all.clone() };
+        let cases = [
+            (all, "the outbox has no rows"),
+            (parked.clone(), "no rows are PARKED"),
+            (RowFilter { after: Some(3), ..parked }, "no rows that match are PARKED"),
+            (of_type, "no rows match"),
+        ];
+        for (filter, expected) in cases {
+            assert_eq!(none_match(&filter), expected);
         }
     }
-    Ok(())
 }

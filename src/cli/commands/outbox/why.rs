@@ -1,108 +1,111 @@
 //! `outbox why`: explains why an event has not been sent, or where it was sent.
 use api::row_diagnosis_document;
+use app::error::QueryError;
 use app::operators::outbox::Operations;
-use app::port_types::{RowDiagnosis, RowSelector, RowStatus};
-use domain::{EventId, OrderId, Timestamp};
+use app::port_types::{EventKey, RowDiagnosis, RowId, RowSelector};
+use domain::EventId;
 use posthaste::config::BrokerKind;
 
 use super::super::super::failure::Failure;
+use super::super::super::output::format::OutputArguments;
 use super::super::super::output::print_line;
-use super::super::super::value_parsers::{event_id, order_id};
-use super::rows::print_row;
+use super::super::super::output::screen::Screen;
+use super::super::super::value_parsers::{event_id, event_key};
+use super::explain::explanation;
+use super::rows::find_row;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     selector: SelectorArguments,
-    /// Print a JSON object.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct SelectorArguments {
-    /// Explain the first waiting event of this order.
-    #[arg(long, value_parser = order_id)]
-    key: Option<OrderId>,
+    /// The id of a row, or of an event, or a key such as an order id. Of a key, its first waiting event.
+    #[arg(value_name = "ID|KEY|EVENT", value_parser = target)]
+    target: Option<Target>,
+    /// Explain the first waiting event of this key, such as an order id.
+    #[arg(short, long, value_parser = event_key)]
+    key: Option<EventKey>,
     /// Explain the event with this id.
-    #[arg(long, value_parser = event_id)]
+    #[arg(short, long, value_parser = event_id)]
     event: Option<EventId>,
 }
 
-impl SelectorArguments {
-    /// The selector, and its description for the error that no row was found.
-    fn selector(&self) -> Result<(RowSelector, String), Failure> {
-        match *self {
-            SelectorArguments { key: Some(key), .. } => Ok((RowSelector::Key(key), format!("an event of order {key}"))),
-            SelectorArguments { event: Some(event), .. } => Ok((RowSelector::Event(event), format!("event {event}"))),
-            SelectorArguments { key: None, event: None } => Err(Failure::new("give --key or --event")),
-        }
+/// What the positional argument names. The id of an order, which is a key, and that of an event have the same form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Row(RowId),
+    KeyOrEvent(EventKey, Option<EventId>),
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    match text.parse().ok().filter(|id| *id >= 0) {
+        Some(row) => Ok(Target::Row(row)),
+        None => event_key(text).map(|key| Target::KeyOrEvent(key, EventId::parse(text))),
     }
 }
 
 pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: &Arguments) -> Result<(), Failure> {
-    let (selector, name) = arguments.selector.selector()?;
-    let diagnosis = operations.diagnose(selector).await.map_err(|error| Failure::querying(error, name))?;
+    let diagnosis = diagnose(operations, &arguments.selector).await?;
     let now = operations.now();
-    if arguments.json {
+    if arguments.output.is_json() {
         return print_line(&row_diagnosis_document(&diagnosis, now).to_string());
     }
-    print(&diagnosis, broker, now)
+    print_line(&explanation(&diagnosis, broker, now, &[], Screen::of_stdout()).join("\n"))
 }
 
-fn print(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Result<(), Failure> {
-    let RowDiagnosis { row, head, owner, epoch, deaths, sent_to, .. } = diagnosis;
-    print_line(diagnosis.verdict(now))?;
-    print_row(row, false)?;
-    match (sent_to, head) {
-        (Some(position), _) => {
-            print_line(&format!("it was sent to {} {}/{}", position.topic, position.partition, position.offset))?;
+async fn diagnose(operations: &Operations, selector: &SelectorArguments) -> Result<RowDiagnosis, Failure> {
+    let named = |selector: RowSelector, name: String| async move {
+        operations.diagnose(selector).await.map_err(|error| Failure::querying(error, name))
+    };
+    match selector {
+        SelectorArguments { key: Some(key), .. } => {
+            named(RowSelector::Key(key.clone()), format!("an event of key {key}")).await
         }
-        (None, Some(head)) => {
-            print_line("it waits for an earlier event of its order:")?;
-            print_row(head, false)?;
+        SelectorArguments { event: Some(event), .. } => {
+            named(RowSelector::Event(*event), format!("event {event}")).await
         }
-        (None, None) => {}
+        SelectorArguments { target: Some(Target::Row(id)), .. } => of_row(operations, *id).await,
+        SelectorArguments { target: Some(Target::KeyOrEvent(key, event)), .. } => {
+            match (operations.diagnose(RowSelector::Key(key.clone())).await, event) {
+                (Err(QueryError::NotFound), Some(event)) => {
+                    named(RowSelector::Event(*event), format!("an event of key {key}, or event {event},")).await
+                }
+                (diagnosed, _) => diagnosed.map_err(|error| Failure::querying(error, format!("an event of key {key}"))),
+            }
+        }
+        SelectorArguments { target: None, key: None, event: None } => {
+            Err(Failure::new("give the id of a row, a key or the id of an event"))
+        }
     }
-    let owner_name = owner.as_ref().map_or("no instance".to_owned(), ToString::to_string);
-    print_line(&format!(
-        "its partition {} is owned by {owner_name}, epoch {epoch}; {deaths} claims of this row ended with the claimer's death",
-        row.partition
-    ))?;
-    partition_block(row.status, broker, owner.is_some()).map_or(Ok(()), print_line)
 }
 
-/// Why no event of the whole partition is sent; `None` if neither the configuration nor the lease prevents it.
-fn partition_block(status: RowStatus, broker: BrokerKind, owned: bool) -> Option<&'static str> {
-    match (status, broker) {
-        (RowStatus::Sent, _) => None,
-        (_, BrokerKind::None) => Some("no broker is configured (broker.kind = none), so nothing is sent"),
-        (_, BrokerKind::Embedded | BrokerKind::Kafka) if owned => None,
-        (_, BrokerKind::Embedded | BrokerKind::Kafka) => {
-            Some("no instance runs on this store, or none has acquired this partition yet")
-        }
+/// The diagnosis of one row; of its key where its event was deleted.
+pub(super) async fn of_row(operations: &Operations, id: RowId) -> Result<RowDiagnosis, Failure> {
+    let row = find_row(operations, id).await?;
+    match operations.diagnose(RowSelector::Event(row.event_id)).await {
+        Err(QueryError::NotFound) => Ok(operations.diagnose(RowSelector::Key(row.key)).await?),
+        diagnosed => Ok(diagnosed?),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::KEY;
     use super::*;
 
     #[test]
-    fn a_blocked_partition_is_explained() {
-        let cases = [
-            (RowStatus::Pending, BrokerKind::None, true, Some("broker.kind = none")),
-            (RowStatus::Pending, BrokerKind::None, false, Some("broker.kind = none")),
-            (RowStatus::Pending, BrokerKind::Kafka, false, Some("no instance runs")),
-            (RowStatus::Failed, BrokerKind::Embedded, false, Some("no instance runs")),
-            (RowStatus::Pending, BrokerKind::Kafka, true, None),
-            (RowStatus::Sent, BrokerKind::None, false, None),
-        ];
-        for (status, broker, owned, expected) in cases {
-            let block = partition_block(status, broker, owned);
-            let as_expected = expected.map_or(block.is_none(), |part| block.is_some_and(|text| text.contains(part)));
-            assert!(as_expected, "{status:?} {broker:?} {owned}: {block:?}");
+    fn a_target_is_the_number_of_a_row_or_a_key_that_may_be_an_event() {
+        assert_eq!(target("6"), Ok(Target::Row(6)));
+        assert!(matches!(target(KEY), Ok(Target::KeyOrEvent(key, Some(_))) if key.to_string() == KEY));
+        for text in ["-1", "x", "customer 7"] {
+            assert_eq!(target(text), Ok(Target::KeyOrEvent(EventKey::of_text(text), None)));
         }
+        assert!(target("").is_err_and(|refused| refused.contains("not empty")));
     }
 }

@@ -1,0 +1,91 @@
+//! Prints dead letters as a table or as JSON.
+use api::dead_letter_document;
+use app::contract::rfc3339;
+use app::error::QueryError;
+use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters};
+use app::port_types::FailureType;
+
+use super::super::super::failure::Failure;
+use super::super::super::output::print_line;
+use super::super::super::output::screen::{Screen, Tone};
+use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+
+const COLUMNS: [TableColumn; 7] = [
+    TableColumn::number("POSITION"),
+    TableColumn::text("TIMESTAMP").rank(5),
+    TableColumn::text("TYPE").rank(3),
+    TableColumn::text("KEY"),
+    TableColumn::text("FAILURE TYPE").rank(4),
+    TableColumn::prose("REASON").rank(1),
+    TableColumn::prose("REDRIVEN").rank(2),
+];
+
+pub(super) async fn list(
+    dead_letters: &DeadLetters,
+    filter: DeadLetterFilter,
+    limit: u32,
+    json: bool,
+) -> Result<(), Failure> {
+    let found = first(dead_letters, filter, limit).await?;
+    if found.is_empty() {
+        eprintln!("no dead letters match");
+        return Ok(());
+    }
+    if json {
+        return found.iter().try_for_each(|dead_letter| print_line(&dead_letter_document(dead_letter).to_string()));
+    }
+    print_line(&dead_letters_table(&found, Screen::of_stdout()))
+}
+
+/// The first dead letters that match, at most `limit`.
+pub(super) async fn first(
+    dead_letters: &DeadLetters,
+    mut filter: DeadLetterFilter,
+    limit: u32,
+) -> Result<Vec<DeadLetter>, Failure> {
+    let mut found = Vec::new();
+    while found.len() < limit as usize {
+        let page = dead_letters.list(&filter, limit - found.len() as u32).await?;
+        found.extend(page.dead_letters);
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn dead_letters_table(dead_letters: &[DeadLetter], screen: Screen) -> String {
+    table(&COLUMNS, &dead_letters.iter().map(cells).collect::<Vec<_>>(), screen)
+}
+
+fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
+    let DeadLetter { delivery, redrive } = dead_letter;
+    let redriven = match redrive {
+        Some(record) if record.confirmed => {
+            TableCell::toned(format!("by {} at {}", record.audit.operator, rfc3339(record.at)), Tone::Good)
+        }
+        Some(record) => {
+            TableCell::toned(format!("running, by {} at {}", record.audit.operator, rfc3339(record.at)), Tone::Notice)
+        }
+        None => "".into(),
+    };
+    table_row![
+        format!("{}/{}", delivery.position.partition, delivery.position.offset),
+        rfc3339(delivery.record.timestamp),
+        dead_letter.kind().unwrap_or("-"),
+        &delivery.record.key,
+        dead_letter.failure_type().map_or("-", FailureType::as_str),
+        dead_letter.reason().unwrap_or("-"),
+        redriven,
+    ]
+}
+
+pub(super) fn print_dead_letter(dead_letter: &DeadLetter, json: bool) -> Result<(), Failure> {
+    let document = dead_letter_document(dead_letter);
+    print_line(&if json { document.to_string() } else { format!("{document:#}") })
+}
+
+pub(super) fn not_found(error: QueryError, position: DeadLetterPosition) -> Failure {
+    Failure::querying(error, format!("dead letter {position}"))
+}

@@ -1,0 +1,123 @@
+//! `dlt redrive`: sends one dead letter back, or those that match a filter, at a rate.
+use std::time::Duration;
+
+use api::dead_letter_document;
+use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport};
+use app::port_types::Audit;
+use serde_json::json;
+
+use super::super::super::confirm::{self, RedriveOptions};
+use super::super::super::failure::Failure;
+use super::super::super::operator::operator;
+use super::super::super::output::print_line;
+use super::super::super::output::progress::progress_bar;
+use super::super::super::output::screen::Screen;
+use super::super::super::pacing::Pace;
+use super::list::{dead_letters_table, first, not_found, print_dead_letter};
+
+/// Maximum number of dead letters that one call of a count examines.
+const PAGE: u32 = 1_000;
+/// Dead letters that a dry run lists.
+const LISTED_MAX: u32 = 10;
+
+/// One run of `dlt redrive` with its options.
+pub(super) struct DeadLetterReplay {
+    dead_letters: DeadLetters,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
+    pace: Pace,
+    audit: Audit,
+}
+
+impl DeadLetterReplay {
+    pub(super) fn new(dead_letters: DeadLetters, options: RedriveOptions) -> Self {
+        let RedriveOptions { dry_run, rate, yes, reason, output } = options;
+        let audit = Audit { operator: operator(), reason };
+        Self { dead_letters, dry_run, yes, json: output.is_json(), pace: Pace::of_rate(rate), audit }
+    }
+
+    pub(super) async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
+        let map_err = |error| not_found(error, position);
+        let mut dead_letter = self.dead_letters.redrive_one(position, false, &self.audit).await.map_err(map_err)?;
+        if !self.dry_run {
+            confirm::require(self.yes, &format!("Send dead letter {position} back?"))?;
+            dead_letter = self.dead_letters.redrive_one(position, true, &self.audit).await.map_err(map_err)?;
+        }
+        eprintln!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" });
+        if self.json { print_dead_letter(&dead_letter, true) } else { Ok(()) }
+    }
+
+    pub(super) async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
+        let mut report = self.count(filter, limit).await?;
+        eprintln!("{} dead letters match", report.matched);
+        let mut listed = Vec::new();
+        if self.dry_run {
+            let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
+            listed = first(&self.dead_letters, filter, LISTED_MAX.min(limit)).await?;
+        } else if report.matched > 0 {
+            confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
+            // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
+            report = self.send_back(filter, report.matched).await?;
+            eprintln!("{} were sent back", report.redriven);
+        }
+        self.print(&report, &listed)
+    }
+
+    /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.
+    async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<ReplayReport, Failure> {
+        let (mut filter, mut total) = (filter.clone(), ReplayReport::default());
+        loop {
+            let left = limit.saturating_sub(u32::try_from(total.matched).unwrap_or(u32::MAX));
+            if left == 0 {
+                return Ok(total);
+            }
+            let page = self.dead_letters.redrive(&filter, left.min(PAGE), false, &self.audit).await?;
+            total.matched += page.matched;
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => return Ok(total),
+            }
+        }
+    }
+
+    /// Sends the first `limit` dead letters back, step by step.
+    async fn send_back(&self, filter: &DeadLetterFilter, limit: u64) -> Result<ReplayReport, Failure> {
+        let (mut filter, mut total) = (filter.clone(), ReplayReport::default());
+        let bar = progress_bar("sending back", limit);
+        let mut interval = tokio::time::interval(self.pace.interval.max(Duration::from_millis(1)));
+        while total.matched < limit {
+            interval.tick().await;
+            let step = self.pace.next_step(limit - total.matched);
+            let page = self.dead_letters.redrive(&filter, step, true, &self.audit).await?;
+            total.matched += page.matched;
+            total.redriven += page.redriven;
+            bar.set_position(total.matched);
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => break,
+            }
+        }
+        bar.finish_and_clear();
+        Ok(total)
+    }
+
+    fn print(&self, report: &ReplayReport, listed: &[DeadLetter]) -> Result<(), Failure> {
+        if self.json {
+            let mut document = json!({"dryRun": self.dry_run, "matched": report.matched, "redriven": report.redriven});
+            if self.dry_run {
+                document["letters"] = listed.iter().map(dead_letter_document).collect();
+            }
+            return print_line(&document.to_string());
+        }
+        if listed.is_empty() {
+            return Ok(());
+        }
+        print_line(&dead_letters_table(listed, Screen::of_stdout()))?;
+        let more = report.matched.saturating_sub(listed.len() as u64);
+        if more > 0 {
+            eprintln!("and {more} more");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! The result of one of the doctor's checks, and the line that sums them up.
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::super::output::screen::{Screen, Tone};
+use super::super::super::output::wrap::wrap;
+
+/// Columns of `ok   ` and `BAD  `, below which a finding's further lines begin.
+const INDENT: usize = 5;
+
+/// The result of one check.
+pub(super) struct Finding {
+    pub(super) check: &'static str,
+    pub(super) ok: bool,
+    pub(super) detail: String,
+    pub(super) latency: Option<Duration>,
+}
+
+impl Finding {
+    pub(super) fn new(check: &'static str, ok: bool, detail: impl Into<String>) -> Self {
+        Self { check, ok, detail: detail.into(), latency: None }
+    }
+
+    pub(super) fn with_latency(self, latency: Duration) -> Self {
+        Self { latency: Some(latency), ..self }
+    }
+
+    /// The finding as JSON; the latency is in milliseconds.
+    pub(super) fn document(&self) -> Value {
+        let latency = self.latency.map(|latency| latency.as_secs_f64() * 1e3);
+        json!({"check": self.check, "ok": self.ok, "detail": self.detail, "latencyMs": latency})
+    }
+
+    /// The finding as text, broken between words.
+    pub(super) fn line(&self, screen: Screen) -> String {
+        let (sign, tone) = if self.ok { ("ok", Tone::Good) } else { ("BAD", Tone::Bad) };
+        let line = wrap(&format!("{sign:INDENT$}{}: {}", self.check, self.detail), screen.width, INDENT);
+        line.replacen(sign, &screen.paint(sign, tone), 1)
+    }
+}
+
+/// How many of the checks found something.
+pub(super) fn summary(findings: &[Finding], screen: Screen) -> String {
+    let checks = findings.len();
+    match findings.iter().filter(|finding| !finding.ok).count() {
+        0 => screen.paint(&format!("{checks} checks, no problem"), Tone::Good),
+        1 => screen.paint(&format!("{checks} checks, 1 problem"), Tone::Bad),
+        problems => screen.paint(&format!("{checks} checks, {problems} problems"), Tone::Bad),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_one_line_in_a_pipe_and_is_broken_between_words_on_a_terminal() {
+        let finding = Finding::new("auth", false, "the development secret is public; set your own");
+        let narrow = Screen { width: Some(30), colour: false };
+
+        assert_eq!(finding.line(Screen::PIPE), "BAD  auth: the development secret is public; set your own");
+        assert_eq!(finding.line(narrow), "BAD  auth: the development\n     secret is public; set\n     your own");
+    }
+
+    #[test]
+    fn the_last_line_counts_problems() {
+        let finding = |ok| Finding::new("auth", ok, "");
+        let cases = [
+            (vec![finding(true), finding(true)], "2 checks, no problem"),
+            (vec![finding(true), finding(false)], "2 checks, 1 problem"),
+            (vec![finding(false), finding(false)], "2 checks, 2 problems"),
+        ];
+        for (findings, expected) in cases {
+            assert_eq!(summary(&findings, Screen::PIPE), expected);
+        }
+    }
+}

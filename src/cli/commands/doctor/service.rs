@@ -1,0 +1,96 @@
+//! The doctor's questions to the running service: does it answer, is it ready, which version is it, and does it run with `--dev`?
+use std::time::Instant;
+
+use posthaste::Config;
+
+use super::super::super::running_service::{RunningService, ServiceArguments};
+use super::finding::Finding;
+
+/// What the service answered.
+#[derive(Debug, Default)]
+pub(super) struct ServiceAnswers {
+    /// The status and text of `/readyz?verbose`; `None` without an answer.
+    ready: Option<(u16, String)>,
+    /// The version that `/actuator/info` names.
+    version: Option<String>,
+    /// Why there is no version, or no answer at all.
+    refused: Option<String>,
+}
+
+/// Asks the service; the second value is whether it accepts tokens of the development secret, which `serve --dev` and `demo` do. Where no `--url` is given, one that does not run is no fault.
+pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> (Finding, bool) {
+    let begun = Instant::now();
+    let service = match RunningService::new(config, arguments) {
+        Ok(service) => service,
+        Err(failure) => return (Finding::new("service", false, failure.message), false),
+    };
+    let mut answers = ServiceAnswers::default();
+    match service.text("/readyz?verbose").await {
+        Ok(ready) => answers.ready = Some(ready),
+        Err(failure) => answers.refused = Some(failure.message),
+    }
+    if answers.ready.is_some() {
+        match service.json("GET", "/actuator/info").await {
+            Ok(info) => answers.version = info["app"]["version"].as_str().map(str::to_owned),
+            Err(failure) => answers.refused = Some(failure.message),
+        }
+    }
+    let (ok, detail) = verdict(&answers, &service.url, arguments.names_url());
+    // Without a configured key, the token of the second request was signed with the development secret.
+    let is_development = config.auth.source().is_none() && !arguments.names_token() && answers.version.is_some();
+    (Finding::new("service", ok, detail).with_latency(begun.elapsed()), is_development)
+}
+
+/// Whether the answers are as they should be, and what to print.
+fn verdict(answers: &ServiceAnswers, url: &str, is_named: bool) -> (bool, String) {
+    let ServiceAnswers { ready, version, refused } = answers;
+    let reason = || refused.clone().unwrap_or_else(|| "it named no version".to_owned());
+    match (ready, version) {
+        (None, _) if is_named => (false, reason()),
+        (None, _) => (true, format!("none answers at {url} (give another address with --url)")),
+        (Some((200, _)), Some(version)) => (true, format!("ready at {url}, version {version}")),
+        // Another program may use the port.
+        (Some((200, _)), None) => (!is_named, format!("ready at {url}, but its version is unknown: {}", reason())),
+        (Some((status, _)), _) if !is_named && *status != 503 => {
+            (true, format!("another program answers at {url} (give another address with --url)"))
+        }
+        (Some((status, text)), _) => (false, format!("not ready at {url} ({status}): {}", failed_checks(text))),
+    }
+}
+
+/// The checks of `/readyz?verbose` that failed.
+fn failed_checks(text: &str) -> String {
+    let failed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
+    if failed.is_empty() { text.trim().replace('\n', ", ") } else { failed.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "http://127.0.0.1:8080";
+
+    fn answers(ready: Option<(u16, &str)>, version: Option<&str>) -> ServiceAnswers {
+        let refused = version.is_none().then(|| "the service answered 401: no token".to_owned());
+        let ready = ready.map(|(status, text)| (status, text.to_owned()));
+        ServiceAnswers { ready, version: version.map(str::to_owned), refused }
+    }
+
+    #[test]
+    fn a_service_must_be_ready_and_answer_where_its_url_is_named() {
+        let unready = "[+]db UP\n[-]region OUT_OF_SERVICE\nnot ok\n";
+        let cases = [
+            (answers(Some((404, "not found")), None), false, true, "another program answers"),
+            (answers(Some((200, "ok")), Some("0.1.0")), true, true, "ready at http://127.0.0.1:8080, version 0.1.0"),
+            (answers(None, None), false, true, "none answers"),
+            (answers(None, None), true, false, "401"),
+            (answers(Some((503, unready)), Some("0.1.0")), false, false, "(503): region OUT_OF_SERVICE"),
+            (answers(Some((200, "ok")), None), false, true, "its version is unknown"),
+            (answers(Some((200, "ok")), None), true, false, "401"),
+        ];
+        for (answers, is_named, ok, part) in cases {
+            let (actual, detail) = verdict(&answers, URL, is_named);
+            assert!(actual == ok && detail.contains(part), "{answers:?} {is_named}: {detail}");
+        }
+    }
+}

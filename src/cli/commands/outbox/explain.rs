@@ -1,0 +1,205 @@
+//! The state of a row in words: what holds it, the facts, and the command to run next.
+use app::contract::rfc3339;
+use app::port_types::{RowDiagnosis, RowStatus, RowView};
+use domain::Timestamp;
+use posthaste::config::BrokerKind;
+
+use super::super::super::output::facts::Facts;
+use super::super::super::output::screen::Screen;
+use super::super::super::output::time::relative;
+use super::super::super::output::wrap::wrap;
+use super::rows::tone;
+
+/// The explanation, line by line: the verdict with its reason, the facts, `extra` lines, and the command to run next.
+pub(super) fn explanation(
+    diagnosis: &RowDiagnosis,
+    broker: BrokerKind,
+    now: Timestamp,
+    extra: &[String],
+    screen: Screen,
+) -> Vec<String> {
+    let verdict = diagnosis.verdict(now);
+    let painted = screen.paint(verdict, tone(diagnosis.row.status));
+    // Colour has no width, so the line is broken before it is painted.
+    let sentence = wrap(&format!("{verdict}: {}", reason(diagnosis, broker, now)), screen.width, 2);
+    let mut lines = vec![sentence.replacen(verdict, &painted, 1)];
+    lines.extend(facts(diagnosis, now).lines(screen));
+    lines.extend(extra.iter().cloned());
+    lines.extend(next_step(diagnosis, broker, now).map(|command| format!("→ {command}")));
+    lines
+}
+
+/// Why the row is in its state, as the end of a sentence.
+fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> String {
+    let RowDiagnosis { row, head, owner, sent_to, .. } = diagnosis;
+    match (row.status, head) {
+        (RowStatus::Sent, _) => match sent_to {
+            Some(at) => format!("the broker has it in {} {}/{}", at.topic, at.partition, at.offset),
+            None => "the broker has it".to_owned(),
+        },
+        (RowStatus::InFlight, _) => "it is being published".to_owned(),
+        (RowStatus::Parked, _) => "it is not retried, an operator decides".to_owned(),
+        (RowStatus::Pending | RowStatus::Failed, Some(head)) => {
+            format!("it waits for an earlier event of its order, row {}, which is {}", head.id, head.status.as_str())
+        }
+        (RowStatus::Pending | RowStatus::Failed, None) => {
+            match (partition_block(broker, owner.is_some()), due(row, now)) {
+                (Some(block), _) => block.to_owned(),
+                (None, Some(due)) => format!("its next attempt is due {}", relative(due, now)),
+                (None, None) => "it is due, its worker claims it with the next batch".to_owned(),
+            }
+        }
+    }
+}
+
+/// Why no event of the whole partition is sent; `None` if neither the configuration nor the lease prevents it.
+fn partition_block(broker: BrokerKind, owned: bool) -> Option<&'static str> {
+    match broker {
+        BrokerKind::None => Some("no broker is configured (broker.kind = none), so nothing is sent"),
+        BrokerKind::Embedded | BrokerKind::Kafka if owned => None,
+        BrokerKind::Embedded | BrokerKind::Kafka => {
+            Some("no instance runs on this store, or none has acquired this partition yet")
+        }
+    }
+}
+
+fn due(row: &RowView, now: Timestamp) -> Option<Timestamp> {
+    row.next_attempt_at.filter(|due| *due > now)
+}
+
+fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
+    let RowDiagnosis { row, head, owner, deaths, sent_to, by_fallback, .. } = diagnosis;
+    let at = |at: Timestamp| format!("{} ({})", rfc3339(at), relative(at, now));
+    let mut facts = Facts::default();
+    facts.add("row", row.id);
+    facts.add("event", row.event_id);
+    facts.add("type", &row.kind);
+    facts.add("key", &row.key);
+    let owner = owner.as_ref().map_or("owned by no instance".to_owned(), |owner| format!("owned by {owner}"));
+    facts.add("partition", format!("{}, {owner}", row.partition));
+    facts.add("created", at(row.created_at));
+    facts.add_some("retry count", Some(row.retry_count).filter(|count| *count > 0));
+    facts.add_some("last attempt", row.last_attempt_at.map(at));
+    facts.add_some("next attempt", row.next_attempt_at.map(at));
+    let failure = row.failure_type.map(|failure| failure.as_str());
+    facts.add_some("failure type", failure);
+    facts.add_some("last failure reason", row.last_failure_reason.as_deref());
+    if *deaths > 0 {
+        facts.add("deaths", format!("{deaths} claims of this row ended with the claimer's death"));
+    }
+    facts.add_some("waits for", head.as_ref().map(waits_for));
+    facts.add_some("sent", row.sent_at.map(at));
+    facts.add_some("sent to", sent_to.as_ref().map(|to| format!("{} {}/{}", to.topic, to.partition, to.offset)));
+    if *by_fallback {
+        facts.add("by fallback", "it was sent by the fallback of its type");
+    }
+    facts
+}
+
+fn waits_for(head: &RowView) -> String {
+    let reason = head.last_failure_reason.as_deref().map(|reason| format!(", {reason}")).unwrap_or_default();
+    format!("row {}, {}, {}{reason}", head.id, head.status.as_str(), head.kind)
+}
+
+/// The command that changes the row's state, or that shows what it depends on; `None` where the row leaves by itself.
+fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Option<String> {
+    let RowDiagnosis { row, head, owner, sent_to, .. } = diagnosis;
+    let retry = |id| format!("posthaste outbox retry {id} --reason TEXT");
+    match (row.status, head) {
+        (RowStatus::Sent, _) => {
+            let key = &row.key;
+            sent_to.as_ref().map(|to| format!("posthaste topic tail {} --from-beginning --key {key}", to.topic))
+        }
+        (RowStatus::InFlight, _) => Some(format!("posthaste outbox why {}", row.id)),
+        (RowStatus::Parked, _) => Some(retry(row.id)),
+        (RowStatus::Pending | RowStatus::Failed, Some(head)) => Some(match head.status {
+            RowStatus::Parked => retry(head.id),
+            RowStatus::Pending | RowStatus::InFlight | RowStatus::Failed | RowStatus::Sent => {
+                format!("posthaste outbox why {}", head.id)
+            }
+        }),
+        (RowStatus::Pending | RowStatus::Failed, None) => {
+            if partition_block(broker, owner.is_some()).is_some() {
+                return Some("posthaste doctor".to_owned());
+            }
+            due(row, now).map(|_| retry(row.id))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use app::port_types::{InstanceId, Position};
+
+    use super::super::fixture::{KEY, diagnosis, parked_row};
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(302_000);
+
+    fn row(status: RowStatus) -> RowView {
+        RowView { status, ..parked_row() }
+    }
+
+    #[test]
+    fn a_parked_row_is_explained_with_the_command_that_retries_it() {
+        let lines = explanation(&diagnosis(parked_row()), BrokerKind::Embedded, NOW, &[], Screen::PIPE);
+
+        let event = parked_row().event_id;
+        let expected = format!(
+            "PARKED: it is not retried, an operator decides\n  \
+               row                  6\n  \
+               event                {event}\n  \
+               type                 ORDER_CREATED\n  \
+               key                  {KEY}\n  \
+               partition            7, owned by no instance\n  \
+               created              1970-01-01T00:00:01.000Z (5 min 1 s ago)\n  \
+               retry count          12\n  \
+               last attempt         1970-01-01T00:00:02.000Z (5 min ago)\n  \
+               failure type         NETWORK\n  \
+               last failure reason  connection refused\n\
+             → posthaste outbox retry 6 --reason TEXT"
+        );
+        assert_eq!(lines.join("\n"), expected);
+    }
+
+    #[test]
+    fn each_state_has_its_reason_and_its_next_step() {
+        let later = Some(Timestamp::from_millis(307_000));
+        let waiting = RowView { next_attempt_at: later, ..row(RowStatus::Failed) };
+        let owned = |row: RowView| RowDiagnosis { owner: Some(InstanceId("one".into())), ..diagnosis(row) };
+        let behind = |head: RowStatus| RowDiagnosis {
+            head: Some(RowView { id: 5, ..row(head) }),
+            ..owned(row(RowStatus::Pending))
+        };
+        let position = Position { topic: "order.events".into(), partition: 3, offset: 17 };
+        let sent = RowDiagnosis { sent_to: Some(position), ..owned(row(RowStatus::Sent)) };
+        let cases = [
+            (diagnosis(waiting.clone()), BrokerKind::None, "broker.kind = none", Some("posthaste doctor")),
+            (diagnosis(row(RowStatus::Pending)), BrokerKind::Kafka, "no instance runs", Some("posthaste doctor")),
+            (diagnosis(waiting.clone()), BrokerKind::Embedded, "no instance runs", Some("posthaste doctor")),
+            (owned(waiting), BrokerKind::Kafka, "is due in 5 s", Some("posthaste outbox retry 6 ")),
+            (owned(row(RowStatus::Pending)), BrokerKind::Kafka, "claims it with the next batch", None),
+            (behind(RowStatus::Parked), BrokerKind::Kafka, "row 5, which is PARKED", Some("posthaste outbox retry 5 ")),
+            (behind(RowStatus::Failed), BrokerKind::Kafka, "row 5, which is FAILED", Some("posthaste outbox why 5")),
+            (owned(row(RowStatus::InFlight)), BrokerKind::Kafka, "being published", Some("posthaste outbox why 6")),
+            (sent, BrokerKind::None, "in order.events 3/17", Some("posthaste topic tail order.events ")),
+        ];
+        for (diagnosis, broker, reason, step) in cases {
+            let lines = explanation(&diagnosis, broker, NOW, &[], Screen::PIPE);
+            assert!(lines[0].contains(reason), "{reason} is missing in: {}", lines[0]);
+            let last = lines.last().filter(|line| line.starts_with("→ ")).map(|line| line.trim_start_matches("→ "));
+            assert_eq!(last.is_some(), step.is_some(), "{lines:?}");
+            assert!(step.is_none_or(|step| last.is_some_and(|last| last.starts_with(step))), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn deaths_are_shown_only_where_there_were_some() {
+        let deadly = RowDiagnosis { deaths: 2, ..diagnosis(parked_row()) };
+        let text =
+            |diagnosis: &RowDiagnosis| explanation(diagnosis, BrokerKind::Kafka, NOW, &[], Screen::PIPE).join("\n");
+
+        assert!(text(&deadly).contains("deaths               2 claims of this row ended"));
+        assert!(!text(&diagnosis(parked_row())).contains("deaths"));
+    }
+}

@@ -1,0 +1,116 @@
+//! `outbox redrive`: makes parked rows due again, oldest first, at a rate.
+use std::time::Duration;
+
+use api::row_document;
+use app::operators::outbox::Operations;
+use app::port_types::{EventKey, FailureType, RowFilter, RowStatus, RowView};
+use app::units::duration;
+use serde_json::{Value, json};
+
+use super::super::super::confirm::{self, RedriveOptions};
+use super::super::super::failure::Failure;
+use super::super::super::operator::operator;
+use super::super::super::output::print_line;
+use super::super::super::output::progress::progress_bar;
+use super::super::super::output::screen::Screen;
+use super::super::super::pacing::Pace;
+use super::super::super::value_parsers::{event_key, event_type, failure_type};
+use super::rows::rows_table;
+
+/// Rows that a dry run lists.
+const LISTED_MAX: u32 = 10;
+
+#[derive(clap::Args)]
+pub(crate) struct RedriveArguments {
+    /// Only rows of this key, such as an order id.
+    #[arg(short, long, value_parser = event_key)]
+    key: Option<EventKey>,
+    /// Only rows of this event type, such as ORDER_CREATED.
+    #[arg(long = "type", value_parser = event_type)]
+    kind: Option<String>,
+    /// Only rows with this failure type.
+    #[arg(long, value_parser = failure_type(), ignore_case = true)]
+    failure: Option<FailureType>,
+    /// Only rows written at least this long ago: 250ms, 5s, 1h, 7d.
+    #[arg(long, value_parser = duration)]
+    older_than: Option<Duration>,
+    /// Maximum number of rows.
+    #[arg(short = 'n', long, default_value_t = 1_000)]
+    limit: u32,
+    #[command(flatten)]
+    options: RedriveOptions,
+}
+
+pub(super) async fn redrive(operations: &Operations, arguments: RedriveArguments) -> Result<(), Failure> {
+    let RedriveArguments { key, kind, failure: failure_type, older_than, limit, options } = arguments;
+    let RedriveOptions { dry_run, rate, yes, reason, output } = options;
+    let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, failure_type, older_than, after: None };
+    let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
+    eprintln!("{matched} parked rows match");
+    let (mut redriven, mut listed) = (0, Vec::new());
+    if dry_run {
+        listed = operations.rows(&filter, LISTED_MAX.min(limit.max(1))).await?.rows;
+    } else if matched > 0 {
+        // The operator confirms this number, so rows that were parked after the count are not retried.
+        let limit = matched.min(u64::from(limit));
+        confirm::require(yes, &format!("Retry {limit} parked rows?"))?;
+        let redrive = ParkedRowRedrive { operations, pace: Pace::of_rate(rate), operator: operator(), reason };
+        redriven = redrive.run(filter, limit).await?;
+        eprintln!("{redriven} rows are due now");
+    }
+    if output.is_json() {
+        return print_line(&report(dry_run, matched, redriven, &listed).to_string());
+    }
+    print_listed(&listed, matched)
+}
+
+/// One redrive that an operator confirmed.
+struct ParkedRowRedrive<'a> {
+    operations: &'a Operations,
+    pace: Pace,
+    operator: String,
+    reason: String,
+}
+
+impl ParkedRowRedrive<'_> {
+    /// Makes the first `limit` rows due, step by step in id order; returns the number of changed rows. A row that is parked again meanwhile
+    /// is not changed twice, because each step begins after the rows of the one before.
+    async fn run(&self, mut filter: RowFilter, limit: u64) -> Result<u64, Failure> {
+        let bar = progress_bar("redriving", limit);
+        let mut interval = tokio::time::interval(self.pace.interval.max(Duration::from_millis(1)));
+        let (mut seen, mut redriven) = (0, 0);
+        while seen < limit {
+            interval.tick().await;
+            let page = self.operations.rows(&filter, self.pace.next_step(limit - seen)).await?;
+            let Some(last) = page.rows.last().map(|row| row.id) else { break };
+            let step = page.rows.len() as u32;
+            redriven += self.operations.redrive(&filter, step, true, &self.operator, &self.reason).await?;
+            filter.after = Some(last);
+            seen += u64::from(step);
+            bar.set_position(seen);
+        }
+        bar.finish_and_clear();
+        Ok(redriven)
+    }
+}
+
+/// The result as JSON; a dry run lists its first rows.
+fn report(dry_run: bool, matched: u64, redriven: u64, listed: &[RowView]) -> Value {
+    let mut report = json!({"dryRun": dry_run, "matched": matched, "redriven": redriven});
+    if dry_run {
+        report["rows"] = listed.iter().map(row_document).collect();
+    }
+    report
+}
+
+fn print_listed(listed: &[RowView], matched: u64) -> Result<(), Failure> {
+    if listed.is_empty() {
+        return Ok(());
+    }
+    print_line(&rows_table(listed, Screen::of_stdout()))?;
+    let more = matched.saturating_sub(listed.len() as u64);
+    if more > 0 {
+        eprintln!("and {more} more");
+    }
+    Ok(())
+}

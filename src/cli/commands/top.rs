@@ -1,0 +1,130 @@
+//! `top`: a live overview of a running service in the terminal.
+mod metrics_page;
+mod overview;
+
+use std::io::{IsTerminal, Write, stdout};
+use std::time::{Duration, Instant};
+
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{Event, KeyCode, KeyModifiers, poll, read};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use posthaste::Config;
+
+use super::super::failure::Failure;
+use super::super::output::print_line;
+use super::super::output::screen::Screen;
+use super::super::running_service::{RunningService, ServiceArguments};
+use super::super::runtime::block_on;
+use super::super::value_parsers::a_second_or_more;
+use metrics_page::MetricsPage;
+use overview::{Sample, frame};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    service: ServiceArguments,
+    /// Time between two frames; at least a second.
+    #[arg(long, default_value = "2s", value_parser = a_second_or_more)]
+    interval: Duration,
+    /// Print one frame and stop, as without a terminal. Its rates are those of one interval.
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure> {
+    block_on(async {
+        let service = RunningService::new(config, &arguments.service)?;
+        if arguments.once || !stdout().is_terminal() {
+            let (before, begun) = (sample(&service).await?, Instant::now());
+            tokio::time::sleep(arguments.interval).await;
+            let now = sample(&service).await?;
+            let lines = frame(&service.url, &now, &before, begun.elapsed().as_secs_f64(), Screen::of_stdout());
+            print_line(&lines.join("\n"))?;
+        } else {
+            live(&service, arguments.interval).await?;
+        }
+        Ok(0)
+    })
+}
+
+/// Draws frames until `q`, Esc or Ctrl-C. A service that stops answering is shown as such, and asked again.
+async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Failure> {
+    let (mut before, mut begun) = (sample(service).await?, Instant::now());
+    let _restored = OwnScreen::enter()?;
+    draw(&frame(&service.url, &before, &before, 0.0, Screen::of_stdout()))?;
+    loop {
+        if quits(interval).await? {
+            return Ok(());
+        }
+        match sample(service).await {
+            Ok(now) => {
+                draw(&frame(&service.url, &now, &before, begun.elapsed().as_secs_f64(), Screen::of_stdout()))?;
+                (before, begun) = (now, Instant::now());
+            }
+            Err(failure) => draw(&[failure.message])?,
+        }
+    }
+}
+
+async fn sample(service: &RunningService<'_>) -> Result<Sample, Failure> {
+    let (ready, _) = service.text("/readyz").await?;
+    let (_, metrics) = service.text("/metrics").await?;
+    Ok(Sample {
+        metrics: MetricsPage::parse(&metrics),
+        actors: service.json("GET", "/admin/actors").await?,
+        info: service.json("GET", "/actuator/info").await?,
+        is_ready: ready == 200,
+    })
+}
+
+/// Waits for the interval; returns earlier, and whether the operator quits, when a key is pressed.
+async fn quits(interval: Duration) -> Result<bool, Failure> {
+    let wait = move || -> std::io::Result<bool> {
+        let end = Instant::now() + interval;
+        while poll(end.saturating_duration_since(Instant::now()))? {
+            if let Event::Key(key) = read()? {
+                let interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+                if interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    };
+    Ok(tokio::task::spawn_blocking(wait).await.map_err(Failure::new)??)
+}
+
+fn draw(lines: &[String]) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    queue!(out, MoveTo(0, 0))?;
+    for line in lines.iter().flat_map(|line| line.lines()) {
+        queue!(out, Clear(ClearType::CurrentLine))?;
+        // In raw mode a line break does not return to the first column.
+        write!(out, "{line}\r\n")?;
+    }
+    queue!(out, Clear(ClearType::FromCursorDown))?;
+    write!(out, "\r\nq quits")?;
+    Ok(out.flush()?)
+}
+
+/// The terminal's alternate screen. Dropped, it gives the operator's screen back, also after an error.
+struct OwnScreen;
+
+impl OwnScreen {
+    fn enter() -> Result<Self, Failure> {
+        enable_raw_mode()?;
+        execute!(stdout(), EnterAlternateScreen, Hide, Clear(ClearType::All))?;
+        Ok(Self)
+    }
+}
+
+impl Drop for OwnScreen {
+    fn drop(&mut self) {
+        // Nothing is left to do when the terminal is gone.
+        let _ = execute!(stdout(), Show, LeaveAlternateScreen);
+        let _ = disable_raw_mode();
+    }
+}

@@ -1,0 +1,182 @@
+//! The frame of `top`: what is wrong, rates, waiting rows and actors of a running service.
+use serde_json::Value;
+
+use super::super::super::output::screen::{Screen, Tone};
+use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::wrap::wrap;
+use super::metrics_page::MetricsPage;
+
+const RATES: [TableColumn; 3] =
+    [TableColumn::text("EVENTS"), TableColumn::number("PER SECOND"), TableColumn::number("TOTAL")];
+const ROWS: [TableColumn; 2] = [TableColumn::text("OUTBOX"), TableColumn::number("ROWS")];
+
+/// What the service answered at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) metrics: MetricsPage,
+    /// `/admin/actors`.
+    pub(super) actors: Value,
+    /// `/actuator/info`.
+    pub(super) info: Value,
+    pub(super) is_ready: bool,
+}
+
+/// A reason to act, and the command that shows more.
+#[derive(Debug, PartialEq, Eq)]
+struct OverviewProblem {
+    text: String,
+    command: &'static str,
+}
+
+/// The lines of the frame. Rates and latencies are those since `before`, `seconds` ago.
+pub(super) fn frame(url: &str, now: &Sample, before: &Sample, seconds: f64, screen: Screen) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let (version, instance) = (text(&now.info["app"]["version"]), text(&now.info["instance"]["id"]));
+    let mut lines = vec![screen.paint(&format!("posthaste {version}, {instance}, {url}"), Tone::Strong)];
+    lines.extend(verdict(now, screen));
+    lines.push(String::new());
+    lines.extend(rates(now, before, seconds, screen).lines().map(str::to_owned));
+    lines.push(String::new());
+    lines.extend(rows(now, screen).lines().map(str::to_owned));
+    lines.push(String::new());
+    lines.extend(summary(now, before).into_iter().map(|line| wrap(&line, screen.width, 2)));
+    lines
+}
+
+fn verdict(sample: &Sample, screen: Screen) -> Vec<String> {
+    let problems = problems(sample);
+    if problems.is_empty() {
+        return vec![screen.paint("all is well", Tone::Good)];
+    }
+    let line = |OverviewProblem { text, command }: &OverviewProblem| {
+        let line = wrap(&format!("{text} → {command}"), screen.width, 2);
+        line.replacen(text.as_str(), &screen.paint(text, Tone::Bad), 1)
+    };
+    problems.iter().map(line).collect()
+}
+
+/// What an operator must look at, most urgent first.
+fn problems(sample: &Sample) -> Vec<OverviewProblem> {
+    let metrics = &sample.metrics;
+    let parked = metrics.value("outbox_rows{status=\"PARKED\"}");
+    let standing = actors(sample).filter(|actor| actor["state"] != "running").count();
+    let breaker = metrics.value("kafka_breaker_state");
+    let pressure = metrics.value("backpressure_level");
+    let checks = [
+        (!sample.is_ready, "the service is not ready".to_owned(), "posthaste doctor"),
+        (breaker > 0.0, "the broker's circuit breaker is not closed".to_owned(), "posthaste doctor"),
+        (pressure >= 2.0, "pressure is CRITICAL, writes are refused".to_owned(), "posthaste doctor"),
+        (parked > 0.0, format!("{parked} rows are PARKED"), "posthaste outbox list --status PARKED"),
+        (standing > 0, format!("{standing} actors do not run"), "posthaste actors tree --problems"),
+    ];
+    let problem = |(_, text, command): (bool, String, &'static str)| OverviewProblem { text, command };
+    checks.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(problem).collect()
+}
+
+fn rates(now: &Sample, before: &Sample, seconds: f64, screen: Screen) -> String {
+    let row = |name: &str, metric: &str| -> Vec<TableCell> {
+        let (total, earlier) = (now.metrics.sum(metric), before.metrics.sum(metric));
+        let rate = if seconds > 0.0 { (total - earlier).max(0.0) / seconds } else { 0.0 };
+        table_row![name, format!("{rate:.1}"), total]
+    };
+    let rows = [
+        row("written", "outbox_entries_written_total"),
+        row("sent", "outbox_entries_delivered_total"),
+        row("failed", "outbox_entries_failed_total"),
+        row("consumed", "kafka_consumer_processed_count_total"),
+        row("dead-lettered", "kafka_consumer_dlq_count_total"),
+    ];
+    table(&RATES, &rows, screen)
+}
+
+fn rows(now: &Sample, screen: Screen) -> String {
+    let row = |status: &str, tone: Tone| -> Vec<TableCell> {
+        let rows = now.metrics.value(&format!("outbox_rows{{status=\"{status}\"}}"));
+        let tone = if rows > 0.0 { tone } else { Tone::Plain };
+        table_row![TableCell::toned(status, tone), TableCell::toned(rows, tone)]
+    };
+    let rows = [
+        row("PARKED", Tone::Bad),
+        row("FAILED", Tone::Notice),
+        row("PENDING", Tone::Plain),
+        row("IN_FLIGHT", Tone::Plain),
+    ];
+    table(&ROWS, &rows, screen)
+}
+
+fn summary(now: &Sample, before: &Sample) -> Vec<String> {
+    let quantile = |quantile: f64| {
+        let bound = now.metrics.quantile_since(&before.metrics, "outbox_commit_to_ack_seconds", quantile);
+        match bound {
+            Some(bound) if bound.is_finite() => format!("≤ {} ms", bound * 1_000.0),
+            Some(_) => "above the last bucket".to_owned(),
+            None => "-".to_owned(),
+        }
+    };
+    let running = actors(now).filter(|actor| actor["state"] == "running").count();
+    let restarts: u64 = actors(now).filter_map(|actor| actor["restarts"].as_u64()).sum();
+    vec![
+        format!("commit to acknowledgement: p50 {}, p99 {}", quantile(0.50), quantile(0.99)),
+        format!(
+            "oldest unsent event: {} s, consumer lag: {} records",
+            now.metrics.value("outbox_oldest_pending_age_seconds"),
+            now.metrics.sum("kafka_consumer_lag"),
+        ),
+        format!(
+            "actors: {running} running, {restarts} restarts, partitions owned: {}",
+            now.metrics.sum("outbox_partitions_owned")
+        ),
+    ]
+}
+
+fn actors(sample: &Sample) -> impl Iterator<Item = &Value> {
+    sample.actors["actors"].as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sample(parked: u32, sent: u32) -> Sample {
+        let page = format!(
+            "outbox_rows{{status=\"PARKED\"}} {parked}\noutbox_entries_delivered_total {sent}\nkafka_breaker_state 0\n\
+             outbox_commit_to_ack_seconds_bucket{{le=\"0.01\"}} {sent}\n"
+        );
+        Sample {
+            metrics: MetricsPage::parse(&page),
+            actors: json!({"actors": [{"state": "running", "restarts": 1}, {"state": "paused", "restarts": 0}]}),
+            info: json!({"app": {"version": "0.1.0"}, "instance": {"id": "vm:8080"}}),
+            is_ready: true,
+        }
+    }
+
+    #[test]
+    fn a_frame_shows_what_is_wrong_rates_and_waiting_rows() {
+        let lines = frame("http://127.0.0.1:8080", &sample(2, 30), &sample(0, 10), 2.0, Screen::PIPE);
+
+        let text = lines.join("\n");
+        for part in [
+            "posthaste 0.1.0, vm:8080, http://127.0.0.1:8080\n",
+            "2 rows are PARKED → posthaste outbox list --status PARKED\n",
+            "1 actors do not run → posthaste actors tree --problems\n",
+            "sent                 10.0     30\n",
+            "PARKED        2\n",
+            "p50 ≤ 10 ms, p99 ≤ 10 ms\n",
+            "actors: 1 running, 1 restarts",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in: {text}");
+        }
+        assert!(!text.contains("all is well"));
+    }
+
+    #[test]
+    fn a_service_without_problems_is_well() {
+        let well = Sample { actors: json!({"actors": [{"state": "running", "restarts": 0}]}), ..sample(0, 0) };
+        let unready = Sample { is_ready: false, ..well.clone() };
+
+        assert_eq!(verdict(&well, Screen::PIPE), ["all is well"]);
+        assert_eq!(verdict(&unready, Screen::PIPE), ["the service is not ready → posthaste doctor"]);
+    }
+}

@@ -1,0 +1,58 @@
+//! Facts about one thing: a name and a value on each line.
+use super::screen::{Screen, Tone};
+use super::table::printable;
+use super::wrap::wrap;
+
+/// Spaces before a fact's name.
+const INDENT: usize = 2;
+/// Spaces between the longest name and the values.
+const GAP: usize = 2;
+
+/// A list of facts in the order in which they are printed.
+#[derive(Debug, Default)]
+pub(crate) struct Facts(Vec<(&'static str, String)>);
+
+impl Facts {
+    /// Adds a fact after those that were added before.
+    pub(crate) fn add(&mut self, name: &'static str, value: impl ToString) {
+        self.0.push((name, printable(&value.to_string())));
+    }
+
+    /// Adds a fact if it has a value.
+    pub(crate) fn add_some(&mut self, name: &'static str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            self.add(name, value);
+        }
+    }
+
+    /// The lines; values are broken between words where the screen ends.
+    pub(crate) fn lines(&self, screen: Screen) -> Vec<String> {
+        let longest = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+        let start = INDENT + longest + GAP;
+        let width = screen.width.map(|width| width.saturating_sub(start).max(1));
+        let line = |(name, value): &(&'static str, String)| {
+            let value = wrap(value, width, 0).replace('\n', &format!("\n{}", " ".repeat(start)));
+            let padding = " ".repeat(longest - name.len() + GAP);
+            format!("{}{}{padding}{value}", " ".repeat(INDENT), screen.paint(name, Tone::Dim))
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_below_each_other_and_are_broken_between_words() {
+        let mut facts = Facts::default();
+        facts.add("row", 6);
+        facts.add_some("next attempt", None::<String>);
+        facts.add("last failure reason", "the broker refused it");
+
+        let screen = Screen { width: Some(36), colour: false };
+
+        let expected = "  row                  6\n  last failure reason  the broker\n                       refused it";
+        assert_eq!(facts.lines(screen).join("\n"), expected);
+    }
+}

@@ -1,0 +1,29 @@
+//! Progress bars on stderr. Nothing is drawn where stderr is no terminal.
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Time between two pictures of a spinner.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A bar over `total` steps: `redriving [####----] 40/100, 20/s, 3s left`.
+pub(crate) fn progress_bar(doing: &'static str, total: u64) -> ProgressBar {
+    let bar = ProgressBar::new(total).with_message(doing);
+    let template = "{msg} [{bar:30}] {pos}/{len}, {per_sec}, {eta} left";
+    // The template is a constant, so it is valid; otherwise the bar has its default form.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("#>-"));
+    }
+    bar
+}
+
+/// A sign that work of unknown length goes on, with the time since its start.
+pub(crate) fn spinner(doing: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(doing);
+    // As above: the template is a constant.
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(TICK);
+    bar
+}
