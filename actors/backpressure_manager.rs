@@ -174,9 +174,25 @@ impl BackpressureManager {
         let lag_ms = lag.as_millis() as u64;
         self.dependencies.metrics.rate_limit_dynamic_adjustments.inc();
         if level > before {
-            tracing::warn!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "backpressure rose");
+            tracing::warn!(
+                event = "pressure_changed",
+                from,
+                to,
+                lag_ms,
+                backlog,
+                saturation,
+                "backpressure rose from {from} to {to}"
+            );
         } else {
-            tracing::info!(event = "pressure_changed", from, to, lag_ms, backlog, saturation, "backpressure fell");
+            tracing::info!(
+                event = "pressure_changed",
+                from,
+                to,
+                lag_ms,
+                backlog,
+                saturation,
+                "backpressure fell from {from} to {to}"
+            );
         }
         self.bus.publish_external("pressure_changed", vec![("from", from.to_owned()), ("to", to.to_owned())]);
     }

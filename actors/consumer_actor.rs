@@ -77,7 +77,12 @@ impl ConsumerActor {
             Ok(member) => {
                 self.member = Some(member);
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(event = "consumer_recovered", member = self.number, "the consumer works again");
+                    tracing::info!(
+                        event = "consumer_recovered",
+                        member = self.number,
+                        "consumer {} works again",
+                        self.number
+                    );
                 }
                 self.pause = PAUSE_MIN;
                 self.poll(ctx);
@@ -86,7 +91,7 @@ impl ConsumerActor {
                 // A new membership starts after the last acknowledgement: unacknowledged messages come again, and the inbox recognises duplicates.
                 self.member = None;
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(event = "consumer_failing", member = self.number, error = %error, "the consumer failed and will retry");
+                    tracing::warn!(event = "consumer_failing", member = self.number, error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
                 ctx.run_later(self.pause, Self::poll);
                 self.pause = (self.pause * 2).min(PAUSE_MAX);

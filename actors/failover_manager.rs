@@ -92,7 +92,7 @@ impl FailoverManager {
                     event = "dependency_down",
                     dependency,
                     error = detail.as_str(),
-                    "a dependency does not answer"
+                    "{dependency} does not answer: {detail}"
                 );
                 self.bus.publish_external(
                     "dependency_down",
@@ -100,7 +100,7 @@ impl FailoverManager {
                 );
             }
             (false, true) => {
-                tracing::info!(event = "dependency_up", dependency, "a dependency answers again");
+                tracing::info!(event = "dependency_up", dependency, "{dependency} answers again");
                 self.bus.publish_external("dependency_up", vec![("dependency", dependency.to_owned())]);
             }
             (true, true) | (false, false) => {}
@@ -131,10 +131,10 @@ impl FailoverManager {
             tracing::error!(
                 event = "region_passive",
                 region,
-                "the region accepts no writes until its dependencies recover"
+                "region {region} accepts no writes until its dependencies recover"
             );
         } else {
-            tracing::info!(event = "region_active", region, "the region accepts writes again");
+            tracing::info!(event = "region_active", region, "region {region} accepts writes again");
         }
         let event = if passive { "region_passive" } else { "region_active" };
         self.bus.publish_external(event, vec![("region", region.to_owned())]);

@@ -1,5 +1,6 @@
 //! OrderAggregate: a shard of the write side. Commands of one order run one after another, those of different orders overlap.
 pub mod direct_publisher;
+pub mod order_samples;
 pub mod wake_ups;
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use tokio::sync::Mutex;
 use tracing::Instrument;
 
 use direct_publisher::DirectPublisher;
+use order_samples::OrderSamples;
 use wake_ups::WakeUps;
 
 /// Asks the shard to create an order.
@@ -51,6 +53,7 @@ pub struct OrderAggregate {
     direct: Option<DirectPublisher>,
     metrics: Arc<Metrics>,
     health: HealthBoard,
+    samples: OrderSamples,
     /// One lock for each order with a running or waiting command.
     locks: HashMap<OrderId, Arc<Mutex<()>>>,
 }
@@ -63,8 +66,9 @@ impl OrderAggregate {
         direct: Option<DirectPublisher>,
         metrics: Arc<Metrics>,
         health: HealthBoard,
+        samples: OrderSamples,
     ) -> Self {
-        Self { context, wake_ups, direct, metrics, health, locks: HashMap::new() }
+        Self { context, wake_ups, direct, metrics, health, samples, locks: HashMap::new() }
     }
 
     /// Readiness fails with the first write that finds the store full, not only with the next round of probes.
@@ -79,8 +83,11 @@ impl OrderAggregate {
     /// After the commit: wakes the publisher, or publishes at once where there is no outbox.
     fn committed(&self, order: &Order, rows: Vec<NewRow>) {
         for row in &rows {
-            let (event_id, r#type, version) = (row.event_id, row.kind.as_str(), order.version);
+            let (event_id, r#type, version) = (row.event_id, &*row.kind, order.version);
             tracing::debug!(event = "order_committed", order_id = %order.id, %event_id, r#type, version, "a change of an order was committed");
+        }
+        if let Some(row) = rows.first() {
+            self.samples.committed(order, &row.kind);
         }
         match &self.direct {
             Some(direct) => direct.publish(rows),

@@ -156,10 +156,10 @@ impl OutboxPublisher {
     }
 
     /// Asks the partition's worker for a batch.
-    fn run(&mut self, batch: RunBatch, partition: PartitionNo, ctx: &mut Context<Self>) {
+    fn run(&mut self, mut batch: RunBatch, partition: PartitionNo, ctx: &mut Context<Self>) {
         // Cleared before the claim and not on receipt of the wake-up: until then each further row costs no message, and a row that commits
         // after the claim marks the partition again.
-        self.dirty.clear(partition);
+        batch.woken_at = self.dirty.clear(partition);
         let handing_over = self.membership.is_handing_over(partition);
         let worker = self.workers.as_ref().filter(|_| !handing_over).and_then(|workers| workers.find(partition));
         let Some(worker) = worker else {
@@ -299,7 +299,7 @@ impl OutboxPublisher {
         }));
     }
 
-    fn publish_ownership(&self) {
+    fn publish_ownership(&mut self) {
         self.status.publish_ownership(self.membership.owned(), &self.dependencies);
     }
 

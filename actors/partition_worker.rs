@@ -8,6 +8,7 @@ mod held_partition;
 mod in_flight_batch;
 pub mod lease_book;
 pub mod producer_sessions;
+mod published_log;
 pub mod relay;
 pub mod report;
 mod run_result;

@@ -62,7 +62,7 @@ async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u
         let ids = match page(context, after, limit).await {
             Ok(ids) => ids,
             Err(error) => {
-                tracing::warn!(event = "promotion_stopped", promoted, error = %error, "pending orders could not be read; the next run continues");
+                tracing::warn!(event = "promotion_stopped", promoted, error = %error, "pending orders could not be read; the next run continues: {error}");
                 return promoted;
             }
         };
@@ -79,14 +79,18 @@ async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u
                     return promoted;
                 }
                 Err(error) => {
-                    tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at an error; the next run continues");
+                    tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at order {id} after {promoted} orders; the next run continues: {error}");
                     return promoted;
                 }
             }
         }
         if !full {
             if promoted > 0 {
-                tracing::info!(event = "orders_promoted", promoted, "pending orders were promoted to PROCESSING");
+                tracing::info!(
+                    event = "orders_promoted",
+                    promoted,
+                    "{promoted} pending orders were promoted to PROCESSING"
+                );
             }
             return promoted;
         }

@@ -1,16 +1,22 @@
 //! RetryHandler: decides about events that failed (retry, fallback, park), writes the fenced exclusion, and returns the store's result.
+pub mod parked_row;
+
 use std::sync::Arc;
 
 use actix::prelude::*;
 use app::admission::gate::Gate;
 use app::relay::RefusedRow;
-use app::relay::chain::{self, ChainRules, ChainStep, Poison, PublishFailure};
+use app::relay::chain::{self, ChainRules, ChainStep, PublishFailure};
 use ports::clock::Rng;
+use ports::orders::order_of_event;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, ExclusionOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
 use ports::{Error, Fault};
-use supervision::MailboxMessage;
+use supervision::{MailboxMessage, SupervisionBus};
 use telemetry::Metrics;
+use tracing::field::display;
+
+use parked_row::ParkedRow;
 
 /// Name of this actor below the relay supervisor.
 pub const NAME: &str = "retry-handler";
@@ -54,6 +60,7 @@ pub struct RetryHandler {
     gate: Arc<Gate>,
     rng: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
+    events: SupervisionBus,
 }
 
 impl RetryHandler {
@@ -64,8 +71,9 @@ impl RetryHandler {
         gate: Arc<Gate>,
         rng: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
+        events: SupervisionBus,
     ) -> Self {
-        Self { outbox, rules, gate, rng, metrics }
+        Self { outbox, rules, gate, rng, metrics, events }
     }
 
     /// Decides what follows for each failed row.
@@ -82,7 +90,7 @@ impl RetryHandler {
                 None if row.payload.is_some() => fallback.push(refused),
                 disposition => exclusions.push(Exclusion {
                     row: row.id,
-                    disposition: disposition.unwrap_or(Disposition::ParkKey),
+                    disposition: disposition.unwrap_or_else(|| self.rules.poison.of(&row.kind).disposition()),
                     failure_type: refused.failure_type,
                     reason: outbox::truncate_reason(&refused.reason),
                 }),
@@ -123,8 +131,7 @@ fn disposition(step: ChainStep) -> Option<Disposition> {
     match step {
         ChainStep::Retry(delay) => Some(Disposition::Retry(delay)),
         ChainStep::Fallback => None,
-        ChainStep::Park(Poison::BlockKey) => Some(Disposition::ParkKey),
-        ChainStep::Park(Poison::SkipRow) => Some(Disposition::ParkRow),
+        ChainStep::Park(poison) => Some(poison.disposition()),
     }
 }
 
@@ -140,7 +147,7 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
     fn handle(&mut self, message: MailboxMessage<Exclude>, ctx: &mut Self::Context) -> Self::Result {
         let (Exclude { fence, token, rows, refused }, permit) = message.begin(ctx);
         let Decided { exclusions, fallback, steps } = self.decide(&rows, refused);
-        let (outbox, metrics) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics));
+        let (outbox, metrics, events) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics), self.events.clone());
         let work = async move {
             let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
@@ -151,7 +158,7 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
             match outbox.exclude(&fence, token, &exclusions).await? {
                 ExclusionOutcome::Done { token, .. } => {
                     count(&metrics, &steps);
-                    log(&exclusions, &rows);
+                    report(&exclusions, &rows, &events);
                     Ok(Excluded::Done { counter: token, token, excluded, fallback })
                 }
                 ExclusionOutcome::Stale => Ok(Excluded::Stale),
@@ -161,21 +168,24 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
     }
 }
 
-/// Logs each failed event: parked as an error, because an operator must act, retried as a warning.
-fn log(exclusions: &[Exclusion], rows: &[ClaimedRow]) {
+/// Logs each failed event: parked as an error, because an operator must act, retried as a warning. Parked ones are on the live stream too.
+fn report(exclusions: &[Exclusion], rows: &[ClaimedRow], events: &SupervisionBus) {
     for exclusion in exclusions {
         let Some(row) = rows.iter().find(|row| row.id == exclusion.row) else { continue };
-        let (event_id, order_id, attempt) = (row.event_id, row.key, row.attempt);
-        let (row, error, failure_type) = (exclusion.row, exclusion.reason.as_str(), exclusion.failure_type.as_str());
+        let (event_id, key, r#type, attempt) = (row.event_id, &row.key, &*row.kind, row.attempt);
+        let (order_id, request_id) = (order_of_event(r#type, key).map(display), row.request_id.as_deref());
+        let (row, error, failure_type) = (exclusion.row, exclusion.reason.as_str(), exclusion.failure_type);
         match exclusion.disposition {
             Disposition::Retry(delay) => tracing::warn!(
-                event = "event_failed", %event_id, %order_id, row, attempt, failure_type, error,
-                delay_ms = delay.as_millis() as u64, "an event could not be published and will be retried"
+                event = "event_failed", %event_id, order_id, request_id, %key, r#type, row, attempt,
+                failure_type = failure_type.as_str(), error,
+                delay_ms = delay.as_millis() as u64,
+                "event {event_id} of key {key} could not be published in attempt {attempt} and is tried again: {error}"
             ),
-            Disposition::ParkKey | Disposition::ParkRow => tracing::error!(
-                event = "event_parked", %event_id, %order_id, row, attempt, failure_type, error,
-                "an event was parked and waits for an operator"
-            ),
+            Disposition::ParkKey | Disposition::ParkRow => {
+                let kind = r#type;
+                ParkedRow { row, event_id, key, kind, request_id, attempt, failure_type, error }.report(events);
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::consumer_actor::pipeline::ConsumerPipeline;
 use crate::failover_manager::FailoverManager;
 use crate::order_aggregate::OrderAggregate;
 use crate::order_aggregate::direct_publisher::DirectPublisher;
+use crate::order_aggregate::order_samples::OrderSamples;
 use crate::order_aggregate::wake_ups::WakeUps;
 use crate::outbox_publisher::OutboxPublisher;
 use crate::outbox_publisher::dirty_partitions::DirtyPartitions;
@@ -135,7 +136,9 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
         spec = spec.supervisor(only_child(&format!("consumer-{number}"), CONSUMER, consumer));
     }
-    let spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
+    if options.orders_enabled {
+        spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
+    }
     Tree { spec, shards, publisher, promoter, threads }
 }
 
@@ -185,11 +188,13 @@ fn relay(
             leases: Arc::clone(&dependencies.leases),
             book: Arc::clone(&book),
             retry,
+            poison: options.rules.poison.clone(),
             instance: options.instance.clone(),
             envelope: options.relay.envelope(),
             options: options.relay.clone(),
             clock: Arc::clone(&dependencies.clock),
             metrics: Arc::clone(&dependencies.metrics),
+            events: bus.clone(),
         };
         workers(bus, Relay::new(context), threads.relay())
     });
@@ -221,11 +226,11 @@ fn retry_handler(
     options: &Arc<Options>,
     bus: &SupervisionBus,
 ) -> (Mailbox<RetryHandler>, ChildSpec) {
-    let (dependencies, rules) = (dependencies.clone(), Arc::new(options.rules.clone()));
+    let (dependencies, rules, events) = (dependencies.clone(), Arc::new(options.rules.clone()), bus.clone());
     // One message for each batch in flight.
     actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
         let Dependencies { outbox, gate, rng, metrics, .. } = dependencies.clone();
-        RetryHandler::new(outbox, Arc::clone(&rules), gate, rng, metrics)
+        RetryHandler::new(outbox, Arc::clone(&rules), gate, rng, metrics, events.clone())
     })
 }
 
@@ -256,7 +261,8 @@ fn consumers(
     bus: &SupervisionBus,
     threads: &Threads,
 ) -> (Vec<Mailbox<ConsumerActor>>, Vec<ChildSpec>) {
-    let (Some(groups), Some(broker)) = (dependencies.consumer_groups.clone(), dependencies.broker.clone()) else {
+    let groups = dependencies.consumer_groups.clone().filter(|_| options.orders_enabled);
+    let (Some(groups), Some(broker)) = (groups, dependencies.broker.clone()) else {
         return (Vec::new(), Vec::new());
     };
     let pipeline = Arc::new(ConsumerPipeline {
@@ -275,6 +281,7 @@ fn consumers(
         retry_delays: options.retry_delays,
         clock: Arc::clone(&dependencies.clock),
         metrics: Arc::clone(&dependencies.metrics),
+        events: bus.clone(),
     });
     let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
     let consumer = |number: u32| {
@@ -313,9 +320,11 @@ fn shards(
         .map(|broker| DirectPublisher::new(broker, options.relay.envelope(), Arc::clone(&dependencies.metrics)));
     let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).parallel_shutdown();
     let mut mailboxes = Vec::new();
+    let samples = OrderSamples::new(bus.clone());
     for number in 0..options.shards.max(1) {
         let (commands, wake_ups, direct) = (Arc::clone(&dependencies.commands), wake_ups.clone(), direct.clone());
-        let (metrics, health) = (Arc::clone(&dependencies.metrics), dependencies.health.clone());
+        let (metrics, health, samples) =
+            (Arc::clone(&dependencies.metrics), dependencies.health.clone(), samples.clone());
         let (mailbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
             OrderAggregate::new(
                 Arc::clone(&commands),
@@ -323,6 +332,7 @@ fn shards(
                 direct.clone(),
                 Arc::clone(&metrics),
                 health.clone(),
+                samples.clone(),
             )
         });
         spec = spec.child(shard.arbiter(threads.orders()));

@@ -1,10 +1,19 @@
-//! Log events of messages that their handler did not accept. Never the value of a message: it may be confidential.
+//! The span of a message, and the log events of messages that their handler did not accept. Never the value of a message: it may be confidential.
+use app::commands::request_id;
 use app::consume::intake::IntakeFailure;
 use ports::broker::Position;
 use ports::broker::consumer_groups::Delivery;
+use supervision::SupervisionBus;
 
-/// A message was moved to the dead-letter topic.
-pub fn dead_lettered(delivery: &Delivery, failure: &IntakeFailure) {
+/// The span of one message: its key is the order, and the request is the one that made the change.
+pub fn span(delivery: &Delivery) -> tracing::Span {
+    let Delivery { position, record } = delivery;
+    let (request_id, event_id) = (request_id::of_record(record), record.text("ce_id"));
+    tracing::error_span!("message", request_id, order_id = &*record.key, event_id, topic = &*position.topic)
+}
+
+/// A message was moved to the dead-letter topic. The live stream has it too.
+pub fn dead_lettered(delivery: &Delivery, failure: &IntakeFailure, events: &SupervisionBus) {
     let Position { topic, partition, offset } = &delivery.position;
     tracing::error!(
         event = "message_dead_lettered",
@@ -13,7 +22,28 @@ pub fn dead_lettered(delivery: &Delivery, failure: &IntakeFailure) {
         offset,
         key = &*delivery.record.key,
         error = failure.reason.as_str(),
-        "a message was moved to the dead-letter topic"
+        "message {offset} of {topic}/{partition} was moved to the dead-letter topic: {}",
+        failure.reason
+    );
+    let mut fields =
+        vec![("topic", topic.to_string()), ("key", delivery.record.key.to_string()), ("error", failure.reason.clone())];
+    fields.extend(request_id::of_record(&delivery.record).map(|id| ("request_id", id.to_owned())));
+    events.publish_external("message_dead_lettered", fields);
+}
+
+/// The handler of a message failed, and a later attempt may succeed.
+pub fn retried(delivery: &Delivery, attempt: u32, failure: &IntakeFailure) {
+    let Position { topic, partition, offset } = &delivery.position;
+    tracing::warn!(
+        event = "message_retried",
+        topic = &**topic,
+        partition,
+        offset,
+        key = &*delivery.record.key,
+        attempt,
+        error = failure.reason.as_str(),
+        "attempt {attempt} of message {offset} of {topic}/{partition} failed and is repeated: {}",
+        failure.reason
     );
 }
 
@@ -27,7 +57,8 @@ pub fn handled_by_fallback(delivery: &Delivery, failure: &IntakeFailure) {
         offset,
         key = &*delivery.record.key,
         error = failure.reason.as_str(),
-        "the fallback handled a message that its handler did not accept"
+        "the fallback handled message {offset} of {topic}/{partition}, which its handler did not accept: {}",
+        failure.reason
     );
 }
 
@@ -41,6 +72,7 @@ pub fn blocks_key(delivery: &Delivery, failure: &IntakeFailure) {
         offset,
         key = &*delivery.record.key,
         error = failure.reason.as_str(),
-        "no handler accepts a message; it is tried again, and the later messages of its key wait"
+        "no handler accepts message {offset} of {topic}/{partition}; it is tried again, and the later messages of its key wait: {}",
+        failure.reason
     );
 }

@@ -19,6 +19,7 @@ use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent};
 use ports::orders::OrderStore;
+use supervision::SupervisionBus;
 use telemetry::Metrics;
 use tracing::Instrument;
 
@@ -56,6 +57,8 @@ pub struct ConsumerPipeline {
     pub clock: Arc<dyn Clock>,
     /// Counters of the consumers.
     pub metrics: Arc<Metrics>,
+    /// The live stream, for dead letters.
+    pub events: SupervisionBus,
 }
 
 /// Decisions of one poll or of one key's messages in it, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
@@ -143,7 +146,7 @@ impl ConsumerPipeline {
     async fn decide_key(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
         let mut decisions = Decisions::default();
         for delivery in messages {
-            self.decide_one(delivery, &mut decisions).instrument(message_span(delivery)).await?;
+            self.decide_one(delivery, &mut decisions).instrument(message_log::span(delivery)).await?;
             decisions.acknowledge.push(delivery.position.clone());
         }
         Ok(decisions)
@@ -182,9 +185,14 @@ impl ConsumerPipeline {
             return Ok(());
         }
         let current = self.current_update(&decoded, decisions).await?;
-        let step = intake::decide(&self.handlers, delivery, &decoded, current, self.clock.now()).await;
-        if let IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } = &step {
-            message_log::blocks_key(delivery, failure);
+        let horizon = self.regional_clock.horizon(self.clock.now());
+        let step = intake::decide(&self.handlers, delivery, &decoded, current, horizon).await;
+        match &step {
+            IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(delivery, failure),
+            IntakeStep::Retry { failure, .. } => {
+                message_log::retried(delivery, decoded.attempts_made.saturating_add(1), failure);
+            }
+            IntakeStep::Block { .. } | IntakeStep::Process { .. } | IntakeStep::DeadLetter(_) => {}
         }
         match step {
             IntakeStep::Process { event, stale, fallback_after } => {
@@ -308,7 +316,7 @@ impl ConsumerPipeline {
         decisions: &mut Decisions,
     ) {
         self.metrics.kafka_consumer_dlq_count.inc();
-        message_log::dead_lettered(delivery, failure);
+        message_log::dead_lettered(delivery, failure, &self.events);
         let target = dead_letter_topic(base_topic(&delivery.position.topic));
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.now());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
@@ -359,12 +367,6 @@ fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
         }
     }
     keys
-}
-
-/// The span of one message: its key is the order.
-fn message_span(delivery: &Delivery) -> tracing::Span {
-    let Delivery { position, record } = delivery;
-    tracing::error_span!("message", order_id = &*record.key, event_id = record.text("ce_id"), topic = &*position.topic)
 }
 
 /// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's

@@ -33,7 +33,7 @@ impl DirectPublisher {
                 Err(error) => {
                     this.metrics.outbox_entries_failed.inc();
                     for row in &rows {
-                        let (order_id, event_id) = (row.key, row.event_id);
+                        let (order_id, event_id) = (&row.key, row.event_id);
                         tracing::error!(event = "direct_publish_failed", %order_id, %event_id, error = %error, "an event was lost: the outbox is switched off");
                     }
                 }
@@ -46,15 +46,17 @@ impl DirectPublisher {
         let claimed = ClaimedRow {
             id: 0,
             event_id: row.event_id,
-            key: row.key,
-            kind: row.kind.as_str().into(),
+            key: row.key.clone(),
+            kind: Arc::clone(&row.kind),
             topic: Arc::clone(&row.topic),
             payload: None,
             sequence: row.sequence,
             occurred_at: row.occurred_at,
-            region: row.region.clone(),
-            hlc: row.hlc,
+            stamp: row.stamp.clone(),
             trace: row.trace.clone(),
+            request_id: row.request_id.clone(),
+            headers: row.headers.clone(),
+            content_type: row.content_type.clone(),
             attempt: 1,
             created_at: row.occurred_at,
         };

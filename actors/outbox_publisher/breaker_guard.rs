@@ -157,7 +157,11 @@ impl BreakerGuard {
         let state = self.breaker.name();
         let error = report.error.as_ref().map(ToString::to_string).unwrap_or_default();
         if state == "open" {
-            tracing::warn!(event = "breaker_opened", error, "the broker keeps failing; sends pause, no event is lost");
+            tracing::warn!(
+                event = "breaker_opened",
+                error,
+                "the broker keeps failing; sends pause, no event is lost: {error}"
+            );
         } else {
             tracing::info!(event = "breaker_closed", "the broker works again");
         }

@@ -13,7 +13,8 @@ use crate::system::options::Options;
 /// The number of a cycle.
 type CycleNo = u64;
 
-/// The open cycle, which has a batch that the broker has not answered, and the time of the next one. Pure but for the notification: the caller passes the time.
+/// The open cycle, which has a batch that the broker has not answered, and the time of the next one. Pure but for the notification: the
+/// caller passes the time.
 pub struct Cycles {
     spacing_min: Duration,
     spacing_max: Duration,

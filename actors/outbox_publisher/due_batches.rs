@@ -72,7 +72,7 @@ impl DueBatches {
             if selection == Selection::All && cycle.is_none() {
                 cycle = Some(cycles.begin(now));
             }
-            due.requests.push((partition, RunBatch { claim: Some(kind), probe, cycle: cycle.clone() }));
+            due.requests.push((partition, RunBatch { claim: Some(kind), probe, woken_at: None, cycle: cycle.clone() }));
         }
         // Settlements wait for the claims of the next cycle, but not for a broker.
         if selection == Selection::All || due.pause.is_some() {
@@ -84,7 +84,7 @@ impl DueBatches {
     /// Settles the partitions that do not claim.
     fn settle_all(&mut self, schedule: &mut Schedule, max: usize) {
         while let Some(partition) = schedule.next_unsettled(max) {
-            self.requests.push((partition, RunBatch { claim: None, probe: false, cycle: None }));
+            self.requests.push((partition, RunBatch { claim: None, probe: false, woken_at: None, cycle: None }));
         }
     }
 }

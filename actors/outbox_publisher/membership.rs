@@ -108,7 +108,7 @@ impl Membership {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.store_is_down, true) {
-                    tracing::warn!(event = "heartbeat_failed", error = %error, "the store does not answer; leases run on until they expire");
+                    tracing::warn!(event = "heartbeat_failed", error = %error, "the store does not answer; leases run on until they expire: {error}");
                 }
                 None
             }

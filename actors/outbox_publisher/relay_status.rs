@@ -1,11 +1,15 @@
-//! RelayStatus: what operators see of the relay. Logs when it begins to fail and when it recovers, not every failed batch.
+//! RelayStatus: what operators see of the relay. Logs when it begins to fail and when it recovers, not every failed batch, and how many
+//! partitions the instance owns, not each of them.
 use crate::partition_worker::report::BatchReport;
 use crate::system::dependencies::Dependencies;
 
-/// Whether the last reports were failures.
+/// What the log has of the relay.
 #[derive(Debug, Default)]
 pub struct RelayStatus {
+    /// The last reports were failures.
     failing: bool,
+    /// Partitions that the instance owned when they were counted last.
+    owned: usize,
 }
 
 impl RelayStatus {
@@ -29,7 +33,7 @@ impl RelayStatus {
         match &report.error {
             Some(error) if !self.failing => {
                 self.failing = true;
-                tracing::warn!(event = "relay_failing", error = %error, "events cannot be published at the moment");
+                tracing::warn!(event = "relay_failing", error = %error, "events cannot be published at the moment: {error}");
             }
             None if self.failing && report.sent > 0 => {
                 self.failing = false;
@@ -40,7 +44,16 @@ impl RelayStatus {
     }
 
     /// Shows in metrics and health how many partitions this instance owns.
-    pub fn publish_ownership(&self, owned: usize, dependencies: &Dependencies) {
+    pub fn publish_ownership(&mut self, owned: usize, dependencies: &Dependencies) {
+        let before = std::mem::replace(&mut self.owned, owned);
+        if before != owned {
+            tracing::info!(
+                event = "partitions_owned",
+                owned,
+                before,
+                "this instance owns {owned} partitions of the outbox; it owned {before} before"
+            );
+        }
         dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
         dependencies.health.update(|snapshot| {
             snapshot.partitions_owned = owned;

@@ -60,7 +60,7 @@ impl Workers {
     pub async fn remove(&self, partition: PartitionNo) {
         self.mailboxes.lock().remove(&partition);
         if let Err(error) = self.bus.remove_child(self.supervisor, &worker_id(partition)).await {
-            tracing::warn!(event = "worker_not_removed", partition = partition.0, error = %error, "a worker could not be removed");
+            tracing::warn!(event = "worker_not_removed", partition = partition.0, error = %error, "the worker of partition {} could not be removed: {error}", partition.0);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::context::RelayContext;
 use super::held_partition::{AcknowledgedBatch, PartitionSession};
 use super::in_flight_batch::InFlightBatch;
 use super::producer_sessions::ProducerClaim;
+use super::published_log;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::settlement;
@@ -169,6 +170,7 @@ impl BatchSender {
     ) -> RunResult {
         positions.append(&mut batch.sent);
         let sent = positions.len();
+        published_log::published(&batch.rows, &positions);
         self.record_age(&batch, sent);
         let settlement = Settlement {
             fence: session.fence.clone(),
@@ -183,10 +185,8 @@ impl BatchSender {
         if batch.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
             return RunResult::known(session, report);
         }
-        match settlement::settle(&self.0, &mut session).await {
-            Ok(()) => RunResult::known(session, report),
-            Err(failure) => RunResult::unsettled(failure, report),
-        }
+        let settled = settlement::settle(&self.0, &mut session).await;
+        RunResult::settled(session, settled, report)
     }
 
     /// Records the time of each acknowledged row since the hand-over of its records to the broker.
@@ -240,7 +240,9 @@ impl BatchSender {
         if partly_sent && batch.unsent.is_empty() {
             return self.acknowledge(session, batch, Vec::new()).await;
         }
-        match self.0.outbox.resolve(&session.fence, batch.token, BatchOutcome::NotSent).await {
+        let RelayContext { outbox, poison, .. } = &*self.0;
+        let returned = outbox.resolve(&session.fence, batch.token, BatchOutcome::NotSent, poison).await;
+        match returned.map(|returned| returned.closed) {
             Ok(FencedOutcome::Done { counter, .. }) => {
                 session.fence.counter = counter;
                 RunResult::known(session, report(cause))

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use app::relay::RecordEnvelope;
 use ports::broker::Broker;
 use ports::clock::Clock;
-use ports::outbox::OutboxStore;
+use ports::outbox::{OutboxStore, PoisonPolicy};
 use ports::partitions::{InstanceId, PartitionLeases};
-use supervision::Mailbox;
+use supervision::{Mailbox, SupervisionBus};
 use telemetry::Metrics;
 
 use super::lease_book::LeaseBook;
@@ -27,6 +27,8 @@ pub struct RelayContext {
     pub book: Arc<LeaseBook>,
     /// Decides about rows that failed, and writes their exclusion.
     pub retry: Mailbox<RetryHandler>,
+    /// What a row that is parked as poison does to its key.
+    pub poison: PoisonPolicy,
     /// Name of this instance in leases.
     pub instance: InstanceId,
     /// Headers that all records of this instance have in common.
@@ -37,4 +39,6 @@ pub struct RelayContext {
     pub clock: Arc<dyn Clock>,
     /// Counters of the relay.
     pub metrics: Arc<Metrics>,
+    /// The live stream, for parked rows.
+    pub events: SupervisionBus,
 }

@@ -71,9 +71,9 @@ impl InFlightBatch {
         let mut removed = HashSet::new();
         for row in self.rows.iter() {
             if excluded.contains(&row.id) {
-                blocked_keys.insert(row.key);
+                blocked_keys.insert(row.key.group());
                 removed.insert(row.id);
-            } else if blocked_keys.contains(&row.key) {
+            } else if blocked_keys.contains(&row.key.group()) {
                 removed.insert(row.id);
             }
         }
@@ -104,7 +104,11 @@ impl InFlightBatch {
     pub fn unsent_heads(&self) -> Vec<RowId> {
         let mut seen = HashSet::new();
         let unsent: HashSet<RowId> = self.unsent.iter().map(|(row, _)| *row).collect();
-        self.rows.iter().filter(|row| unsent.contains(&row.id) && seen.insert(row.key)).map(|row| row.id).collect()
+        self.rows
+            .iter()
+            .filter(|row| unsent.contains(&row.id) && seen.insert(row.key.group()))
+            .map(|row| row.id)
+            .collect()
     }
 
     /// The refusal of one row with this error.

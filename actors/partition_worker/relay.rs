@@ -57,16 +57,19 @@ impl Relay {
             }
         };
         match request.claim {
-            Some(kind) => self.claim_and_send(session, kind, request.probe).await,
+            Some(kind) => {
+                if let Some(woken_at) = request.woken_at {
+                    self.context.metrics.outbox_wake_up_seconds.record(woken_at.elapsed());
+                }
+                self.claim_and_send(session, kind, request.probe).await
+            }
             None => self.settle(session, BatchReport::default()).await,
         }
     }
 
     async fn settle(&self, mut session: PartitionSession, report: BatchReport) -> RunResult {
-        match settlement::settle(&self.context, &mut session).await {
-            Ok(()) => RunResult::known(session, report),
-            Err(failure) => RunResult::unsettled(failure, report),
-        }
+        let settled = settlement::settle(&self.context, &mut session).await;
+        RunResult::settled(session, settled, report)
     }
 
     async fn claim_and_send(&self, mut session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {

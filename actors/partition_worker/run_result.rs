@@ -27,6 +27,14 @@ impl RunResult {
         Self::ended(session, BatchReport { error: Some(error), ..BatchReport::default() })
     }
 
+    /// The settlement of the session's acknowledged batch, which ended the run.
+    pub fn settled(session: PartitionSession, settled: Result<(), SettleFailure>, report: BatchReport) -> Self {
+        match settled {
+            Ok(()) => Self::known(session, report),
+            Err(failure) => Self::unsettled(failure, report),
+        }
+    }
+
     /// The settlement of an acknowledged batch failed.
     pub fn unsettled(failure: SettleFailure, report: BatchReport) -> Self {
         let error = match failure {

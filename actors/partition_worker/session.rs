@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use outbox::store_went_back;
 use ports::Error;
-use ports::outbox::{BatchOutcome, FencedOutcome};
+use ports::outbox::{BatchOutcome, FencedOutcome, ResolvedBatch};
 use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
 use tokio::time::Instant;
 
@@ -14,6 +14,7 @@ use super::context::RelayContext;
 use super::held_partition::PartitionSession;
 use super::session_failure::SessionFailure;
 use super::settlement;
+use crate::retry_handler::parked_row::ParkedRow;
 use overlapping_failures::OverlappingFailures;
 use timeline::TimelineGuard;
 
@@ -101,7 +102,7 @@ impl PartitionSessions {
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
     async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<Counter, SessionFailure> {
-        let RelayContext { broker, outbox, producers, metrics, .. } = &*self.context;
+        let RelayContext { broker, outbox, producers, poison, metrics, events, .. } = &*self.context;
         self.failures.call(broker.fence(&open.session)).await?;
         producers.end(&open.session).await;
         let watermark = self.failures.call(broker.watermark(fence.partition, Some(&open.session))).await?;
@@ -113,13 +114,15 @@ impl PartitionSessions {
             self.report_rewind(fence, watermark);
         }
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
-        let resolved = outbox.resolve(fence, open.token, outcome).await?;
+        let ResolvedBatch { closed, parked } = outbox.resolve(fence, open.token, outcome, poison).await?;
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);
         tracing::info!(
             event = "batch_resolved", partition, epoch, token, verdict = ?outcome, lane = %open.session,
-            "resolved a batch that its claimer had left open"
+            "partition {partition}: batch {token} of an earlier claim was open; the broker was asked about it: {outcome:?}"
         );
-        match resolved {
+        metrics.outbox_entries_failed.inc_by(parked.len() as u64);
+        parked.iter().for_each(|row| ParkedRow::from(row).report(events));
+        match closed {
             FencedOutcome::Done { counter, rows } => {
                 metrics.outbox_lease_reclaimed_total.inc_by(rows);
                 Ok(counter)
@@ -143,8 +146,8 @@ impl PartitionSessions {
         );
     }
 
-    /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded, and the
-    /// session if the lease remains. Without an open batch the release needs no broker. With an open batch and no session the store
+    /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded,
+    /// and the session if the lease remains. Without an open batch the release needs no broker. With an open batch and no session the store
     /// refuses the release; the batch is then resolved first, because otherwise the heartbeat would renew the lease for ever.
     pub async fn hand_over(
         &self,

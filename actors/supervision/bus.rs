@@ -8,3 +8,4 @@ pub(crate) mod registry;
 pub(crate) mod snapshot;
 pub(crate) mod supervision_bus;
 pub(crate) mod supervisor_command;
+pub(crate) mod supervisor_registry;

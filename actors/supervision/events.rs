@@ -3,4 +3,5 @@
 pub(crate) mod event;
 pub(crate) mod log_line;
 pub(crate) mod observer;
+pub(crate) mod sentence;
 pub(crate) mod stream;

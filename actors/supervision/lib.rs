@@ -60,6 +60,7 @@ pub use bus::faults::NoSuchActor;
 pub use bus::options::Options;
 pub use bus::snapshot::{ActorSnapshot, ActorState};
 pub use bus::supervision_bus::{ChildError, SupervisionBus};
+pub use bus::supervisor_registry::SupervisorSnapshot;
 pub use child::actor::actor;
 pub use child::backoff::Backoff;
 pub use child::exit::ExitReason;

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use app::dispatch::{
     ActorView, ChangeOrder, CreateOrder, Created, Dispatch, InjectError, InjectedFault, LiveEvent, LiveFeed,
+    SupervisorView,
 };
 use app::error::CommandError;
 use async_trait::async_trait;
 use domain::Order;
 use futures::StreamExt;
-use supervision::{FieldValue, SupervisionBus, SupervisionEvent};
+use supervision::{FieldValue, SupervisionBus, SupervisionEvent, SupervisorSnapshot};
 
 use super::shards::Shards;
 
@@ -47,9 +48,26 @@ impl Dispatch for Dispatcher {
             mailbox_depth: row.mailbox_depth,
             mailbox_capacity: row.mailbox_capacity,
             last_exit: row.last_exit,
+            supervisor: row.supervisor,
             parent: row.parent,
         })
         .collect()
+    }
+
+    fn supervisors(&self) -> Vec<SupervisorView> {
+        let view = |row: SupervisorSnapshot| SupervisorView {
+            label: row.label,
+            parent: row.parent,
+            strategy: row.strategy,
+            restarts_max: row.restarts_max,
+            window: row.window,
+            restarts_in_window: row.restarts_in_window,
+        };
+        self.bus.supervisors().into_iter().map(view).collect()
+    }
+
+    fn announce(&self, event: &'static str, fields: Vec<(&'static str, String)>) {
+        self.bus.publish_external(event, fields);
     }
 
     fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError> {
@@ -97,7 +115,8 @@ fn live_event(event: &SupervisionEvent) -> LiveEvent {
     for (name, value) in &event.fields {
         fields.insert((*name).to_owned(), json(value));
     }
-    LiveEvent { seq: event.seq, event: event.event.to_owned(), data: serde_json::Value::Object(fields).to_string() }
+    let data = serde_json::Value::Object(fields).to_string();
+    LiveEvent { seq: event.seq, event: event.event.to_owned(), data, age: event.at.elapsed() }
 }
 
 fn json(value: &FieldValue) -> serde_json::Value {

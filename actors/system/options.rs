@@ -1,6 +1,7 @@
 //! Options of the actors, with defaults that run. Every queue, loop and wait has its limit here.
 use std::time::Duration;
 
+use app::contract;
 use app::policy::{self, breaker};
 use app::relay::{self, chain};
 use ports::partitions::InstanceId;
@@ -24,6 +25,8 @@ pub struct Options {
     pub region: policy::failover::FailoverThresholds,
     /// Whether this instance relays events. Without, it takes no partition; other instances relay what it writes.
     pub publisher_enabled: bool,
+    /// Whether this instance has the actors of the orders: shards, promoter and consumers. Without, it only relays.
+    pub orders_enabled: bool,
     /// Number of partitions; fixed at installation.
     pub partitions: u32,
     /// Transactional producers, and how partitions share them.
@@ -96,7 +99,7 @@ impl Default for Options {
             instance: InstanceId("local".into()),
             relay: relay::Options {
                 region,
-                schemas: None,
+                contracts: contract::order_values("order.events".into(), None),
                 batch: 1_000,
                 lease: Duration::from_secs(30),
                 margin: Duration::from_secs(1),
@@ -107,6 +110,7 @@ impl Default for Options {
             pressure: policy::backpressure::PressureThresholds::default(),
             region: policy::failover::FailoverThresholds::default(),
             publisher_enabled: true,
+            orders_enabled: true,
             partitions: 64,
             producers: ProducerSlots::Shared(2),
             max_in_flight: 64,

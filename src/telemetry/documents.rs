@@ -52,8 +52,9 @@ the service and should be watched, *info* is the life cycle, *debug* single step
 
 Every JSON line has `region`, the region of the process, unless the event has a region of its own. A line that a request \
 causes also has its `request_id` and, as soon as the order is known, its `order_id`; actors and adapters write both, \
-because the message to an actor carries them. A line that a consumed event causes has its `order_id` and `event_id`; one \
-that an event on its way to the broker causes has them as fields. A request's own line joins `request_id` and `order_id`. \
+because the message to an actor carries them. The event of the change carries them on, in its outbox row and as the header \
+`x-request-id` of its record: the lines that it causes in the relay and in consumers, also in retry topics and among the dead \
+letters, have `event_id`, `order_id` and the `request_id` of the request that made the change. A request's own line joins `request_id` and `order_id`. \
 Other lines of an actor have `actor`, its path. Work for many orders at once, such as a commit or a batch, names none.
 ";
 

@@ -8,9 +8,11 @@ pub mod documents;
 mod log_events;
 pub mod logging;
 mod metrics;
+mod version;
 
 pub use log_events::{LOG_EVENTS, LogEvent, LogEventGroup};
 pub use metrics::{
     ActuatorMetric, ActuatorTag, CATALOGUE, CONTENT_TYPE, DurationDistribution, Family, Gauge, Instrument, IntCounter,
     IntGauge, Measurement, MetricDefinition, MetricKind, MetricUnit, Metrics, SizeDistribution, Timer,
 };
+pub use version::{COMMIT, VERSION};

@@ -54,7 +54,7 @@ impl Format {
 ///
 /// Logging never blocks: a bounded queue feeds a writer thread, and a line that finds the queue full, or that cannot be
 /// written, is lost and counted in [`lines_lost`]. The log reports the loss (`log_lines_lost`) when the queue is empty
-/// again. Drop the guard at the end of the process: it writes the queued lines. JSON lines carry the region.
+/// again. Drop the guard at the end of the process: it writes the queued lines. Every line has the region.
 ///
 /// # Errors
 /// The level is invalid, or the process has a log already.
@@ -70,13 +70,14 @@ pub fn init(format: Format, level: &str, region: &str) -> Result<LogGuard, Error
     Ok(guard)
 }
 
-/// Installs the process's log on standard error, without a queue, for commands whose standard output is data.
+/// Installs the process's log on standard error, without a queue, for commands whose standard output people read: time, level and sentence
+/// of each event.
 ///
 /// # Errors
 /// The level is invalid, or the process has a log already.
-pub fn init_on_stderr(format: Format, level: &str) -> Result<(), Error> {
+pub fn init_brief_on_stderr(level: &str) -> Result<(), Error> {
     let filter = filter::filter(level)?;
-    let layer = layer(format, io::stderr().is_terminal(), None, io::stderr);
+    let layer = pretty_format::brief_layer(io::stderr, colours(io::stderr().is_terminal()));
     set_global_default(tracing_subscriber::registry().with(layer).with(filter))?;
     panic_hook::log_panics();
     Ok(())
@@ -110,11 +111,15 @@ fn layer<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours = colours(terminal);
     match format {
         Format::Json => json_format::layer(writer, region).boxed(),
-        Format::Pretty => pretty_format::layer(writer, colours).boxed(),
+        Format::Pretty => pretty_format::layer(writer, colours, region).boxed(),
     }
+}
+
+fn colours(terminal: bool) -> bool {
+    terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 #[cfg(test)]
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn first_init_succeeds_and_a_second_one_is_refused() {
         assert!(matches!(init(Format::Json, "inof", "eu"), Err(Error::UnknownLevel { .. })));
-        init_on_stderr(Format::Json, "off").expect("the first init in this process");
+        init_brief_on_stderr("off").expect("the first init in this process");
 
         assert!(matches!(init(Format::Pretty, "info", "eu"), Err(Error::InitializedTwice(_))));
     }

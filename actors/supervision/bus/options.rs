@@ -16,8 +16,8 @@ pub struct Options {
     pub saturated_at: f64,
     /// Share of a mailbox's capacity at or below which a saturated one counts as recovered. 0.5: far enough below not to flap.
     pub recovered_at: f64,
-    /// Least time between two `dead_letter` events of one actor for one reason; the next event carries the count of all since. 1 s.
-    pub dead_letter_interval: Duration,
+    /// Least time between two `message_unhandled` events of one actor for one reason; the next event carries the count of all since. 1 s.
+    pub unhandled_interval: Duration,
     /// An arbiter that does not respond for this long is stalled. 1 s: no handler may block a thread that long.
     pub arbiter_stalled_after: Duration,
     /// How long a killed child may take to report its exit before it counts as lost. 1 s: an actor task executes a kill at its next
@@ -35,7 +35,7 @@ impl Default for Options {
             inspection_interval: Duration::from_millis(100),
             saturated_at: 0.9,
             recovered_at: 0.5,
-            dead_letter_interval: Duration::from_secs(1),
+            unhandled_interval: Duration::from_secs(1),
             arbiter_stalled_after: Duration::from_secs(1),
             kill_timeout: Duration::from_secs(1),
             random: Arc::new(rand::random::<f64>),

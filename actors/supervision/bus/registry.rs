@@ -28,8 +28,8 @@ pub(crate) struct RegistryEntry {
     pub(crate) restarts: u64,
     pub(crate) last_exit: Option<String>,
     pub(crate) saturated: bool,
-    /// When the last `dead_letter` event of each reason was published.
-    pub(crate) dead_letters_at: [Option<Instant>; 3],
+    /// When the last `message_unhandled` event of each reason was published.
+    pub(crate) unhandled_at: [Option<Instant>; 3],
 }
 
 impl RegistryEntry {
@@ -46,7 +46,7 @@ impl RegistryEntry {
             restarts: 0,
             last_exit: None,
             saturated: false,
-            dead_letters_at: [None; 3],
+            unhandled_at: [None; 3],
         }
     }
 
@@ -83,6 +83,7 @@ impl RegistryEntry {
             mailbox_depth: mailbox.outstanding(),
             mailbox_capacity: mailbox.capacity,
             last_exit: self.last_exit.clone(),
+            supervisor: self.supervisor.to_string(),
             parent: self.parent.as_deref().map(str::to_owned),
         })
     }

@@ -46,6 +46,8 @@ pub struct ActorSnapshot {
     pub mailbox_capacity: usize,
     /// Why the last incarnation ended, such as `panic: index out of bounds`. None before the first exit.
     pub last_exit: Option<String>,
+    /// Label of its supervisor, as in [`SupervisorSnapshot`](crate::SupervisorSnapshot).
+    pub supervisor: String,
     /// Path of the nearest supervisor above that is visible.
     pub parent: Option<String>,
 }

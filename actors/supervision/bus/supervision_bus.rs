@@ -14,6 +14,7 @@ use crate::bus::options::Options;
 use crate::bus::registry::ActorRegistry;
 use crate::bus::snapshot::ActorSnapshot;
 use crate::bus::supervisor_command::SupervisorCommand;
+use crate::bus::supervisor_registry::{SupervisorRegistry, SupervisorSnapshot};
 use crate::child::spec::ChildSpec;
 use crate::events::event::{FieldValue, SupervisionEvent};
 use crate::events::log_line;
@@ -46,6 +47,7 @@ struct BusState {
     /// Held while an event goes to stream and log.
     publish_lock: Mutex<()>,
     registry: ActorRegistry,
+    supervisor_registry: SupervisorRegistry,
     supervisors: Mutex<HashMap<String, mpsc::UnboundedSender<SupervisorCommand>>>,
     arbiter_probes: Mutex<Vec<ArbiterProbe>>,
     /// The deadline of a shutdown of the whole tree; none = no shutdown has begun.
@@ -69,6 +71,7 @@ impl SupervisionBus {
             stream,
             publish_lock: Mutex::default(),
             registry: ActorRegistry::default(),
+            supervisor_registry: SupervisorRegistry::default(),
             supervisors: Mutex::default(),
             arbiter_probes: Mutex::default(),
             shutdown_deadline: watch::Sender::new(None),
@@ -135,6 +138,11 @@ impl SupervisionBus {
         self.0.registry.snapshot()
     }
 
+    /// Every supervisor that runs, one above before those below it.
+    pub fn supervisors(&self) -> Vec<SupervisorSnapshot> {
+        self.0.supervisor_registry.snapshot(Instant::now())
+    }
+
     /// The limits that the bus was created with.
     pub fn options(&self) -> &Options {
         &self.0.options
@@ -148,10 +156,10 @@ impl SupervisionBus {
         &self.0.registry
     }
 
-    /// Lowers a dead letter to INFO during a shutdown, when it is expected that actors that ended take no messages.
-    pub(crate) fn expected_in_shutdown(&self, dead_letter: SupervisionEvent) -> SupervisionEvent {
-        let level = if self.0.shutdown_deadline.borrow().is_some() { Level::INFO } else { dead_letter.level };
-        SupervisionEvent { level, ..dead_letter }
+    /// Lowers `message_unhandled` to INFO during a shutdown, when it is expected that actors that ended take no messages.
+    pub(crate) fn expected_in_shutdown(&self, unhandled: SupervisionEvent) -> SupervisionEvent {
+        let level = if self.0.shutdown_deadline.borrow().is_some() { Level::INFO } else { unhandled.level };
+        SupervisionEvent { level, ..unhandled }
     }
 
     /// Publishes an event: stream first, then the log, in the same order for all threads, so that no effect precedes its cause. The
@@ -168,12 +176,17 @@ impl SupervisionBus {
         self.0.supervisors.lock().get(name).cloned().ok_or_else(|| ChildError::NoSuchSupervisor(name.into()))
     }
 
+    pub(crate) fn supervisor_registry(&self) -> &SupervisorRegistry {
+        &self.0.supervisor_registry
+    }
+
     pub(crate) fn register_supervisor(&self, name: &str, commands: mpsc::UnboundedSender<SupervisorCommand>) {
         self.0.supervisors.lock().insert(name.into(), commands);
     }
 
     pub(crate) fn unregister_supervisor(&self, name: &str) {
         self.0.supervisors.lock().remove(name);
+        self.0.supervisor_registry.ended(name);
     }
 
     pub(crate) fn with_arbiter_probes<R>(&self, f: impl FnOnce(&mut Vec<ArbiterProbe>) -> R) -> R {

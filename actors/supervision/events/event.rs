@@ -30,7 +30,7 @@ pub struct SupervisionEvent {
     pub kind: &'static str,
     /// The incarnation's number, from 1; 0 for events without a child.
     pub generation: u64,
-    /// An exit reason as [`ExitReason::as_str`] returns it, or the reason of a dead letter.
+    /// An exit reason as [`ExitReason::as_str`] returns it, or the reason of `message_unhandled`.
     pub reason: Option<&'static str>,
     /// All other fields, in the order in which the event's producer added them.
     pub fields: Vec<(&'static str, FieldValue)>,

@@ -1,42 +1,16 @@
-//! The log line of an event: one `tracing` event with constant text and flat fields.
+//! The log line of an event: one `tracing` event with a sentence and flat fields. The sentence occupies the field `message`, so the type of
+//! the message that an actor was handling is logged as `handling`.
 
 use tracing::Level;
 
 use crate::events::event::SupervisionEvent;
-
-/// The constant text of an event's line. It occupies the line's `message` field, so the type of the message that an actor was handling
-/// is logged as `handling`.
-fn message(event: &str) -> &'static str {
-    match event {
-        "child_started" => "child started",
-        "child_restarted" => "child restarted",
-        "child_start_failed" => "child failed to start",
-        "child_exited" => "child exited",
-        "restart_scheduled" => "restart scheduled",
-        "child_stopping" => "child is asked to stop",
-        "child_terminated" => "child ended and is not restarted",
-        "shutdown_timeout" => "child did not stop in time and is killed",
-        "intensity_exceeded" => "more restarts than the supervisor allows",
-        "supervisor_stopped" => "supervisor stopped",
-        "tree_stopped" => "tree stopped",
-        "child_stuck" => "child makes no progress and is killed",
-        "arbiter_stalled" => "arbiter stalled",
-        "arbiter_recovered" => "arbiter recovered",
-        "mailbox_saturated" => "mailbox saturated",
-        "mailbox_recovered" => "mailbox recovered",
-        "dead_letter" => "messages were not handled",
-        "child_added" => "child added",
-        "child_removed" => "child removed",
-        "fault_injected" => "fault injected",
-        _ => "supervision event",
-    }
-}
+use crate::events::sentence::{log_level, sentence};
 
 macro_rules! log_event {
     ($level:ident, $e:ident: $($field:ident = $value:expr),+ $(,)?) => {
         tracing::event!(target: "supervision", Level::$level, event = $e.event, seq = $e.seq, supervisor = &*$e.supervisor,
             child = &*$e.child, child_type = $e.child_type, actor = $e.kind, generation = $e.generation, reason = $e.reason,
-            $($field = $value),+, "{}", message($e.event))
+            $($field = $value),+, "{}", sentence($e))
     };
 }
 
@@ -72,13 +46,14 @@ pub(crate) fn write(e: &SupervisionEvent) {
             | "arbiter_recovered"
             | "mailbox_saturated"
             | "mailbox_recovered"
-            | "dead_letter"
+            | "message_unhandled"
             | "fault_injected"
     );
-    match (finding, e.level) {
+    match (finding, log_level(e)) {
         (false, Level::ERROR) => log_lifecycle!(ERROR, e),
         (false, Level::WARN) => log_lifecycle!(WARN, e),
-        (false, _) => log_lifecycle!(INFO, e),
+        (false, Level::INFO) => log_lifecycle!(INFO, e),
+        (false, _) => log_lifecycle!(DEBUG, e),
         (true, Level::ERROR) => log_finding!(ERROR, e),
         (true, Level::WARN) => log_finding!(WARN, e),
         (true, _) => log_finding!(INFO, e),

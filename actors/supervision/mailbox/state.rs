@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::events::observer::Observer;
 
-/// Why a message was not handled: the `reason` of a `dead_letter` event.
+/// Why a message was not handled: the `reason` of a `message_unhandled` event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UndeliveredReason {
     Closed,

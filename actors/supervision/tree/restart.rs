@@ -23,7 +23,9 @@ impl Supervisor {
             return self.terminate_child(index, &report.reason).await;
         }
         self.record_exit(index, &report, event_name, ActorState::Restarting);
-        if self.intensity.exceeded_by(Instant::now()) {
+        let exceeded = self.intensity.exceeded_by(Instant::now());
+        self.bus.supervisor_registry().set_failures(&self.name, self.intensity.failures().clone());
+        if exceeded {
             return self.escalate(index, &report.reason).await;
         }
         let delay = self.next_delay(index);

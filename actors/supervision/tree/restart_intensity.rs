@@ -31,6 +31,11 @@ impl RestartIntensity {
         self.failures.len()
     }
 
+    /// The failures in the window at the time of the last one, the oldest first.
+    pub(crate) fn failures(&self) -> &VecDeque<Instant> {
+        &self.failures
+    }
+
     pub(crate) fn clear(&mut self) {
         self.failures.clear();
     }

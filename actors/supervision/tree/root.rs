@@ -40,7 +40,7 @@ impl RootSupervisor {
         let (signal_sender, signals) = mpsc::unbounded_channel();
         let label: Arc<str> = spec.label().into();
         let link = SupervisorLink { path: label.clone(), token: 0, signals: signal_sender };
-        let commands = run::launch(spec, link, bus.clone(), None);
+        let commands = run::launch(spec, link, bus.clone(), None, None);
         // The supervisor's task was spawned just now and cannot have ended.
         let _ = commands.send(ChildCommand::Start { generation: 1 });
         let (started_sender, started) = oneshot::channel();

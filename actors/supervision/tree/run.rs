@@ -15,7 +15,7 @@ use crate::child::signal::{ChildSignal, Lifecycle, SupervisorLink};
 use crate::child::spec::{ChildBody, ChildSpec, SupervisorSpec};
 use crate::tree::child_record::ChildRecord;
 use crate::tree::supervisor::Supervisor;
-use crate::tree::watchdog::remaining_dead_letters;
+use crate::tree::watchdog::remaining_unhandled;
 
 /// The next thing a supervisor does.
 enum Action {
@@ -26,7 +26,8 @@ enum Action {
     End,
 }
 
-/// Spawns the task of a supervisor and of all its children; they run only after `ChildCommand::Start`.
+/// Spawns the task of a supervisor and of all its children; they run only after `ChildCommand::Start`. `above` is the label of the
+/// supervisor above, `parent` the nearest one that is visible.
 ///
 /// # Panics
 /// When two children have the same path: a programming error.
@@ -34,10 +35,12 @@ pub(crate) fn launch(
     spec: SupervisorSpec,
     link: SupervisorLink,
     bus: SupervisionBus,
+    above: Option<&str>,
     parent: Option<Arc<str>>,
 ) -> CommandSender {
     let (sender, commands) = mpsc::unbounded_channel();
     bus.register_supervisor(&spec.name, sender.clone());
+    bus.supervisor_registry().launched(&spec, above);
     let mut supervisor = Supervisor::new(&spec, link, bus, parent, commands);
     for child in spec.children {
         let path: Arc<str> = child.path.as_str().into();
@@ -57,7 +60,9 @@ impl Supervisor {
         let (arbiter, stuck_after) = (spec.arbiter.clone(), spec.stuck_after);
         let child = ChildRecord::launch(spec, self.last_token, |body| match body {
             ChildBody::Actor { launch, .. } => CommandSender::Actor(launch(link, arbiter)),
-            ChildBody::Supervisor(spec) => launch(*spec, link, self.bus.clone(), self.visible_parent.clone()),
+            ChildBody::Supervisor(spec) => {
+                launch(*spec, link, self.bus.clone(), Some(&self.label), self.visible_parent.clone())
+            }
         });
         self.update_entry(&path, |entry| {
             entry.commands = Some(child.commands.clone());
@@ -193,10 +198,10 @@ impl Supervisor {
         self.stop_child(index, &DrainRequest::without_deadline(ExitReason::Shutdown, true)).await;
         let event = self.child_event(index, "child_removed", Level::INFO);
         let path = self.children.remove(index).path.clone();
-        let dead_letters = self.bus.registry().with_entry(&path, |entry| remaining_dead_letters(&path, entry));
+        let unhandled = self.bus.registry().with_entry(&path, |entry| remaining_unhandled(&path, entry));
         self.bus.registry().remove(&path);
-        for dead_letter in dead_letters.unwrap_or_default() {
-            self.bus.publish(self.bus.expected_in_shutdown(dead_letter));
+        for unhandled in unhandled.unwrap_or_default() {
+            self.bus.publish(self.bus.expected_in_shutdown(unhandled));
         }
         self.bus.publish(event);
         true

@@ -30,8 +30,8 @@ fn inspect(bus: &SupervisionBus, now: Instant) {
     bus.registry().with_entries(|entries| {
         for (path, entry) in entries.iter_mut() {
             events.extend(saturation(path, entry, options));
-            let dead_letters = due_dead_letters(path, entry, options, now).into_iter();
-            events.extend(dead_letters.map(|event| bus.expected_in_shutdown(event)));
+            let unhandled = due_unhandled(path, entry, options, now).into_iter();
+            events.extend(unhandled.map(|event| bus.expected_in_shutdown(event)));
             if let Some((event, commands)) = without_progress(path, entry, now) {
                 events.push(event);
                 stuck.push(commands);
@@ -71,33 +71,33 @@ fn saturation(path: &str, entry: &mut RegistryEntry, options: &Options) -> Optio
     Some(event.with_number("capacity", mailbox.capacity as u64))
 }
 
-/// At most one event of each reason per `dead_letter_interval`, with the number of messages since the last one.
-fn due_dead_letters(path: &str, entry: &mut RegistryEntry, options: &Options, now: Instant) -> Vec<SupervisionEvent> {
+/// At most one event of each reason per `unhandled_interval`, with the number of messages since the last one.
+fn due_unhandled(path: &str, entry: &mut RegistryEntry, options: &Options, now: Instant) -> Vec<SupervisionEvent> {
     let mut events = Vec::new();
     for reason in UndeliveredReason::ALL {
-        let last = entry.dead_letters_at[reason as usize];
-        if last.is_some_and(|at| now.duration_since(at) < options.dead_letter_interval) {
+        let last = entry.unhandled_at[reason as usize];
+        if last.is_some_and(|at| now.duration_since(at) < options.unhandled_interval) {
             continue;
         }
-        if let Some(event) = dead_letter(path, entry, reason) {
-            entry.dead_letters_at[reason as usize] = Some(now);
+        if let Some(event) = unhandled(path, entry, reason) {
+            entry.unhandled_at[reason as usize] = Some(now);
             events.push(event);
         }
     }
     events
 }
 
-fn dead_letter(path: &str, entry: &RegistryEntry, reason: UndeliveredReason) -> Option<SupervisionEvent> {
+fn unhandled(path: &str, entry: &RegistryEntry, reason: UndeliveredReason) -> Option<SupervisionEvent> {
     let (count, message) = entry.mailbox.as_ref()?.take_undelivered(reason)?;
-    let event = entry.event(path, "dead_letter", Level::WARN);
+    let event = entry.event(path, "message_unhandled", Level::WARN);
     let mut event = event.with_text("message", message).with_number("count", count);
     event.reason = Some(reason.as_str());
     Some(event)
 }
 
-/// The dead letters not yet published of an entry that is about to be removed.
-pub(crate) fn remaining_dead_letters(path: &str, entry: &RegistryEntry) -> Vec<SupervisionEvent> {
-    UndeliveredReason::ALL.into_iter().filter_map(|reason| dead_letter(path, entry, reason)).collect()
+/// The unhandled messages not yet published of an entry that is about to be removed.
+pub(crate) fn remaining_unhandled(path: &str, entry: &RegistryEntry) -> Vec<SupervisionEvent> {
+    UndeliveredReason::ALL.into_iter().filter_map(|reason| unhandled(path, entry, reason)).collect()
 }
 
 /// The event about an actor that holds messages and finishes none, and the sender to kill it with.

@@ -14,9 +14,9 @@ pub(super) const HTTP: LogEventGroup = LogEventGroup {
 const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "request",
-        levels: &[Level::INFO],
+        levels: &[Level::DEBUG, Level::INFO],
         fields: &["method", "route", "status", "duration_ms", "request_id"],
-        meaning: "One HTTP request was answered.",
+        meaning: "One HTTP request was answered. Probes, scrapes and the console's own refresh are at debug.",
         action: "Nothing to do.",
     },
     LogEvent {
@@ -34,6 +34,21 @@ const EVENTS: &[LogEvent] = &[
         meaning: "The store failed while a long list of orders was being sent. The connection was closed, so the client \
                   sees an incomplete response.",
         action: "Read `error`; look for `dependency_down` and the store's events.",
+    },
+    LogEvent {
+        name: "topic_read_interrupted",
+        levels: &[Level::WARN],
+        fields: &["topic", "error"],
+        meaning: "The topic log failed while records were being sent to a reader. The connection was closed, so the client \
+                  sees an incomplete response.",
+        action: "Read `error`; look for `dependency_down` and the store's events. The reader continues at its last cursor.",
+    },
+    LogEvent {
+        name: "group_offsets_reset",
+        levels: &[Level::INFO],
+        fields: &["by", "group", "topic", "cursor"],
+        meaning: "A reader has set the committed offsets of its group with `reset`, which may move them back.",
+        action: "Nothing to do: it is the audit record.",
     },
     LogEvent {
         name: "request_failed",

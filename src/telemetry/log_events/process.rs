@@ -20,11 +20,26 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "ready",
+        levels: &[Level::INFO],
+        fields: &["url", "console", "version", "commit", "store", "broker", "instance", "elapsed_ms"],
+        meaning: "The service has started: its addresses, its version, its store and its broker.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "store_not_there",
         levels: &[Level::WARN],
         fields: &["error"],
         meaning: "The store cannot be reached at start. The process keeps trying until `startup.deadline`.",
         action: "Start the store, or correct `store.url`.",
+    },
+    LogEvent {
+        name: "instance_held",
+        levels: &[Level::WARN],
+        fields: &["error", "wait_ms"],
+        meaning: "Another process holds the data folder or the instance id. This one waits `wait_ms` for its end, because a \
+                  restart begins while the earlier process ends, and then gives up.",
+        action: "Stop the other process, or give this one a `store.path`, `http.listen` and `instance.id` of its own.",
     },
     LogEvent {
         name: "development_secret",
@@ -77,6 +92,21 @@ const EVENTS: &[LogEvent] = &[
         meaning: "The supervision tree failed more often than its restart intensity allows. The process drains and \
                   ends with exit code 70.",
         action: "Find the `child_exited` events before it. The platform should restart the process.",
+    },
+    LogEvent {
+        name: "configuration_reloaded",
+        levels: &[Level::INFO],
+        fields: &["applied", "restart_needed"],
+        meaning: "SIGHUP: the configuration was read again. `applied` names the changed settings that hold from now on, \
+                  `restart_needed` those that the process keeps as they were.",
+        action: "Restart the process if `restart_needed` names a setting.",
+    },
+    LogEvent {
+        name: "configuration_rejected",
+        levels: &[Level::ERROR],
+        fields: &["error"],
+        meaning: "SIGHUP: the configuration has mistakes. Nothing was changed.",
+        action: "Correct what `error` lists, and send SIGHUP again: a restart with these mistakes would fail.",
     },
     LogEvent {
         name: "stopping",

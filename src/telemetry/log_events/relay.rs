@@ -15,17 +15,46 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "event_failed",
         levels: &[Level::WARN],
-        fields: &["event_id", "order_id", "row", "attempt", "failure_type", "error", "delay_ms"],
+        fields: &[
+            "event_id",
+            "order_id",
+            "request_id",
+            "key",
+            "type",
+            "row",
+            "attempt",
+            "failure_type",
+            "error",
+            "delay_ms",
+        ],
         meaning: "An event could not be published; its row is retried after `delay_ms`.",
         action: "Watch it. `posthaste outbox why` shows the row's attempts.",
     },
     LogEvent {
         name: "event_parked",
         levels: &[Level::ERROR],
-        fields: &["event_id", "order_id", "row", "attempt", "failure_type", "error"],
-        meaning: "An event failed permanently or used up its attempts. Its row is PARKED; with `block-key`, later \
-                  events of the order wait.",
+        fields: &["event_id", "order_id", "request_id", "key", "type", "row", "attempt", "failure_type", "error"],
+        meaning: "An event failed permanently, used up its attempts, or killed its process in two trials. Its row is \
+                  PARKED; with `block-key`, later events of the key wait.",
         action: "Correct the cause, then `posthaste outbox retry`.",
+    },
+    LogEvent {
+        name: "event_published",
+        levels: &[Level::DEBUG],
+        fields: &[
+            "event_id",
+            "order_id",
+            "request_id",
+            "key",
+            "type",
+            "row",
+            "attempt",
+            "topic",
+            "partition",
+            "offset",
+        ],
+        meaning: "The broker acknowledged an event.",
+        action: "Nothing to do.",
     },
     LogEvent {
         name: "batch_resolved",
@@ -60,6 +89,14 @@ const EVENTS: &[LogEvent] = &[
         meaning: "The store continues another timeline, after a fail-over or a restore. All producer sessions were fenced. No watermark on \
                   the broker shows a batch that the store lacks; in `at-least-once` mode there are none.",
         action: "Nothing to do after a planned fail-over. Otherwise look for orders after `complete_until`.",
+    },
+    LogEvent {
+        name: "partitions_owned",
+        levels: &[Level::INFO],
+        fields: &["owned", "before"],
+        meaning: "This instance owns another number of partitions than before: it started, or instances came or went. The \
+                  events of each worker (`child_started`) are logged at `debug`.",
+        action: "Nothing to do. The numbers of all instances together reach `outbox.partitions`.",
     },
     LogEvent {
         name: "relay_failing",

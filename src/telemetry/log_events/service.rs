@@ -48,6 +48,13 @@ const EVENTS: &[LogEvent] = &[
         action: "`posthaste dlt show` prints it. Correct the cause, then `posthaste dlt redrive`.",
     },
     LogEvent {
+        name: "message_retried",
+        levels: &[Level::WARN],
+        fields: &["topic", "partition", "offset", "key", "attempt", "error"],
+        meaning: "The handler of a consumed record failed in this attempt. The record is in a retry topic, whose delay it waits.",
+        action: "Check the system behind the handler if it repeats.",
+    },
+    LogEvent {
         name: "message_handled_by_fallback",
         levels: &[Level::WARN],
         fields: &["topic", "partition", "offset", "key", "error"],

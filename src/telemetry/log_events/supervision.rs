@@ -6,7 +6,9 @@ use super::log_event::{LogEvent, LogEventGroup};
 
 pub(super) const SUPERVISION: LogEventGroup = LogEventGroup {
     title: "Supervision",
-    description: "The actors and their supervisors. `child` is the path in `/admin/actors`.",
+    description: "The actors and their supervisors. `child` is the path in `/admin/actors`. The message is a sentence with the \
+                  names and numbers of the fields. Single starts and orderly stops are at debug; `ready`, `partitions_owned` and \
+                  `stopped` summarise them.",
     common_fields: &["seq", "supervisor", "child", "child_type", "actor", "generation"],
     events: EVENTS,
 };
@@ -14,7 +16,7 @@ pub(super) const SUPERVISION: LogEventGroup = LogEventGroup {
 const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "child_started",
-        levels: &[Level::INFO],
+        levels: &[Level::DEBUG],
         fields: &["restart", "shutdown", "strategy", "startup_ms"],
         meaning: "An actor or supervisor started for the first time.",
         action: "Nothing to do.",
@@ -51,7 +53,7 @@ const EVENTS: &[LogEvent] = &[
     },
     LogEvent {
         name: "child_exited",
-        levels: &[Level::INFO, Level::WARN, Level::ERROR],
+        levels: &[Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR],
         fields: &[
             "restart",
             "shutdown",
@@ -67,8 +69,8 @@ const EVENTS: &[LogEvent] = &[
             "max_restarts",
             "window_ms",
         ],
-        meaning: "An actor ended. `reason` is `panic`, `killed`, `sibling`, `shutdown` or similar; panics are \
-                  errors.",
+        meaning: "An actor ended. `reason` is `panic`, `killed`, `sibling`, `shutdown` or similar. Panics are errors; those that \
+                  stop with a sibling are at info, and those of an orderly stop at debug.",
         action: "For `panic`, report `detail` and `location` as a bug. The actor is restarted.",
     },
     LogEvent {
@@ -95,14 +97,14 @@ const EVENTS: &[LogEvent] = &[
     },
     LogEvent {
         name: "child_stopping",
-        levels: &[Level::INFO],
+        levels: &[Level::DEBUG],
         fields: &["restart", "shutdown", "strategy", "reason", "detail"],
         meaning: "An actor was asked to stop.",
         action: "Nothing to do.",
     },
     LogEvent {
         name: "child_terminated",
-        levels: &[Level::INFO],
+        levels: &[Level::DEBUG, Level::INFO],
         fields: &["restart", "shutdown", "strategy", "reason", "detail"],
         meaning: "An actor ended and is not restarted, as its restart type demands.",
         action: "Nothing to do.",
@@ -135,7 +137,7 @@ const EVENTS: &[LogEvent] = &[
     },
     LogEvent {
         name: "supervisor_stopped",
-        levels: &[Level::INFO, Level::ERROR],
+        levels: &[Level::DEBUG, Level::INFO, Level::ERROR],
         fields: &["strategy", "reason", "detail"],
         meaning: "A supervisor ended; an error when it gave up.",
         action: "After an error, see `intensity_exceeded`.",
@@ -149,14 +151,14 @@ const EVENTS: &[LogEvent] = &[
     },
     LogEvent {
         name: "child_added",
-        levels: &[Level::INFO],
+        levels: &[Level::DEBUG],
         fields: &["restart", "shutdown", "strategy"],
         meaning: "A child was added to a running supervisor, for example the worker of a partition.",
         action: "Nothing to do.",
     },
     LogEvent {
         name: "child_removed",
-        levels: &[Level::INFO],
+        levels: &[Level::DEBUG],
         fields: &["restart", "shutdown", "strategy"],
         meaning: "A child was stopped and removed from its supervisor.",
         action: "Nothing to do.",
@@ -197,7 +199,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "dead_letter",
+        name: "message_unhandled",
         levels: &[Level::INFO, Level::WARN],
         fields: &["reason", "handling", "count"],
         meaning: "Messages to an actor were not handled, because their deadline passed or the actor ended. At info \

@@ -1,6 +1,7 @@
-//! The format for people: time, level, message, then the fields.
+//! The format for people: time, region, level, message, then the fields.
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tracing::Subscriber;
@@ -12,26 +13,46 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Lines such as `12:03:04.125Z  INFO listening event="listening" address=127.0.0.1:8080`, with ANSI colours on request.
-pub(crate) fn layer<S, W>(writer: W, colours: bool) -> impl Layer<S>
+/// Lines such as `12:03:04.125Z region=eu  INFO listening event="listening" address=127.0.0.1:8080`, with ANSI colours on request.
+pub(crate) fn layer<S, W>(writer: W, colours: bool, region: Option<Arc<str>>) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::fmt::layer()
         .fmt_fields(debug_fn(write_field).delimited(" "))
-        .with_timer(UtcTimeOfDay)
+        .with_timer(TimeAndRegion(region))
         .with_target(false)
         .with_ansi(colours)
         .with_writer(writer)
 }
 
-struct UtcTimeOfDay;
+/// As [`layer`], without the fields: for a person who reads along. The sentence of an event names what matters.
+pub(crate) fn brief_layer<S, W>(writer: W, colours: bool) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt::layer()
+        .fmt_fields(debug_fn(write_message))
+        .with_timer(TimeAndRegion(None))
+        .with_target(false)
+        .with_ansi(colours)
+        .with_writer(writer)
+}
 
-impl FormatTime for UtcTimeOfDay {
+/// The front of a line: the UTC time of day, and the region of this process.
+struct TimeAndRegion(Option<Arc<str>>);
+
+impl FormatTime for TimeAndRegion {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        write!(writer, "{}", Timestamp::now().strftime("%H:%M:%S%.3fZ"))
+        write!(writer, "{}", Timestamp::now().strftime("%H:%M:%S%.3fZ"))?;
+        self.0.as_ref().map_or(Ok(()), |region| write!(writer, " region={region}"))
     }
+}
+
+fn write_message(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    if field.name() == "message" { write_field(writer, field, value) } else { Ok(()) }
 }
 
 /// Escapes control characters: a value that a client sent must neither forge a line nor control the terminal. The
@@ -59,7 +80,7 @@ mod tests {
     fn logged(colours: bool, log: impl FnOnce()) -> String {
         let buffer = LogBuffer::default();
         let writer = buffer.clone();
-        let layer = layer(move || writer.clone(), colours);
+        let layer = layer(move || writer.clone(), colours, Some("eu".into()));
         with_default(tracing_subscriber::registry().with(layer), log);
         buffer.text()
     }
@@ -73,14 +94,33 @@ mod tests {
         let (time, rest) = line.split_once(' ').expect("a time");
         let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
         assert_eq!(shape, "00:00:00.000Z");
-        assert_eq!(rest, " INFO for requests event=\"listening\" address=127.0.0.1:8080 port=8080 note=\"a b\"\n");
+        assert_eq!(
+            rest,
+            "region=eu  INFO for requests event=\"listening\" address=127.0.0.1:8080 port=8080 note=\"a b\"\n"
+        );
+    }
+
+    #[test]
+    fn brief_line_has_time_level_and_message_only() {
+        let buffer = LogBuffer::default();
+        let writer = buffer.clone();
+        let layer = brief_layer(move || writer.clone(), false);
+
+        with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::error_span!("request", request_id = "r").in_scope(|| {
+                tracing::warn!(event = "child_exited", child = "/a", "A /a panicked");
+            });
+        });
+
+        let line = buffer.text();
+        assert!(line.ends_with("Z  WARN request: A /a panicked\n"), "{line}");
     }
 
     #[test]
     fn event_without_message_has_its_fields_only() {
         let line = logged(false, || tracing::warn!(event = "listening"));
 
-        assert!(line.ends_with("Z  WARN event=\"listening\"\n"), "{line}");
+        assert!(line.ends_with("Z region=eu  WARN event=\"listening\"\n"), "{line}");
     }
 
     #[test]

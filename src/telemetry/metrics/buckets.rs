@@ -3,7 +3,7 @@
 /// No buckets, for counters and gauges.
 pub(crate) const NONE: &[f64] = &[];
 
-/// One actor message, in seconds: most take microseconds, and one that takes a second is already a fault.
+/// One actor message or wake-up, in seconds: most take microseconds, and one that takes a second is already a fault.
 pub(crate) const MESSAGE: &[f64] =
     &[0.000_01, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 

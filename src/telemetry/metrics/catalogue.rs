@@ -21,18 +21,20 @@ macro_rules! every_metric {
         outbox_retry_count: IntCounter = "outbox.retry.count" [] Rows NONE "Failed attempts that were scheduled again.";
         outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Outbox rows written in the transaction of their order.";
         outbox_entries_delivered: IntCounter = "outbox.entries.delivered" [] Rows NONE "Rows settled as sent.";
-        outbox_entries_failed: IntCounter = "outbox.entries.failed" [] Rows NONE "Rows settled as parked.";
+        outbox_entries_failed: IntCounter = "outbox.entries.failed" [] Rows NONE "Rows parked by the relay, as the store confirmed.";
         outbox_publish_duration: Timer = "outbox.publish.duration" [] Seconds CALL "Time of one batch from its claim to the broker's acknowledgement.";
 
         // The outbox, by Prometheus names.
         outbox_rows: Family<IntGauge, 1> = "outbox_rows" ["status"] Rows NONE "Outbox rows by status.";
         outbox_oldest_pending_age_seconds: Gauge = "outbox_oldest_pending_age_seconds" [] Seconds NONE "Age of the oldest unpublished event; 0 when there is none.";
         outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the order's commit until the broker's acknowledgement.";
+        outbox_wake_up_seconds: Timer = "outbox_wake_up_seconds" [] Seconds MESSAGE "Time from the wake-up that follows a commit of this instance until the partition's worker begins to claim; under load it includes the wait for the next cycle.";
         outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store went back in time.";
         outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Rows NONE "Rows of batches that a previous lease left open, when the next owner resolved them.";
         outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Rows NONE "Settlements that changed nothing because their fencing token was stale.";
         outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";
         outbox_repairs_total: IntCounter = "outbox_repairs_total" [] Rows NONE "Entries of the Redis store's outbox indexes that the audit corrected by their rows.";
+        outbox_partitions: IntGauge = "outbox_partitions" [] Partitions NONE "Partitions of the outbox, as configured (outbox.partitions).";
         outbox_partitions_owned: IntGauge = "outbox_partitions_owned" [] Partitions NONE "Partitions this instance owns.";
 
         // The broker and the consumer.
@@ -47,6 +49,10 @@ macro_rules! every_metric {
         kafka_schema_validation_errors: IntCounter = "kafka.schema.validation.errors" [] Events NONE "Events that did not match their schema.";
         kafka_event_version_distribution: Family<IntCounter, 1> = "kafka.event.version.distribution" ["version"] Events NONE "Events by schema version.";
         kafka_breaker_state: IntGauge = "kafka_breaker_state" [] Level NONE "State of the broker's circuit breaker: 0 closed, 1 half-open, 2 open.";
+
+        // Readers of topics over HTTP.
+        topic_readers: IntGauge = "topic_readers" [] Requests NONE "Requests that read a topic now, including those that wait for records.";
+        topic_records_served_total: Family<IntCounter, 1> = "topic_records_served_total" ["topic"] Records NONE "Records sent to readers over HTTP, by topic.";
 
         // The cache, Redis, the rate limit, the retry policy.
         cache_hit_count: IntCounter = "cache.hit.count" [] Calls NONE "Cache reads that found a value.";
@@ -87,6 +93,9 @@ macro_rules! every_metric {
         api_errors_unexpected: IntCounter = "api.errors.unexpected" [] Requests NONE "HTTP requests answered with status 500.";
         log_lines_lost_count: IntCounter = "log.lines.lost.count" [] Lines NONE "Log lines dropped because the reader of standard output had stopped reading, or writing failed.";
         db_query_duration: Family<Timer, 1> = "db.query.duration" ["query"] Seconds CALL "Time of one store statement or transaction, by name.";
+
+        // The program.
+        posthaste_build_info: Family<IntGauge, 2> = "posthaste_build_info" ["version", "commit"] Level NONE "1; its labels are the version and the commit that the program was built from.";
 
         // The actors.
         actor_up: Family<IntGauge, 1> = "actor_up" ["actor"] Actors NONE "1 while the actor runs, otherwise 0.";

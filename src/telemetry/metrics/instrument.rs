@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Metric};
 pub use prometheus::{Gauge, IntCounter, IntGauge};
 use prometheus::{GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
@@ -16,6 +16,14 @@ impl Timer {
     /// Adds one duration to the histogram.
     pub fn record(&self, duration: Duration) {
         self.0.observe(duration.as_secs_f64());
+    }
+
+    /// For each bucket its upper bound in seconds and the number of durations up to it, ascending, the last one without a bound.
+    pub fn cumulative(&self) -> Vec<(f64, u64)> {
+        let metric = self.0.metric();
+        let histogram = metric.get_histogram();
+        let bounded = histogram.get_bucket().iter().map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
+        bounded.chain([(f64::INFINITY, histogram.get_sample_count())]).collect()
     }
 }
 
@@ -52,6 +60,26 @@ impl<M: Instrument, const N: usize> Family<M, N> {
     /// Costs a hash and a read lock: on a hot path call it once and keep the instrument. Clones share their value.
     pub fn with(&self, values: [&str; N]) -> M {
         M::member(&self.0, &values)
+    }
+
+    /// Every member with its label values, sorted by them. Costs as much as a scrape of this metric.
+    pub fn members(&self) -> Vec<([String; N], M)> {
+        let names: Vec<String> = self.0.desc().first().map(|desc| desc.variable_labels.clone()).unwrap_or_default();
+        let families = self.0.collect();
+        let series = families.iter().flat_map(|family| family.get_metric());
+        let values_of = |series: &prometheus::proto::Metric| -> Option<[String; N]> {
+            let value = |name: &String| {
+                series.get_label().iter().find(|pair| pair.name() == name).map(|pair| pair.value().to_owned())
+            };
+            names.iter().map(value).collect::<Option<Vec<String>>>()?.try_into().ok()
+        };
+        let mut labels: Vec<[String; N]> = series.filter_map(values_of).collect();
+        labels.sort();
+        let member = |values: [String; N]| {
+            let member = M::member(&self.0, &values.each_ref().map(String::as_str));
+            (values, member)
+        };
+        labels.into_iter().map(member).collect()
     }
 
     /// Removes the series with these label values from later scrapes. Clones that are still in use no longer reach a

@@ -1,4 +1,4 @@
-//! The watchdog: saturation, dead letters and progress.
+//! The watchdog: saturation, unhandled messages and progress.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ virtual_time_test!(burst_between_two_inspections_is_reported, {
     events.wait_for("mailbox_recovered", "/w").await;
 });
 
-virtual_time_test!(dead_letters_are_reported_by_reason_at_most_once_per_second, {
+virtual_time_test!(unhandled_messages_are_reported_by_reason_at_most_once_per_second, {
     let env = WorkerEnv::default();
     let bus = bus_without_jitter();
     let mut events = EventReader::subscribe(&bus);
@@ -62,28 +62,26 @@ virtual_time_test!(dead_letters_are_reported_by_reason_at_most_once_per_second, 
     }
     tokio::time::sleep(ms(1_100)).await;
 
-    let dead_letters: Vec<_> = events.received().into_iter().filter(|event| event.event == "dead_letter").collect();
-    assert!(
-        dead_letters.iter().all(|event| event.reason == Some("overloaded") && event.text("message") == Some("Ping"))
-    );
-    let counts: Vec<_> = dead_letters.iter().map(|event| event.number("count").unwrap()).collect();
+    let unhandled: Vec<_> = events.received().into_iter().filter(|event| event.event == "message_unhandled").collect();
+    assert!(unhandled.iter().all(|event| event.reason == Some("overloaded") && event.text("message") == Some("Ping")));
+    let counts: Vec<_> = unhandled.iter().map(|event| event.number("count").unwrap()).collect();
     assert_eq!(counts.iter().sum::<u64>(), 30);
     assert!(counts.len() == 2 || counts.len() == 3, "{counts:?}");
     root.shutdown(FIVE_SECONDS).await;
 });
 
-virtual_time_test!(expired_message_and_message_to_a_closed_mailbox_are_dead_letters, {
+virtual_time_test!(expired_message_and_message_to_a_closed_mailbox_are_unhandled, {
     let env = WorkerEnv::default();
     let (w, root, mut events) = tree_of_one(&env, 3).await;
     root.bus().pause("/w", "test").unwrap();
     assert_eq!(w.ask(Ping, ms(50)).await, Err(AskError::Timeout));
     root.bus().resume("/w", "test").unwrap();
 
-    let expired = events.wait_for("dead_letter", "/w").await;
+    let expired = events.wait_for("message_unhandled", "/w").await;
     assert_eq!((expired.reason, expired.text("message")), (Some("expired"), Some("Ping")));
     w.close();
     assert_eq!(w.try_send(Ping).map_err(|(error, _)| error), Err(AskError::Closed));
-    assert_eq!(events.wait_for("dead_letter", "/w").await.reason, Some("closed"));
+    assert_eq!(events.wait_for("message_unhandled", "/w").await.reason, Some("closed"));
 });
 
 virtual_time_test!(child_without_progress_is_killed_and_keeps_its_queue, {

@@ -1,0 +1,75 @@
+//! ParkedRow: the log line and the live event of a row that the store has parked, whichever actor's statement did it.
+use domain::EventId;
+use ports::FailureType;
+use ports::orders::order_of_event;
+use ports::outbox::{EventKey, PoisonRow, RowId};
+use supervision::SupervisionBus;
+use tracing::field::display;
+
+/// A row that waits for an operator.
+pub struct ParkedRow<'a> {
+    /// Id of the row.
+    pub row: RowId,
+    /// Event that the row does not publish.
+    pub event_id: EventId,
+    /// Key of the row.
+    pub key: &'a EventKey,
+    /// Type of the event.
+    pub kind: &'a str,
+    /// Id of the request that made the change.
+    pub request_id: Option<&'a str>,
+    /// Attempts made, including the last one.
+    pub attempt: u32,
+    /// Where the failure came from.
+    pub failure_type: FailureType,
+    /// Why the row was parked.
+    pub error: &'a str,
+}
+
+impl<'a> From<&'a PoisonRow> for ParkedRow<'a> {
+    fn from(poison: &'a PoisonRow) -> Self {
+        Self {
+            row: poison.id,
+            event_id: poison.event_id,
+            key: &poison.key,
+            kind: &poison.kind,
+            request_id: poison.request_id.as_deref(),
+            attempt: poison.attempts,
+            failure_type: FailureType::System,
+            error: &poison.reason,
+        }
+    }
+}
+
+impl ParkedRow<'_> {
+    /// Logs an error, because an operator must act, and puts the fact on the live stream. Call it after the store has confirmed that the row
+    /// is parked.
+    pub fn report(&self, events: &SupervisionBus) {
+        self.log();
+        self.announce(events);
+    }
+
+    fn log(&self) {
+        let Self { row, event_id, key, kind: r#type, request_id, attempt, failure_type, error } = self;
+        let (failure_type, order_id) = (failure_type.as_str(), order_of_event(r#type, key).map(display));
+        tracing::error!(
+            event = "event_parked", %event_id, order_id, request_id, %key, r#type, row, attempt, failure_type, error,
+            "event {event_id} of key {key} was parked after attempt {attempt} and waits for an operator: {error}"
+        );
+    }
+
+    fn announce(&self, events: &SupervisionBus) {
+        let Self { row, key, kind, attempt, failure_type, error, event_id, request_id } = self;
+        let mut fields = vec![
+            ("event_id", event_id.to_string()),
+            ("row", row.to_string()),
+            ("key", key.to_string()),
+            ("type", (*kind).to_owned()),
+            ("attempt", attempt.to_string()),
+            ("failure_type", failure_type.as_str().to_owned()),
+            ("error", (*error).to_owned()),
+        ];
+        fields.extend(request_id.map(|id| ("request_id", id.to_owned())));
+        events.publish_external("event_parked", fields);
+    }
+}
