@@ -5,10 +5,15 @@ export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
-.PHONY: run test services check fmt clippy docs dependencies tidy openapi bench kills faults seeds
+.PHONY: run install test services check fmt clippy docs dependencies manifests tidy openapi packages bench kills faults seeds
 
 run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
 	cargo run --profile demo --no-default-features -- demo
+
+PREFIX ?= /usr/local
+install: ## Builds a release and installs program, manual pages, completions and systemd unit: make install PREFIX=$HOME/.local
+	POSTHASTE_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) cargo build --release --locked --bin posthaste
+	docker/package/install.sh "$${CARGO_TARGET_DIR:-target}/release/posthaste" "$(PREFIX)"
 
 test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs what is missing, runs them on free ports, stops them.
 	tests/services/install.sh
@@ -18,7 +23,7 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 services: ## The same three to play with, until Ctrl-C; says how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
-check: fmt dependencies clippy docs test openapi ## The same as CI.
+check: fmt dependencies manifests clippy docs test openapi ## The same as CI.
 
 fmt:
 	cargo fmt --all --check
@@ -32,11 +37,17 @@ docs:
 dependencies: ## Licences and sources of all dependencies, and those that no code uses. Installs both checkers into the cache folder.
 	tests/tidy/dependencies.sh
 
+manifests: ## Kubernetes manifests, the compose file and workflows match their schemas. Installs the validators into the cache folder.
+	tests/tidy/operations/manifests.sh
+
 tidy: ## Only the rules of this repository.
 	cargo test --test tidy
 
 openapi: ## Generated requests to the program: it does what its OpenAPI document says. Installs the generator into the cache folder.
 	tests/openapi/check.sh
+
+packages: ## Every crate as it would be published, built from its package alone.
+	cargo package --workspace --exclude posthaste-kit --exclude posthaste-model --allow-dirty
 
 bench: ## End to end, on a release build; prints its settings.
 	cargo run --release --quiet -- bench
