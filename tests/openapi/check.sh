@@ -7,29 +7,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source-path=SCRIPTDIR source=../services/environment/common.sh
 . tests/services/environment/common.sh
 
-requirements=tests/openapi/requirements.txt
-generator=$(cache_folder)/schemathesis-$(sha256sum "$requirements" | cut -c1-16)
+# shellcheck source-path=SCRIPTDIR source=../services/environment/python.sh
+. "$here/python.sh"
 
-# Debian has the modules of virtual environments in a package of their own.
-create_environment() {
-  python3 -m venv "$1" >/dev/null 2>&1 && return
-  local root=()
-  [ "$(id -u)" = 0 ] || root=(sudo -n)
-  { "${root[@]}" apt-get update -qq && "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; } \
-    </dev/null >/dev/null 2>&1 ||
-    die "please install python3 with its module venv (on Debian: python3-venv)"
-  python3 -m venv "$1" >/dev/null
-}
-
-if [ ! -e "$generator/complete" ]; then
-  rm -rf "$generator"
-  mkdir -p "$(dirname "$generator")"
-  create_environment "$generator"
-  # An interrupted installation has no mark, and is repeated.
-  "$generator/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --requirement "$requirements" ||
-    { rm -rf "$generator"; die "the packages of $requirements cannot be installed"; }
-  touch "$generator/complete"
-fi
+generator=$(python_environment schemathesis tests/openapi/requirements.txt)
 
 cargo build --quiet --workspace --bins
 target=$(cargo metadata --no-deps --offline --format-version 1 | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')

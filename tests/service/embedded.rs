@@ -1,4 +1,4 @@
-//! Tests of the embedded installation: data folder, command line, console, demo and documents.
+//! Tests of the embedded installation: data folder, command line, console, demo, documents and packages.
 mod cli;
 mod code_handlers;
 mod console;
@@ -7,4 +7,6 @@ mod demo;
 mod doctor;
 mod documents;
 mod invalid_arguments;
+mod packages;
 mod schema;
+mod topics;

@@ -5,6 +5,7 @@ mod faults;
 mod large_orders;
 mod lists;
 mod log_context;
+mod log_summary;
 mod metrics;
 mod operators;
 mod orders;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing packages for the named services (postgres, redis, kafka; all by default). Prints nothing when none is missing.
+# Installs missing packages for the named services (postgres, redis, kafka, chromium; all by default). Prints nothing when none is missing.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=environment/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
@@ -7,7 +7,7 @@ set -euo pipefail
 . "$here/java.sh"
 # shellcheck source-path=SCRIPTDIR source=environment/postgres.sh
 . "$here/postgres.sh"
-[ $# -gt 0 ] || set -- postgres redis kafka
+[ $# -gt 0 ] || set -- postgres redis kafka chromium
 
 files_cached() {
   [ -f "$(cache_folder)/kafka-$kafka_version/complete" ]
@@ -19,7 +19,12 @@ finish() {
   exit 0
 }
 
-# Prints missing programs, one a line: postgres, redis, java, mvn.
+# The browsers that tests/service/browser uses.
+browser_programs() {
+  command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable
+}
+
+# Prints missing programs, one a line: postgres, redis, java, mvn, chromium.
 missing_programs() {
   local service
   for service in "$@"; do
@@ -30,6 +35,7 @@ missing_programs() {
         java_program >/dev/null || echo java
         files_cached || command -v mvn >/dev/null || echo mvn
         ;;
+      chromium) browser_programs >/dev/null || echo chromium ;;
       *) die "unknown service: $service" ;;
     esac
   done
@@ -52,6 +58,7 @@ packages() {
       redis) echo redis-server ;;
       java) java_package ;;
       mvn) echo maven ;;
+      chromium) echo chromium ;;
     esac
   done
 }
@@ -71,7 +78,7 @@ as_root() {
 
 missing=$(missing_programs "$@")
 [ -n "$missing" ] || finish "$@"
-by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven)"
+by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven, chromium)"
 command -v apt-get >/dev/null || die "apt-get is not available: $by_hand"
 root=()
 if [ "$(id -u)" != 0 ]; then

@@ -4,7 +4,8 @@
 #   kill    SIGKILL, also its children                                    pause   SIGSTOP: connections stay open
 #   resume  after a pause                                                 status  running, silent (exit 1) or stopped (3)
 #   create  a new one, on a free port (up.sh)                             drop    stop as fast as possible (down.sh)
-# With POSTHASTE_STANDBY_OF=PORT, create makes a PostgreSQL that is a standby of the server on that port.
+# With POSTHASTE_STANDBY_OF=PORT, create makes a PostgreSQL that is a standby of the server on that port; with
+# POSTHASTE_KAFKA_MEMBER_OF=PORT, a Kafka broker of the cluster whose controller listens on that port.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=environment/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"

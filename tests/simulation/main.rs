@@ -11,9 +11,11 @@ mod cluster {
     pub mod flaw;
     pub mod instance;
     pub mod kafka {
+        pub mod at_least_once;
         pub mod broker;
         pub mod client;
         pub mod log;
+        pub mod publish_mode;
         pub mod refusals;
         pub mod session;
     }
@@ -46,9 +48,11 @@ mod regions;
 mod relay {
     mod crashes;
     mod handover;
+    mod log_lines;
     mod metrics;
     mod outages;
     mod poison_rows;
+    mod promptness;
     mod retries;
     mod rewound_store;
     mod slow_broker;
@@ -57,6 +61,7 @@ mod relay {
 mod support {
     pub mod environment;
     pub mod ledger;
+    pub mod log_capture;
     pub mod process;
     pub mod record_faults;
     pub mod recording_handler;

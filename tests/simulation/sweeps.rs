@@ -56,3 +56,24 @@ async fn an_unsent_event_never_expires() {
 
     assert_eq!(process.depth().await.sent, waiting);
 }
+
+/// A sweep deletes a page, and the next page at once while pages are full: its pace is not that of its interval.
+#[tokio::test(start_paused = true)]
+async fn retention_keeps_up_with_the_relay() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.sweep_page = 5;
+    environment.options.retention = Duration::from_secs(60);
+    let process = environment.start().await;
+
+    // Each round writes ten pages, and lasts two intervals of the sweep.
+    for round in 0..10 {
+        ledger.create_orders(&process, 50).await;
+        process.wait_until_drained(TIMEOUT).await;
+        process.advance(environment.options.sweep_interval * 2).await;
+        let sent = process.depth().await.sent;
+        assert!(sent <= 5 * 50, "round {round}: {sent} rows are in the archive, those of at most 80 s");
+    }
+    process.advance(Duration::from_secs(90)).await;
+
+    assert_eq!(process.depth().await.sent, 0);
+}

@@ -1,4 +1,8 @@
 //! Configuration, metrics, alerts, dashboards and deployment files agree with the code.
+mod alerts;
+mod release;
+mod scaling;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::markdown;
@@ -64,6 +68,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
         "retry_",
         "rate_limit_",
         "failover_",
+        "posthaste_",
     ];
     words.filter(|word| known.iter().any(|start| word.starts_with(start))).map(str::to_owned).collect()
 }

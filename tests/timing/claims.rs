@@ -118,6 +118,48 @@ fn events_flow_within_five_seconds_of_a_restart_after_a_kill() {
 }
 
 #[test]
+fn an_idle_relay_publishes_an_event_in_single_digit_milliseconds() {
+    let _alone = alone();
+    let service = Posthaste::start(&Backend::new(), &[]);
+    let total_age = || metric(&service.http, "outbox_commit_to_ack_seconds_sum");
+    let publish = || {
+        let (before, age_before) = (sent(&service), total_age());
+        place_order(&service);
+        until("the event is sent", WAIT_MAX, || (sent(&service) > before).then_some(()));
+        Duration::from_secs_f64(total_age() - age_before)
+    };
+    publish();
+
+    assert_within("the median from commit to acknowledgement", Duration::from_micros(9_999), || {
+        let mut ages: Vec<Duration> = (0..51).map(|_| publish()).collect();
+        ages.sort_unstable();
+        ages[ages.len() / 2]
+    });
+}
+
+#[test]
+fn a_commit_wakes_an_idle_worker_in_less_than_a_millisecond() {
+    let _alone = alone();
+    let service = Posthaste::start(&Backend::new(), &[]);
+    let woken = || metric(&service.http, "outbox_wake_up_seconds_count");
+    let total = || metric(&service.http, "outbox_wake_up_seconds_sum");
+    let wake = || {
+        let (before, total_before) = (woken(), total());
+        place_order(&service);
+        until("the worker claims", WAIT_MAX, || (woken() > before).then_some(()));
+        service.drain();
+        Duration::from_secs_f64(total() - total_before)
+    };
+    wake();
+
+    assert_within("the median from commit to the worker's claim", Duration::from_micros(999), || {
+        let mut delays: Vec<Duration> = (0..51).map(|_| wake()).collect();
+        delays.sort_unstable();
+        delays[delays.len() / 2]
+    });
+}
+
+#[test]
 fn a_second_process_on_a_data_folder_is_refused_within_five_seconds() {
     let _alone = alone();
     let backend = Backend::new();

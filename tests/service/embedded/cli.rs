@@ -88,6 +88,9 @@ fn the_command_line_shows_the_actor_tree_and_kills_an_actor() {
     });
     let (code, _, _) = run(&backend, &["actors", "kill", "/no-such-actor", "--url", &url]);
     assert_eq!(code, 1);
+    let (code, stdout, _) = run(&backend, &["actors", "tree", "--problems", "--url", &url]);
+    assert!(code == 0 && stdout.starts_with("PATH ") && stdout.lines().count() == 2, "{stdout}");
+    assert!(stdout.contains("/consumer-0") && stdout.contains("panic"), "{stdout}");
 }
 
 #[test]
@@ -102,9 +105,27 @@ fn the_binary_prints_openapi_completions_and_the_manual() {
         assert!(code == 0 && script.contains("posthaste"), "{shell}");
     }
     let (_, manual, _) = run(&backend, &["completions", "man"]);
-    for text in [".TH posthaste-outbox-redrive", "older\\-than", ".TH posthaste-token-mint", "ttl"] {
+    for text in [
+        ".SH \"EXAMPLES\"",
+        ".SH \"EXIT STATUS\"",
+        ".TH posthaste-audit",
+        ".TH posthaste-outbox-redrive",
+        "older\\-than",
+        ".TH posthaste-token-mint",
+        "ttl",
+    ] {
         assert!(manual.contains(text), "{text} is missing in the manual");
     }
+    let (code, help, _) = run(&backend, &["outbox", "list", "--help"]);
+    assert_eq!(code, 0);
+    for text in ["EXAMPLES:", "EXIT STATUS:", "possible values: PENDING, IN_FLIGHT, FAILED, PARKED, SENT", "Global:"] {
+        assert!(help.contains(text), "{text} is missing in: {help}");
+    }
+    let (_, completions, _) = run(&backend, &["completions", "bash"]);
+    assert!(completions.contains("PENDING IN_FLIGHT FAILED PARKED SENT"), "values are completed");
+    let (code, version, _) = run(&backend, &["version", "--json"]);
+    let version: Value = serde_json::from_str(&version).expect("JSON");
+    assert_eq!((code, &version["version"], &version["features"][0]), (0, &"0.1.0".into(), &"embedded".into()));
     let (code, _, _) = run(&backend, &["no-such-command"]);
     assert_eq!(code, 2);
 }
@@ -130,10 +151,12 @@ fn latency_bench_reports_exact_percentiles_of_acknowledgements() {
 }
 
 #[test]
-fn bench_of_held_transactions_names_the_store_that_it_needs() {
-    let (code, stdout, stderr) = run(&Backend::new(), &["bench", "held", "--json"]);
-    assert_eq!(code, 1, "{stdout}");
-    assert!(stderr.contains("store.kind"), "{stderr}");
+fn benches_of_postgres_name_the_store_that_they_need() {
+    for scenario in ["held", "peers"] {
+        let (code, stdout, stderr) = run(&Backend::new(), &["bench", scenario, "--json"]);
+        assert_eq!(code, 1, "{stdout}");
+        assert!(stderr.contains("store.kind"), "{stderr}");
+    }
 }
 
 #[test]
@@ -157,4 +180,61 @@ fn the_relay_bench_drains_its_events_and_counts_violations() {
         assert_eq!(checked[name], expected, "{name} in {checked}");
     }
     assert!(figures("relay")["events_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{stdout}");
+}
+
+#[test]
+fn an_empty_list_is_explained_on_stderr_and_any_case_of_a_status_is_accepted() {
+    let backend = Backend::new();
+    Posthaste::start(&backend, &[]).stop();
+
+    let (code, stdout, stderr) = run(&backend, &["outbox", "list", "--status", "parked"]);
+    assert_eq!((code, stdout.as_str(), stderr.trim()), (0, "", "no rows are PARKED"));
+    let (code, stdout, stderr) = run(&backend, &["dlt", "list", "--failure", "System"]);
+    assert_eq!((code, stdout.as_str(), stderr.trim()), (0, "", "no dead letters match"));
+}
+
+#[test]
+fn one_frame_of_the_live_overview_shows_rates_rows_and_actors() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    service.drain();
+
+    let (code, frame, stderr) = run(&backend, &["top", "--interval", "1s", "--url", service.http.base()]);
+
+    assert_eq!(code, 0, "{stderr}");
+    let squeezed = frame.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+    for line in ["all is well", "EVENTS PER SECOND TOTAL", "sent 0.0 1", "consumed 0.0 1", "PARKED 0"] {
+        assert!(squeezed.iter().any(|printed| printed == line), "{line} is missing in: {frame}");
+    }
+    assert!(frame.starts_with("posthaste 0.1.0, "), "{frame}");
+}
+
+#[test]
+fn a_topic_is_read_from_a_position_by_key_by_age_and_up_to_a_limit() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let ids: Vec<String> = (1..=3)
+        .map(|number| {
+            let order = service.http.post("/orders", &service.http.user(), &[], &tea_order(number)).json();
+            order["id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    service.drain();
+    let topic = backend.topic("order.events");
+    let tail = |options: &[&str]| -> Vec<Value> {
+        let (code, stdout, stderr) = run(&backend, &[&["topic", "tail", &topic, "--json"], options].concat());
+        assert_eq!(code, 0, "{stderr}");
+        stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
+    };
+
+    let all = tail(&["--from-beginning"]);
+    assert_eq!((all.len(), tail(&[]).len(), tail(&["--since", "1h"]).len()), (3, 0, 3));
+    let by_key = tail(&["--from-beginning", "--key", &ids[1]]);
+    assert_eq!(by_key.iter().map(|record| &record["key"]).collect::<Vec<_>>(), [ids[1].as_str()]);
+    assert_eq!(tail(&["--from-beginning", "-n", "2"]), all[..2]);
+    let after = format!("{}/{}", all[0]["partition"], all[0]["offset"]);
+    assert_eq!(tail(&["--after", &after]), all[1..], "a consumer goes on behind the last record that it has read");
+    let (code, followed, _) = run(&backend, &["topic", "tail", &topic, "--from-beginning", "--follow", "-n", "3"]);
+    assert_eq!((code, followed.lines().count()), (0, 3), "a limit ends also a reader that follows");
 }

@@ -82,10 +82,10 @@ impl Browser {
         BufReader::new(response.into_body().into_reader()).lines().map(|line| line.expect("the stream continues"))
     }
 
-    /// The table row of an actor on the actors page.
+    /// The entry of an actor on the actors page.
     fn actor(&self, path: &str) -> String {
         let page = self.get("/console/actors").text;
-        let row = page.split("<tr>").find(|row| row.contains(&format!(">{path}</th>")));
+        let row = page.split("<details class=\"actor\"").find(|row| row.contains(&format!("data-path=\"{path}\"")));
         row.unwrap_or_else(|| panic!("{path} is not in {page}")).to_owned()
     }
 }
@@ -124,10 +124,9 @@ fn the_console_kills_an_actor_and_shows_its_restart_on_page_and_stream() {
     let page = browser.submit("/console/actors/fault", &[("path", worker), ("action", "panic")]);
 
     assert!(page.contains(&format!("{worker}: panic was injected.")), "{page}");
-    let generation = |row: String| row.split("<td class=\"number\">").nth(1).is_some_and(|cell| cell.starts_with("2<"));
     until("the second generation runs", WAIT_MAX, || {
         let row = browser.actor(worker);
-        (row.contains("running") && generation(row)).then_some(())
+        (row.contains("●</span> running") && row.contains("<span>generation 2</span>")).then_some(())
     });
     let exited = id_of(&mut live, "child_exited", worker);
     let restarted = id_of(&mut live, "child_restarted", worker);

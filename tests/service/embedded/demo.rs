@@ -1,12 +1,23 @@
 //! The demo: its output, and that it never uses or changes another installation.
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use kit::wait::until;
+use serde_json::Value;
 
 use crate::harness::backend::Backend;
 use crate::harness::process::{command, finish, run};
 
 fn demo(backend: &Backend) -> Command {
-    let mut demo = command(backend, &["demo", "--once", "--orders", "1"]);
+    let mut demo = command(backend, &["demo"]);
     demo.env_remove("POSTHASTE__AUTH__HS256_SECRET");
+    demo
+}
+
+fn short_demo(backend: &Backend) -> Command {
+    let mut demo = demo(backend);
+    demo.args(["--once", "--orders", "1"]);
     demo
 }
 
@@ -23,6 +34,113 @@ fn the_demo_shows_every_hop_and_a_command_to_paste() {
     }
 }
 
+/// A demo that stays up, in a shell's surroundings, with what it has printed.
+struct RunningDemo {
+    process: Child,
+    printed: String,
+}
+
+impl RunningDemo {
+    fn start(backend: &Backend, path: &str) -> Self {
+        let mut process = demo(backend);
+        process.current_dir(backend.data_folder().parent().expect("a folder")).env("PATH", path);
+        let mut process = process.args(["--orders", "1"]).stdout(Stdio::piped()).spawn().expect("the demo starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let mut printed = String::new();
+        while !printed.contains("Ctrl-C") {
+            printed += &lines.next().unwrap_or_else(|| panic!("it ended: {printed}")).expect("a line");
+            printed += "\n";
+        }
+        Self { process, printed }
+    }
+
+    /// The commands that it prints from the line that begins with a program and a word, with the lines that continue them.
+    fn command(&self, begin: &str) -> String {
+        let mut lines = self.printed.lines().skip_while(|line| !(line.starts_with("  ") && line.contains(begin)));
+        let mut command = String::new();
+        for line in lines.by_ref() {
+            command += line;
+            command.push('\n');
+            if !line.ends_with('\\') {
+                break;
+            }
+        }
+        command
+    }
+}
+
+impl Drop for RunningDemo {
+    fn drop(&mut self) {
+        // It may have been killed by the test.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn folder_of_the_program() -> String {
+    Path::new(env!("CARGO_BIN_EXE_posthaste")).parent().expect("a folder").display().to_string()
+}
+
+#[test]
+fn commands_of_the_demo_work_when_pasted() {
+    let backend = Backend::new();
+    // The program is not on this PATH, so the demo names the path of the program.
+    let path = std::env::var("PATH").expect("a PATH");
+    let demo = RunningDemo::start(&backend, &path);
+    let paste = |commands: &str| {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", commands]).envs(backend.settings()).env("PATH", &path);
+        shell.current_dir(backend.data_folder().parent().expect("a folder"));
+        let (code, stdout, stderr) = finish(&mut shell);
+        assert_eq!(code, 0, "{commands}{stderr}");
+        stdout
+    };
+
+    let order: Value = serde_json::from_str(&paste(&demo.command("curl -s "))).expect("an order");
+    assert_eq!(order["status"], "PENDING", "{order}");
+    let events = until("both events are in the topic", std::time::Duration::from_secs(10), || {
+        let events = paste(&demo.command("topic tail "));
+        (events.lines().count() >= 2).then_some(events)
+    });
+    assert!(events.contains(order["id"].as_str().expect("an id")), "{events}");
+    paste(&demo.command("actors kill "));
+    assert!(paste(&demo.command("actors tree")).contains("/relay/partition-worker-"));
+    paste(&demo.command("kill -9 "));
+}
+
+#[test]
+fn the_demo_explains_the_panic_before_it_happens_and_fits_80_columns() {
+    let backend = Backend::new();
+    let path = format!("{}:{}", folder_of_the_program(), std::env::var("PATH").expect("a PATH"));
+    let demo = RunningDemo::start(&backend, &path);
+
+    let (explained, restarted) = (demo.printed.find("panics, on purpose"), demo.printed.find("it runs again"));
+    assert!(explained.is_some() && explained < restarted, "{}", demo.printed);
+    // The folder of the test and the token are as long as they are.
+    let is_data = |line: &str| line.starts_with("embedded in ") || line.trim().starts_with("eyJ");
+    let wide: Vec<&str> = demo.printed.lines().filter(|line| line.chars().count() > 80 && !is_data(line)).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
+}
+
+#[test]
+fn a_second_service_on_the_demos_folder_names_the_remedy_at_once() {
+    let backend = Backend::new();
+    let demo = RunningDemo::start(&backend, &std::env::var("PATH").expect("a PATH"));
+    let mut second = command(&backend, &["serve", "--dev"]);
+    second.env_remove("POSTHASTE__AUTH__HS256_SECRET").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut second = second.spawn().expect("it starts");
+
+    let first_line = BufReader::new(second.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let held = first_line.filter(|line| line.contains("instance_held")).map(|line| line.to_owned()).next();
+    let held = held.expect("an event");
+    assert!(second.try_wait().expect("a child of this test").is_none(), "it is logged before the wait ends");
+    assert!(held.contains(&demo.process.id().to_string()) && held.contains("POSTHASTE__STORE__PATH="), "{held}");
+    let output = second.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("stop that process, or") && stderr.contains("POSTHASTE__STORE__PATH="), "{stderr}");
+}
+
 #[test]
 fn the_demo_runs_embedded_and_names_each_option_it_ignores() {
     let backend = Backend::new();
@@ -35,7 +153,7 @@ fn the_demo_runs_embedded_and_names_each_option_it_ignores() {
         ("POSTHASTE__REDIS__URL", "redis://127.0.0.1:1"),
     ];
 
-    let (code, stdout, stderr) = finish(demo(&backend).envs(configured));
+    let (code, stdout, stderr) = finish(short_demo(&backend).envs(configured));
 
     assert_eq!(code, 0, "{stderr}");
     let folder = backend.data_folder().canonicalize().expect("the folder exists");
@@ -49,9 +167,9 @@ fn the_demo_runs_embedded_and_names_each_option_it_ignores() {
 #[test]
 fn the_demo_refuses_a_store_that_uses_another_broker() {
     let backend = Backend::new();
-    assert_eq!(finish(&mut demo(&backend)).0, 0);
+    assert_eq!(finish(&mut short_demo(&backend)).0, 0);
 
-    let (code, _, stderr) = finish(demo(&backend).env("POSTHASTE__BROKER__KIND", "none"));
+    let (code, _, stderr) = finish(short_demo(&backend).env("POSTHASTE__BROKER__KIND", "none"));
 
     assert!(code == 1 && stderr.contains("POSTHASTE__STORE__PATH="), "{code}: {stderr}");
     assert_eq!(backend.events().len(), 1, "nothing was added");
@@ -62,7 +180,7 @@ fn a_demo_that_cannot_finish_names_the_option_to_check() {
     let backend = Backend::new();
     assert_eq!(run(&backend, &["demo", "--orders", "0"]).0, 2);
 
-    let (code, _, stderr) = finish(demo(&backend).env("POSTHASTE__CONSUMER__COUNT", "0"));
+    let (code, _, stderr) = finish(short_demo(&backend).env("POSTHASTE__CONSUMER__COUNT", "0"));
 
     assert_eq!(code, 1);
     assert!(

@@ -30,6 +30,7 @@ fn a_public_or_missing_secret_is_found() {
     assert_found(&backend, &[("POSTHASTE__AUTH__HS256_SECRET", development)], "auth: the development secret is public");
     let (code, stdout, _) = finish(command(&backend, &["doctor"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
     assert!(code == 1 && stdout.contains("BAD  auth: no key is set"), "{stdout}");
+    assert!(stdout.trim_end().ends_with("1 problem"), "the last line sums up: {stdout}");
 }
 
 #[test]
@@ -55,4 +56,26 @@ fn a_store_of_a_later_program_is_found() {
     });
 
     assert_found(&backend, &[], "store: ");
+}
+
+#[test]
+fn a_running_service_is_asked_and_its_development_secret_is_no_fault() {
+    let backend = Backend::new();
+    let development = "posthaste-development-secret-known-to-everyone";
+    let service = Posthaste::start(&backend, &[("POSTHASTE__AUTH__HS256_SECRET", development)]);
+    let url = service.http.base().to_owned();
+    let doctor = || finish(command(&backend, &["doctor", "--url", &url]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
+
+    // Partitions are acquired one by one after the service is ready.
+    let stdout = until("the doctor finds no problem", std::time::Duration::from_secs(30), || {
+        let (code, stdout, _) = doctor();
+        (code == 0).then_some(stdout)
+    });
+
+    assert!(stdout.contains(&format!("ok   service: ready at {url}, version 0.1.0")), "{stdout}");
+    assert!(stdout.contains("ok   auth: the service runs with --dev"), "{stdout}");
+    assert!(stdout.trim_end().ends_with("no problem"), "{stdout}");
+    service.stop();
+    let (code, stdout, _) = doctor();
+    assert!(code == 1 && stdout.contains("BAD  service: no service answers at"), "{stdout}");
 }

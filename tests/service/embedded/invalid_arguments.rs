@@ -8,11 +8,15 @@ const UNKNOWN_ID: &str = "0197a1f0-0000-7000-8000-00000000000a";
 #[test]
 fn an_invalid_argument_is_refused_with_the_valid_ones() {
     let backend = Backend::new();
-    let cases: [(&[&str], &[&str]); 13] = [
-        (&["outbox", "why"], &["--key", "--event"]),
+    let cases: [(&[&str], &[&str]); 17] = [
+        (&["outbox", "why"], &["ID|KEY|EVENT", "--key", "--event"]),
+        (&["outbox", "why", ""], &["not empty"]),
+        (&["outbox", "list", "--status", "PARK"], &["PENDING", "IN_FLIGHT", "FAILED", "PARKED", "SENT"]),
+        (&["dlt", "list", "--failure", "LATE"], &["NETWORK", "TIMEOUT", "VALIDATION", "SYSTEM"]),
+        (&["audit", "--action", "drop"], &["retry", "park", "redrive"]),
         (&["outbox", "show", "x"], &["number"]),
-        (&["outbox", "list", "--type", "ORDER_CREATE"], &["ORDER_CREATED", "ORDER_STATUS_CHANGED", "ORDER_CANCELLED"]),
-        (&["outbox", "redrive", "--type", "ORDER_CREATE"], &["ORDER_CREATED"]),
+        (&["outbox", "list", "--type", ""], &["not empty"]),
+        (&["outbox", "redrive", "--key", ""], &["not empty"]),
         (&["token", "mint", "--role", "ROOT"], &["USER", "ADMIN"]),
         (&["token", "mint", "--sub", ""], &["--sub"]),
         (&["token", "mint", "--ttl", "0"], &["1s"]),
@@ -40,12 +44,14 @@ fn a_missing_row_event_or_store_is_named_in_the_error() {
     assert!(code == 1 && stderr.contains("start the service once") && stderr.contains("store.path"), "{stderr}");
     Posthaste::start(&backend, &[]).stop();
 
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
+        (&["outbox", "why", "7"], "row 7"),
+        (&["outbox", "why", UNKNOWN_ID], "event of key 0197a1f0"),
         (&["outbox", "show", "7"], "row 7"),
         (&["outbox", "retry", "7"], "row 7"),
         (&["outbox", "park", "7", "--dry-run"], "row 7"),
         (&["outbox", "why", "--event", UNKNOWN_ID], "event 0197a1f0"),
-        (&["outbox", "why", "--key", UNKNOWN_ID], "order 0197a1f0"),
+        (&["outbox", "why", "--key", UNKNOWN_ID], "key 0197a1f0"),
         (&["dlt", "show", "3/17"], "dead letter 3/17"),
     ];
     for (arguments, named) in cases {
@@ -63,7 +69,9 @@ fn a_list_cut_by_its_limit_prints_the_next_cursor() {
     }
 
     let (_, stdout, stderr) = run(&backend, &["outbox", "list", "--limit", "2"]);
+    assert_eq!((stdout.lines().count(), stderr.trim()), (1 + 2, "more: --after 2"), "a header and two rows");
+    let (_, stdout, stderr) = run(&backend, &["outbox", "list", "-n", "2", "--after", "2"]);
+    assert_eq!((stdout.lines().count(), stderr.as_str()), (1 + 1, ""));
+    let (_, stdout, stderr) = run(&backend, &["outbox", "list", "-n", "2", "-o", "json"]);
     assert_eq!((stdout.lines().count(), stderr.trim()), (2, "more: --after 2"));
-    let (_, stdout, stderr) = run(&backend, &["outbox", "list", "--limit", "2", "--after", "2"]);
-    assert_eq!((stdout.lines().count(), stderr.as_str()), (1, ""));
 }

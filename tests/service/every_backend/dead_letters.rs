@@ -50,17 +50,19 @@ fn a_dead_letter_is_explained_and_replayed_once() {
         "the command and HTTP print the same"
     );
     assert_eq!(service.http.get(&format!("/admin/dlt/{first_position}"), Some(&admin)).json(), dead_letter);
-    assert_eq!(command_output(&backend, &["dlt", "show", &first_position, "--json"]), [dead_letter]);
+    assert_eq!(command_output(&backend, &["dlt", "show", &first_position, "--json"])[0], dead_letter);
 
     let before = backend.events().len();
     let (code, _, stderr) = run(&backend, &["dlt", "redrive"]);
     assert!(code == 1 && stderr.contains("1 dead letters match") && stderr.contains("--yes"), "{stderr}");
     let dry = command_output(&backend, &["dlt", "redrive", "--dry-run", "--json"]);
-    assert_eq!(dry, [json!({"dryRun": true, "matched": 1, "redriven": 0})]);
+    assert_eq!(dry, [json!({"dryRun": true, "matched": 1, "redriven": 0, "letters": [dead_letter]})]);
+    let (_, stdout, _) = run(&backend, &["dlt", "redrive", "--dry-run"]);
+    assert!(stdout.starts_with("POSITION  ") && stdout.contains(&first_position), "the first ones: {stdout}");
     assert_eq!(backend.events().len(), before, "a dry run changes nothing");
     let sent = command_output(
         &backend,
-        &["dlt", "redrive", "--failure", "VALIDATION", "--reason", "fixed", "--yes", "--json"],
+        &["dlt", "redrive", "--failure", "VALIDATION", "--reason", "fixed", "--rate", "10", "-y", "--json"],
     );
     assert_eq!(sent, [json!({"dryRun": false, "matched": 1, "redriven": 1})]);
 

@@ -54,6 +54,7 @@ fn orders_on_their_way_move_the_metrics_of_every_part_that_they_pass() {
         "http_server_requests_by_region_total",
         "db_query_duration_seconds_count",
         "outbox_lag_count",
+        "outbox_wake_up_seconds_count",
         "actor_up{actor=\"PartitionWorker\"}",
         "actor_mailbox_capacity{actor=\"PartitionWorker\"}",
         "actor_messages_total{actor=\"OrderAggregate\"}",
@@ -63,6 +64,20 @@ fn orders_on_their_way_move_the_metrics_of_every_part_that_they_pass() {
     for name in moved {
         await_metric(http, name, MOVES_MAX, |value| value > 0.0);
     }
+}
+
+#[test]
+fn the_build_and_the_number_of_partitions_are_metrics() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let scrape = service.http.get("/metrics", None).text;
+    let info = service.http.get("/actuator/info", Some(&service.http.admin())).json();
+
+    let series = scrape.lines().find(|line| line.starts_with("posthaste_build_info{")).expect("one series");
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), info["app"]["commit"].as_str().expect("a commit"));
+    assert_eq!(series, format!("posthaste_build_info{{commit=\"{commit}\",version=\"{version}\"}} 1"));
+    assert_eq!(info["app"]["version"], version);
+    assert_eq!(metric(&service.http, "outbox_partitions"), Backend::PARTITIONS as f64);
 }
 
 #[test]

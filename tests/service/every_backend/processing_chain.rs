@@ -230,3 +230,25 @@ fn events_that_a_killed_service_was_posting_arrive_again_in_their_order() {
     assert!(repeated <= 32, "a crash repeats at most one poll: {repeated}");
     assert_eq!(dead_letters(&backend), Vec::<Value>::new());
 }
+
+/// The endpoint may have stored the event that it did not answer: only the id shows it the repetition.
+#[test]
+fn an_event_that_is_posted_again_after_a_crash_has_the_same_id() {
+    let backend = Backend::new();
+    let endpoint = Endpoint::start(EndpointResponse::Silence);
+    let service = start(&backend, &endpoint, &[]);
+    let id = place(&service);
+    until("the event has arrived", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
+    service.kill();
+    endpoint.set_response(ACCEPTED);
+
+    let service = start(&backend, &endpoint, &[]);
+    until("the event is accepted", WAIT_MAX, || (endpoint.accepted_for(&id) == [1]).then_some(()));
+    service.drain();
+
+    let received = endpoint.received_for(&id);
+    assert!(received.len() >= 2, "before and after the crash");
+    let event_ids: Vec<&str> = received.iter().map(|event| event.headers["ce-id"].as_str()).collect();
+    assert!(event_ids.iter().all(|event_id| *event_id == event_ids[0]), "{event_ids:?}");
+    assert!(received.iter().all(|event| event.body == received[0].body), "{received:?}");
+}

@@ -39,6 +39,12 @@ impl Backend {
         name.to_owned()
     }
 
+    /// Gives every event in the outbox a value that breaks its contract. No service runs.
+    pub fn break_event_values(&self) {
+        let store = rusqlite::Connection::open(self.data_folder().join("posthaste.db")).expect("the file exists");
+        store.execute("UPDATE outbox_event SET payload = x'7B7D'", []).expect("events can be updated");
+    }
+
     /// Appends a record as another program would.
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

@@ -18,7 +18,7 @@ pub enum EndpointResponse {
 /// One event that arrived.
 #[derive(Clone, Debug)]
 pub struct ReceivedEvent {
-    /// The request's headers by their names in small letters.
+    /// The request's headers by their names in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: Value,
     pub response: EndpointResponse,

@@ -1,7 +1,7 @@
 //! The compiled program as a child process with a temporary backend and a free port.
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,8 +51,25 @@ pub struct Posthaste {
 impl Posthaste {
     /// Starts on a backend with additional settings, and waits until it is ready.
     pub fn start(backend: &Backend, environment: &[(&str, &str)]) -> Self {
+        Self::start_command(backend, "serve", environment)
+    }
+
+    /// As [`Posthaste::start`], with the command that runs the service: `serve`, or `relay` without the order API.
+    pub fn start_command(backend: &Backend, name: &str, environment: &[(&str, &str)]) -> Self {
         let started = Instant::now();
-        let mut service = Self::launch(backend, environment, "");
+        let mut command = command(backend, &[name, "--migrate"]);
+        Self::spawn(command.envs(environment.iter().copied()), "").until_ready(started)
+    }
+
+    /// As [`Posthaste::start`], with a configuration file. The harness turns rate limits off; here the file decides.
+    pub fn start_with_file(backend: &Backend, file: &Path) -> Self {
+        let started = Instant::now();
+        let mut command = command(backend, &["serve", "--migrate", "--config"]);
+        Self::spawn(command.arg(file).env_remove("POSTHASTE__RATE_LIMIT__ENABLED"), "").until_ready(started)
+    }
+
+    fn until_ready(self, started: Instant) -> Self {
+        let mut service = self;
         let address = until("the service listens", Duration::from_secs(20), || {
             if let Some(status) = service.exit() {
                 panic!("the service ended with {status}: {}", service.stderr());
@@ -68,12 +85,11 @@ impl Posthaste {
 
     /// Starts and does not wait; `address` is its listen address from the settings.
     pub fn launch(backend: &Backend, environment: &[(&str, &str)], address: &str) -> Self {
-        let mut child = command(backend, &["serve", "--migrate"])
-            .envs(environment.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
+        Self::spawn(command(backend, &["serve", "--migrate"]).envs(environment.iter().copied()), address)
+    }
+
+    fn spawn(command: &mut Command, address: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let (log, errors): (Arc<Mutex<Vec<Value>>>, Arc<Mutex<String>>) = Default::default();
         let (stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let (lines, text, mut copy) = (Arc::clone(&log), Arc::clone(&errors), copy_of_log(child.id()));

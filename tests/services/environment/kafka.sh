@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Apache Kafka, one node that is broker and controller: data, start command and probe. Sourced by service.sh, in its folder.
+# Apache Kafka, one node that is broker and controller, or a further broker of such a node with POSTHASTE_KAFKA_MEMBER_OF: data, start command
+# and probe. Sourced by service.sh, in its folder.
 # shellcheck disable=SC2034,SC2154 # shared with service.sh
 # shellcheck source-path=SCRIPTDIR source=java.sh
 . "$here/java.sh"
@@ -17,17 +18,27 @@ make_data() {
   printf '%s\n' "$files/jars" >jars
   cp -r "$files/formatted" data
   mkdir tmp
+  if [ -n "${POSTHASTE_KAFKA_MEMBER_OF:-}" ]; then
+    # The broker gives its folder an id of its own at its first start.
+    sed -i -e 's/^node.id=1$/node.id=2/' -e '/^directory.id=/d' data/meta.properties
+    printf '%s\n' "$POSTHASTE_KAFKA_MEMBER_OF" >member_of
+  fi
 }
 
 # With the C1 compiler alone Kafka starts faster and runs more slowly; measurements need C2 too
 # (POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation). Native libraries are unpacked into this folder, so that no file remains.
 start_command() {
-  # Only this node connects to the controller, so its port may change with each start.
+  # A further broker reads the controller's port once, when it is created: the first node is not started again in between.
   local client controller
   client=$(cat port)
-  controller=$client
-  while [ "$controller" = "$client" ]; do controller=$(free_port); done
-  properties "$client" "$controller" >server.properties
+  if [ -f member_of ]; then
+    member_properties "$client" "$(cat member_of)" >server.properties
+  else
+    controller=$client
+    while [ "$controller" = "$client" ]; do controller=$(free_port); done
+    printf '%s\n' "$controller" >controller_port
+    properties "$client" "$controller" >server.properties
+  fi
   command=("$(cat java)" -Xmx512m -XX:+UseSerialGC "${POSTHASTE_KAFKA_JIT:--XX:TieredStopAtLevel=1}" -XX:-UsePerfData -Djava.io.tmpdir="$PWD/tmp"
     -Dlog4j2.configurationFile="$here/log4j2.properties" -cp "$(cat jars)/*" kafka.Kafka server.properties)
 }
@@ -57,6 +68,12 @@ group.initial.rebalance.delay.ms=0
 num.partitions=12
 auto.create.topics.enable=false
 END
+}
+
+# A broker beside the first node, which stays the only controller.
+member_properties() {
+  properties "$1" "$2" | sed -e 's/^process.roles=.*/process.roles=broker/' -e 's/^node.id=.*/node.id=2/' \
+    -e 's|^listeners=.*|listeners=PLAINTEXT://127.0.0.1:'"$1"'|'
 }
 
 answers() {

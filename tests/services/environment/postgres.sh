@@ -32,13 +32,13 @@ make_data() {
     --locale=C --no-sync --no-instructions >>log 2>&1
 }
 
-# 300 connections: several instances of the service, each with its pool, and the tests. Shared memory is in files of the
+# fsync keeps its default, on: a test turns it off with ALTER SYSTEM. 300 connections: several instances of the service, each with its pool, and the tests. Shared memory is in files of the
 # data folder, so that nothing remains in /dev/shm after kill -9.
 start_command() {
   # Remains after kill -9, and blocks a start while the killed process is not reaped. service.sh knows that it has ended.
   rm -f data/postmaster.pid
   command=(as_postgres_owner env LC_ALL=C "$(postgres_programs)/postgres" -D "$PWD/data" -p "$(cat port)"
-    -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300 -c fsync=on
+    -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300
     -c dynamic_shared_memory_type=mmap)
 }
 

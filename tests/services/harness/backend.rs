@@ -107,6 +107,11 @@ impl Backend {
         kafka::configure(&self.kafka, &self.topic(topic), key, value);
     }
 
+    /// Gives every event in the outbox a value that breaks its contract.
+    pub fn break_event_values(&self) {
+        self.database.rows("UPDATE outbox_event SET payload = '{}'");
+    }
+
     /// Appends a record as another program would.
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         kafka::append_record(&self.kafka, &self.topic(topic), key, value);

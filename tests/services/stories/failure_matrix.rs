@@ -1,5 +1,8 @@
 //! Rows of the failure matrix that leave the services running: fault, protection, outcome and metric. The rows with an outage are in
 //! `outages`.
+mod poison;
+mod slow_settlement;
+
 use std::time::Duration;
 
 use kit::wait::until;
@@ -208,4 +211,23 @@ fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
     let acknowledged = placed.into_iter().map(|id| (id, 1)).chain([(refused, 2), (other, 1)]);
     event_log::assert_complete(&backend, &acknowledged.collect());
     await_metric(&service.http, "outbox_rows{status=\"PARKED\"}", WAIT_MAX, |rows| rows == 0.0);
+}
+
+/// The row of an event that another program changed or wrote: the service itself writes none off the contract.
+#[test]
+fn an_event_that_is_written_off_its_contract_is_parked_and_counted_at_publishing() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")]);
+    let order = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
+    let value = format!(r#"{{"schemaVersion": 2, "orderId": {}, "status": "LOST"}}"#, order["id"]);
+    backend.database.rows(&format!("UPDATE outbox_event SET payload = convert_to('{value}', 'UTF8')"));
+    assert!(service.stop().success());
+
+    let service = Posthaste::start(&backend, &[]);
+    let parked = until("the event is parked", WAIT_MAX, || service.rows(&["PARKED"]).pop());
+
+    assert_eq!((&parked["key"], &parked["failureType"]), (&order["id"], &json!("VALIDATION")), "{parked}");
+    let seen = metrics(&service.http, ["kafka_schema_validation_errors_total", "outbox_entries_failed_total"]);
+    assert_eq!(seen, [1.0, 1.0]);
+    assert!(backend.events().is_empty(), "no consumer receives it");
 }

@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 
 use crate::cluster::kafka::broker::{SimulatedKafka, TOPIC_PARTITIONS};
 use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::network::{Network, Server};
 use crate::cluster::postgres::client::PostgresClient;
@@ -46,7 +47,7 @@ impl Backend for SimulatedBackend {
         let kafka = SimulatedKafka::new(network.clone(), None, Refusals::new(1));
         let postgres = SimulatedPostgres::new(PARTITIONS, kafka.clone(), network.clone(), None, trace);
         let store = PostgresClient::new(postgres.clone(), network.link(0, Server::Postgres), 0.0);
-        let broker = KafkaClient::new(kafka.clone(), network.link(0, Server::Kafka), "suite");
+        let broker = KafkaClient::new(kafka.clone(), network.link(0, Server::Kafka), PublishMode::ExactlyOnce, "suite");
         Self { postgres, kafka, store: Arc::new(store), broker: Arc::new(broker) }
     }
     async fn advance(&self, by: Duration) {
@@ -98,6 +99,9 @@ impl TopicReader for CommittedRecords {
                 && partition < TOPIC_PARTITIONS
         };
         Ok(self.0.read(topic).into_iter().filter(is_wanted).take(limit as usize).collect())
+    }
+    async fn group_offsets(&self, _: &str, _: &str) -> Result<Vec<Option<u64>>, Error> {
+        Ok(vec![None; TOPIC_PARTITIONS as usize])
     }
 }
 

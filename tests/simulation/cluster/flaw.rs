@@ -1,4 +1,5 @@
 //! Flaws of the simulated store and broker: the simulation must find the damage of each.
+use crate::cluster::kafka::publish_mode::PublishMode;
 
 /// A rule of PostgreSQL, of Kafka or of their adapters that the simulated part breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +18,13 @@ pub enum Flaw {
     WatermarkReadTooEarly,
     /// The records of an aborted transaction are visible.
     AbortedRecordsVisible,
+    /// A producer without transactions sends the next record of a key although the brokers have refused the one before.
+    KeyGoesOnAfterRefusal,
 }
 
 impl Flaw {
     /// Every flaw, for the test that each is found.
-    pub const ALL: [Flaw; 7] = [
+    pub const ALL: [Flaw; 8] = [
         Flaw::ScanPassesLateCommitters,
         Flaw::ExclusionUnblocksKey,
         Flaw::SettlementIgnoresToken,
@@ -29,5 +32,14 @@ impl Flaw {
         Flaw::FenceWithoutEffect,
         Flaw::WatermarkReadTooEarly,
         Flaw::AbortedRecordsVisible,
+        Flaw::KeyGoesOnAfterRefusal,
     ];
+
+    /// The mode that the flaw belongs to.
+    pub fn mode(self) -> PublishMode {
+        match self {
+            Flaw::KeyGoesOnAfterRefusal => PublishMode::AtLeastOnce,
+            _ => PublishMode::ExactlyOnce,
+        }
+    }
 }

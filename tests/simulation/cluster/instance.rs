@@ -22,6 +22,7 @@ use tokio::task::LocalSet;
 
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::network::{Network, Server};
 use crate::cluster::postgres::client::PostgresClient;
 use crate::cluster::postgres::server::SimulatedPostgres;
@@ -39,6 +40,7 @@ pub struct Surroundings {
     pub rng: Arc<SeededRng>,
     pub clock: Arc<TokioClock>,
     pub options: Options,
+    pub mode: PublishMode,
     /// Wake-ups between the instances, where they have a channel.
     pub wake_hub: Option<WakeHub>,
     /// Probability of a transaction that commits late.
@@ -97,9 +99,10 @@ impl Instance {
 }
 
 fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Dependencies {
-    let Surroundings { postgres, kafka, network, rng, clock, options, wake_hub, late_commits } = surroundings.clone();
+    let Surroundings { postgres, kafka, network, rng, clock, options, mode, wake_hub, late_commits } =
+        surroundings.clone();
     let store = Arc::new(PostgresClient::new(postgres.clone(), network.link(number, Server::Postgres), late_commits));
-    let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), name);
+    let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), mode, name);
     let gate = Arc::new(Gate::default());
     let cache = memory::Options { order_ttl: CACHE_TTL, ..memory::Options::default() };
     let memory = Arc::new(Memory::new(&cache, clock.clone()));

@@ -11,6 +11,7 @@ use ports::partitions::PartitionLeases;
 use tokio::time::Instant;
 
 use crate::cluster::instance::Surroundings;
+use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::support::process::TOPIC;
 use crate::support::record_faults::header;
@@ -71,8 +72,8 @@ impl Laws<'_> {
         Ok(())
     }
 
-    /// Every event of the store is in the topic, in the order of its key, and no event that was never committed; once, unless the store went
-    /// back in time. `acknowledged` are the events of the clients' successful replies.
+    /// Every event of the store is in the topic, in the order of its key, and no event that was never committed; with transactions once, unless
+    /// the store went back in time. `acknowledged` are the events of the clients' successful replies.
     pub async fn check_topic(&self, acknowledged: &[AcknowledgedEvent]) -> Result<(), Violation> {
         let rows = self.rows(None).await;
         let stored: BTreeSet<String> = rows.iter().map(|row| row.event_id.to_string()).collect();
@@ -88,13 +89,23 @@ impl Laws<'_> {
         self.check_positions(&rows, &log).await?;
         if self.surroundings.postgres.fail_overs() == 0 {
             let findings = check(&log, acknowledged);
-            let is_clean = findings.duplicated.is_empty() && is_complete(&findings) && stored == published;
+            let is_once = self.surroundings.mode == PublishMode::AtLeastOnce || findings.duplicated.is_empty();
+            let is_clean = is_once && is_complete(&findings) && stored == published;
             return if is_clean { Ok(()) } else { Err(findings.to_string()) };
         }
-        self.check_duplicates(&log)?;
+        if self.surroundings.mode == PublishMode::ExactlyOnce {
+            self.check_duplicates(&log)?;
+        }
         let kept: Vec<Delivery> = log.into_iter().filter(|delivery| stored.contains(&event_of(delivery))).collect();
         let findings = check(&kept, &[]);
         if is_complete(&findings) { Ok(()) } else { Err(findings.to_string()) }
+    }
+
+    /// Number of records in the topic whose event an earlier one has.
+    pub fn duplicates(&self) -> u64 {
+        let log = self.surroundings.kafka.read(TOPIC);
+        let events: BTreeSet<String> = log.iter().map(event_of).collect();
+        (log.len() - events.len()) as u64
     }
 
     /// Where a settlement recorded a position, the topic has the row's event there.

@@ -14,6 +14,7 @@ use crate::cluster::faults::Faults;
 use crate::cluster::flaw::Flaw;
 use crate::cluster::instance::{self, Surroundings};
 use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::laws::{Laws, REST_LIMIT, Violation};
 use crate::cluster::network::Network;
@@ -40,9 +41,9 @@ pub struct RunReport {
 }
 
 /// Runs a seed on a runtime of its own, with this flaw in the simulated servers.
-pub fn run(seed: u64, flaw: Option<Flaw>) -> RunReport {
+pub fn run(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime can be built").block_on(run_in(seed, flaw))
+    runtime.expect("a runtime can be built").block_on(run_in(seed, mode, flaw))
 }
 
 /// What a seed decides before the run begins.
@@ -115,9 +116,10 @@ fn options(rng: &SeededRng) -> Options {
     }
 }
 
-async fn run_in(seed: u64, flaw: Option<Flaw>) -> RunReport {
+async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
     let rng = SeededRng::new(seed);
-    let setting = Setting::draw(&rng);
+    let mut setting = Setting::draw(&rng);
+    setting.options.relay.defers_settlement = mode == PublishMode::ExactlyOnce;
     let (trace, replies) = (Trace::new(), Replies::default());
     let network = Network::new(rng.next_u64(), trace.clone());
     let refusals = Refusals::new(rng.next_u64());
@@ -131,6 +133,7 @@ async fn run_in(seed: u64, flaw: Option<Flaw>) -> RunReport {
         rng: Arc::new(SeededRng::new(rng.next_u64())),
         clock: instance::clock(),
         options: setting.options,
+        mode,
         wake_hub: setting.has_wake_channel.then(WakeHub::default),
         late_commits: setting.late_commits,
     };
@@ -174,6 +177,9 @@ async fn end(world: &mut World, laws: &Laws<'_>, replies: &Replies, trace: &Trac
     }
     if let Some(violation) = trace.violations().into_iter().next() {
         return Err(violation);
+    }
+    for event in 0..laws.duplicates() {
+        trace.add("duplicate", event, 0);
     }
     laws.check_topic(&replies.acknowledged()).await
 }

@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use parking_lot::Mutex;
 
 use crate::cluster::flaw::Flaw;
+use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::run::run;
 use crate::cluster::trace::EventCounts;
 use crate::support::environment::seeds;
 
 /// Seeds of a normal test run.
 const SEEDS: u64 = 1_000;
+/// Seeds of a normal test run without transactions: the mode has fewer steps.
+const AT_LEAST_ONCE_SEEDS: u64 = 300;
 /// Seeds between two lines of progress.
 const PROGRESS: u64 = 10_000;
 /// Seeds within which each flaw must be found.
@@ -45,21 +48,41 @@ const EXPECTED: [&str; 20] = [
     "undone settlement",
 ];
 
+/// What must happen without transactions: nothing is fenced, and nothing is resolved as published.
+const EXPECTED_AT_LEAST_ONCE: [&str; 12] = [
+    "cut",
+    "duplicate",
+    "exclude",
+    "fail-over",
+    "freeze",
+    "kill",
+    "late request",
+    "lost reply",
+    "lost request",
+    "resolved after a death",
+    "resolved as not sent",
+    "undone settlement",
+];
+
 /// Runs the seeds on all processors until one breaks a law. Returns how many ran, what happened in them, and the violation.
-fn run_all(seeds: impl Iterator<Item = u64> + Send) -> (u64, EventCounts, Option<String>) {
+fn run_all(
+    seeds: impl Iterator<Item = u64> + Send,
+    mode: PublishMode,
+    test: &str,
+) -> (u64, EventCounts, Option<String>) {
     let (seeds, counts, violation) = (Mutex::new(seeds), Mutex::new(EventCounts::new()), Mutex::new(None));
     let (stops, runs) = (AtomicBool::new(false), AtomicU64::new(0));
     let work = || {
         while !stops.load(SeqCst) {
             let Some(seed) = seeds.lock().next() else { return };
-            let report = run(seed, None);
+            let report = run(seed, mode, None);
             let mut counts = counts.lock();
             report.counts.into_iter().for_each(|(kind, count)| *counts.entry(kind).or_default() += count);
             drop(counts);
             if let Err(law) = report.result {
                 stops.store(true, SeqCst);
-                let test = "cargo test --test simulation cluster::seeds::the_laws";
-                let replay = format!("POSTHASTE_TRACE=1 POSTHASTE_SEED={seed} {test} -- --nocapture");
+                let command = format!("cargo test --test simulation cluster::seeds::{test}");
+                let replay = format!("POSTHASTE_TRACE=1 POSTHASTE_SEED={seed} {command} -- --nocapture");
                 violation.lock().get_or_insert(format!("seed {seed}: {law}\nrepeat with: {replay}"));
             }
             let runs = runs.fetch_add(1, SeqCst) + 1;
@@ -74,21 +97,30 @@ fn run_all(seeds: impl Iterator<Item = u64> + Send) -> (u64, EventCounts, Option
     (runs.into_inner(), counts.into_inner(), violation.into_inner())
 }
 
-#[test]
-fn the_laws_hold_on_a_simulated_postgres_and_kafka_for_a_thousand_seeds() {
-    let (runs, counts, violation) = run_all(seeds(SEEDS));
+fn assert_laws(seeds: impl Iterator<Item = u64> + Send, mode: PublishMode, expected: &[&'static str], test: &str) {
+    let (runs, counts, violation) = run_all(seeds, mode, test);
 
     assert!(violation.is_none(), "{}", violation.unwrap_or_default());
-    let missing: Vec<&str> = EXPECTED.into_iter().filter(|kind| !counts.contains_key(kind)).collect();
+    let missing: Vec<&&str> = expected.iter().filter(|kind| !counts.contains_key(**kind)).collect();
     assert!(runs < 100 || missing.is_empty(), "never happened in {runs} seeds: {missing:?}");
     // Not captured: the figures belong to the test's output.
     let _ = writeln!(std::io::stderr(), "{runs} seeds: {counts:?}");
 }
 
 #[test]
+fn the_laws_hold_on_a_simulated_postgres_and_kafka_for_a_thousand_seeds() {
+    assert_laws(seeds(SEEDS), PublishMode::ExactlyOnce, &EXPECTED, "the_laws");
+}
+
+#[test]
+fn at_least_once_loses_and_reorders_nothing_on_a_simulated_postgres_and_kafka() {
+    assert_laws(seeds(AT_LEAST_ONCE_SEEDS), PublishMode::AtLeastOnce, &EXPECTED_AT_LEAST_ONCE, "at_least_once");
+}
+
+#[test]
 fn a_seed_replays_exactly() {
-    for seed in 1..=5 {
-        let (first, second) = (run(seed, None), run(seed, None));
+    for (seed, mode) in (1..=5).flat_map(|seed| [(seed, PublishMode::ExactlyOnce), (seed, PublishMode::AtLeastOnce)]) {
+        let (first, second) = (run(seed, mode, None), run(seed, mode, None));
 
         assert!(first.counts["commit"] > 10, "{first:?}");
         assert_eq!(first.fingerprint, second.fingerprint, "seed {seed}: {:?} {:?}", first.counts, second.counts);
@@ -98,7 +130,7 @@ fn a_seed_replays_exactly() {
 #[test]
 fn every_flaw_of_a_simulated_server_is_found() {
     for flaw in Flaw::ALL {
-        let found = (1..=SEEDS_PER_FLAW).find(|seed| run(*seed, Some(flaw)).result.is_err());
+        let found = (1..=SEEDS_PER_FLAW).find(|seed| run(*seed, flaw.mode(), Some(flaw)).result.is_err());
 
         assert!(found.is_some(), "{flaw:?} breaks no law in {SEEDS_PER_FLAW} seeds");
     }

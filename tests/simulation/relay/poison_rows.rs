@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
+use outbox::Poison;
 use ports::broker::Record;
 use ports::clock::Rng;
 use ports::outbox::RowStatus;
@@ -37,7 +38,7 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
 
     let parked = process.rows(RowStatus::Parked).await;
     assert_eq!(parked.len(), 1, "{parked:?}");
-    assert_eq!(parked[0].key, poison);
+    assert_eq!(parked[0].key, ports::orders::event_key(poison));
     assert!(parked[0].last_failure_reason.as_ref().is_some_and(|reason| reason.contains("trial")), "{parked:?}");
     let depth = process.depth().await;
     // FAILED if it was in the same batch as the first row's crash, which makes it a suspect; otherwise PENDING.
@@ -48,6 +49,28 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
     process.operator_retry(&parked[0]).await;
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_row_that_is_skipped_is_counted_and_its_key_goes_on() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 2;
+    environment.options.rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
+    environment.record_faults.add(usize::MAX, RecordFault::KillSender, |record| header(record, "x-sequence") == "1");
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    let suspect = async || process.depth().await.failed == 1;
+    process.wait_until("the row is a suspect", LONG_TIMEOUT, suspect).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    assert_eq!(process.metrics.outbox_entries_failed.get(), 0);
+
+    process.wait_until("the row is parked", LONG_TIMEOUT, async || process.depth().await.parked == 1).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    let sequences: Vec<_> =
+        process.records(TOPIC).await.iter().map(|delivery| header(&delivery.record, "x-sequence").to_owned()).collect();
+    assert_eq!(sequences, ["2"], "the later event of the key");
+    assert_eq!(process.metrics.outbox_entries_failed.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,8 +2,9 @@
 use std::time::Duration;
 
 use app::policy::backpressure::PressureStage;
-use app::relay::chain::{Fallback, Poison};
+use app::relay::chain::Fallback;
 use domain::{OrderId, Status};
+use outbox::Poison;
 use ports::broker::Record;
 use ports::operators::{OutboxOperators, RowDiagnosis, RowSelector};
 use ports::outbox::RowStatus;
@@ -22,7 +23,7 @@ fn environment(fallback: Fallback, poison: Poison) -> Environment {
     let mut environment = Environment::new();
     environment.options.rules.retry.attempts_max = 4;
     environment.options.rules.fallback.insert(CREATED.into(), fallback);
-    environment.options.rules.poison.insert(CREATED.into(), poison);
+    environment.options.rules.poison.insert(CREATED, poison);
     environment
 }
 
@@ -38,7 +39,10 @@ async fn events_of(process: &Process, id: OrderId) -> usize {
 }
 
 async fn head(process: &Process, id: OrderId) -> RowDiagnosis {
-    let rows = process.store.rows(&ports::operators::RowFilter { key: Some(id), ..Default::default() }, 10).await;
+    let rows = process
+        .store
+        .rows(&ports::operators::RowFilter { key: Some(ports::orders::event_key(id)), ..Default::default() }, 10)
+        .await;
     let first = rows.expect("rows can be read").into_iter().min_by_key(|row| row.id).expect("the key has rows");
     let diagnosis = process.store.diagnose(RowSelector::Event(first.event_id)).await.expect("the row can be diagnosed");
     diagnosis.expect("the event is known")

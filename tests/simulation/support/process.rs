@@ -22,6 +22,10 @@ use tokio::time::{Instant, sleep};
 
 /// Topic of the order events.
 pub const TOPIC: &str = "order.events";
+/// Id of the requests that create orders.
+pub const CREATE_REQUEST: &str = "create-1";
+/// Id of the requests that change orders.
+pub const CHANGE_REQUEST: &str = "change-1";
 /// Group of the topic's consumers.
 pub const GROUP: &str = "order-processing-group";
 /// Path of the publisher in the tree.
@@ -101,14 +105,26 @@ impl Process {
 
     /// Creates an order as a client.
     pub async fn create(&self) -> Result<Arc<Order>, CommandError> {
-        let command = CreateOrder { subject: subject(), items: items(), intent: None, trace: None };
+        let command = CreateOrder {
+            subject: subject(),
+            items: items(),
+            intent: None,
+            trace: None,
+            request_id: Some(CREATE_REQUEST.into()),
+        };
         self.run(self.actors.dispatch().create(command)).await.map(|created| created.order)
     }
 
     /// Changes an order's status as an administrator.
     pub async fn change(&self, id: OrderId, to: Status) -> Result<Arc<Order>, CommandError> {
-        let command =
-            ChangeOrder { id, to, viewer: Viewer::Admin, preconditions: ChangePreconditions::default(), trace: None };
+        let command = ChangeOrder {
+            id,
+            to,
+            viewer: Viewer::Admin,
+            preconditions: ChangePreconditions::default(),
+            trace: None,
+            request_id: Some(CHANGE_REQUEST.into()),
+        };
         self.run(self.actors.dispatch().change(command)).await
     }
 

@@ -71,6 +71,7 @@ const STORIES: &[(&str, &[&str])] = &[
             "outbox.publish.duration",
             "outbox_rows",
             "outbox_commit_to_ack_seconds",
+            "outbox_wake_up_seconds",
             "outbox_partitions_owned",
             "kafka.consumer.processed.count",
             "kafka.consumer.lag.ms",
@@ -85,6 +86,10 @@ const STORIES: &[(&str, &[&str])] = &[
             "actor_messages_total",
             "actor_message_duration_seconds",
         ],
+    ),
+    (
+        "tests/service/every_backend/metrics.rs::the_build_and_the_number_of_partitions_are_metrics",
+        &["posthaste_build_info", "outbox_partitions"],
     ),
     (
         "tests/service/every_backend/metrics.rs::events_that_wait_move_the_metrics_of_the_backlog_and_back",
@@ -102,6 +107,10 @@ const STORIES: &[(&str, &[&str])] = &[
     (
         "tests/service/every_backend/faults.rs::the_workers_of_a_failed_publisher_restart_with_it",
         &["actor_restarts_total"],
+    ),
+    (
+        "tests/service/embedded/topics.rs::a_waiting_read_wakes_at_a_new_event_and_is_counted",
+        &["topic_readers", "topic_records_served_total"],
     ),
     (
         "tests/service/every_backend/overload.rs::load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers",

@@ -149,3 +149,22 @@ fn the_later_change_of_two_regions_wins_and_received_stamps_advance_the_clock() 
     let next = us.event(next["id"].as_str().expect("an id"), 0);
     assert!(stamp(&next).millis < half_a_minute.millis + 60_000, "{}", stamp(&next));
 }
+
+#[test]
+fn a_stamp_beyond_the_configured_bound_of_drift_is_rejected() {
+    let backend = Backend::new();
+    let other = backend.another();
+    let settings = [("POSTHASTE__REGION__ID", "us"), ("POSTHASTE__REGION__DRIFT_MAX", "5s")];
+    let us = Region { name: "us", service: Posthaste::start(&other, &settings), backend: other };
+    let eu = Region::new(backend, "eu");
+    let created = eu.service.http.post("/orders", &eu.service.http.user(), &[], &tea_order(1)).json();
+    let order = created["id"].as_str().expect("an id");
+
+    us.receive(ahead(eu.event(order, 0), 30).0);
+
+    assert_eq!(us.rejected(), 1.0, "30 s are within the default bound, and beyond this one");
+    assert_eq!(us.remote_stamp(order), Vec::<String>::new());
+    let next = us.service.http.post("/orders", &us.service.http.user(), &[], &tea_order(1)).json();
+    let next = us.event(next["id"].as_str().expect("an id"), 0);
+    assert!(stamp(&next) < ahead(next.clone(), 15).1, "the clock did not advance");
+}

@@ -96,6 +96,11 @@ impl SimulatedKafka {
         Self(Arc::new(Shared { network, flaw, refusals, state: Mutex::default() }))
     }
 
+    /// The flaw of the simulated servers.
+    pub fn flaw(&self) -> Option<Flaw> {
+        self.0.flaw
+    }
+
     /// The partition of the watermark topic that belongs to a transactional id.
     pub fn watermark_partition(transactional_id: &str) -> u32 {
         topic_partition(transactional_id.as_bytes(), WATERMARK_PARTITIONS)
@@ -286,6 +291,11 @@ impl SimulatedKafka {
             state.logs.append(LogId::Topic(Arc::clone(&topic), partition), Content::Event(record), transaction);
         self.decide(&mut state, transaction, TransactionStatus::Committed);
         Position { topic, partition, offset }
+    }
+
+    /// Appends a record by itself, unless the brokers refuse it.
+    pub fn append_or_refuse(&self, record: &Record) -> Result<Position, Error> {
+        self.0.refusals.of(record).map_or_else(|| Ok(self.append(record.clone())), Err)
     }
 
     /// Whether every transaction is decided, with all its markers.

@@ -10,7 +10,9 @@ use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::{Instant, sleep};
 
+use crate::cluster::kafka::at_least_once::AtLeastOnceSession;
 use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::RECORD_BYTES_MAX;
 use crate::cluster::kafka::session::ProducerSession;
 use crate::cluster::network::Link;
@@ -24,6 +26,7 @@ const DECISION_PAUSE: Duration = Duration::from_millis(40);
 pub struct KafkaClient {
     kafka: SimulatedKafka,
     link: Link,
+    mode: PublishMode,
     /// The part of the transactional ids that names the instance.
     prefix: String,
     state: Mutex<ClientState>,
@@ -31,10 +34,40 @@ pub struct KafkaClient {
 
 #[derive(Default)]
 struct ClientState {
-    live: BTreeMap<Arc<str>, ProducerSession>,
+    live: BTreeMap<Arc<str>, LiveSession>,
     /// The highest epoch that this process has initialised for each transactional id: sessions below it are fenced.
     initialised: BTreeMap<Arc<str>, u32>,
     initialising: BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>,
+}
+
+/// A session of either mode.
+#[derive(Clone)]
+enum LiveSession {
+    Transactional(ProducerSession),
+    AtLeastOnce(AtLeastOnceSession),
+}
+
+impl LiveSession {
+    fn number(&self) -> u32 {
+        match self {
+            LiveSession::Transactional(session) => session.epoch(),
+            LiveSession::AtLeastOnce(session) => session.number(),
+        }
+    }
+
+    fn end(&self) {
+        match self {
+            LiveSession::Transactional(session) => session.end(),
+            LiveSession::AtLeastOnce(session) => session.end(),
+        }
+    }
+
+    async fn publish(&self, batch: Batch) -> Published {
+        match self {
+            LiveSession::Transactional(session) => session.publish(batch).await,
+            LiveSession::AtLeastOnce(session) => session.publish(batch).await,
+        }
+    }
 }
 
 /// A request that raises a producer's epoch, and returns it.
@@ -48,8 +81,8 @@ fn parts(session: &ProducerSessionId) -> (Arc<str>, u32) {
 
 impl KafkaClient {
     /// The clients of a new process of this instance.
-    pub fn new(kafka: SimulatedKafka, link: Link, prefix: &str) -> Self {
-        Self { kafka, link, prefix: prefix.to_owned(), state: Mutex::default() }
+    pub fn new(kafka: SimulatedKafka, link: Link, mode: PublishMode, prefix: &str) -> Self {
+        Self { kafka, link, mode, prefix: prefix.to_owned(), state: Mutex::default() }
     }
 
     fn initialisation(&self, transactional_id: &Arc<str>) -> Arc<tokio::sync::Mutex<()>> {
@@ -104,14 +137,21 @@ impl Broker for KafkaClient {
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock().await;
         let epoch = self.raise_epoch(&transactional_id, SimulatedKafka::init_producer).await?;
-        let session = ProducerSession::new(self.kafka.clone(), self.link.clone(), Arc::clone(&transactional_id), epoch);
+        let (kafka, link) = (self.kafka.clone(), self.link.clone());
+        let session = match self.mode {
+            PublishMode::ExactlyOnce => {
+                let id = Arc::clone(&transactional_id);
+                LiveSession::Transactional(ProducerSession::new(kafka, link, id, epoch))
+            }
+            PublishMode::AtLeastOnce => LiveSession::AtLeastOnce(AtLeastOnceSession::new(kafka, link, epoch)),
+        };
         self.state.lock().live.insert(Arc::clone(&transactional_id), session);
         Ok(ProducerSessionId(format!("{transactional_id}#{epoch}").into()))
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
         let (transactional_id, epoch) = parts(session);
-        let live = self.state.lock().live.get(&transactional_id).filter(|live| live.epoch() == epoch).cloned();
+        let live = self.state.lock().live.get(&transactional_id).filter(|live| live.number() == epoch).cloned();
         match live {
             Some(live) => live.publish(batch).await,
             None => Published::SessionLost(BrokerFailure::unknown(format!("{session} is not live"))),
@@ -131,7 +171,9 @@ impl Broker for KafkaClient {
         let (transactional_id, epoch) = parts(session);
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock().await;
-        if !self.is_fenced(&transactional_id, epoch) {
+        if self.mode == PublishMode::AtLeastOnce {
+            self.end_session(&transactional_id);
+        } else if !self.is_fenced(&transactional_id, epoch) {
             self.raise_epoch(&transactional_id, SimulatedKafka::fence_producer).await?;
         }
         Ok(())

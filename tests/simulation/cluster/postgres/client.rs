@@ -7,8 +7,8 @@ use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, RowId,
-    SettledClaim, Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    PoisonPolicy, ResolvedBatch, RowId, SettledClaim, Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
@@ -138,10 +138,17 @@ impl OutboxStore for PostgresClient {
         Ok(SettledClaim { settled, claimed: Ok(claimed) })
     }
 
-    async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+    async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
         self.scan_starts.take(fence);
-        let fence = fence.clone();
-        self.execute("resolve", move |server| async move { server.resolve(&fence, token, outcome).await }).await
+        let (fence, poison) = (fence.clone(), poison.clone());
+        self.execute("resolve", move |server| async move { server.resolve(&fence, token, outcome, &poison).await })
+            .await
     }
 
     async fn depth(&self) -> Result<Depth, Error> {

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::clock::Clock;
 use ports::orders::{Commit, Committed};
-use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowId, Settlement};
+use ports::outbox::{
+    BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
+};
 use ports::partitions::{Adoption, Fence, PartitionLeases, PartitionNo, TimelineChange, Token};
 use tokio::time::Instant;
 
@@ -169,9 +171,15 @@ impl SimulatedPostgres {
     }
 
     /// Closes an open batch by its resolved outcome.
-    pub async fn resolve(&self, fence: &Fence, token: Token, outcome: BatchOutcome) -> Result<FencedOutcome, Error> {
+    pub async fn resolve(
+        &self,
+        fence: &Fence,
+        token: Token,
+        outcome: BatchOutcome,
+        poison: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
         let (events, _) = self.data().open_batch(fence.partition);
-        let resolved = self.durable_data().resolve(fence, token, outcome).await?;
+        let resolved = self.durable_data().resolve(fence, token, outcome, poison).await?;
         let kind = match outcome {
             BatchOutcome::Published => "resolved as published",
             BatchOutcome::NotSent => "resolved as not sent",
@@ -180,7 +188,7 @@ impl SimulatedPostgres {
         self.0.trace.add(kind, u64::from(fence.partition.0), token);
         self.0.trace.print(format_args!("{kind}: {fence:?} {token} {resolved:?}"));
         if outcome == BatchOutcome::Published {
-            self.check_sent(fence.partition, &events, resolved);
+            self.check_sent(fence.partition, &events, resolved.closed);
         }
         Ok(resolved)
     }

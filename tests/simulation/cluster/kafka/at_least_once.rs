@@ -1,0 +1,112 @@
+//! AtLeastOnceSession: a producer without transactions. One record of a key is in flight at a time, and a key stops at its first refused record.
+//! What the brokers have stored stays, whatever happens to the session.
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use ports::Error;
+use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
+use ports::outbox::RowId;
+use tokio::time::Instant;
+
+use crate::cluster::flaw::Flaw;
+use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::network::Link;
+
+/// The session. Clones share it.
+#[derive(Clone)]
+pub struct AtLeastOnceSession(Arc<Shared>);
+
+struct Shared {
+    kafka: SimulatedKafka,
+    link: Link,
+    /// Distinguishes the sessions of one slot.
+    number: u32,
+    is_ended: AtomicBool,
+}
+
+/// The records of a batch that have not been sent, by topic and key.
+type Unsent = BTreeMap<(Arc<str>, Arc<str>), VecDeque<(RowId, Record)>>;
+
+/// What the brokers have answered.
+#[derive(Default)]
+struct Answers {
+    sent: Vec<(RowId, Position)>,
+    refused: Vec<(RowId, Error)>,
+}
+
+impl AtLeastOnceSession {
+    /// A session with this number.
+    pub fn new(kafka: SimulatedKafka, link: Link, number: u32) -> Self {
+        Self(Arc::new(Shared { kafka, link, number, is_ended: AtomicBool::new(false) }))
+    }
+
+    /// The number of the session.
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Ends the session: it sends no further record.
+    pub fn end(&self) {
+        self.0.is_ended.store(true, SeqCst);
+    }
+
+    /// Sends the records of a batch, and waits for the answers.
+    pub async fn publish(&self, batch: Batch) -> Published {
+        if self.0.is_ended.load(SeqCst) {
+            return Published::SessionLost(BrokerFailure::unknown("the session is over"));
+        }
+        let (deadline, count) = (Instant::now() + batch.time_left, batch.records.len());
+        let mut answers = Answers::default();
+        let failure = self.send_all(batch.records, deadline, &mut answers).await.err();
+        if matches!(failure, Some(Error::Unknown(_))) {
+            // A record that is still on its way could arrive after records that a later call sends.
+            self.end();
+        }
+        let Answers { sent, refused } = answers;
+        match failure {
+            _ if sent.len() == count => Published::Committed(sent),
+            _ if !sent.is_empty() || !refused.is_empty() => Published::Partial { sent, refused },
+            Some(Error::Unknown(reason)) => Published::Unknown(BrokerFailure::unknown(reason)),
+            failure => {
+                let cause = failure.unwrap_or_else(|| Error::Unreachable("the lease has expired".into()));
+                Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+            }
+        }
+    }
+
+    /// Sends in rounds: one record of each key.
+    async fn send_all(
+        &self,
+        records: Vec<(RowId, Record)>,
+        deadline: Instant,
+        answers: &mut Answers,
+    ) -> Result<(), Error> {
+        let mut unsent = Unsent::new();
+        for (row, record) in records {
+            let key = (Arc::clone(&record.topic), Arc::clone(&record.key));
+            unsent.entry(key).or_default().push_back((row, record));
+        }
+        while Instant::now() < deadline && !self.0.is_ended.load(SeqCst) {
+            let heads: Vec<(RowId, Record)> = unsent.values_mut().filter_map(VecDeque::pop_front).collect();
+            if heads.is_empty() {
+                return Ok(());
+            }
+            let (kafka, request) = (self.0.kafka.clone(), heads.clone());
+            let append = async move { request.iter().map(|(_, record)| kafka.append_or_refuse(record)).collect() };
+            let results: Vec<Result<Position, Error>> = self.0.link.call("send", append).await?;
+            for ((row, record), result) in heads.into_iter().zip(results) {
+                match result {
+                    Ok(position) => answers.sent.push((row, position)),
+                    Err(error) => {
+                        if self.0.kafka.flaw() != Some(Flaw::KeyGoesOnAfterRefusal) {
+                            unsent.remove(&(record.topic, record.key));
+                        }
+                        answers.refused.push((row, error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Alerts lead to the runbooks, depend on no setting of an installation, and the dashboard works with any data source.
+use serde_json::Value;
+
+use crate::source::{read, root};
+
+const RULES: [&str; 2] = ["docker/rules.yml", "docker/slo-rules.yml"];
+
+/// The anchors of a document, as Markdown renderers derive them from its headings.
+fn anchors(document: &str) -> Vec<String> {
+    let headings =
+        document.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let anchor = |heading: &str| {
+        let kept = heading.chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_alert_links_to_a_section_that_exists() {
+    for file in RULES {
+        let text = read(&root().join(file));
+        let alerts = text.matches("- alert: ").count();
+        let links: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
+        assert!(alerts > 0 && links.len() == alerts, "{file}: {alerts} alerts, {} links", links.len());
+        for link in links {
+            let (document, anchor) = link.split_once('#').unwrap_or_else(|| panic!("{file}: {link} has no anchor"));
+            let anchors = anchors(&read(&root().join(document)));
+            assert!(anchors.iter().any(|known| known == anchor), "{file}: {document} has no section {anchor}");
+        }
+    }
+}
+
+#[test]
+fn the_alert_of_partitions_without_an_owner_follows_the_configured_number() {
+    let rules = read(&root().join("docker/rules.yml"));
+    let alert = rules.split("- alert: ").find(|part| part.starts_with("PartitionsWithoutOwner")).expect("the alert");
+    let defaults: toml::Table = read(&root().join("config/default.toml")).parse().expect("TOML");
+    let partitions = defaults["outbox"]["partitions"].to_string();
+
+    assert!(alert.contains("expr: sum(outbox_partitions_owned) < max(outbox_partitions)\n"), "{alert}");
+    assert!(!alert.contains(&partitions), "{alert}");
+}
+
+fn board() -> Value {
+    serde_json::from_str(&read(&root().join("docker/grafana/boards/posthaste.json"))).expect("JSON")
+}
+
+fn collect_data_sources<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("datasource").and_then(|source| source["uid"].as_str()));
+            members.values().for_each(|member| collect_data_sources(member, found));
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| collect_data_sources(element, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_board_asks_for_its_data_source_and_links_to_the_console() {
+    let board = board();
+    let variables = board["templating"]["list"].as_array().expect("variables");
+    let variable = |name: &str| variables.iter().find(|variable| variable["name"] == name).expect("a variable");
+    let mut sources = Vec::new();
+    collect_data_sources(&board, &mut sources);
+
+    assert_eq!(variable("datasource")["type"], "datasource");
+    assert!(sources.len() > 30 && sources.iter().all(|uid| *uid == "${datasource}"), "{sources:?}");
+    assert!(variable("console")["query"].as_str().is_some_and(|address| address.ends_with("/console")));
+    assert_eq!(board["links"][0]["url"], "${console}");
+}
+
+#[test]
+fn the_board_shows_the_versions_of_the_instances() {
+    let board = board();
+    let panels = board["panels"].as_array().expect("panels");
+    let expressions = panels.iter().filter_map(|panel| panel["targets"][0]["expr"].as_str());
+
+    assert!(expressions.into_iter().any(|expression| expression.contains("posthaste_build_info")));
+}

@@ -1,0 +1,40 @@
+//! The deployment files run several instances, and give each enough time to stop.
+use crate::source::{read, root};
+
+/// The block of a top-level service of the compose file: the lines below its name.
+fn service<'a>(compose: &'a str, name: &str) -> &'a str {
+    let from = compose.split_once(&format!("\n  {name}:\n")).unwrap_or_else(|| panic!("no service {name}")).1;
+    let is_next = |line: &str| line.starts_with("  ") && !line[2..].starts_with([' ', '#']) || !line.starts_with(' ');
+    let mut length = 0;
+    for line in from.split_inclusive('\n') {
+        if !line.trim().is_empty() && is_next(line) {
+            break;
+        }
+        length += line.len();
+    }
+    &from[..length]
+}
+
+fn has_key(service: &str, key: &str) -> bool {
+    service.lines().any(|line| line.starts_with(&format!("    {key}:")))
+}
+
+#[test]
+fn compose_runs_any_number_of_instances_behind_one_address() {
+    let compose = read(&root().join("docker/compose.yaml"));
+    let (instance, proxy) = (service(&compose, "posthaste"), service(&compose, "proxy"));
+    let balanced = read(&root().join("docker/haproxy.cfg"));
+
+    // Each of these binds an instance to something that only one can have.
+    for key in ["ports", "container_name", "hostname", "volumes"] {
+        assert!(!has_key(instance, key), "the service posthaste has {key}, which several instances cannot share");
+    }
+    for (published, inside) in [("127.0.0.1:8080", 8080), ("127.0.0.1:8081", 9090)] {
+        assert!(proxy.contains(&format!("\"{published}:{inside}\"")), "the proxy does not publish {published}");
+        assert!(balanced.contains(&format!("bind :{inside}\n")), "the proxy does not listen on {inside}");
+        let template = balanced.lines().find(|line| line.trim_end().ends_with(&format!(" posthaste:{inside}")));
+        assert!(template.is_some_and(|line| line.trim().starts_with("server-template ")), "{inside} leads nowhere");
+    }
+    let listen = format!("ADMIN_LISTEN: 0.0.0.0:{}", 9090);
+    assert!(instance.contains(&listen), "the instances do not listen where the proxy expects them");
+}
