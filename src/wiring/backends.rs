@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actors::ProducerSlots;
 use embedded::Embedded;
+use memory::Memory;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topic_log::TopicLog;
@@ -19,6 +20,8 @@ use ports::partitions::PartitionLeases;
 use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
+
+use crate::config::Config;
 
 /// The ports that every store implements.
 #[derive(Clone)]
@@ -101,6 +104,8 @@ pub(crate) struct BackendHandles {
     pub(super) installation: Arc<str>,
     #[cfg(feature = "redis")]
     pub(super) redis: Option<redis::Redis>,
+    /// The rate limiter where it is not Redis.
+    pub(super) memory: Option<Arc<Memory>>,
 }
 
 /// The configured store by its own type, for calls that are on no port.
@@ -119,6 +124,14 @@ impl BackendHandles {
             installation: installation.into(),
             #[cfg(feature = "redis")]
             redis: None,
+            memory: None,
+        }
+    }
+
+    /// Gives the rate limiter in memory the policies of the configuration. In Redis operators write them.
+    pub(crate) fn set_policies(&self, config: &Config) {
+        if let Some(memory) = &self.memory {
+            memory.set_policies(config.rate_limit.policies.iter().cloned());
         }
     }
 

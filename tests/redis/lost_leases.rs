@@ -82,7 +82,7 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         ("POSTHASTE__OUTBOX__PUBLISHER__BATCH", "12"),
         ("POSTHASTE__OUTBOX__PUBLISHER__MAX_IN_FLIGHT", "1"),
     ];
-    let loser = Posthaste::launch(&backend, &slow, "127.0.0.1:1");
+    let loser = Posthaste::launch(&backend, "serve", &slow, "127.0.0.1:1");
     let in_flight = freeze_in_a_batch(&backend, &loser);
 
     let taker = start(&backend, "two", &[]);

@@ -17,7 +17,7 @@ use ports::orders::idempotency::Idempotency;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
-use ports::rate_limit::RateLimiter;
+use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -61,11 +61,6 @@ macro_rules! backend {
 
         #[async_trait::async_trait]
         impl Backend for $name {
-            const SKIPPED: &'static [(&'static str, &'static str)] = &[(
-                "a_stored_policy_is_found_by_tier_and_class",
-                "operators store policies in Redis only; the memory limiter finds none",
-            )];
-
             async fn fresh() -> Self {
                 Self(Store::open($writing))
             }
@@ -123,6 +118,10 @@ macro_rules! backend {
             async fn lose_payload(&self, row: RowId) {
                 let lost = self.0.file().execute("UPDATE outbox_event SET payload = NULL WHERE id = ?1", [row]);
                 assert_eq!(lost.expect("an event can be changed"), 1);
+            }
+            async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
+                let name = format!("{tier}:{class}").into();
+                self.0.memory.set_policies([RateLimitPolicy { name, ..policy.clone() }]);
             }
             async fn cut_off(&self) {
                 self.0.store.close().await.expect("the store closes");

@@ -57,8 +57,7 @@ impl Posthaste {
     /// As [`Posthaste::start`], with the command that runs the service: `serve`, or `relay` without the order API.
     pub fn start_command(backend: &Backend, name: &str, environment: &[(&str, &str)]) -> Self {
         let started = Instant::now();
-        let mut command = command(backend, &[name, "--migrate"]);
-        Self::spawn(command.envs(environment.iter().copied()), "").until_ready(started)
+        Self::launch(backend, name, environment, "").until_ready(started)
     }
 
     /// As [`Posthaste::start`], with a configuration file. The harness turns rate limits off; here the file decides.
@@ -83,9 +82,9 @@ impl Posthaste {
         service
     }
 
-    /// Starts and does not wait; `address` is its listen address from the settings.
-    pub fn launch(backend: &Backend, environment: &[(&str, &str)], address: &str) -> Self {
-        Self::spawn(command(backend, &["serve", "--migrate"]).envs(environment.iter().copied()), address)
+    /// Starts a command and does not wait; `address` is its listen address from the settings.
+    pub fn launch(backend: &Backend, name: &str, environment: &[(&str, &str)], address: &str) -> Self {
+        Self::spawn(command(backend, &[name, "--migrate"]).envs(environment.iter().copied()), address)
     }
 
     fn spawn(command: &mut Command, address: &str) -> Self {

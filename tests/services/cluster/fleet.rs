@@ -70,7 +70,7 @@ impl<'a> Fleet<'a> {
     pub fn launch(&self, member: usize) {
         let Member { settings, process, address, .. } = &self.members[member];
         let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (&**name, &**value)).collect();
-        *process.lock().expect("not poisoned") = Some(Posthaste::launch(self.backend, &settings, address));
+        *process.lock().expect("not poisoned") = Some(Posthaste::launch(self.backend, "serve", &settings, address));
     }
 
     /// Sends SIGKILL to an instance, if it runs.
