@@ -121,7 +121,7 @@ fn event_id_of(uuid: Uuid) -> EventId {
 /// Publishes an event by the functions of the schema `posthaste`; see [`EventPublisher::publish`].
 ///
 /// # Errors
-/// See [`PublishError`].
+/// [`PublishError::Refused`] leaves the transaction usable; after every other error it can only be rolled back.
 pub async fn publish(transaction: &Transaction<'_>, event: &NewEvent<'_>) -> Result<EventId, PublishError> {
     EventPublisher::default().publish(transaction, event).await
 }
@@ -129,7 +129,7 @@ pub async fn publish(transaction: &Transaction<'_>, event: &NewEvent<'_>) -> Res
 /// Publishes events in one statement by the functions of the schema `posthaste`; see [`EventPublisher::publish_all`].
 ///
 /// # Errors
-/// See [`PublishError`].
+/// [`PublishError::Refused`] leaves the transaction usable; after every other error it can only be rolled back.
 pub async fn publish_all(transaction: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<Vec<EventId>, PublishError> {
     EventPublisher::default().publish_all(transaction, events).await
 }
