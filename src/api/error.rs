@@ -311,11 +311,12 @@ impl From<TopicError> for Problem {
         let message = error.to_string();
         match error {
             TopicError::Query(error) => error.into(),
-            TopicError::NoTopic { .. } => Self::new(ErrorCode::NotFound, message),
+            TopicError::NoTopic { .. } | TopicError::Cursor(CursorFault::NoPartition { .. }) => {
+                Self::new(ErrorCode::NotFound, message)
+            }
             TopicError::Cursor(CursorFault::Removed { next, .. }) => {
                 Self { next: Some(next.to_string().into()), ..Self::new(ErrorCode::Gone, message) }
             }
-            TopicError::Cursor(CursorFault::NoPartition { .. }) => Self::bad_request(message),
             TopicError::Cursor(CursorFault::BeyondEnd { .. })
             | TopicError::OwnGroup(_)
             | TopicError::TooManyGroups(_) => Self::new(ErrorCode::Conflict, message),

@@ -101,7 +101,7 @@ pub(crate) fn dry_run(member: JsonMember<'_>, query: &Query<'_>) -> Result<bool,
         None => None,
         Some(_) => return Err(invalid()),
     };
-    let in_query = match query.non_empty("dryRun")? {
+    let in_query = match query.get("dryRun")? {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),

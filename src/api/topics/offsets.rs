@@ -15,6 +15,7 @@ use crate::topics::parameters::{path_group, read_start, topic_reads};
 
 /// The offsets to commit.
 #[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = CommitOffsets)]
 pub(crate) struct CommitBody<'a> {
     /// A cursor, whose partitions are committed and others are not; `beginning` or `end` for all partitions.
@@ -68,7 +69,7 @@ pub(crate) struct PartitionOffsetBody {
     responses(
         (status = 200, description = "The offsets", body = GroupOffsetsBody<'_>),
         (status = 400, description = "The name of the group is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such topic", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such topic or partition", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Not with this broker", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn find(context: RequestContext) -> RouteResult {
     let (group, topic) = (path_group(&context)?, context.path_parameter("topic"));
@@ -88,8 +89,8 @@ pub(crate) async fn find(context: RequestContext) -> RouteResult {
     request_body(content = CommitBody<'_>, content_type = "application/json", example = json!({"cursor": "0:0"})),
     responses(
         (status = 200, description = "The offsets after the commit", body = GroupOffsetsBody<'_>),
-        (status = 400, description = "The body or a name is not valid, or there is no such partition", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such topic", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 400, description = "The body or a name is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such topic or partition", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 409, description = "An offset is beyond the end, the group is the service's own, or there are too many groups", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Not with this broker", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn commit(context: RequestContext) -> RouteResult {

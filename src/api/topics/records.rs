@@ -34,7 +34,7 @@ use crate::topics::record_stream::{RecordFormat, RecordStream, StreamStart};
         (status = 200, description = "Records and cursors", content(
             (TopicLine<'_> = "application/x-ndjson"), (String = "text/event-stream"))),
         (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such topic", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such topic or partition", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 409, description = "The cursor is beyond the end of the topic, the group is the service's own, or there are too many groups", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 410, description = "Retention has deleted records behind the cursor; `next` continues without them", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Not with this broker", body = ProblemBody<'_>, content_type = "application/problem+json"),

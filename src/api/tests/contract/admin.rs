@@ -154,6 +154,7 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     assert_eq!(dry_run("?dryRun=true", "{}").await, true);
     assert_eq!(dry_run("?dryRun=true", r#"{"dryRun":true}"#).await, true);
     act("redrive?dryRun=1", "").await.problem(400, "BAD_REQUEST");
+    act("redrive?dryRun=", "").await.problem(400, "BAD_REQUEST");
     act("redrive?dryRun=1", r#"{"dryRun":true}"#).await.problem(400, "BAD_REQUEST");
     let audits = server.outbox.audits.lock().len();
     for (query, body) in [("true", r#"{"dryRun":false}"#), ("false", r#"{"dryRun":true}"#)] {
