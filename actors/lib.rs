@@ -3,6 +3,7 @@
 
 mod backpressure_manager;
 mod consumer_actor;
+mod event_intake;
 mod failover_manager;
 mod order_aggregate;
 mod outbox_publisher;
@@ -73,7 +74,7 @@ impl ActorSystem {
         dependencies.health.update(|snapshot| snapshot.broker_configured = dependencies.broker.is_some());
         let options = Arc::new(options);
         let tree = tree::tree(&dependencies, &options, &bus);
-        let dispatcher = Arc::new(Dispatcher::new(tree.shards, bus.clone(), options.faults));
+        let dispatcher = Arc::new(Dispatcher::new(tree.shards, tree.intake, bus.clone(), Arc::clone(&options)));
         let root = RootSupervisor::start(tree.spec, bus.clone()).await;
         ActorSystem { root, bus, dispatcher, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
     }

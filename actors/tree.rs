@@ -9,10 +9,11 @@
 //! │  ├ OutboxPublisher                          dies → its workers restart too: leases are acquired anew
 //! │  └ PartitionWorker × owned  one_for_one  20 / 60 s
 //! ├ ConsumerActor × n  one child     5 / 30 s
+//! ├ EventIntake        one child     5 / 30 s   events of other services, by HTTP
 //! ├ PendingPromoter    one child     5 / 60 s
 //! └ OrderAggregate × shards  one_for_one  20 / 60 s
 //! ```
-//! Stopped in reverse: shards, promoter, consumers, workers, publisher, retry handler, managers.
+//! Stopped in reverse: shards, promoter, intake, consumers, workers, publisher, retry handler, managers.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::ConsumerActor;
 use crate::consumer_actor::lag_series::LagSeries;
 use crate::consumer_actor::pipeline::ConsumerPipeline;
+use crate::event_intake::EventIntake;
 use crate::failover_manager::FailoverManager;
 use crate::order_aggregate::OrderAggregate;
 use crate::order_aggregate::direct_publisher::DirectPublisher;
@@ -64,6 +66,7 @@ const MANAGER: Intensity = (5, 30);
 const RELAY: Intensity = (5, 30);
 const WORKERS: Intensity = (20, 60);
 const CONSUMER: Intensity = (5, 30);
+const INTAKE: Intensity = (5, 30);
 const PROMOTER: Intensity = (5, 60);
 const SHARDS: Intensity = (20, 60);
 
@@ -73,6 +76,8 @@ pub struct Tree {
     pub spec: SupervisorSpec,
     /// Inboxes of the OrderAggregate shards.
     pub shards: Shards,
+    /// Mailbox of the intake of other services' events.
+    pub intake: Mailbox<EventIntake>,
     /// Mailbox of the publisher, for the hand-over at a stop.
     pub publisher: Mailbox<OutboxPublisher>,
     /// Mailbox of the promoter, for promotions on request.
@@ -128,6 +133,7 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
     let (consumers, consumer_specs) = consumers(dependencies, options, bus, &threads);
     let (shards, shards_spec) = shards(dependencies, options, bus, &wake_ups, &threads);
     let backpressure = backpressure_manager(dependencies, options, bus, consumers);
+    let (intake, intake_spec) = event_intake(dependencies, options, bus, &wake_ups, &threads);
     let (promoter, promoter_spec) = pending_promoter(dependencies, options, bus, &shards);
     let mut spec = supervisor("root", Strategy::OneForOne, ROOT)
         .supervisor(only_child("failover", MANAGER, failover))
@@ -136,10 +142,13 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
         spec = spec.supervisor(only_child(&format!("consumer-{number}"), CONSUMER, consumer));
     }
+    if dependencies.commands.options.outbox {
+        spec = spec.supervisor(only_child("intake", INTAKE, intake_spec));
+    }
     if options.orders_enabled {
         spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
     }
-    Tree { spec, shards, publisher, promoter, threads }
+    Tree { spec, shards, intake, publisher, promoter, threads }
 }
 
 fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): Intensity) -> SupervisorSpec {
@@ -292,6 +301,21 @@ fn consumers(
         (mailbox, spec.arbiter(threads.relay()))
     };
     (0..options.consumers).map(consumer).unzip()
+}
+
+fn event_intake(
+    dependencies: &Dependencies,
+    options: &Arc<Options>,
+    bus: &SupervisionBus,
+    wake_ups: &WakeUps,
+    threads: &Threads,
+) -> (Mailbox<EventIntake>, ChildSpec) {
+    let (dependencies, wake_ups) = (dependencies.clone(), wake_ups.clone());
+    let (mailbox, spec) = actor(bus, "/event-intake", options.mailbox.max(1), move |_| {
+        let Dependencies { commands, events, metrics, health, .. } = dependencies.clone();
+        EventIntake::new(commands, events, wake_ups.clone(), metrics, health)
+    });
+    (mailbox, spec.arbiter(threads.orders()))
 }
 
 fn pending_promoter(

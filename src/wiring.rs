@@ -157,6 +157,7 @@ fn assemble(
     let dependencies = actors::Dependencies {
         commands,
         outbox: Arc::clone(&store.outbox),
+        events: Arc::clone(&store.events),
         leases: Arc::clone(&store.leases),
         broker: broker.as_ref().map(|broker| Arc::clone(&broker.broker)),
         consumer_groups: broker.map(|broker| broker.consumer_groups),

@@ -10,6 +10,7 @@ use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::outbox::OutboxStore;
+use ports::outbox::events::EventStore;
 use ports::partitions::PartitionLeases;
 use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
@@ -22,6 +23,8 @@ pub struct Dependencies {
     pub commands: Arc<CommandContext>,
     /// Store of the outbox rows.
     pub outbox: Arc<dyn OutboxStore>,
+    /// Takes the events that other services hand over.
+    pub events: Arc<dyn EventStore>,
     /// Partition leases and group membership.
     pub leases: Arc<dyn PartitionLeases>,
     /// Receives the events; `None` while no broker is configured.

@@ -1,29 +1,33 @@
 //! Dispatcher: what the HTTP API may ask of the actors. Commands, the tree as rows, injected faults, the live event stream.
 use std::sync::Arc;
 
+use app::commands::CommitProgress;
 use app::dispatch::{
-    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, InjectError, InjectedFault, LiveEvent, LiveFeed,
-    SupervisorView,
+    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, EventsPublished, InjectError, InjectedFault, LiveEvent,
+    LiveFeed, PublishEvents, SupervisorView,
 };
 use app::error::CommandError;
 use async_trait::async_trait;
 use domain::Order;
 use futures::StreamExt;
-use supervision::{FieldValue, SupervisionBus, SupervisionEvent, SupervisorSnapshot};
+use supervision::{FieldValue, Mailbox, SupervisionBus, SupervisionEvent, SupervisorSnapshot};
 
-use super::shards::Shards;
+use super::options::Options;
+use super::shards::{Shards, error_without_reply};
+use crate::event_intake::{EventIntake, Publish};
 
 /// Implements the API's [`Dispatch`] on the running tree.
 pub struct Dispatcher {
     shards: Shards,
+    intake: Mailbox<EventIntake>,
     bus: SupervisionBus,
-    faults: bool,
+    options: Arc<Options>,
 }
 
 impl Dispatcher {
-    /// Commands go to these shards. Faults are refused unless `faults` is true.
-    pub fn new(shards: Shards, bus: SupervisionBus, faults: bool) -> Self {
-        Self { shards, bus, faults }
+    /// Commands go to these shards, and events of other services to this intake. Faults are refused unless the options allow them.
+    pub fn new(shards: Shards, intake: Mailbox<EventIntake>, bus: SupervisionBus, options: Arc<Options>) -> Self {
+        Self { shards, intake, bus, options }
     }
 }
 
@@ -35,6 +39,13 @@ impl Dispatch for Dispatcher {
 
     async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
         self.shards.change(command).await
+    }
+
+    async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError> {
+        let progress = CommitProgress::default();
+        let publish = Publish { command, progress: progress.clone() };
+        let reply = self.intake.try_ask(publish, self.options.request_timeout).await;
+        reply.unwrap_or_else(|error| Err(error_without_reply(error, &progress)))
     }
 
     fn actors(&self) -> Vec<ActorView> {
@@ -71,7 +82,7 @@ impl Dispatch for Dispatcher {
     }
 
     fn inject(&self, path: &str, fault: InjectedFault, by: &str) -> Result<(), InjectError> {
-        if !self.faults {
+        if !self.options.faults {
             return Err(InjectError::Disabled);
         }
         let result = match fault {
@@ -84,7 +95,7 @@ impl Dispatch for Dispatcher {
     }
 
     fn faults_enabled(&self) -> bool {
-        self.faults
+        self.options.faults
     }
 
     fn live(&self, after: Option<u64>) -> LiveFeed {

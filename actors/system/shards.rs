@@ -56,11 +56,11 @@ impl Shards {
 }
 
 /// Without a reply nothing has changed, unless the command had reached the store.
-fn error_without_reply(error: AskError, progress: &CommitProgress) -> CommandError {
+pub(super) fn error_without_reply(error: AskError, progress: &CommitProgress) -> CommandError {
     match error {
         AskError::Overloaded => CommandError::Busy,
         _ if progress.may_have_committed() => {
-            CommandError::Unknown("the order's actor failed or was too slow after the command reached the store".into())
+            CommandError::Unknown("the actor failed or was too slow after the command reached the store".into())
         }
         AskError::Closed => CommandError::ActorDown,
         AskError::Timeout => CommandError::Expired,

@@ -333,6 +333,11 @@ impl Problem {
         )
     }
 
+    /// 501: there is no outbox that could take an event.
+    pub(crate) fn no_outbox() -> Self {
+        Self::new(ErrorCode::NotImplemented, "events are published with outbox.enabled = true only")
+    }
+
     /// 404: the order does not exist or belongs to another caller; the responses are the same.
     pub(crate) fn order_not_found() -> Self {
         Self::not_found("no such order")

@@ -73,10 +73,11 @@ mod orders {
     pub(crate) mod routes;
 }
 
-/// `/topics` and `/groups`: reading topics without a broker's client.
+/// `/events`, `/topics` and `/groups`: publishing events, and reading topics without a broker's client.
 mod topics {
     pub(crate) mod offsets;
     pub(crate) mod parameters;
+    pub(crate) mod publish;
     pub(crate) mod record_body;
     pub(crate) mod record_stream;
     pub(crate) mod records;

@@ -3,9 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Items, Order, OrderId, Status, Subject};
+use domain::{EventId, Items, Order, OrderId, Status, Subject};
 use futures::stream::BoxStream;
+use ports::event_headers::EventHeaders;
 use ports::orders::TraceContext;
+use ports::outbox::EventKey;
 
 use crate::error::CommandError;
 
@@ -104,6 +106,49 @@ pub struct Created {
     pub replayed: bool,
 }
 
+/// An event that another service hands over, checked by the rules of `outbox::event_rules`.
+#[derive(Clone, Debug)]
+pub struct HandedOverEvent {
+    /// The id that the service chose; an event without one gets a new id.
+    pub event_id: Option<EventId>,
+    /// Full name of the topic.
+    pub topic: Arc<str>,
+    /// Key by which events keep their order.
+    pub key: EventKey,
+    /// Type of the event.
+    pub kind: Arc<str>,
+    /// Value of the record, unchanged.
+    pub payload: Arc<[u8]>,
+    /// Headers that the service adds to the record.
+    pub headers: EventHeaders,
+    /// Media type of the payload; `None` is `application/json`.
+    pub content_type: Option<Arc<str>>,
+    /// Trace context of the event, or of the request.
+    pub trace: Option<TraceContext>,
+}
+
+/// Command to publish events.
+#[derive(Clone, Debug)]
+pub struct PublishEvents {
+    /// The client's subject, to which its idempotency keys belong.
+    pub subject: Subject,
+    /// The events; those of one key are published in this order.
+    pub events: Vec<HandedOverEvent>,
+    /// Idempotency key, if the client sent one.
+    pub intent: Option<KeyedIntent>,
+    /// Id of the request, which the events carry on.
+    pub request_id: Option<Arc<str>>,
+}
+
+/// Result of a [`PublishEvents`] command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventsPublished {
+    /// Id of each event, and whether it is new; one that was published before is left as it is.
+    pub events: Vec<(EventId, bool)>,
+    /// Whether an earlier request with the same key published them.
+    pub replayed: bool,
+}
+
 /// An actor's state: one row of `/admin/actors`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActorView {
@@ -199,6 +244,9 @@ pub trait Dispatch: Send + Sync {
 
     /// Changes or cancels an order. Returns within the request timeout.
     async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError>;
+
+    /// Publishes events of another service. Returns within the request timeout.
+    async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError>;
 
     /// Lists every actor, sorted by path.
     fn actors(&self) -> Vec<ActorView>;

@@ -15,12 +15,13 @@ pub mod admission {
 }
 
 pub mod commands {
-    //! Commands that change orders. Each is one function: check the gate, load, decide in the domain, commit once.
+    //! Commands that change orders or publish events of other services. Each is one function: check the gate, load, decide in the domain, commit once.
     pub mod change_order;
     mod context;
     pub mod create_order;
     mod idempotency_key;
     pub mod promote_pending;
+    pub mod publish_events;
     pub mod request_id;
 
     pub use context::{CommandContext, CommitProgress, Options};
@@ -73,11 +74,12 @@ pub mod relay {
 /// Types of the ports for crates that may not depend on `ports` themselves.
 pub mod port_types {
     pub use ::outbox::OffsetCommitMode;
-    pub use outbox::event_rules::check_type;
+    pub use outbox::event_rules::{self, check_type};
     pub use ports::FailureType;
     pub use ports::broker::consumer_groups::Delivery;
     pub use ports::broker::topic_log::ReadLimits;
     pub use ports::broker::{Header, Position};
+    pub use ports::event_headers::EventHeaders;
     pub use ports::operators::{
         Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, RowDiagnosis, RowFilter, RowSelector, RowView,
     };

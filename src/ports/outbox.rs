@@ -13,6 +13,8 @@ use crate::event_headers::EventHeaders;
 use crate::orders::{RegionStamp, TraceContext};
 use crate::partitions::{Fence, ProducerSessionId, Token};
 
+pub mod events;
+
 pub use ::outbox::{
     BatchOutcome, Disposition, EventKey, EventKeyError, Exclusion, ExclusionOutcome, FencedOutcome, Poison,
     PoisonPolicy, RowId, RowStatus,

@@ -16,6 +16,7 @@ use ports::orders::OrderStore;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
 use ports::outbox::OutboxStore;
+use ports::outbox::events::EventStore;
 use ports::partitions::PartitionLeases;
 use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
@@ -28,6 +29,7 @@ use crate::config::Config;
 pub(super) struct StorePorts {
     pub orders: Arc<dyn OrderStore>,
     pub outbox: Arc<dyn OutboxStore>,
+    pub events: Arc<dyn EventStore>,
     pub operators: Arc<dyn OutboxOperators>,
     pub redrives: Arc<dyn RedriveLedger>,
     pub leases: Arc<dyn PartitionLeases>,
@@ -38,12 +40,21 @@ pub(super) struct StorePorts {
 impl StorePorts {
     pub(super) fn of<S>(store: &S, idempotency: Arc<dyn Idempotency>) -> Self
     where
-        S: OrderStore + OutboxStore + OutboxOperators + RedriveLedger + PartitionLeases + Inbox + Clone + 'static,
+        S: OrderStore
+            + OutboxStore
+            + EventStore
+            + OutboxOperators
+            + RedriveLedger
+            + PartitionLeases
+            + Inbox
+            + Clone
+            + 'static,
     {
         let store = Arc::new(store.clone());
         Self {
             orders: store.clone(),
             outbox: store.clone(),
+            events: store.clone(),
             operators: store.clone(),
             redrives: store.clone(),
             leases: store.clone(),

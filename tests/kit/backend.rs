@@ -12,6 +12,7 @@ use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
@@ -57,6 +58,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// The backend's outbox, read and written by workers.
     fn outbox(&self) -> Arc<dyn OutboxStore> {
         not_offered("outbox")
+    }
+    /// The backend's outbox as a door for other services.
+    fn events(&self) -> Arc<dyn EventStore> {
+        not_offered("events")
     }
     /// The operators' access to the backend's outbox.
     fn operators(&self) -> Arc<dyn OutboxOperators> {

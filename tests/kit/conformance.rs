@@ -21,3 +21,5 @@ pub mod probe;
 pub mod rate_limit;
 pub mod redrives;
 pub mod topics;
+
+pub use self::outbox::event_store as events;

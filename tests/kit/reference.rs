@@ -14,6 +14,7 @@ use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
@@ -59,6 +60,9 @@ impl Backend for Reference {
         Arc::new(self.clone())
     }
     fn outbox(&self) -> Arc<dyn OutboxStore> {
+        Arc::new(self.clone())
+    }
+    fn events(&self) -> Arc<dyn EventStore> {
         Arc::new(self.clone())
     }
     fn operators(&self) -> Arc<dyn OutboxOperators> {

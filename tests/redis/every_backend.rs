@@ -3,6 +3,8 @@
 mod dead_letters;
 #[path = "../service/every_backend/durability.rs"]
 mod durability;
+#[path = "../service/every_backend/events.rs"]
+mod events;
 #[path = "../service/every_backend/faults.rs"]
 mod faults;
 #[path = "../service/every_backend/large_orders.rs"]

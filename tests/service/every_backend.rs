@@ -1,6 +1,7 @@
 //! Tests that every backend must pass: `tests/services` and `tests/redis` run the same files on PostgreSQL and on Redis.
 mod dead_letters;
 mod durability;
+mod events;
 mod faults;
 mod large_orders;
 mod lists;

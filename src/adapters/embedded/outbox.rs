@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod counts;
 pub(crate) mod exclude;
 pub(crate) mod open_batch;
+pub(crate) mod publish;
 pub(crate) mod resolve;
 pub(crate) mod settle;
 pub(crate) mod store;

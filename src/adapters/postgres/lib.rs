@@ -24,6 +24,7 @@ mod orders {
 }
 
 mod publish {
+    mod event_store;
     pub(crate) mod new_event;
     pub(crate) mod transaction;
 }

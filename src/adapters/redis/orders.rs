@@ -1,3 +1,3 @@
 //! Orders in Redis: their text form and the store's port.
 pub(crate) mod order_json;
-mod order_store;
+pub(crate) mod order_store;

@@ -47,6 +47,7 @@ impl BearerClaims {
             user: has("USER"),
             admin: has("ADMIN"),
             consumer: has("CONSUMER"),
+            publisher: has("PUBLISHER"),
             tier: tier.into(),
             expires: self.exp.as_ref()?.as_f64()?,
             not_before: match self.nbf {

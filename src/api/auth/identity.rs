@@ -11,6 +11,8 @@ pub(crate) struct Identity {
     pub(crate) admin: bool,
     /// Whether the caller may read topics and commit offsets.
     pub(crate) consumer: bool,
+    /// Whether the caller may publish events.
+    pub(crate) publisher: bool,
     pub(crate) tier: Arc<str>,
     /// The claim `exp`: seconds since the epoch.
     pub(crate) expires: f64,

@@ -90,7 +90,8 @@ impl Ticket {
     pub(crate) fn into_identity(self) -> Option<Arc<Identity>> {
         let Self { sub, tier, user, expires, not_before, .. } = self;
         let subject = Subject::new(&sub)?;
-        Some(Arc::new(Identity { subject, user, admin: true, consumer: false, tier: tier.into(), expires, not_before }))
+        let (admin, consumer, publisher, tier) = (true, false, false, tier.into());
+        Some(Arc::new(Identity { subject, user, admin, consumer, publisher, tier, expires, not_before }))
     }
 }
 
@@ -110,6 +111,7 @@ mod tests {
             user: false,
             admin: true,
             consumer: false,
+            publisher: false,
             tier: "gold".into(),
             expires: 9.5,
             not_before: None,

@@ -32,6 +32,8 @@ pub struct Options {
     pub unsent_age_max: Duration,
     /// `orders.enabled`: whether the routes of the orders are served and documented.
     pub orders_enabled: bool,
+    /// The topics that this service writes itself, which clients may not publish to; `None` where there is no outbox.
+    pub own_topics: Option<Vec<String>>,
     /// `http.console_secret`, or the shared secret of the tokens: with it console sessions survive a restart. `None`: they do not.
     pub console_secret: Option<SecretString>,
     /// `read.*`: limits of reading topics.
@@ -76,6 +78,7 @@ impl Default for Options {
             instance: String::new(),
             unsent_age_max: Duration::ZERO,
             orders_enabled: true,
+            own_topics: Some(vec!["order.events".to_owned()]),
             console_secret: None,
             reads: TopicReadLimits::default(),
             workers: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),

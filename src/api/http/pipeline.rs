@@ -153,6 +153,7 @@ async fn authorize(
     let allowed = match endpoint.access {
         Access::Open | Access::OptionalToken => true,
         Access::UserOrAdmin => caller.user || caller.admin,
+        Access::PublisherOrAdmin => caller.publisher || caller.admin,
         Access::ConsumerOrAdmin => caller.consumer || caller.admin,
         Access::Admin | Access::Console => caller.admin,
     };
@@ -171,7 +172,7 @@ async fn read(
     }
     let expected = match endpoint.body_kind {
         BodyKind::Nothing => false,
-        BodyKind::Json | BodyKind::Form => true,
+        BodyKind::Json | BodyKind::Any | BodyKind::Form => true,
         BodyKind::OptionalJson => announces_body(request),
     };
     if !expected {
@@ -182,7 +183,7 @@ async fn read(
             let message = "the body must be application/x-www-form-urlencoded without a content encoding";
             return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
         }
-    } else if !media_types::is_json(request.headers()) {
+    } else if endpoint.body_kind != BodyKind::Any && !media_types::is_json(request.headers()) {
         let message = "the body must be application/json without a content encoding";
         return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
     }

@@ -8,7 +8,7 @@ use crate::admin::{actors, audit, dead_letters, diagnosis, live_events, outbox, 
 use crate::error::{FieldError, ProblemBody};
 use crate::health::{actuator, metrics, probes};
 use crate::orders::{change, create, page, read};
-use crate::topics::{offsets, record_body, records};
+use crate::topics::{offsets, publish, record_body, records};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -21,7 +21,7 @@ use crate::topics::{offsets, record_body, records};
     servers((url = "/", description = "This service")),
     tags(
         (name = "orders", description = "Create, read, change and cancel orders"),
-        (name = "topics", description = "Read topics without a broker's client, and commit the offsets of consumer groups"),
+        (name = "topics", description = "Publish events, read topics without a broker's client, and commit the offsets of consumer groups"),
         (name = "health", description = "Probes and component health"),
         (name = "metrics", description = "Metrics of the process"),
         (name = "admin", description = "Operators only"),
@@ -29,7 +29,7 @@ use crate::topics::{offsets, record_body, records};
     paths(
         create::create, read::list, page::page, read::find,
         change::change_status, change::cancel,
-        records::read, offsets::find, offsets::commit,
+        publish::publish, records::read, offsets::find, offsets::commit,
         probes::livez, probes::readyz, probes::startupz,
         actuator::health, actuator::liveness, actuator::readiness_health, actuator::component,
         actuator::info,

@@ -31,6 +31,27 @@ pub(crate) fn member_names(body: &[u8]) -> Result<Vec<String>, Problem> {
     Ok(members.into_keys().collect())
 }
 
+/// A body that is one value or an array of them.
+pub(crate) enum Elements<'a> {
+    /// The body is no array.
+    One(JsonMember<'a>),
+    /// The elements of the array.
+    Many(Vec<JsonMember<'a>>),
+}
+
+/// A JSON body as its elements.
+///
+/// # Errors
+/// 400 for malformed JSON and repeated members at any depth.
+pub(crate) fn elements(body: &[u8]) -> Result<Elements<'_>, Problem> {
+    let text = checked(body)?.trim();
+    let malformed = |error: serde_json::Error| Problem::bad_request(format!("the body is not valid JSON: {error}"));
+    if text.starts_with('[') {
+        return serde_json::from_str(text).map(Elements::Many).map_err(malformed);
+    }
+    serde_json::from_str(text).map(Elements::One).map_err(malformed)
+}
+
 /// The value of a member.
 pub(crate) enum JsonValue<'a> {
     Null,
@@ -70,6 +91,22 @@ impl<'a> JsonMember<'a> {
     /// The value; `None` for a missing member and for `null`.
     pub(crate) fn non_null(self) -> Option<JsonValue<'a>> {
         self.value().filter(|value| !matches!(value, JsonValue::Null))
+    }
+
+    /// The raw JSON text; `None` for a missing member.
+    pub(crate) fn raw(self) -> Option<&'a str> {
+        self.0.map(RawValue::get)
+    }
+
+    /// The value as a struct that refuses unknown members.
+    ///
+    /// # Errors
+    /// What is wrong, worded to follow the name of the value.
+    pub(crate) fn strict_object<T: Deserialize<'a>>(self) -> Result<T, String> {
+        match self.raw().filter(|text| text.starts_with('{')) {
+            Some(text) => serde_json::from_str(text).map_err(|error| error.to_string()),
+            None => Err("must be a JSON object".to_owned()),
+        }
     }
 
     /// The value as a struct; `None` unless it is an object.

@@ -62,7 +62,8 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     is_unencoded(headers, "application/x-www-form-urlencoded")
 }
 
-fn is_unencoded(headers: &HeaderMap, media_type: &str) -> bool {
+/// Whether the body is declared as this media type, in UTF-8 and without a content encoding.
+pub(crate) fn is_unencoded(headers: &HeaderMap, media_type: &str) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE);
     let (Some(only), None) = (types.next(), types.next()) else { return false };
     let encoded = headers.get_all(CONTENT_ENCODING).any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));

@@ -18,6 +18,8 @@ pub(crate) enum Access {
     UserOrAdmin,
     /// Callers with the role CONSUMER or ADMIN.
     ConsumerOrAdmin,
+    /// Callers with the role PUBLISHER or ADMIN.
+    PublisherOrAdmin,
     /// Callers with the role ADMIN.
     Admin,
     /// Callers with the role ADMIN, by console session or token; a request without either is redirected to the login.
@@ -33,6 +35,8 @@ pub(crate) enum BodyKind {
     Json,
     /// The body may be absent, else it must be JSON.
     OptionalJson,
+    /// The body is read whatever its type is; the handler checks it.
+    Any,
     /// The body must be a form; in a console session it must contain the CSRF token.
     Form,
 }
@@ -151,6 +155,11 @@ impl Endpoint {
     /// Requires CONSUMER or ADMIN. The rate limit of orders does not apply: `read.readers_max` bounds the readers.
     pub(crate) fn consumer_or_admin(self) -> Self {
         Self { access: Access::ConsumerOrAdmin, ..self }
+    }
+
+    /// Requires PUBLISHER or ADMIN, and counts against the rate limit.
+    pub(crate) fn publisher_or_admin(self) -> Self {
+        Self { access: Access::PublisherOrAdmin, rate_limited: true, ..self }
     }
 
     /// Requires ADMIN, and counts against the rate limit.

@@ -17,6 +17,12 @@ pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
     Some(TraceContext { parent: parent.into(), state: tracestate(headers) })
 }
 
+/// The trace context of texts that are no headers of the request.
+pub(crate) fn of_texts(parent: &str, state: Option<&str>) -> Option<TraceContext> {
+    let state = state.filter(|state| state.len() <= STATE_BYTES_MAX && is_tracestate(state));
+    is_traceparent(parent).then(|| TraceContext { parent: parent.into(), state: state.map(Arc::from) })
+}
+
 fn is_traceparent(text: &str) -> bool {
     let bytes = text.as_bytes();
     let hex = |range: std::ops::Range<usize>| {

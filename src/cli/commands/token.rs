@@ -24,7 +24,7 @@ pub(crate) enum Verb {
         #[arg(long, default_value = "demo", value_parser = NonEmptyStringValueParser::new())]
         sub: String,
         /// A role; may be given several times.
-        #[arg(long, default_value = "USER", value_parser = ["USER", "ADMIN", "CONSUMER"])]
+        #[arg(long, default_value = "USER", value_parser = ["USER", "ADMIN", "CONSUMER", "PUBLISHER"])]
         role: Vec<String>,
         /// The tier whose rate limit applies.
         #[arg(long)]

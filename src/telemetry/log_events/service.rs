@@ -41,6 +41,13 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "events_accepted",
+        levels: &[Level::DEBUG],
+        fields: &["new", "duplicates"],
+        meaning: "Events that another service handed over by HTTP were committed.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "message_dead_lettered",
         levels: &[Level::ERROR],
         fields: &["topic", "partition", "offset", "key", "error"],

@@ -19,6 +19,7 @@ macro_rules! every_metric {
         outbox_lag: DurationDistribution<1> = "outbox.lag" [] Seconds AGE "Age of the oldest unpublished event, sampled once a second, in seconds.";
         outbox_batch_size: SizeDistribution = "outbox.batch.size" [] Rows SIZE "Rows in a claimed batch.";
         outbox_retry_count: IntCounter = "outbox.retry.count" [] Rows NONE "Failed attempts that were scheduled again.";
+        events_accepted: Family<IntCounter, 1> = "events.accepted" ["result"] Events NONE "Events of other services that were handed over by HTTP: new, or a duplicate of one that was published before.";
         outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Outbox rows written in the transaction of their order.";
         outbox_entries_delivered: IntCounter = "outbox.entries.delivered" [] Rows NONE "Rows settled as sent.";
         outbox_entries_failed: IntCounter = "outbox.entries.failed" [] Rows NONE "Rows parked by the relay, as the store confirmed.";

@@ -12,6 +12,7 @@ use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
@@ -29,6 +30,7 @@ use crate::broken::leases::BrokenLeases;
 use crate::broken::operators::BrokenOperators;
 use crate::broken::orders::BrokenOrders;
 use crate::broken::outbox::BrokenOutbox;
+use crate::broken::outbox::events::BrokenEvents;
 use crate::broken::probe::BrokenProbe;
 use crate::broken::rate_limit::BrokenRateLimit;
 use crate::broken::redrives::BrokenRedrives;
@@ -69,6 +71,9 @@ impl<B: Backend> Backend for BrokenBackend<B> {
     }
     fn outbox(&self) -> Arc<dyn OutboxStore> {
         Arc::new(BrokenOutbox { real: self.real.outbox(), leases: self.real.leases(), flaw: self.flaw })
+    }
+    fn events(&self) -> Arc<dyn EventStore> {
+        Arc::new(BrokenEvents { real: self.real.events(), flaw: self.flaw })
     }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(BrokenOperators { real: self.real.operators(), flaw: self.flaw })

@@ -1,4 +1,6 @@
 //! An outbox with a flaw.
+pub(crate) mod events;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -14,6 +14,7 @@ mod blocks;
 mod claims;
 mod deaths;
 mod depth;
+pub mod event_store;
 mod exclusions;
 mod foreign_events;
 mod poison;

@@ -33,7 +33,7 @@ impl State {
         Committed::Done
     }
 
-    fn write(&mut self, id: RowId, event: NewRow, now: Timestamp) {
+    pub(crate) fn write(&mut self, id: RowId, event: NewRow, now: Timestamp) {
         self.last_row = self.last_row.max(id);
         let row = Row {
             id,

@@ -1,4 +1,6 @@
 //! The outbox of the reference: exclusion, settlement and resolution of a claimed batch.
+mod events;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

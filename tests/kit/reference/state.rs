@@ -14,7 +14,7 @@ use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 use ports::orders::cache::{CachedList, ListKey, ListScope};
 use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{IdempotencyMark, NewRow};
-use ports::outbox::{RowId, RowStatus};
+use ports::outbox::{EventKey, RowId, RowStatus};
 use ports::partitions::{Counter, Epoch, InstanceId, PartitionNo, ProducerSessionId, Token};
 use ports::rate_limit::RateLimitPolicy;
 
@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) marks: BTreeMap<(Subject, Arc<str>), (IdempotencyMark, Timestamp)>,
     pub(crate) rows: BTreeMap<RowId, Row>,
     pub(crate) last_row: RowId,
+    /// The last number of each key in each topic, of the events that came through `EventStore`.
+    pub(crate) sequences: BTreeMap<(Arc<str>, EventKey), u64>,
     pub(crate) leases: Vec<Lease>,
     pub(crate) members: BTreeMap<InstanceId, (Timestamp, Duration)>,
     pub(crate) audits: Vec<AuditEntry>,

@@ -14,6 +14,7 @@ use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
@@ -74,6 +75,9 @@ macro_rules! backend {
                 Arc::new(self.0.store.clone())
             }
             fn outbox(&self) -> Arc<dyn OutboxStore> {
+                Arc::new(self.0.store.clone())
+            }
+            fn events(&self) -> Arc<dyn EventStore> {
                 Arc::new(self.0.store.clone())
             }
             fn operators(&self) -> Arc<dyn OutboxOperators> {
@@ -139,6 +143,7 @@ macro_rules! every_suite {
             use super::*;
             conformance_suite!(orders, $backend);
             conformance_suite!(outbox, $backend);
+            conformance_suite!(events, $backend);
             conformance_suite!(operators, $backend);
             conformance_suite!(redrives, $backend);
             conformance_suite!(partitions, $backend);

@@ -3,6 +3,7 @@ use kit::{Reference, conformance_suite};
 
 conformance_suite!(orders, Reference);
 conformance_suite!(outbox, Reference);
+conformance_suite!(events, Reference);
 conformance_suite!(operators, Reference);
 conformance_suite!(redrives, Reference);
 conformance_suite!(partitions, Reference);

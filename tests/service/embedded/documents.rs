@@ -11,8 +11,15 @@ use kit::wait::{scaled, until};
 use tempfile::TempDir;
 
 /// Documents with command blocks, each executed by a test below.
-const EXECUTED: [&str; 6] =
-    ["README.md", "docs/configure.md", "docs/deploy.md", "docs/failures.md", "docs/operate.md", "docs/read.md"];
+const EXECUTED: [&str; 7] = [
+    "README.md",
+    "docs/configure.md",
+    "docs/deploy.md",
+    "docs/failures.md",
+    "docs/operate.md",
+    "docs/publish/over-http.md",
+    "docs/read.md",
+];
 
 /// Longest duration of the blocks between two services.
 const COMMANDS_MAX: Duration = Duration::from_secs(60);
@@ -40,6 +47,11 @@ fn commands_of_failures_md_work() {
 #[test]
 fn commands_of_operate_md_work() {
     Reader::new().follow("docs/operate.md");
+}
+
+#[test]
+fn commands_of_publish_over_http_work() {
+    Reader::new().follow("docs/publish/over-http.md");
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Depen
     Dependencies {
         commands: Arc::new(commands),
         outbox: store.clone(),
+        events: Arc::new(postgres.data().clone()),
         leases: store,
         broker: Some(Arc::new(broker)),
         consumer_groups: None,

@@ -168,6 +168,7 @@ impl Environment {
         Dependencies {
             commands: Arc::new(commands),
             outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
+            events: real.clone(),
             leases: Arc::new(FaultyLeases::around(real.clone(), script)),
             broker: Some(Arc::new(FaultyRecordBroker::around(
                 Arc::new(faulty),

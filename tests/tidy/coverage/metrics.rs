@@ -60,6 +60,10 @@ const STORIES: &[(&str, &[&str])] = &[
     ("tests/redis/index_audit.rs::events_without_an_index_are_found_by_the_audit_and_sent", &["outbox_repairs_total"]),
     ("tests/simulation/consumer.rs::events_of_a_type_follow_their_own_chain", &["kafka.consumer.fallback.count"]),
     (
+        "tests/service/every_backend/events.rs::a_batch_of_events_is_published_in_order_and_its_repetition_changes_nothing",
+        &["events.accepted"],
+    ),
+    (
         "tests/service/every_backend/metrics.rs::orders_on_their_way_move_the_metrics_of_every_part_that_they_pass",
         &[
             "outbox.publish.rate",

@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/V3__redriven_dead_letters.sql"),
     include_str!("migrations/V4__last_attempts.sql"),
     include_str!("migrations/V5__events_of_any_service.sql"),
+    include_str!("migrations/V6__events_over_http.sql"),
 ];
 
 /// The latest schema version of this program.

@@ -95,7 +95,7 @@ fn status_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<St
     Ok(status.as_deref().and_then(Status::parse))
 }
 
-fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<()> {
+pub(crate) fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached(
         "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
@@ -104,7 +104,7 @@ fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandRes
     Ok(())
 }
 
-fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<Option<IdempotencyMark>> {
+pub(crate) fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<Option<IdempotencyMark>> {
     let mut statement =
         context.sql.prepare_cached("SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2")?;
     let found = statement
@@ -118,7 +118,7 @@ fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResu
 }
 
 /// Writes an event and its outbox row. The single writer generates the id here, so ids are in commit order.
-fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> CommandResult<()> {
+pub(crate) fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> CommandResult<()> {
     let mut insert = context.sql.prepare_cached(
         "INSERT INTO outbox_event (event_id, key, type, topic, partition, sequence, occurred_at, region, hlc_millis, hlc_counter,
            traceparent, tracestate, created_at, payload, key_text, headers, content_type, request_id)

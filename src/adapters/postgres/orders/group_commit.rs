@@ -17,12 +17,12 @@ use crate::orders::columns::{EventColumns, MarkColumns, OrderColumns};
 use crate::store::core::Core;
 
 /// Inserts marks in the order of the arrays, and returns those that were free.
-const MARKS: &str = "WITH m AS (INSERT INTO mark (subject, key, fingerprint, order_id)
+pub(crate) const MARKS: &str = "WITH m AS (INSERT INTO mark (subject, key, fingerprint, order_id)
        SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) ON CONFLICT DO NOTHING RETURNING subject, key)
      SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM m";
 
 /// Reads the marks that were taken. A second statement, because the first does not see rows that were committed while it waited.
-const TAKEN: &str =
+pub(crate) const TAKEN: &str =
     "SELECT m.subject, m.key, m.fingerprint, m.order_id FROM unnest($1::text[], $2::text[]) AS u (subject, key)
      JOIN mark m ON m.subject = u.subject AND m.key = u.key";
 

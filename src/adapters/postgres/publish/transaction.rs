@@ -74,6 +74,11 @@ impl EventPublisher {
         }
     }
 
+    /// The statement that publishes events from arrays of their parts.
+    pub(crate) fn batch_text(&self) -> &str {
+        &self.many
+    }
+
     /// Publishes an event when the transaction commits, and returns its id. It locks the key until then: publish late in a long transaction.
     /// Not cancel-safe: after a cancelled call the caller rolls its transaction back.
     ///

@@ -8,6 +8,7 @@ use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::idempotency::Idempotency;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
@@ -59,6 +60,9 @@ macro_rules! backend {
             fn outbox(&self) -> Arc<dyn OutboxStore> {
                 Arc::new(self.0.store.clone())
             }
+            fn events(&self) -> Arc<dyn EventStore> {
+                Arc::new(self.0.store.clone())
+            }
             fn operators(&self) -> Arc<dyn OutboxOperators> {
                 Arc::new(self.0.store.clone())
             }
@@ -100,6 +104,7 @@ macro_rules! every_suite {
             use super::*;
             conformance_suite!(orders, $backend);
             conformance_suite!(outbox, $backend);
+            conformance_suite!(events, $backend);
             conformance_suite!(operators, $backend);
             conformance_suite!(redrives, $backend);
             conformance_suite!(partitions, $backend);

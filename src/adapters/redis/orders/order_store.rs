@@ -114,9 +114,14 @@ fn commit_arguments(commit: &Commit) -> Result<ScriptArguments, Error> {
         None => arguments.text("").text(""),
     };
     for event in events {
-        let NewRow { event_id, key, kind, partition, payload, .. } = event;
+        let NewRow { event_id, key, kind, partition, payload, headers, content_type, request_id, .. } = event;
         arguments = arguments.text(event_id.to_string()).text(key.to_string()).number(partition).text(&**kind);
-        arguments = arguments.text(row::event_metadata(event)?).bytes(payload).text(row::extra_metadata(event)?);
+        arguments = arguments.text(row::event_metadata(event)?).bytes(payload).text(row::extra_metadata(
+            *event_id,
+            headers,
+            content_type,
+            request_id,
+        )?);
     }
     Ok(arguments)
 }
@@ -138,12 +143,12 @@ fn parse_order(value: &str) -> Result<Order, Error> {
 }
 
 /// The field of a mark. The subject's length comes first, so that `ann` with `b:c` differs from `ann:b` with `c`.
-fn mark_field(subject: &Subject, key: &str) -> String {
+pub(crate) fn mark_field(subject: &Subject, key: &str) -> String {
     let subject = subject.as_str();
     format!("{}:{subject}:{key}", subject.len())
 }
 
-fn parse_mark(subject: Subject, key: &str, text: &str) -> Result<IdempotencyMark, Error> {
+pub(crate) fn parse_mark(subject: Subject, key: &str, text: &str) -> Result<IdempotencyMark, Error> {
     match mark::parse(text) {
         Some(BeginOutcome::Completed { order_id, fingerprint: Some(fingerprint) }) => {
             Ok(IdempotencyMark { subject, key: key.into(), fingerprint, order_id })

@@ -8,6 +8,7 @@ use ports::broker::Position;
 use ports::event_headers::EventHeaders;
 use ports::operators::RowView;
 use ports::orders::{NewRow, RegionStamp, TraceContext};
+use ports::outbox::events::ForeignEvent;
 use ports::outbox::{ClaimedRow, EventKey, PoisonRow, RowStatus};
 use ports::partitions::{InstanceId, PartitionNo};
 
@@ -36,13 +37,30 @@ pub(crate) fn event_metadata(row: &NewRow) -> Result<String, Error> {
 type ExtraMetadata = (Option<String>, Option<String>, Option<String>);
 
 /// The stored text of what only some events have; empty for the others.
-pub(crate) fn extra_metadata(row: &NewRow) -> Result<String, Error> {
+pub(crate) fn extra_metadata(
+    event: EventId,
+    headers: &EventHeaders,
+    content_type: &Option<Arc<str>>,
+    request_id: &Option<Arc<str>>,
+) -> Result<String, Error> {
     let text = |value: &Option<Arc<str>>| value.as_ref().map(ToString::to_string);
-    let extra: ExtraMetadata = (row.headers.to_json(), text(&row.content_type), text(&row.request_id));
+    let extra: ExtraMetadata = (headers.to_json(), text(content_type), text(request_id));
     if extra == (None, None, None) {
         return Ok(String::new());
     }
-    serde_json::to_string(&extra).map_err(|error| Error::Rejected(format!("event {}: {error}", row.event_id)))
+    serde_json::to_string(&extra).map_err(|error| Error::Rejected(format!("event {event}: {error}")))
+}
+
+/// The parts of an event's metadata around what the script draws, the sequence and the time: the topic, and what follows.
+pub(crate) fn foreign_metadata(event: &ForeignEvent) -> Result<(String, String), Error> {
+    let trace = event.trace.as_ref();
+    let text = |value: &Arc<str>| value.to_string();
+    let rest =
+        ("", 0, 0, trace.map(|trace| text(&trace.parent)), trace.and_then(|trace| trace.state.as_ref()).map(text));
+    let json = serde_json::to_string(&*event.topic).and_then(|topic| Ok((topic, serde_json::to_string(&rest)?)));
+    let (topic, rest) = json.map_err(|error| Error::Rejected(format!("event {}: {error}", event.event_id)))?;
+    // Without the opening bracket of the list.
+    Ok((topic, rest[1..].to_owned()))
 }
 
 fn stored_extra(text: Option<String>) -> Result<ExtraMetadata, Error> {

@@ -24,6 +24,7 @@ store_scripts!(
     oldest_ids = "orders/oldest_ids.lua",
     find_mark = "orders/find_mark.lua",
     sweep_marks = "orders/sweep_marks.lua",
+    publish = "outbox/publish.lua",
     claim = "outbox/claim.lua",
     exclude = "outbox/exclude.lua",
     settle = "outbox/settle.lua",

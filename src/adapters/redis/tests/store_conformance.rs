@@ -9,6 +9,7 @@ use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
 use ports::orders::OrderStore;
 use ports::orders::idempotency::Idempotency;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
@@ -85,6 +86,9 @@ impl Backend for StoreBackend {
     fn outbox(&self) -> Arc<dyn OutboxStore> {
         Arc::new(self.store.clone())
     }
+    fn events(&self) -> Arc<dyn EventStore> {
+        Arc::new(self.store.clone())
+    }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(self.store.clone())
     }
@@ -125,6 +129,7 @@ impl Backend for StoreBackend {
 
 conformance_suite!(orders, StoreBackend);
 conformance_suite!(outbox, StoreBackend);
+conformance_suite!(events, StoreBackend);
 conformance_suite!(operators, StoreBackend);
 conformance_suite!(redrives, StoreBackend);
 conformance_suite!(partitions, StoreBackend);

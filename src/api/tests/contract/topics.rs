@@ -1,4 +1,6 @@
 //! Reading topics and committing offsets: roles, bad requests, and when a response ends.
+mod events;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

@@ -125,6 +125,20 @@ local function give_attempt_back(id)
   call('HSET', row_key(id), 'la', call('HGET', row_key(id), 'lab') or '')
 end
 
+-- A new row: the newest of its key.
+local function insert_row(event, key, partition, kind, entry, payload, extra)
+  local id = integer(call('INCR', prefix .. 'last_row'))
+  call('HSET', row_key(id), 's', 'PENDING', 'p', partition, 'k', key, 'ev', event, 'ty', kind, 'e', entry, 'y', payload,
+    'c', integer(now), 'a', 0, 'd', 0, 't', 0)
+  if extra ~= '' then call('HSET', row_key(id), 'xm', extra) end
+  call('HSET', prefix .. 'events', event, id)
+  for _, set in ipairs({ 'all', 'status:PENDING', 'live:' .. partition, 'key:' .. key, 'queue:' .. key }) do
+    call('ZADD', prefix .. set, id, id)
+  end
+  -- Behind another row of its key it is not due, whatever that row waits for.
+  if call('ZCARD', prefix .. 'queue:' .. key) == 1 then call('ZADD', prefix .. 'due:' .. partition, id, key) end
+end
+
 local function in_flight_ids(partition) return call('ZRANGE', prefix .. 'flight:' .. partition, 0, -1) end
 
 -- A published row: the relay no longer scans it, the sweep deletes it after `outbox.retention`.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use app::dispatch::*;
 use app::error::CommandError;
 use async_trait::async_trait;
-use domain::{ChangeContext, Hlc, NewOrder, Order, OrderId, RegionId};
+use domain::{ChangeContext, EventId, Hlc, NewOrder, Order, OrderId, RegionId};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use ports::clock::Clock;
@@ -26,6 +26,7 @@ pub struct FakeDispatch {
     pub keys: Mutex<Vec<(KeyedIntent, OrderId)>>,
     pub seen: Mutex<Vec<CreateOrder>>,
     pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
+    pub published: Mutex<Vec<PublishEvents>>,
     pub faults_enabled: bool,
     /// Events that were added to the live stream.
     pub announced: Mutex<Vec<AnnouncedEvent>>,
@@ -46,6 +47,7 @@ impl FakeDispatch {
             keys: Mutex::default(),
             seen: Mutex::default(),
             faults: Mutex::default(),
+            published: Mutex::default(),
             faults_enabled: true,
             announced: Mutex::default(),
         }
@@ -98,6 +100,14 @@ impl Dispatch for FakeDispatch {
             self.keys.lock().push((intent, order.id));
         }
         Ok(Created { order: Arc::new(order), replayed: false })
+    }
+
+    async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError> {
+        self.next_outcome().await?;
+        let ids: Vec<EventId> =
+            (1..).zip(&command.events).map(|(n, event)| event.event_id.unwrap_or_else(|| self::event(n))).collect();
+        self.published.lock().push(command);
+        Ok(EventsPublished { events: ids.into_iter().map(|id| (id, true)).collect(), replayed: false })
     }
 
     async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {

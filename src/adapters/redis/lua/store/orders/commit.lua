@@ -25,16 +25,6 @@ if stored_status ~= status then
   call('ZADD', prefix .. 'orders:of:' .. owner .. '\0' .. status, 0, order)
 end
 for at = 9, #ARGV, 7 do
-  local id = integer(call('INCR', prefix .. 'last_row'))
-  local event, key, partition = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  call('HSET', row_key(id), 's', 'PENDING', 'p', partition, 'k', key, 'ev', event, 'ty', ARGV[at + 3], 'e', ARGV[at + 4], 'y', ARGV[at + 5],
-    'c', integer(now), 'a', 0, 'd', 0, 't', 0)
-  if ARGV[at + 6] ~= '' then call('HSET', row_key(id), 'xm', ARGV[at + 6]) end
-  call('HSET', prefix .. 'events', event, id)
-  for _, set in ipairs({ 'all', 'status:PENDING', 'live:' .. partition, 'key:' .. key, 'queue:' .. key }) do
-    call('ZADD', prefix .. set, id, id)
-  end
-  -- Behind another row of its key it is not due, whatever that row waits for.
-  if call('ZCARD', prefix .. 'queue:' .. key) == 1 then call('ZADD', prefix .. 'due:' .. partition, id, key) end
+  insert_row(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
 end
 return { 'DONE' }

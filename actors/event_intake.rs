@@ -1,0 +1,84 @@
+//! EventIntake: takes the events that other services hand over by HTTP, and commits each batch. The bound of its mailbox is the backpressure.
+use std::sync::Arc;
+
+use actix::prelude::*;
+use app::commands::publish_events::{PublishOutcome, publish_events};
+use app::commands::{CommandContext, CommitProgress};
+use app::dispatch::{EventsPublished, PublishEvents};
+use app::error::CommandError;
+use app::health::HealthBoard;
+use ports::outbox::events::EventStore;
+use supervision::MailboxMessage;
+use telemetry::Metrics;
+use tracing::Instrument;
+
+use crate::order_aggregate::wake_ups::WakeUps;
+
+/// Asks the intake to publish events.
+#[derive(Message)]
+#[rtype(result = "Result<EventsPublished, CommandError>")]
+pub struct Publish {
+    /// The client's validated command.
+    pub command: PublishEvents,
+    /// Shows the caller whether the store was reached, in case this actor dies.
+    pub progress: CommitProgress,
+}
+
+/// The actor of the events of other services. Batches overlap; the store orders those of one key.
+pub struct EventIntake {
+    context: Arc<CommandContext>,
+    events: Arc<dyn EventStore>,
+    wake_ups: WakeUps,
+    metrics: Arc<Metrics>,
+    health: HealthBoard,
+}
+
+impl EventIntake {
+    /// An intake without a batch.
+    pub fn new(
+        context: Arc<CommandContext>,
+        events: Arc<dyn EventStore>,
+        wake_ups: WakeUps,
+        metrics: Arc<Metrics>,
+        health: HealthBoard,
+    ) -> Self {
+        Self { context, events, wake_ups, metrics, health }
+    }
+
+    fn committed(&self, outcome: &PublishOutcome) {
+        let new = outcome.partitions.len() as u64;
+        let known = outcome.published.events.len() as u64 - new;
+        self.metrics.outbox_entries_written.inc_by(new);
+        self.metrics.events_accepted.with(["new"]).inc_by(new);
+        self.metrics.events_accepted.with(["duplicate"]).inc_by(known);
+        outcome.partitions.iter().for_each(|partition| self.wake_ups.wake(*partition));
+        tracing::debug!(event = "events_accepted", new, duplicates = known, "events of another service were committed");
+    }
+}
+
+impl Actor for EventIntake {
+    type Context = Context<Self>;
+}
+
+supervision::supervised!(EventIntake);
+
+impl Handler<MailboxMessage<Publish>> for EventIntake {
+    type Result = ResponseActFuture<Self, Result<EventsPublished, CommandError>>;
+
+    fn handle(&mut self, message: MailboxMessage<Publish>, ctx: &mut Self::Context) -> Self::Result {
+        let (Publish { command, progress }, permit) = message.begin(ctx);
+        let (context, events) = (Arc::clone(&self.context), Arc::clone(&self.events));
+        let span = permit.span().clone();
+        let work = async move { publish_events(&context, &*events, command, &progress).await };
+        Box::pin(work.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
+            let (_permit, _entered) = (permit, span.enter());
+            // Readiness fails with the first write that finds the store full, not only with the next round of probes.
+            if let Err(CommandError::NoRoom(why)) = &result {
+                this.health.update(|snapshot| snapshot.no_room = Some(why.clone()));
+            }
+            let outcome = result?;
+            this.committed(&outcome);
+            Ok(outcome.published)
+        }))
+    }
+}

@@ -1,0 +1,110 @@
+//! The port `EventStore`: the functions that writers in other languages call, in a transaction with the mark.
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::orders::IdempotencyMark;
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ForeignEvent};
+use serde_json::{Map, Value};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::session::Transaction;
+use crate::connection::sql_value::{SqlValue, event_uuid, get, order_id};
+use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
+use crate::orders::columns::MarkColumns;
+use crate::orders::group_commit::{MARKS, TAKEN};
+use crate::publish::transaction::EventPublisher;
+use crate::store::core::Core;
+use crate::store::postgres::Postgres;
+
+/// The schema of the functions, and which of the events were published before.
+const KNOWN: &str =
+    "SELECT functions, coalesce((SELECT array_agg(event_id) FROM outbox_event WHERE event_id = ANY($1)), '{}')
+     FROM installation";
+
+#[async_trait]
+impl EventStore for Postgres {
+    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+        let partitions = self.partitions();
+        if let Some(event) = batch.events.iter().find(|event| event.partition.0 >= partitions) {
+            let (id, partition) = (event.event_id, event.partition);
+            return Err(Error::Rejected(format!("event {id}: there is no partition {partition}")));
+        }
+        let core = self.core();
+        // A conflict is another transaction that published one of the events meanwhile, or locked the same keys for the orders of a bulk.
+        self.run("events_publish", async move { retry_conflicts!(publish(&core, &batch)) }).await
+    }
+}
+
+async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchCommit> {
+    let transaction = core.commit_session().await?.begin().await?;
+    if let Some(mark) = &batch.mark
+        && let Some(taken) = insert_mark(&transaction, mark).await?
+    {
+        transaction.rollback().await?;
+        return Ok(BatchCommit::KeyUsed(taken));
+    }
+    let ids: Vec<Uuid> = batch.events.iter().map(|event| event_uuid(event.event_id)).collect();
+    let known = transaction.query(KNOWN, &[(&ids, Type::UUID_ARRAY)]).await?;
+    let row = known.first().ok_or_else(|| broken("no installation"))?;
+    let schema = get::<Option<String>>(row, 0)?.ok_or_else(|| broken("the schema has no functions"))?;
+    let mut seen: HashSet<Uuid> = get::<Vec<Uuid>>(row, 1)?.into_iter().collect();
+    let is_new = ids.iter().map(|id| seen.insert(*id)).collect();
+    write(&transaction, &schema, &batch.events, &ids).await?;
+    transaction.commit().await?;
+    Ok(BatchCommit::Done { is_new })
+}
+
+/// Inserts the mark, or returns the one that has taken its key.
+async fn insert_mark(transaction: &Transaction, mark: &IdempotencyMark) -> StatementResult<Option<IdempotencyMark>> {
+    let columns = MarkColumns::of(std::iter::once(mark));
+    let rows = transaction.query(MARKS, &columns.values()).await?;
+    let inserted: Vec<String> = rows.first().map(|row| get(row, 1)).transpose()?.unwrap_or_default();
+    if !inserted.is_empty() {
+        return Ok(None);
+    }
+    let rows = transaction.query(TAKEN, &columns.values()[..2]).await?;
+    // It was deleted before it could be read: the transaction begins again.
+    let Some(row) = rows.first() else { return Err(StatementError::Conflict("a mark was deleted meanwhile".into())) };
+    let fingerprint = get::<Vec<u8>>(row, 2)?;
+    let fingerprint = fingerprint.try_into().map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
+    Ok(Some(IdempotencyMark { fingerprint, order_id: order_id(get(row, 3)?), ..mark.clone() }))
+}
+
+async fn write(transaction: &Transaction, schema: &str, events: &[ForeignEvent], ids: &[Uuid]) -> StatementResult<()> {
+    let topics: Vec<&str> = events.iter().map(|event| &*event.topic).collect();
+    let keys: Vec<Arc<str>> = events.iter().map(|event| event.key.to_text()).collect();
+    let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
+    let kinds: Vec<&str> = events.iter().map(|event| &*event.kind).collect();
+    let payloads: Vec<&[u8]> = events.iter().map(|event| &*event.payload).collect();
+    let headers: Vec<Option<String>> = events.iter().map(headers_json).collect();
+    let content_types: Vec<Option<&str>> = events.iter().map(|event| event.content_type.as_deref()).collect();
+    let values: [SqlValue<'_>; 7] = [
+        (&topics, Type::TEXT_ARRAY),
+        (&keys, Type::TEXT_ARRAY),
+        (&kinds, Type::TEXT_ARRAY),
+        (&payloads, Type::BYTEA_ARRAY),
+        (&headers, Type::TEXT_ARRAY),
+        (&content_types, Type::TEXT_ARRAY),
+        (&ids, Type::UUID_ARRAY),
+    ];
+    transaction.query(EventPublisher::in_schema(schema).batch_text(), &values).await?;
+    Ok(())
+}
+
+/// The headers of an event with its trace context and the id of its request, as the functions take them.
+fn headers_json(event: &ForeignEvent) -> Option<String> {
+    let mut headers: Map<String, Value> =
+        event.headers.iter().map(|(name, value)| (name.to_string(), Value::from(&**value))).collect();
+    let mut put = |name: &str, value: Option<&Arc<str>>| {
+        if let Some(value) = value {
+            headers.insert(name.to_owned(), Value::from(&**value));
+        }
+    };
+    put("traceparent", event.trace.as_ref().map(|trace| &trace.parent));
+    put("tracestate", event.trace.as_ref().and_then(|trace| trace.state.as_ref()));
+    put("x-request-id", event.request_id.as_ref());
+    (!headers.is_empty()).then(|| Value::Object(headers).to_string())
+}

@@ -1,0 +1,22 @@
+-- A script, because the events of a batch, their numbers and the mark are written in one step or not at all.
+-- ARGV: mark's field or empty, mark's value, then for each event: its id, key, partition, type, topic as JSON, the rest of the entry after
+-- the time, payload, headers and the like or empty.
+if ARGV[1] ~= '' then
+  local mark = call('HGET', prefix .. 'marks', ARGV[1])
+  if mark then return { 'TAKEN', mark } end
+  call('HSET', prefix .. 'marks', ARGV[1], ARGV[2])
+  call('ZADD', prefix .. 'marks:age', now, ARGV[1])
+end
+local reply = { 'DONE' }
+for at = 3, #ARGV, 8 do
+  local event, key, topic = ARGV[at], ARGV[at + 1], ARGV[at + 4]
+  if call('HEXISTS', prefix .. 'events', event) == 1 then
+    reply[#reply + 1] = '0'
+  else
+    local number = integer(call('HINCRBY', prefix .. 'sequence', topic .. ' ' .. key, 1))
+    local entry = '[' .. topic .. ',' .. number .. ',' .. integer(now) .. ',' .. ARGV[at + 5]
+    insert_row(event, key, ARGV[at + 2], ARGV[at + 3], entry, ARGV[at + 6], ARGV[at + 7])
+    reply[#reply + 1] = '1'
+  end
+end
+return reply

@@ -1,0 +1,150 @@
+//! `POST /events`: other services put their events into the outbox.
+mod cloud_events;
+mod event_values;
+mod json_event;
+
+use std::sync::Arc;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use app::commands::publish_events::fingerprint;
+use app::dispatch::{EventsPublished, HandedOverEvent, KeyedIntent, PublishEvents};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::error::{ErrorCode, Problem, ProblemBody};
+use crate::request::context::RequestContext;
+use crate::request::headers::single_value;
+use crate::request::idempotency_key::idempotency_key;
+use crate::request::json;
+use crate::request::media_types::{is_json, is_unencoded};
+use crate::request::response::{AsText, RouteResult, json_response};
+use crate::request::trace_context::trace_context;
+pub(crate) use json_event::EventsBody;
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The media types of CloudEvents in structured mode: one, and a batch.
+const CLOUD_EVENTS: [&str; 2] = ["application/cloudevents+json", "application/cloudevents-batch+json"];
+/// Most events of a request: a batch holds the locks of its keys until it commits.
+const EVENTS_MAX: usize = 1_000;
+
+/// The events of a request, in its order.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PublishedEvents)]
+pub(crate) struct PublishedBody {
+    events: Vec<PublishedEventBody>,
+}
+
+/// An event of a request.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = PublishedEvent)]
+pub(crate) struct PublishedEventBody {
+    /// The id that the event has in the outbox, in the record and in every consumer's inbox.
+    #[schema(value_type = String, format = "uuid")]
+    event_id: AsText<domain::EventId>,
+    /// Whether the event was published before; it is left as it is.
+    duplicate: bool,
+}
+
+/// Publish events
+///
+/// All events of a request are committed at once or not at all. A relay sends them: once, and those of one key and topic in the order of
+/// their commits. An event with an id that was published before is published once. Forms: a JSON object or an array of them; a CloudEvent in
+/// structured mode (`application/cloudevents+json`), a batch of them (`application/cloudevents-batch+json`), or one in binary mode
+/// (`ce-` headers and any content type). CloudEvents name their topic in the query, and their key in `partitionkey` or `subject`.
+#[utoipa::path(post, path = "/events", tag = "topics", operation_id = "publishEvents", security(("bearer" = [])),
+    params(
+        ("topic" = Option<String>, Query, max_length = 249, pattern = "^[A-Za-z0-9._-]*$", description = "The topic of CloudEvents; events in JSON name their own"),
+        ("Idempotency-Key" = Option<String>, Header, max_length = 128,
+         description = "Identifies this request across retries, quoted or bare; `X-Idempotency-Key` is the same"),
+        ("X-Request-Id" = Option<String>, Header, description = "Carried on with the events when it matches `[A-Za-z0-9._-]{1,128}`, else replaced"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context, passed on with the events"),
+    ),
+    request_body(content = EventsBody<'_>, content_type = "application/json",
+        example = json!({"topic": "customers", "key": "7", "type": "CustomerMoved", "payload": {"street": "Main Street 12"}})),
+    responses(
+        (status = 201, description = "The events are in the outbox", body = PublishedBody, headers(
+            ("Idempotent-Replayed" = bool, description = "Present when an earlier request with this key published them"))),
+        (status = 400, description = "Not a valid event or key", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 415, description = "Not a form of events", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 422, description = "The key was used with other events", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 501, description = "Not without an outbox", body = ProblemBody<'_>, content_type = "application/problem+json"),
+    ))]
+pub(crate) async fn publish(context: RequestContext) -> RouteResult {
+    let own_topics = context.state.options.own_topics.as_ref().ok_or_else(Problem::no_outbox)?;
+    let events = events(&context)?;
+    refuse_own_topics(&events, own_topics)?;
+    let key = idempotency_key(context.headers())?;
+    let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&events) });
+    let subject = context.identity()?.subject.clone();
+    let request_id = Some(Arc::clone(&context.request_id));
+    let permit = context.state.concurrency_limiters.changes.acquire().await?;
+    let published = context.state.dispatch.publish(PublishEvents { subject, events, intent, request_id }).await;
+    permit.release(matches!(&published, Ok(published) if !published.replayed));
+    Ok(response(&published?))
+}
+
+fn response(published: &EventsPublished) -> actix_web::HttpResponse {
+    let event =
+        |(id, is_new): &(domain::EventId, bool)| PublishedEventBody { event_id: AsText(*id), duplicate: !is_new };
+    let body = PublishedBody { events: published.events.iter().map(event).collect() };
+    let mut response = json_response(StatusCode::CREATED, &body);
+    if published.replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// The events of the request, whichever form it has.
+fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
+    let (headers, trace) = (context.headers(), trace_context(context.headers()));
+    let content_type = single_value(headers, CONTENT_TYPE.as_str());
+    if headers.contains_key("ce-specversion") {
+        let topic = query_topic(context)?;
+        return Ok(vec![cloud_events::binary(headers, content_type, &context.body, &topic, trace)?]);
+    }
+    if is_json(headers) {
+        return each(&context.body, |path, member| json_event::read(path, member, trace.clone()));
+    }
+    if CLOUD_EVENTS.iter().any(|media_type| is_unencoded(headers, media_type)) {
+        let topic = query_topic(context)?;
+        return each(&context.body, |path, member| cloud_events::structured(path, member, &topic, trace.clone()));
+    }
+    let message = "the body must be application/json, application/cloudevents+json or application/cloudevents-batch+json \
+                   without a content encoding, or a CloudEvent in binary mode (with the header ce-specversion)";
+    Err(Problem::new(ErrorCode::UnsupportedMediaType, message))
+}
+
+/// Reads every element; `path` is what stands before the name of a field in an error.
+fn each<'a>(
+    body: &'a [u8],
+    read: impl Fn(&str, json::JsonMember<'a>) -> Result<HandedOverEvent, Problem>,
+) -> Result<Vec<HandedOverEvent>, Problem> {
+    match json::elements(body)? {
+        json::Elements::One(member) => Ok(vec![read("", member)?]),
+        json::Elements::Many(members) if members.len() > EVENTS_MAX => {
+            Err(Problem::bad_request(format!("a request has at most {EVENTS_MAX} events")))
+        }
+        json::Elements::Many(members) => {
+            members.into_iter().enumerate().map(|(index, member)| read(&format!("[{index}]."), member)).collect()
+        }
+    }
+}
+
+fn query_topic(context: &RequestContext) -> Result<Arc<str>, Problem> {
+    let query = context.query();
+    let topic =
+        query.non_empty("topic")?.ok_or_else(|| Problem::field("topic", "is required in the query of CloudEvents"))?;
+    event_values::topic("topic", topic)
+}
+
+/// The orders' topics have the orders' contract, and numbers that follow the orders' versions.
+fn refuse_own_topics(events: &[HandedOverEvent], own_topics: &[String]) -> Result<(), Problem> {
+    match events.iter().find(|event| own_topics.iter().any(|own| **own == *event.topic)) {
+        None => Ok(()),
+        Some(event) => {
+            Err(Problem::field("topic", format!("must not be {}, which this service writes itself", event.topic)))
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Events that services without access to the store's tables hand over: a batch commits together, each event once.
+use std::sync::Arc;
+
+use ::outbox::EventKey;
+use async_trait::async_trait;
+use domain::{EventId, Timestamp};
+
+use crate::error::Error;
+use crate::event_headers::EventHeaders;
+use crate::orders::{IdempotencyMark, NewRow, TraceContext};
+use crate::partitions::PartitionNo;
+
+/// An event of another service, before the store has given it its place among the events of its key.
+#[derive(Clone, Debug)]
+pub struct ForeignEvent {
+    /// Identifies the event; an id that was published before, as far as the archive reaches, is published once.
+    pub event_id: EventId,
+    /// Full name of the topic.
+    pub topic: Arc<str>,
+    /// Record key; events of one key are published in the order of their commits.
+    pub key: EventKey,
+    /// Type of the event.
+    pub kind: Arc<str>,
+    /// Outbox partition of the key.
+    pub partition: PartitionNo,
+    /// Record value, published unchanged.
+    pub payload: Arc<[u8]>,
+    /// Headers that the writer adds to the record.
+    pub headers: EventHeaders,
+    /// Media type of the payload; `None` is `application/json`.
+    pub content_type: Option<Arc<str>>,
+    /// W3C trace context of the request, published unchanged.
+    pub trace: Option<TraceContext>,
+    /// Id of the request that handed the event over.
+    pub request_id: Option<Arc<str>>,
+}
+
+impl ForeignEvent {
+    /// The outbox row, once the store has drawn the number of the event among those of its key and topic, from 1.
+    pub fn into_row(self, sequence: u64, occurred_at: Timestamp) -> NewRow {
+        NewRow {
+            event_id: self.event_id,
+            key: self.key,
+            kind: self.kind,
+            topic: self.topic,
+            partition: self.partition,
+            payload: self.payload,
+            sequence,
+            occurred_at,
+            stamp: None,
+            trace: self.trace,
+            request_id: self.request_id,
+            headers: self.headers,
+            content_type: self.content_type,
+        }
+    }
+}
+
+/// Events that commit together or not at all.
+#[derive(Clone, Debug)]
+pub struct EventBatch {
+    /// The events; those of one key are published in this order.
+    pub events: Vec<ForeignEvent>,
+    /// Durable mark of the idempotency key, if the client sent one. Its order id is the id of the first event.
+    pub mark: Option<IdempotencyMark>,
+}
+
+/// Result of an [`EventBatch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchCommit {
+    /// All events are durable.
+    Done {
+        /// For each event whether it is new; one that was published before is left as it is.
+        is_new: Vec<bool>,
+    },
+    /// Nothing changed: the subject used this key before, as this mark records.
+    KeyUsed(IdempotencyMark),
+}
+
+/// The outbox of one store, as a door for other services.
+#[async_trait]
+pub trait EventStore: Send + Sync {
+    /// Writes the events and the mark in one transaction, or none. Claims see the rows once it returns. A sequence has no gaps: an event that
+    /// was published before draws no number. Not cancel-safe: a dropped call may still commit.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] when the outcome is unknown: a repetition with the same event ids publishes each event once. Every other error
+    /// means that nothing changed.
+    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error>;
+}

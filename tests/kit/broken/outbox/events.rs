@@ -1,0 +1,41 @@
+//! A door for other services' events with a flaw.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::EventId;
+use ports::Error;
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
+
+use crate::broken::flaw::Flaw;
+
+pub(crate) struct BrokenEvents {
+    pub(crate) real: Arc<dyn EventStore>,
+    pub(crate) flaw: Flaw,
+}
+
+#[async_trait]
+impl EventStore for BrokenEvents {
+    async fn publish(&self, mut batch: EventBatch) -> Result<BatchCommit, Error> {
+        match self.flaw {
+            Flaw::DropsMarkOfEvents => batch.mark = None,
+            Flaw::ReversesBatches => batch.events.reverse(),
+            Flaw::ScattersKeysOfEvents => {
+                for (number, event) in (0..).zip(&mut batch.events) {
+                    event.key = ports::outbox::EventKey::of_text(&format!("{}-{number}", event.key));
+                }
+            }
+            Flaw::PublishesEventsTwice => {
+                let again: Vec<_> = batch.events.clone();
+                let again = again.into_iter().map(|mut event| {
+                    let mut id = event.event_id.bytes();
+                    id[15] ^= 0xff;
+                    event.event_id = EventId::from_bytes(id);
+                    event
+                });
+                self.real.publish(EventBatch { events: again.collect(), mark: None }).await?;
+            }
+            _ => {}
+        }
+        self.real.publish(batch).await
+    }
+}

@@ -1,0 +1,143 @@
+//! Events of other services, handed over by HTTP: published once and in the order of each key, under repeated requests, kill -9 and a dead
+//! intake.
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::{Value, json};
+
+use crate::harness::actors::kill_and_await_restart;
+use crate::harness::backend::Backend;
+use crate::harness::http::{Http, Response};
+use crate::harness::metrics::{await_metric, metric};
+use crate::harness::process::{Posthaste, run};
+
+/// Longest wait for a service that restarts and for its relay: a lease expires, and a partition is acquired.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const KEYS: [&str; 4] = ["customer 7", "Ärger/ä", "0190163d-8694-739b-aea5-966c26f8ad90", "k"];
+const KILLS: u32 = 3;
+
+fn publish(http: &Http, key: Option<&str>, events: &Value) -> Option<Response> {
+    let headers: Vec<(&str, &str)> = key.iter().map(|key| ("Idempotency-Key", *key)).collect();
+    http.try_send("POST", "/events", Some(&http.token("shop", "PUBLISHER")), &headers, Some(events.to_string())).ok()
+}
+
+fn event(topic: &str, key: &str, value: u32) -> Value {
+    json!({"topic": topic, "key": key, "type": "CustomerMoved", "payload": {"value": value}, "headers": {"tenant": "blue"}})
+}
+
+fn records(backend: &Backend, topic: &str) -> Vec<Value> {
+    let (code, stdout, stderr) = run(backend, &["topic", "tail", topic, "--from-beginning", "--no-follow", "--json"]);
+    assert_eq!(code, 0, "{stderr}");
+    stdout.lines().map(|line| serde_json::from_str(line).expect("a record a line")).collect()
+}
+
+/// For each key its values and its numbers, in the order of the topic.
+fn by_key(records: &[Value]) -> BTreeMap<String, (Vec<u64>, Vec<u64>)> {
+    let mut found: BTreeMap<String, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+    for record in records {
+        let (values, numbers) = found.entry(record["key"].as_str().expect("text").to_owned()).or_default();
+        values.push(record["value"]["value"].as_u64().expect("a number"));
+        numbers.push(record["headers"]["x-sequence"].as_str().expect("text").parse().expect("a number"));
+    }
+    found
+}
+
+/// Published and sent: nothing waits.
+fn drain(service: &Posthaste) {
+    until("nothing waits", WAIT_MAX, || service.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(()));
+}
+
+#[test]
+fn a_batch_of_events_is_published_in_order_and_its_repetition_changes_nothing() {
+    let backend = Backend::new();
+    let topic = backend.topic("customers");
+    let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__TOPICS", &topic)]);
+    let batch: Value = (0..40).map(|value| event(&topic, KEYS[value as usize % KEYS.len()], value)).collect();
+
+    let first = publish(&service.http, Some("k-1"), &batch).expect("a response");
+    let again = publish(&service.http, Some("k-1"), &batch).expect("a response");
+    let other = publish(&service.http, Some("k-1"), &json!([event(&topic, "k", 99)])).expect("a response");
+
+    assert_eq!((first.status, again.status, other.status), (201, 201, 422), "{}", first.text);
+    let ids = |response: &Response| -> Vec<Value> {
+        response.json()["events"].as_array().expect("a list").iter().map(|event| event["eventId"].clone()).collect()
+    };
+    assert_eq!(ids(&first), ids(&again));
+    assert_eq!((first.header("idempotent-replayed"), again.header("idempotent-replayed")), (None, Some("true")));
+    let known = json!([{"topic": topic, "key": "k", "type": "CustomerMoved", "payload": 1, "eventId": ids(&first)[3]}]);
+    let known = publish(&service.http, None, &known).expect("a response").json();
+    assert_eq!(known, json!({"events": [{"eventId": ids(&first)[3], "duplicate": true}]}));
+    drain(&service);
+    let records = records(&backend, &topic);
+    assert_eq!(records.len(), 40);
+    for (at, key) in KEYS.iter().enumerate() {
+        let (values, numbers) = by_key(&records)[*key].clone();
+        assert!(values.iter().copied().eq((0..10).map(|n| n * 4 + at as u64)), "{key}: {values:?}");
+        assert!(numbers.iter().copied().eq(1..=10), "{key}: {numbers:?}");
+    }
+    assert_eq!(records[0]["headers"]["tenant"], "blue");
+    assert_eq!(metric(&service.http, "events_accepted_total{result=\"new\"}"), 40.0);
+    assert_eq!(metric(&service.http, "events_accepted_total{result=\"duplicate\"}"), 41.0);
+    let why = service.http.get(&format!("/admin/outbox/why?key={}", "k"), Some(&service.http.admin()));
+    assert_eq!(why.json()["row"]["status"], "SENT", "{}", why.text);
+}
+
+/// Sends each value of a key until it is acknowledged, and repeats requests without a response with their key.
+fn hand_over(http: &Http, topic: &str, key: &str, value: u32) -> bool {
+    let request = format!("{key}-{value}").escape_default().to_string();
+    publish(http, Some(&request), &event(topic, key, value)).is_some_and(|response| {
+        assert!(matches!(response.status, 201 | 500 | 503), "{}", response.text);
+        response.status == 201
+    })
+}
+
+#[test]
+fn events_survive_kill_9_and_repeated_requests_publish_them_once() {
+    let backend = Backend::new();
+    let topic = backend.topic("customers");
+    let settings = [("POSTHASTE__BROKER__TOPICS", topic.as_str())];
+    let mut service = Posthaste::start(&backend, &settings);
+    for kill in 0..KILLS {
+        // The last request of each key may have been committed: it is repeated after the restart.
+        let values = kill * 10..(kill + 1) * 10;
+        std::thread::scope(|scope| {
+            for key in KEYS {
+                let (http, topic, values) = (service.http.clone(), &topic, values.clone());
+                scope.spawn(move || values.for_each(|value| while !hand_over(&http, topic, key, value) {}));
+            }
+        });
+        let (http, killed_topic) = (service.http.clone(), topic.clone());
+        let unanswered = std::thread::spawn(move || hand_over(&http, &killed_topic, "k", (kill + 1) * 10));
+        service.kill();
+        let _ = unanswered.join();
+        service = Posthaste::start(&backend, &settings);
+        until("the event is acknowledged", WAIT_MAX, || {
+            hand_over(&service.http, &topic, "k", (kill + 1) * 10).then_some(())
+        });
+    }
+
+    drain(&service);
+
+    for (key, (values, numbers)) in by_key(&records(&backend, &topic)) {
+        let expected: BTreeSet<u64> = (0..u64::from(KILLS) * 10 + u64::from(key == "k")).collect();
+        assert_eq!(values.len(), expected.len(), "{key}: each event once: {values:?}");
+        assert_eq!(values.iter().copied().collect::<BTreeSet<u64>>(), expected, "{key}");
+        assert!(values.is_sorted(), "{key}: {values:?}");
+        assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{key}: {numbers:?}");
+    }
+}
+
+#[test]
+fn an_intake_that_died_is_restarted_and_takes_events() {
+    let backend = Backend::new();
+    let topic = backend.topic("customers");
+    let settings = [("POSTHASTE__BROKER__TOPICS", topic.as_str()), ("POSTHASTE__FAULT_INJECTION__ENABLED", "true")];
+    let service = Posthaste::start(&backend, &settings);
+
+    kill_and_await_restart(&service, "/event-intake", "panic");
+
+    let response = publish(&service.http, None, &event(&topic, "k", 0)).expect("a response");
+    assert_eq!(response.status, 201, "{}", response.text);
+    await_metric(&service.http, "outbox_entries_delivered_total", WAIT_MAX, |sent| sent == 1.0);
+}
