@@ -18,7 +18,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use posthaste::{Config, Environment};
 
-use commands::{actors, audit, demo, dlt, doctor, documents, migrate, outbox, serve, token, top, topic, version};
+use commands::{
+    actors, adopt, audit, demo, dlt, doctor, documents, migrate, outbox, serve, token, top, topic, version,
+};
 use failure::Failure;
 
 /// An order service that never loses an event.
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Demo(demo::Arguments),
     /// Bring the store's schema up to date, or show its state. The embedded store migrates itself at the start.
     Migrate(migrate::Arguments),
+    /// Publish the rows that another service inserts into an outbox table of its own, such as one for Debezium.
+    Adopt(adopt::Arguments),
     /// Check the configuration, every dependency, partitions and waiting rows.
     Doctor(doctor::Arguments),
     /// List and explain outbox rows; retry, park or redrive them.
@@ -106,6 +110,7 @@ fn execute(arguments: CommandLine) -> Result<u8, Failure> {
         Command::Relay(arguments) => serve::relay(file, &environment, &arguments),
         Command::Demo(arguments) => demo::demo(config()?, &arguments),
         Command::Migrate(arguments) => migrate::migrate(&config()?, &arguments),
+        Command::Adopt(arguments) => adopt::adopt(&config()?, &arguments),
         Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),
         Command::Outbox(verb) => outbox::outbox(&config()?, verb),
         Command::Audit(arguments) => audit::audit(&config()?, arguments),

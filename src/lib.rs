@@ -18,9 +18,9 @@ use app::health::HealthBoard;
 use config::{BrokerKind, StoreKind};
 pub use config::{Config, Environment, Mistakes};
 pub use wiring::{
-    DependencyCheck, HeldTransaction, Migration, OperatorAccess, SchemaState, StartError, Throwaway, ThrowawayStore,
-    check_dependencies, create_missing_topics, migrate, open_for_operator, schema_state, server_environment,
-    server_settings,
+    AdoptMode, DependencyCheck, HeldTransaction, Migration, OperatorAccess, SchemaState, StartError, TableAdoption,
+    Throwaway, ThrowawayStore, adopt_table, check_dependencies, create_missing_topics, migrate, open_for_operator,
+    schema_state, server_environment, server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.

@@ -1,4 +1,5 @@
 //! The composition root: opens the configured backends and builds a service from them. Only this module and its files name an adapter.
+mod adopt;
 mod backends;
 mod broker;
 mod cache;
@@ -36,6 +37,7 @@ use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 
+pub use adopt::{AdoptMode, TableAdoption, adopt_table};
 pub(crate) use backends::BackendHandles;
 use backends::{Backends, BrokerPorts};
 pub use dependency_checks::{DependencyCheck, check_dependencies};

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 pub(super) mod actors;
+pub(super) mod adopt;
 pub(super) mod audit;
 pub(super) mod demo;
 pub(super) mod dlt;

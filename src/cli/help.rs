@@ -31,6 +31,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("posthaste relay --config FILE --migrate", "beside a service that calls posthaste.publish in its database")],
     ),
     (
+        "posthaste adopt",
+        &[
+            ("posthaste adopt --table shop.outbox --dry-run", "the statements, for a table with Debezium's columns"),
+            ("posthaste adopt --table shop.outbox", "publish to outbox.event.<aggregatetype>"),
+            ("posthaste adopt --table shop.outbox --header tenant=x-tenant", "a column as a header"),
+        ],
+    ),
+    (
         "posthaste outbox list",
         &[
             ("posthaste outbox list --status parked", "what waits for an operator"),

@@ -24,6 +24,7 @@ mod orders {
 }
 
 mod publish {
+    pub(crate) mod adopt;
     mod event_store;
     pub(crate) mod new_event;
     pub(crate) mod transaction;
@@ -111,6 +112,7 @@ mod connection {
 
 pub use connection::open_error::PostgresOpenError;
 pub use leases::instance_name::NameLost;
+pub use publish::adopt::{AdoptError, AdoptedTable, adopt, adoption_statements, release_adopted};
 pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};
 pub use schema::commands::{migrate, migration_status};

@@ -11,6 +11,7 @@ mod migrations;
 mod outages;
 mod proxy;
 mod relay {
+    mod adopt;
     mod claim_sizes;
     pub mod claims;
     #[path = "../../../../../examples/publish/rust/customer_service.rs"]

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio_postgres::{Client, NoTls};
 
 use crate::harness::backend::Backend;
-use crate::harness::process::Posthaste;
+use crate::harness::process::{Posthaste, run};
 
 /// Longest wait for the relay after the writers have ended: a lease expires, and a partition is acquired.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -135,4 +135,33 @@ fn relay_serves_operators_and_no_orders() {
         assert!(relay.http.get(path, Some(&admin)).status < 400, "{path}");
     }
     assert!(relay.stop().success());
+}
+
+#[test]
+fn rows_of_an_adopted_table_arrive_in_kafka_as_debezium_would_send_them() {
+    let backend = Backend::new();
+    let topic = backend.topic("outbox.event.Order");
+    let relay = Posthaste::start_command(&backend, "relay", &[("POSTHASTE__BROKER__TOPICS", topic.as_str())]);
+    // The installation has a table `outbox` of its own.
+    backend.database.rows("CREATE SCHEMA shop");
+    backend.database.rows(
+        "CREATE TABLE shop.outbox (id uuid NOT NULL, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL,
+           type varchar(255) NOT NULL, payload jsonb)",
+    );
+    let adopt = ["adopt", "--table", "shop.outbox", "--topic", &backend.topic("outbox.event.${routedByValue}")];
+
+    let (code, _, stderr) = run(&backend, &adopt);
+
+    assert_eq!(code, 0, "{stderr}");
+    backend.database.rows(
+        "INSERT INTO shop.outbox VALUES ('406c07f3-26f0-4eea-a50c-109940068000', 'Order', '7', 'OrderCreated', '{\"id\": 7}')",
+    );
+    let records =
+        until("the event arrives", WAIT_MAX, || Some(backend.read("outbox.event.Order")).filter(|all| !all.is_empty()));
+    let one = &records[0];
+    assert_eq!((records.len(), &*one.record.key, &*one.record.value), (1, "7", &b"{\"id\": 7}"[..]));
+    assert_eq!(header(one, "id"), "406c07f3-26f0-4eea-a50c-109940068000");
+    assert_eq!((header(one, "ce_type"), header(one, "x-sequence")), ("OrderCreated", "1"));
+    let (code, _, stderr) = run(&backend, &["adopt", "--table", "shop.outbox", "--release"]);
+    assert_eq!((code, relay.rows(&["PARKED"])), (0, Vec::new()), "{stderr}");
 }

@@ -1,0 +1,310 @@
+//! Adopts an outbox table of another service: a trigger publishes each row that is inserted, and neither table nor writers change. The
+//! columns and their defaults are those of Debezium's outbox event router:
+//! <https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html>.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Row};
+
+use crate::connection::connector::Connector;
+use crate::connection::open_error::PostgresOpenError;
+use crate::connection::statement_error::describe;
+use crate::store::options::Options;
+
+/// What a topic template has in place of the value by which events are routed.
+const ROUTE: &str = "${routedByValue}";
+
+/// How the rows of a table are published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdoptedTable {
+    /// The table, with its schema where the search path does not have it.
+    pub table: String,
+    /// The topic of an event; `${routedByValue}` stands for the value of `route`.
+    pub topic: String,
+    /// Column with the id of the event.
+    pub id: String,
+    /// Column with the key of the record.
+    pub key: String,
+    /// Column with the type of the event. A table without it has the value of `route` as the type.
+    pub kind: String,
+    /// Column whose value selects the topic.
+    pub route: String,
+    /// Column with the value of the record.
+    pub payload: String,
+    /// Columns that become headers, each with the header's name.
+    pub headers: Vec<(String, String)>,
+    /// Media type of the values; by default `application/json`, and `application/octet-stream` where the column is `bytea`.
+    pub content_type: Option<String>,
+}
+
+impl Default for AdoptedTable {
+    fn default() -> Self {
+        Self {
+            table: "outbox".into(),
+            topic: format!("outbox.event.{ROUTE}"),
+            id: "id".into(),
+            key: "aggregateid".into(),
+            kind: "type".into(),
+            route: "aggregatetype".into(),
+            payload: "payload".into(),
+            headers: Vec::new(),
+            content_type: None,
+        }
+    }
+}
+
+/// Why a table was not adopted. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The database cannot be reached.
+    #[error(transparent)]
+    Open(#[from] PostgresOpenError),
+    /// There is no such table in the database.
+    #[error("there is no table {0:?}: name it with its schema, such as shop.outbox")]
+    NoTable(String),
+    /// The table is the installation's own.
+    #[error("{0} is a table of posthaste itself: name the one of the service with its schema, such as shop.outbox")]
+    OwnTable(String),
+    /// The table lacks a column.
+    #[error("the table has no column {column:?}; it has {}: name the {purpose} with --{purpose}", columns.join(", "))]
+    NoColumn {
+        /// The column that was looked for.
+        column: String,
+        /// What it is for.
+        purpose: &'static str,
+        /// The columns of the table.
+        columns: Vec<String>,
+    },
+    /// The payload is of a type whose text is no record value.
+    #[error("the payload is of type {0}: it must be json, jsonb, text, varchar or bytea")]
+    PayloadType(String),
+    /// The schema is older than the functions.
+    #[error("the functions that publish do not exist: run `posthaste migrate up`")]
+    NotInstalled,
+    /// The role may not create a trigger on the table.
+    #[error("this role may not create a trigger on {table}: GRANT TRIGGER ON {table} TO it ({reason})")]
+    NotAllowed {
+        /// The table with its schema.
+        table: String,
+        /// What the server said.
+        reason: String,
+    },
+    /// Another error of the server.
+    #[error("{0}")]
+    Database(String),
+}
+
+impl From<tokio_postgres::Error> for AdoptError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        match error.code() {
+            Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN) => AdoptError::NotInstalled,
+            _ => AdoptError::Database(describe(&error)),
+        }
+    }
+}
+
+/// The statements that adopt the table, in their order; [`adopt`] runs them in one transaction.
+///
+/// # Errors
+/// [`AdoptError`] names the option, the right or the system to correct.
+pub async fn adoption_statements(options: &Options, adoption: &AdoptedTable) -> Result<Vec<String>, AdoptError> {
+    let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
+    plan(&connection.client, adoption).await.map(|(_, statements)| statements)
+}
+
+/// Adopts the table, or changes how it was adopted. Rows that it has already are not published.
+///
+/// # Errors
+/// [`AdoptError`] names the option, the right or the system to correct.
+pub async fn adopt(options: &Options, adoption: &AdoptedTable) -> Result<Vec<String>, AdoptError> {
+    let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
+    let (table, statements) = plan(&connection.client, adoption).await?;
+    run(&connection.client, &table.name, &statements).await?;
+    Ok(statements)
+}
+
+/// Ends the adoption of a table: its rows are no longer published. Changes nothing where the table is not adopted. Returns the statements.
+///
+/// # Errors
+/// [`AdoptError`] names the option, the right or the system to correct.
+pub async fn release_adopted(options: &Options, table: &str) -> Result<Vec<String>, AdoptError> {
+    let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
+    let table = Table::find(&connection.client, table).await?;
+    let statements = vec![drop_trigger(&table.name), format!("DROP FUNCTION IF EXISTS {}()", table.function)];
+    run(&connection.client, &table.name, &statements).await?;
+    Ok(statements)
+}
+
+async fn run(client: &Client, table: &str, statements: &[String]) -> Result<(), AdoptError> {
+    let text = format!("BEGIN; {}; COMMIT", statements.join("; "));
+    let result = client.batch_execute(&text).await;
+    result.map_err(|error| match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            AdoptError::NotAllowed { table: table.to_owned(), reason: describe(&error) }
+        }
+        _ => error.into(),
+    })
+}
+
+/// A table of the database.
+struct Table {
+    /// Schema and name, quoted.
+    name: String,
+    /// The function that publishes its rows, quoted with the schema of the installation.
+    function: String,
+    /// The schema of the installation, quoted.
+    own_schema: String,
+    /// The schema of the functions that publish, quoted.
+    functions: String,
+    /// Columns with their types.
+    columns: BTreeMap<String, String>,
+}
+
+impl Table {
+    async fn find(client: &Client, name: &str) -> Result<Self, AdoptError> {
+        // The schema of the tables need not be the first of the search path: see `own_schema`.
+        let functions = "SELECT quote_ident(i.functions), quote_ident(n.nspname) FROM installation i, pg_class c
+             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('installation')";
+        let installation = client.query_opt(functions, &[]).await?.ok_or(AdoptError::NotInstalled)?;
+        let functions: Option<String> = installation.try_get(0)?;
+        let own_schema: String = installation.try_get(1)?;
+        let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname) FROM pg_class c
+             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
+        let found = client.query_opt(table, &[&name]).await?.ok_or_else(|| AdoptError::NoTable(name.to_owned()))?;
+        let (oid, name): (i64, String) = (found.try_get(0)?, found.try_get(1)?);
+        if name.split_once('.').is_some_and(|(schema, table)| schema == own_schema && table == "outbox") {
+            return Err(AdoptError::OwnTable(name));
+        }
+        let columns = "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute
+             WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped";
+        let columns = client.query(columns, &[&name]).await?;
+        let column = |row: &Row| Ok::<_, tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?));
+        Ok(Self {
+            function: format!("{own_schema}.outbox_adopted_{oid}"),
+            name,
+            own_schema,
+            functions: functions.ok_or(AdoptError::NotInstalled)?,
+            columns: columns.iter().map(column).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The value of a column in the trigger's function, and its type.
+    fn column(&self, column: &str, purpose: &'static str) -> Result<(String, &str), AdoptError> {
+        match self.columns.get(column) {
+            Some(kind) => Ok((format!("NEW.{}", identifier(column)), kind)),
+            None => {
+                let columns = self.columns.keys().cloned().collect();
+                Err(AdoptError::NoColumn { column: column.to_owned(), purpose, columns })
+            }
+        }
+    }
+}
+
+fn drop_trigger(table: &str) -> String {
+    format!("DROP TRIGGER IF EXISTS posthaste_adopted ON {table}")
+}
+
+async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<String>), AdoptError> {
+    let table = Table::find(client, &adoption.table).await?;
+    let (route, _) = table.column(&adoption.route, "route")?;
+    let (key, _) = table.column(&adoption.key, "key")?;
+    let kind = match table.column(&adoption.kind, "type") {
+        Err(_) if adoption.kind == AdoptedTable::default().kind => route.clone(),
+        column => column?.0,
+    };
+    let (payload, content_type) = payload(&table, adoption)?;
+    let arguments = [
+        topic(&adoption.topic, &route),
+        format!("{key}::text"),
+        format!("{kind}::text"),
+        payload,
+        headers(&table, &adoption.headers)?,
+        literal(&content_type),
+        event_id(&table, &adoption.id)?,
+    ];
+    let (function, functions, name) = (&table.function, &table.functions, &table.name);
+    let arguments = arguments.join(", ");
+    let statements = vec![
+        format!(
+            "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER \
+             SET search_path = pg_catalog, pg_temp AS $posthaste$ BEGIN PERFORM {functions}.publish({arguments}); \
+             RETURN NULL; END $posthaste$"
+        ),
+        drop_trigger(name),
+        format!("CREATE TRIGGER posthaste_adopted AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {function}()"),
+    ];
+    Ok((table, statements))
+}
+
+/// The topic of a row: the parts of the template around the routed value.
+fn topic(template: &str, route: &str) -> String {
+    let parts: Vec<String> = template.split(ROUTE).map(literal).collect();
+    parts.join(&format!(" || {route}::text || "))
+}
+
+/// The value of a row as bytes, and its media type. A NULL is an empty value.
+fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), AdoptError> {
+    let (column, kind) = table.column(&adoption.payload, "payload")?;
+    let (value, usual) = match kind {
+        "bytea" => (format!("coalesce({column}, ''::bytea)"), "application/octet-stream"),
+        "json" | "jsonb" | "text" | "character varying" | "character" => {
+            (format!("convert_to(coalesce({column}::text, ''), 'UTF8')"), "application/json")
+        }
+        other => return Err(AdoptError::PayloadType(other.to_owned())),
+    };
+    Ok((value, adoption.content_type.clone().unwrap_or_else(|| usual.to_owned())))
+}
+
+/// The headers of a row: a NULL is no header.
+fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptError> {
+    if headers.is_empty() {
+        return Ok("NULL".into());
+    }
+    let mut pairs = Vec::new();
+    for (column, name) in headers {
+        pairs.push(format!("{}, {}::text", literal(name), table.column(column, "header")?.0));
+    }
+    Ok(format!("jsonb_strip_nulls(jsonb_build_object({}))", pairs.join(", ")))
+}
+
+/// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
+fn event_id(table: &Table, column: &str) -> Result<String, AdoptError> {
+    let (column, kind) = table.column(column, "id")?;
+    if kind == "uuid" {
+        return Ok(column);
+    }
+    let derived =
+        format!("{}.outbox_key_group({} || {column}::text)", table.own_schema, literal(&format!("{}:", table.name)));
+    Ok(format!(
+        "CASE WHEN {column}::text ~* '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN {column}::text::uuid ELSE {derived} END"
+    ))
+}
+
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text of SQL, also for a server whose strings know backslashes.
+fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topic_is_the_template_with_the_routed_value() {
+        assert_eq!(topic("outbox.event.${routedByValue}", "NEW.r"), "'outbox.event.' || NEW.r::text || ''");
+        assert_eq!(topic("customers", "NEW.r"), "'customers'");
+        assert_eq!(topic("a'b", "NEW.r"), "'a''b'");
+    }
+
+    #[test]
+    fn texts_and_names_are_quoted() {
+        assert_eq!((literal("o'r"), literal("a\\'")), ("'o''r'".into(), "E'a\\\\'''".into()));
+        assert_eq!(identifier("we\"ird"), "\"we\"\"ird\"");
+    }
+}

@@ -1,0 +1,154 @@
+//! Tables of other services, as Debezium's documentation describes them: what is inserted is published, and nothing else changes.
+use postgres::{AdoptError, AdoptedTable, adopt, adoption_statements, release_adopted};
+use tokio_postgres::Client;
+
+use crate::support::Database;
+
+/// The table of the outbox event router with JSON values.
+const JSON_TABLE: &str =
+    "CREATE SCHEMA shop; CREATE TABLE shop.outbox (id uuid NOT NULL, aggregatetype character varying(255) NOT NULL,
+     aggregateid character varying(255) NOT NULL, type character varying(255) NOT NULL, payload jsonb)";
+/// The table with values that the service has serialised itself, such as Avro.
+const BYTES_TABLE: &str =
+    "CREATE SCHEMA shop; CREATE TABLE shop.outbox (id uuid NOT NULL, aggregatetype character varying(255) NOT NULL,
+     aggregateid character varying(255) NOT NULL, payload bytea NOT NULL)";
+
+fn adoption() -> AdoptedTable {
+    AdoptedTable { table: "shop.outbox".into(), ..AdoptedTable::default() }
+}
+
+/// Topic, key, type, value as text, content type and the headers of each event, in the order of the ids.
+async fn events(client: &Client) -> Vec<[String; 6]> {
+    let text = "SELECT topic, coalesce(key_text, key::text), type, encode(payload, 'escape'), coalesce(content_type, 'application/json'),
+         coalesce(headers::text, '') FROM outbox_event ORDER BY id";
+    let rows = client.query(text, &[]).await.unwrap();
+    rows.iter().map(|row| [0, 1, 2, 3, 4, 5].map(|column| row.get(column))).collect()
+}
+
+async fn event_ids(client: &Client) -> Vec<String> {
+    let rows = client.query("SELECT event_id::text FROM outbox_event ORDER BY id", &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn rows_of_a_table_with_json_values_are_published_as_debezium_routes_them() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+
+    // As the documentation does it: the row is deleted again at once. A transaction that is rolled back publishes nothing.
+    let insert = |id: u32, kind: &str| {
+        format!(
+            "INSERT INTO shop.outbox VALUES ('406c07f3-26f0-4eea-a50c-10994006800{id}', '{kind}', '1', 'OrderCreated', '{{\"id\": 1}}')"
+        )
+    };
+    let text = format!(
+        "BEGIN; {}; DELETE FROM shop.outbox; COMMIT; BEGIN; {}; ROLLBACK; {}",
+        insert(1, "Order"),
+        insert(2, "Order"),
+        insert(3, "Customer")
+    );
+    client.batch_execute(&text).await.unwrap();
+    let event = |topic: &str| [topic, "1", "OrderCreated", "{\"id\": 1}", "application/json", ""].map(str::to_owned);
+    assert_eq!(events(&client).await, [event("outbox.event.Order"), event("outbox.event.Customer")]);
+    let ids = [1, 3].map(|id| format!("406c07f3-26f0-4eea-a50c-10994006800{id}"));
+    assert_eq!(event_ids(&client).await, ids);
+    let left: i64 = client.query_one("SELECT count(*) FROM shop.outbox", &[]).await.unwrap().get(0);
+    assert_eq!(left, 1, "the table is its service's");
+}
+
+#[tokio::test]
+async fn rows_of_a_table_with_serialised_values_keep_their_bytes() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(BYTES_TABLE).await.unwrap();
+    let avro = AdoptedTable { content_type: Some("application/avro".into()), ..adoption() };
+
+    adopt(&database.options("a"), &avro).await.unwrap();
+
+    let text = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', 'k', '\\x00ff')";
+    client.batch_execute(text).await.unwrap();
+    let expected = ["outbox.event.Order", "k", "Order", "\\000\\377", "application/avro", ""].map(str::to_owned);
+    assert_eq!(events(&client).await, [expected], "without a column for it, the type is that of the aggregate");
+}
+
+#[tokio::test]
+async fn other_columns_headers_and_ids_that_are_no_uuids_are_named() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    let table = "CREATE TABLE \"my Events\" (\"Nr\" bigserial, kind text, k text, body text, tenant text)";
+    client.batch_execute(table).await.unwrap();
+    let adoption = AdoptedTable {
+        table: "\"my Events\"".into(),
+        topic: "shop".into(),
+        id: "Nr".into(),
+        key: "k".into(),
+        kind: "kind".into(),
+        route: "kind".into(),
+        payload: "body".into(),
+        headers: vec![("tenant".into(), "x-tenant".into())],
+        content_type: Some("text/plain".into()),
+    };
+
+    adopt(&database.options("a"), &adoption).await.unwrap();
+    adopt(&database.options("a"), &adoption).await.unwrap();
+
+    let text = "INSERT INTO \"my Events\" (kind, k, body, tenant) VALUES ('moved', 'a', 'x', 'blue'), ('moved', 'a', NULL, NULL)";
+    client.batch_execute(text).await.unwrap();
+    let event = |value: &str, headers: &str| ["shop", "a", "moved", value, "text/plain", headers].map(str::to_owned);
+    assert_eq!(events(&client).await, [event("x", "{\"x-tenant\": \"blue\"}"), event("", "")]);
+    let again = "INSERT INTO \"my Events\" (\"Nr\", kind, k, body) VALUES (1, 'moved', 'a', 'again')";
+    client.batch_execute(again).await.unwrap();
+    assert_eq!(events(&client).await.len(), 2, "a row with the id of an earlier one is a duplicate");
+}
+
+#[tokio::test]
+async fn a_writer_needs_no_right_of_the_outbox_and_what_cannot_be_sent_fails_its_insert() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    let role = format!("shop_{}", database.name);
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA shop TO {role}; GRANT INSERT ON shop.outbox TO {role}; SET ROLE {role}"
+        ))
+        .await
+        .unwrap();
+
+    let insert = |kind: &str| format!("INSERT INTO shop.outbox VALUES (gen_random_uuid(), '{kind}', '1', 't', '{{}}')");
+    client.batch_execute(&insert("Order")).await.unwrap();
+    let refused = client.batch_execute(&insert("no topic")).await.unwrap_err();
+
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("22023"), "{refused:?}");
+    client.batch_execute("RESET ROLE").await.unwrap();
+    assert_eq!(events(&client).await.len(), 1);
+    client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_released_table_is_published_no_longer_and_mistakes_are_named() {
+    let database = Database::own().await;
+    let (client, options) = (database.client().await, database.options("a"));
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    let planned = adoption_statements(&options, &adoption()).await.unwrap();
+    let insert = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')";
+    client.batch_execute(insert).await.unwrap();
+    assert!(events(&client).await.is_empty(), "a dry run changes nothing");
+    assert_eq!(adopt(&options, &adoption()).await.unwrap(), planned);
+
+    release_adopted(&options, "shop.outbox").await.unwrap();
+    release_adopted(&options, "shop.outbox").await.unwrap();
+
+    client.batch_execute(insert).await.unwrap();
+    assert!(events(&client).await.is_empty());
+    let error = async |adoption: AdoptedTable| adopt(&options, &adoption).await.unwrap_err();
+    assert!(matches!(error(AdoptedTable { table: "nothing".into(), ..adoption() }).await, AdoptError::NoTable(_)));
+    assert!(matches!(error(AdoptedTable { table: "outbox".into(), ..adoption() }).await, AdoptError::OwnTable(_)));
+    let no_column = error(AdoptedTable { key: "aggregate".into(), ..adoption() }).await;
+    assert!(no_column.to_string().contains("aggregateid"), "{no_column}");
+    let payload = error(AdoptedTable { payload: "id".into(), ..adoption() }).await;
+    assert!(matches!(&payload, AdoptError::PayloadType(kind) if kind == "uuid"), "{payload}");
+}

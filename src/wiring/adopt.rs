@@ -1,0 +1,71 @@
+//! Tables of other services whose rows are published: what `adopt` does.
+use super::start_error::StartError;
+use crate::config::{Config, StoreKind};
+
+/// How the rows of a table are published; see the options of `posthaste adopt`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableAdoption {
+    /// The table, with its schema where the search path does not have it.
+    pub table: String,
+    /// The topic of an event, with `${routedByValue}` for the value of `route`.
+    pub topic: String,
+    /// Column with the id of the event.
+    pub id: String,
+    /// Column with the key of the record.
+    pub key: String,
+    /// Column with the type of the event.
+    pub kind: String,
+    /// Column whose value selects the topic.
+    pub route: String,
+    /// Column with the value of the record.
+    pub payload: String,
+    /// Columns that become headers, each with the header's name.
+    pub headers: Vec<(String, String)>,
+    /// Media type of the values; `None` follows from the column.
+    pub content_type: Option<String>,
+}
+
+/// What is done with a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdoptMode {
+    /// Only the statements are returned.
+    DryRun,
+    /// Rows that are inserted from now on are published.
+    Adopt,
+    /// Rows are no longer published.
+    Release,
+}
+
+/// Adopts or releases a table of the database, and returns the statements that did it.
+///
+/// # Errors
+/// The store is not PostgreSQL, it cannot be reached, or the table cannot be adopted as described.
+pub async fn adopt_table(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Result<Vec<String>, StartError> {
+    if config.store.kind != StoreKind::Postgres {
+        let message =
+            "a table is adopted in PostgreSQL only: set store.kind = \"postgres\" and store.url to its database";
+        return Err(StartError::Config(message.into()));
+    }
+    run(config, adoption, mode).await
+}
+
+#[cfg(feature = "postgres")]
+async fn run(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Result<Vec<String>, StartError> {
+    let options = super::options::postgres_for_operator(config);
+    let TableAdoption { table, topic, id, key, kind, route, payload, headers, content_type } = adoption;
+    let adoption = postgres::AdoptedTable { table, topic, id, key, kind, route, payload, headers, content_type };
+    let result = match mode {
+        AdoptMode::DryRun => postgres::adoption_statements(&options, &adoption).await,
+        AdoptMode::Adopt => postgres::adopt(&options, &adoption).await,
+        AdoptMode::Release => postgres::release_adopted(&options, &adoption.table).await,
+    };
+    result.map_err(|error| match error {
+        postgres::AdoptError::Open(error) => super::store::from_postgres_error(error),
+        other => StartError::Store(other.to_string()),
+    })
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn run(_config: &Config, _adoption: TableAdoption, _mode: AdoptMode) -> Result<Vec<String>, StartError> {
+    Err(super::store::not_built("store.kind", "postgres"))
+}
