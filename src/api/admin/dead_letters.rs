@@ -11,8 +11,8 @@ use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, pr
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{
-    AgeFilter, AgeText, AnyInteger, CursorFilter, CursorText, FailureTypeFilter, FailureTypeName, PrintableText,
-    ReasonText,
+    AgeFilter, AgeText, AnyInteger, BooleanFilter, CursorFilter, CursorText, FailureTypeFilter, FailureTypeName,
+    PrintableText, ReasonText,
 };
 use crate::request::context::RequestContext;
 use crate::request::json::JsonMember;
@@ -111,7 +111,7 @@ pub(crate) struct RedriveDeadLetterBody<'a> {
         ("type" = inline(Option<PrintableText>), Query, description = "Only dead letters of this event type"),
         ("failureType" = inline(Option<FailureTypeFilter>), Query, description = "Only dead letters of this class of failure"),
         ("olderThan" = inline(Option<AgeFilter>), Query, description = "Dead-lettered at least this long ago: `250ms`, `5s`, `1h`"),
-        ("redriven" = Option<bool>, Query, description = "Only those that were sent back, or only the others"),
+        ("redriven" = inline(Option<BooleanFilter>), Query, description = "Only those that were sent back, or only the others"),
         ("after" = inline(Option<CursorFilter>), Query, description = "`next` of the previous page"),
         ("limit" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 by default")),
     responses(

@@ -60,6 +60,8 @@ schemas! {
     FailureTypeName = words(&FailureType::ALL.map(FailureType::as_str));
     /// The class of a failure as a filter.
     FailureTypeFilter = words_or_empty(&FailureType::ALL.map(FailureType::as_str));
+    /// Yes or no as a filter.
+    BooleanFilter = words_or_empty(&["true", "false"]);
     /// What a fault does to an actor.
     FaultAction = words(&["panic", "stop", "pause", "resume"]);
     /// An integer of any size; the routes clamp it.

@@ -18,6 +18,7 @@ use crate::request::headers::single_value;
 use crate::request::idempotency_key::idempotency_key;
 use crate::request::json;
 use crate::request::media_types::{is_json, is_unencoded};
+use crate::request::query::Query;
 use crate::request::response::{AsText, RouteResult, json_response};
 use crate::request::trace_context::trace_context;
 pub(crate) use json_event::EventsBody;
@@ -100,15 +101,19 @@ fn response(published: &EventsPublished) -> actix_web::HttpResponse {
 fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
     let (headers, trace) = (context.headers(), trace_context(context.headers()));
     let content_type = single_value(headers, CONTENT_TYPE.as_str());
+    let query = context.query();
     if headers.contains_key("ce-specversion") {
-        let topic = query_topic(context)?;
+        let topic = query_topic(&query)?;
         return Ok(vec![cloud_events::binary(headers, content_type, &context.body, &topic, trace)?]);
     }
     if is_json(headers) {
+        if query.get("topic")?.is_some() {
+            return Err(Problem::field("topic", "is a member of each event in JSON, not a parameter of the query"));
+        }
         return each(&context.body, |path, member| json_event::read(path, member, trace.clone()));
     }
     if CLOUD_EVENTS.iter().any(|media_type| is_unencoded(headers, media_type)) {
-        let topic = query_topic(context)?;
+        let topic = query_topic(&query)?;
         return each(&context.body, |path, member| cloud_events::structured(path, member, &topic, trace.clone()));
     }
     let message = "the body must be application/json, application/cloudevents+json or application/cloudevents-batch+json \
@@ -132,8 +137,8 @@ fn each<'a>(
     }
 }
 
-fn query_topic(context: &RequestContext) -> Result<Arc<str>, Problem> {
-    let query = context.query();
+fn query_topic(query: &Query<'_>) -> Result<Arc<str>, Problem> {
+    query.reject_unknown(&["topic"])?;
     let topic =
         query.non_empty("topic")?.ok_or_else(|| Problem::field("topic", "is required in the query of CloudEvents"))?;
     event_values::topic("topic", topic)

@@ -105,6 +105,8 @@ async fn values_that_the_relay_would_park_are_refused_by_name() {
     let second = json!([event(), event_with(json!({"key": ""}))]).to_string();
     let problem = publish(&server, "/events", JSON, second).await.problem(400, "BAD_REQUEST");
     assert_eq!(problem["errors"][0]["field"], "[1].key");
+    let named_twice = publish(&server, "/events?topic=customers", JSON, event().to_string()).await;
+    assert_eq!(named_twice.problem(400, "BAD_REQUEST")["errors"][0]["field"], "topic");
     let many = vec![event(); 1_001];
     publish(&server, "/events", JSON, json!(many).to_string()).await.problem(400, "BAD_REQUEST");
     assert!(server.dispatch.published.lock().is_empty());
