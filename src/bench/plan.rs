@@ -40,6 +40,8 @@ pub enum Scenario {
     Held,
     /// Claims beside rows that are not due.
     Waiting,
+    /// The SQL function of writers beside plain INSERTs.
+    Publish,
     /// Another relay on the same services, in turns.
     Peers,
     /// Far more clients than the service can serve.

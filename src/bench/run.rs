@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::plan::{Bench, Plan, Scenario};
 use crate::program::Program;
 use crate::report::{Reporter, Style};
-use crate::scenarios::{create, end_to_end, held, latency, overload, peers, relay, waiting};
+use crate::scenarios::{create, end_to_end, held, latency, overload, peers, publish, relay, waiting};
 
 /// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
 ///
@@ -28,6 +28,12 @@ pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
     }
     if wanted(Scenario::Held) && program.has_pgbench() {
         Box::pin(held::held(&bench)).await?;
+    }
+    if plan.scenario == Some(Scenario::Publish) && !program.has_pgbench() {
+        return Err(Error::new("events are published from SQL on PostgreSQL only: set store.kind"));
+    }
+    if wanted(Scenario::Publish) && program.has_pgbench() {
+        Box::pin(publish::publish(&bench)).await?;
     }
     if wanted(Scenario::Relay) {
         Box::pin(relay::relay(&bench)).await?;

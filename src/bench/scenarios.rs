@@ -5,5 +5,6 @@ pub(crate) mod held;
 pub(crate) mod latency;
 pub(crate) mod overload;
 pub(crate) mod peers;
+pub(crate) mod publish;
 pub(crate) mod relay;
 pub(crate) mod waiting;

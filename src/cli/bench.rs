@@ -40,6 +40,8 @@ enum BenchScenario {
     Held,
     /// Cost of a claim beside --events rows that are not due, beside claims without them, with the store's statements alone.
     Waiting,
+    /// Events per second of posthaste.publish with 4 and 64 connections, beside plain INSERTs, and a bulk of 100,000 keys, on PostgreSQL.
+    Publish,
     /// Compares latency before, during and after a load of 32 times as many clients, which create and list orders.
     Overload,
     /// Drains in turns with another relay, the command of --peer; without one, prints the line that a peer is run with.
@@ -89,6 +91,7 @@ impl Arguments {
             BenchScenario::Latency => Some(Scenario::Latency),
             BenchScenario::Held => Some(Scenario::Held),
             BenchScenario::Waiting => Some(Scenario::Waiting),
+            BenchScenario::Publish => Some(Scenario::Publish),
             BenchScenario::Overload => Some(Scenario::Overload),
             BenchScenario::Peers => Some(Scenario::Peers),
             BenchScenario::All => None,

@@ -27,6 +27,8 @@ trap stop EXIT
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 unset POSTHASTE__AUTH__HS256_SECRET
 export POSTHASTE__STORE__PATH=$folder/data POSTHASTE__HTTP__LISTEN=127.0.0.1:$port POSTHASTE__RATE_LIMIT__ENABLED=false
+# A read may wait so long for a record; the generator gives up on a response after 10 seconds.
+export POSTHASTE__READ__WAIT_MAX=1s
 "$target/debug/posthaste" serve --dev >"$folder/log" 2>&1 &
 service=$!
 token=$("$target/debug/posthaste" token mint --sub root --role ADMIN 2>/dev/null)

@@ -1,9 +1,9 @@
 //! Tests of several instances, outages and the failure matrix on real services.
 mod backpressure;
+mod benches;
 mod doctor;
 mod failure_matrix;
 mod guarantees;
-mod held_transactions;
 mod instances;
 mod legacy_keys;
 mod objectives;

@@ -9,22 +9,53 @@ use crate::program::ThrowawayData;
 
 const SCRIPT: &str = include_str!("../create_order.sql");
 
+/// What pgbench repeats: one transaction.
+pub(crate) struct Script {
+    /// Name of the file.
+    pub(crate) name: &'static str,
+    /// Statements and pgbench's own commands.
+    pub(crate) text: &'static str,
+}
+
+/// How much pgbench does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Amount {
+    /// As many transactions as it can in this time.
+    Time(Duration),
+    /// This many transactions of each client.
+    Transactions(u32),
+}
+
 /// Orders per second, or `None` where pgbench is not installed or the store is another one.
 pub(crate) async fn orders_per_second(
     data: &impl ThrowawayData,
     clients: usize,
     time: Duration,
 ) -> Result<Option<f64>, Error> {
+    rate(data, &Script { name: "create_order.sql", text: SCRIPT }, clients, Amount::Time(time)).await
+}
+
+/// Transactions per second, or `None` where pgbench is not installed or the store is another one.
+pub(crate) async fn rate(
+    data: &impl ThrowawayData,
+    script: &Script,
+    clients: usize,
+    amount: Amount,
+) -> Result<Option<f64>, Error> {
     let Some(variables) = data.pgbench_environment()? else { return Ok(None) };
-    let script = data.folder().join("create_order.sql");
-    std::fs::write(&script, SCRIPT)?;
+    let file = data.folder().join(script.name);
+    std::fs::write(&file, script.text)?;
+    let amount = match amount {
+        Amount::Time(time) => format!("--time={}", time.as_secs().max(1)),
+        Amount::Transactions(count) => format!("--transactions={count}"),
+    };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(clients);
     let run = Command::new("pgbench")
         .args(["--no-vacuum", "--protocol=prepared"])
         .arg(format!("--client={clients}"))
         .arg(format!("--jobs={threads}"))
-        .arg(format!("--time={}", time.as_secs().max(1)))
-        .arg(format!("--file={}", script.display()))
+        .arg(amount)
+        .arg(format!("--file={}", file.display()))
         .envs(variables)
         .stdin(Stdio::null())
         .kill_on_drop(true)

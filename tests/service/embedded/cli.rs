@@ -152,7 +152,7 @@ fn latency_bench_reports_exact_percentiles_of_acknowledgements() {
 
 #[test]
 fn benches_of_postgres_name_the_store_that_they_need() {
-    for scenario in ["held", "peers"] {
+    for scenario in ["held", "peers", "publish"] {
         let (code, stdout, stderr) = run(&Backend::new(), &["bench", scenario, "--json"]);
         assert_eq!(code, 1, "{stdout}");
         assert!(stderr.contains("store.kind"), "{stderr}");

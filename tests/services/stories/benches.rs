@@ -1,0 +1,42 @@
+//! Benches that need PostgreSQL: they end, print their figures, and lose no event.
+use serde_json::Value;
+
+use crate::harness::backend::Backend;
+use crate::harness::process::{command, finish};
+
+/// The figures of a part of a bench.
+fn figures(backend: &Backend, arguments: &[&str], part: &str) -> Vec<Value> {
+    let arguments = [&["bench"], arguments, &["--time", "1s", "--rounds", "1", "--json"]].concat();
+    let (code, stdout, stderr) = finish(&mut command(backend, &arguments));
+    assert_eq!(code, 0, "{stderr}");
+    let records = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    records.filter(|record| record["bench"] == part).map(|mut record| record["figures"].take()).collect()
+}
+
+#[test]
+fn events_published_from_sql_are_compared_with_plain_inserts() {
+    let backend = Backend::new();
+
+    let rates = figures(&backend, &["publish"], "publish");
+
+    let connections: Vec<u64> = rates.iter().filter_map(|one| one["connections"].as_u64()).collect();
+    assert_eq!(connections, [4, 64]);
+    for one in rates {
+        assert!(one["published_to_inserted"].as_f64().is_some_and(|share| share > 0.0), "{one}");
+    }
+}
+
+#[test]
+fn no_event_is_lost_while_another_transaction_stays_open() {
+    let backend = Backend::new();
+    let runs = figures(&backend, &["held", "--rate", "40", "--clients", "4"], "held");
+
+    assert_eq!(runs.len(), 4, "one without and three with a transaction");
+    for run in runs {
+        assert!(run["claim_mean_ms"].as_f64().is_some_and(|mean| mean > 0.0), "{run}");
+        let checked = &run["checked"][0];
+        let faults = ["missing", "duplicates", "order_violations"].map(|fault| checked[fault].as_u64());
+        assert_eq!(faults, [Some(0); 3], "{run}");
+        assert!(checked["events"].as_u64().is_some_and(|events| events > 50), "{run}");
+    }
+}
