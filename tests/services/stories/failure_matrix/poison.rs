@@ -13,21 +13,33 @@ use crate::harness::process::Posthaste;
 const WAIT_MAX: Duration = Duration::from_secs(40);
 /// Three deaths make a row a suspect, two more in trials make it poison.
 const KILLS: usize = 5;
-/// The lease outlives the time in which Kafka refuses records, so that the batch stays in flight until the process is killed.
-const LEASE: (&str, &str) = ("POSTHASTE__OUTBOX__LEASE", "120s");
+/// At its commit, a claim waits for an advisory lock that the test holds.
+const CLAIM_WAITS: &str = "
+    CREATE FUNCTION claim_waits() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER claim_waits AFTER UPDATE ON outbox_lease DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW WHEN (NEW.in_flight IS DISTINCT FROM OLD.in_flight AND NEW.in_flight IS NOT NULL)
+      EXECUTE FUNCTION claim_waits()";
 
-/// The token of the claimed batch, once it is another one than `before`.
-fn claimed(backend: &Backend, before: Option<&String>) -> String {
-    until("the row is claimed", WAIT_MAX, || {
-        let open = "SELECT in_flight FROM outbox_lease WHERE in_flight IS NOT NULL AND claim_epoch = epoch";
-        let open = backend.database.rows(open).into_iter().next().map(|row| row[0].clone());
-        open.filter(|token| Some(token) != before)
-    })
+/// Claims wait from now on. First waits for the claim that holds the lock.
+fn hold_claims(backend: &Backend) {
+    backend.database.rows("SELECT pg_advisory_lock(1)");
 }
 
-/// With one broker two replicas are never in sync: records of the topic are refused, and transactions of other topics commit.
-fn refuse_records(backend: &Backend, refuse: bool) {
-    backend.configure("order.events", "min.insync.replicas", if refuse { "2" } else { "1" });
+fn release_claims(backend: &Backend) {
+    backend.database.rows("SELECT pg_advisory_unlock(1)");
+}
+
+/// Kills the process while its claim commits: PostgreSQL completes the commit, and nothing of the batch has reached Kafka.
+fn kill_at_claim(backend: &Backend, service: Posthaste) {
+    until("a claim waits", WAIT_MAX, || {
+        let waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        (!backend.database.rows(waiting).is_empty()).then_some(())
+    });
+    service.kill();
+    release_claims(backend);
+    hold_claims(backend);
 }
 
 fn events_of(backend: &Backend, id: &str) -> Vec<Value> {
@@ -35,17 +47,17 @@ fn events_of(backend: &Backend, id: &str) -> Vec<Value> {
     backend.events().into_iter().filter(of_order).map(|event| event["headers"]["ce_type"].clone()).collect()
 }
 
-/// Kills the process as often as it has the order's first event in flight, until that is parked. Returns the order and the last process.
+/// Kills the process as often as it has claimed the order's first event, until that is parked. Returns the order and the last process.
+/// Claims wait.
 fn park_first_event(backend: &Backend, policy: &str) -> (String, Posthaste) {
-    let settings = [("POSTHASTE__OUTBOX__POISON__ORDER_CREATED", policy), LEASE];
+    let settings = [("POSTHASTE__OUTBOX__POISON__ORDER_CREATED", policy)];
     let mut service = Posthaste::start(backend, &settings);
-    refuse_records(backend, true);
+    backend.database.rows(CLAIM_WAITS);
+    hold_claims(backend);
     let order = service.http.post("/orders", &service.http.user(), &[("X-Request-Id", "poison-1")], &tea_order(1));
     let id = order.json()["id"].as_str().expect("an id").to_owned();
-    let mut token = None;
     for deaths in 1..=KILLS {
-        token = Some(claimed(backend, token.as_ref()));
-        service.kill();
+        kill_at_claim(backend, service);
         service = Posthaste::start(backend, &settings);
         if deaths == 3 {
             let cancelled = service.http.patch(&format!("/orders/{id}/cancel"), &service.http.user(), &[], &json!({}));
@@ -80,7 +92,7 @@ fn assert_parked(service: &Posthaste, id: &str) {
 fn under_skip_row_the_key_goes_on_after_a_row_that_kills_its_process() {
     let backend = Backend::new();
     let (id, service) = park_first_event(&backend, "skip-row");
-    refuse_records(&backend, false);
+    release_claims(&backend);
 
     until("the later event is published", WAIT_MAX, || (!events_of(&backend, &id).is_empty()).then_some(()));
 
@@ -93,7 +105,7 @@ fn under_skip_row_the_key_goes_on_after_a_row_that_kills_its_process() {
 fn under_block_key_the_key_waits_for_an_operator_after_such_a_row() {
     let backend = Backend::new();
     let (id, service) = park_first_event(&backend, "block-key");
-    refuse_records(&backend, false);
+    release_claims(&backend);
     let other = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
     let other = other["id"].as_str().expect("an id");
     until("another key's event is published", WAIT_MAX, || (!events_of(&backend, other).is_empty()).then_some(()));
