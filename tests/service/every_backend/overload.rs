@@ -47,6 +47,8 @@ fn metric(http: &Http, name: &str) -> u64 {
 
 const LIMIT: &str = "orders_in_flight_limit{kind=\"change\"}";
 const SHED: &str = "orders_shed_count_total{kind=\"change\"}";
+/// Longer than the shortest interval after which the limit is adapted: a process that is younger has not adapted it yet.
+const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
 
 #[test]
 fn load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers() {
@@ -58,11 +60,14 @@ fn load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers() {
         |action| service.http.post(&format!("/admin/actors/order-aggregate-0/{action}"), &admin, &[], &json!({}));
     let initial_limit = metric(LIMIT);
     assert_eq!(fault("pause").status, 202);
+    let paused_at = std::time::Instant::now();
 
     let mut responses: Vec<_> = std::thread::scope(|scope| {
         let post = || service.http.post("/orders", &user, &[], &tea_order(1));
         let clients: Vec<_> = (0..initial_limit + 100).map(|_| scope.spawn(post)).collect();
-        until("100 requests are shed", Duration::from_secs(8), || (metric(SHED) == 100).then_some(()));
+        until("100 requests are shed, and the others have waited long", Duration::from_secs(8), || {
+            (metric(SHED) == 100 && paused_at.elapsed() >= LIMIT_INTERVAL).then_some(())
+        });
         assert_eq!(fault("resume").status, 202);
         clients.into_iter().map(|client| client.join().expect("no panic")).collect()
     });
