@@ -21,7 +21,7 @@ const CLAIM_WAITS: &str = "
       FOR EACH ROW WHEN (NEW.in_flight IS DISTINCT FROM OLD.in_flight AND NEW.in_flight IS NOT NULL)
       EXECUTE FUNCTION claim_waits()";
 
-/// Claims wait from now on. First waits for the claim that holds the lock.
+/// Takes the lock that claims wait for, once the claim that holds it has committed.
 fn hold_claims(backend: &Backend) {
     backend.database.rows("SELECT pg_advisory_lock(1)");
 }
@@ -47,8 +47,8 @@ fn events_of(backend: &Backend, id: &str) -> Vec<Value> {
     backend.events().into_iter().filter(of_order).map(|event| event["headers"]["ce_type"].clone()).collect()
 }
 
-/// Kills the process as often as it has claimed the order's first event, until that is parked. Returns the order and the last process.
-/// Claims wait.
+/// Kills the process as often as it has claimed the order's first event, until that is parked. Returns the order and the last process, whose
+/// claims are held.
 fn park_first_event(backend: &Backend, policy: &str) -> (String, Posthaste) {
     let settings = [("POSTHASTE__OUTBOX__POISON__ORDER_CREATED", policy)];
     let mut service = Posthaste::start(backend, &settings);
