@@ -1,7 +1,9 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
+pub mod forwarding;
 pub mod lag_series;
-mod message_log;
+pub mod message_log;
 pub mod pipeline;
+pub mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use supervision::MailboxMessage;
 use tokio::time::Instant;
 
 use lag_series::LagSeries;
-use pipeline::ConsumerPipeline;
+use work::ConsumerWork;
 
 /// Longest wait of one poll; a stop request takes effect between two polls.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -32,8 +34,8 @@ pub struct MeasuredLag;
 
 /// One member of the group.
 pub struct ConsumerActor {
-    pipeline: Arc<ConsumerPipeline>,
-    lag_series: Arc<LagSeries>,
+    work: Arc<dyn ConsumerWork>,
+    lag_series: Option<Arc<LagSeries>>,
     number: u32,
     member: Option<Arc<dyn GroupMember>>,
     lag: Vec<Lag>,
@@ -45,10 +47,10 @@ pub struct ConsumerActor {
 }
 
 impl ConsumerActor {
-    /// Member number `number` of this instance; it joins the group with its first poll.
-    pub fn new(pipeline: Arc<ConsumerPipeline>, lag_series: Arc<LagSeries>, number: u32) -> Self {
+    /// Member number `number` of this instance; it joins the group with its first poll. `lag_series` publishes its lag as a metric.
+    pub fn new(work: Arc<dyn ConsumerWork>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
         Self {
-            pipeline,
+            work,
             lag_series,
             number,
             member: None,
@@ -66,8 +68,8 @@ impl ConsumerActor {
             return ctx.stop();
         }
         self.busy = true;
-        let (pipeline, member, number) = (Arc::clone(&self.pipeline), self.member.clone(), self.number);
-        let work = Box::pin(async move { pipeline.run_once(member, number, POLL_TIMEOUT).await });
+        let (work, member, number) = (Arc::clone(&self.work), self.member.clone(), self.number);
+        let work = Box::pin(async move { work.run_once(member, number, POLL_TIMEOUT).await });
         ctx.spawn(work.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
     }
 
@@ -80,6 +82,7 @@ impl ConsumerActor {
                     tracing::info!(
                         event = "consumer_recovered",
                         member = self.number,
+                        group = self.work.group(),
                         "consumer {} works again",
                         self.number
                     );
@@ -91,7 +94,7 @@ impl ConsumerActor {
                 // A new membership starts after the last acknowledgement: unacknowledged messages come again, and the inbox recognises duplicates.
                 self.member = None;
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(event = "consumer_failing", member = self.number, error = %error, "consumer {} failed and tries again: {error}", self.number);
+                    tracing::warn!(event = "consumer_failing", member = self.number, group = self.work.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
                 ctx.run_later(self.pause, Self::poll);
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -104,13 +107,17 @@ impl ConsumerActor {
             let work = async move { member.lag().await };
             ctx.spawn(work.into_actor(self).map(|lag, this, _| {
                 if let Ok(lag) = lag {
-                    this.lag_series.publish(this.number, &lag);
+                    if let Some(series) = &this.lag_series {
+                        series.publish(this.number, &lag);
+                    }
                     this.lag = lag;
                     this.measured_at = Instant::now();
                 }
             }));
-        } else if self.measured_at.elapsed() > SERIES_KEPT {
-            self.lag_series.withdraw(self.number);
+        } else if let Some(series) = &self.lag_series
+            && self.measured_at.elapsed() > SERIES_KEPT
+        {
+            series.withdraw(self.number);
         }
         ctx.run_later(LAG_INTERVAL, Self::measure_lag);
     }
@@ -132,7 +139,9 @@ impl Actor for ConsumerActor {
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        self.lag_series.withdraw(self.number);
+        if let Some(series) = &self.lag_series {
+            series.withdraw(self.number);
+        }
     }
 }
 

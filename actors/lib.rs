@@ -1,4 +1,4 @@
-//! The actors: each concern is one actor, all of them supervised and started in `tree.rs`. They exchange messages; a mailbox's bound is the
+//! The actors: each concern is one actor, all of them supervised and started in `system/tree.rs`. They exchange messages; a mailbox's bound is the
 //! backpressure; no fact lives only in an actor.
 
 mod backpressure_manager;
@@ -10,14 +10,15 @@ mod outbox_publisher;
 mod partition_worker;
 mod pending_promoter;
 mod retry_handler;
+mod webhook_manager;
 mod system {
     pub mod dependencies;
     pub mod dispatcher;
     pub mod metrics_observer;
     pub mod options;
     pub mod shards;
+    pub mod tree;
 }
-mod tree;
 
 pub mod membership {
     //! What decides which partitions an instance holds, for simulations of more instances than actors could run.
@@ -34,14 +35,14 @@ use supervision::{ActorState, DrainReport, ExitReason, Mailbox, RootSupervisor, 
 
 pub use partition_worker::producer_sessions::ProducerSlots;
 pub use system::dependencies::Dependencies;
-pub use system::options::Options;
+pub use system::options::{Options, WebhookOptions};
 
 use outbox_publisher::OutboxPublisher;
 use outbox_publisher::messages::Retire;
 use pending_promoter::{PendingPromoter, Promote};
 use system::dispatcher::Dispatcher;
 use system::metrics_observer::MetricsObserver;
-use tree::Threads;
+use system::tree::{self, Threads};
 
 /// The running actor tree and handles to its parts. Stop it with [`ActorSystem::stop`].
 pub struct ActorSystem {

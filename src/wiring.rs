@@ -27,6 +27,7 @@ use app::admission::rate_limit::Admission;
 use app::commands::CommandContext;
 use app::consume::handlers::Handlers;
 use app::consume::topic_reads::TopicReads;
+use app::consume::webhooks::Webhooks;
 use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
@@ -68,6 +69,7 @@ pub(crate) struct HttpParts {
     operations: Arc<Operations>,
     dead_letters: Option<Arc<DeadLetters>>,
     topic_reads: Option<Arc<TopicReads>>,
+    webhooks: Option<Arc<Webhooks>>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     auth: api::auth::Verifier,
@@ -81,8 +83,19 @@ impl HttpParts {
     }
 
     pub(crate) fn with_dispatch(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
-        let Self { queries, operations, dead_letters, topic_reads, admission, metrics, auth, options } = self;
-        api::StateParts { dispatch, queries, operations, dead_letters, topic_reads, admission, metrics, auth, options }
+        let Self { queries, operations, dead_letters, topic_reads, webhooks, admission, metrics, auth, options } = self;
+        api::StateParts {
+            dispatch,
+            queries,
+            operations,
+            dead_letters,
+            topic_reads,
+            webhooks,
+            admission,
+            metrics,
+            auth,
+            options,
+        }
     }
 }
 
@@ -114,7 +127,7 @@ pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Han
     let broker = broker::open(config, &instance, &clock, &handles).await?;
     let cache = cache::open(config, &instance, &clock, &rng, &metrics, &mut handles)?;
     let backends = Backends { store: ports, store_probe: probe, broker, cache, wake_channel, handles };
-    Ok(assemble(config, backends, SharedParts { instance, metrics, clock, rng, handlers }, auth, listeners))
+    assemble(config, backends, SharedParts { instance, metrics, clock, rng, handlers }, auth, listeners)
 }
 
 /// The parts that several components use.
@@ -132,12 +145,14 @@ fn assemble(
     shared: SharedParts,
     auth: api::auth::Verifier,
     listeners: api::Listeners,
-) -> Wired {
+) -> Result<Wired, StartError> {
     let SharedParts { instance, metrics, clock, rng, handlers } = shared;
     let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
+    let webhook_client = handlers::webhooks::client(config)?;
+    let webhooks = handlers::webhooks::open(config, broker.as_ref(), &store, webhook_client.as_ref(), (&clock, &rng));
     let commands = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
@@ -151,10 +166,9 @@ fn assemble(
     });
     let dead_letters = broker.as_ref().map(|BrokerPorts { topics, broker, .. }| {
         let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
-        Arc::new(DeadLetters::new(&config.topic(), topics, broker, store.redrives, Arc::clone(&clock)))
+        Arc::new(DeadLetters::new(&config.topic(), topics, broker, Arc::clone(&store.redrives), Arc::clone(&clock)))
     });
-    let log = broker.as_ref().and_then(|broker| broker.log.clone());
-    let topic_reads = log.map(|log| Arc::new(TopicReads::new(log, &actors::Options::default().group)));
+    let topic_reads = broker.as_ref().and_then(topic_reads);
     let producer_slots = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.producer_slots);
     let dependencies = actors::Dependencies {
         commands,
@@ -165,6 +179,8 @@ fn assemble(
         consumer_groups: broker.map(|broker| broker.consumer_groups),
         wake_channel,
         inbox: store.inbox,
+        webhooks: store.webhooks,
+        webhook_client,
         handlers,
         probes,
         clock: Arc::clone(&clock),
@@ -173,26 +189,27 @@ fn assemble(
         health: health.clone(),
         metrics: Arc::clone(&metrics),
     };
-    let queries = Queries::new(
-        store.orders,
-        cache.cache,
-        Arc::clone(&clock),
-        config.cache.breaker.clone(),
-        config.orders.list_max_rows,
-    );
+    let (breaker, list_max_rows) = (config.cache.breaker.clone(), config.orders.list_max_rows);
+    let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), breaker, list_max_rows);
     let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), health.clone());
     let http = HttpParts {
         queries: Arc::new(queries),
         operations: Arc::new(operations),
         dead_letters,
         topic_reads,
+        webhooks,
         admission: Arc::new(Admission::new(cache.rate_limiter, gate, clock, config.rate_limit.clone())),
         metrics,
         auth,
         options: options::http(config, &instance),
     };
     let actor_options = options::actors(config, instance, producer_slots);
-    Wired { dependencies, actor_options, http, listeners, handles, health }
+    Ok(Wired { dependencies, actor_options, http, listeners, handles, health })
+}
+
+fn topic_reads(broker: &BrokerPorts) -> Option<Arc<TopicReads>> {
+    let log = broker.log.clone()?;
+    Some(Arc::new(TopicReads::new(log, &actors::Options::default().group)))
 }
 
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {

@@ -8,6 +8,8 @@ use app::health::HealthBoard;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::{Clock, Rng};
+use ports::endpoint::WebhookClient;
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::outbox::OutboxStore;
 use ports::outbox::events::EventStore;
@@ -35,6 +37,10 @@ pub struct Dependencies {
     pub wake_channel: Option<Arc<dyn WakeChannel>>,
     /// Store of the events that were already consumed.
     pub inbox: Arc<dyn Inbox>,
+    /// Store of the webhooks.
+    pub webhooks: Arc<dyn WebhookStore>,
+    /// Calls the endpoints of webhooks; `None` where they are switched off.
+    pub webhook_client: Option<Arc<dyn WebhookClient>>,
     /// Handlers of consumed events, by event type.
     pub handlers: Handlers,
     /// Probes of the dependencies, and whether each one's failure makes the region passive.

@@ -8,6 +8,31 @@ use ports::partitions::InstanceId;
 
 use crate::partition_worker::producer_sessions::ProducerSlots;
 
+/// Limits of the deliveries to webhooks.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// Most events of a webhook that are sent at the same time.
+    pub parallel: usize,
+    /// How long an event waits in each retry topic.
+    pub retry_delays: [Duration; outbox::topics::RETRY_DELAYS.len()],
+    /// When calls pause because an endpoint fails.
+    pub breaker: breaker::Options,
+    /// Time between two reads of the webhooks: a change takes effect after it.
+    pub refresh: Duration,
+}
+
+impl Default for WebhookOptions {
+    /// 8 at a time, 5 s to 1 h, a second between two reads.
+    fn default() -> Self {
+        Self {
+            parallel: 8,
+            retry_delays: [5, 60, 600, 3_600].map(Duration::from_secs),
+            breaker: breaker::Options { failures: 5, open: Duration::from_secs(30) },
+            refresh: Duration::from_secs(1),
+        }
+    }
+}
+
 /// Limits and intervals of all actors.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -72,6 +97,10 @@ pub struct Options {
     pub consumer_batch: u32,
     /// Most keys of a poll whose messages are handled at the same time. A handler that waits for another system delays only its own key.
     pub consumer_parallel_keys: usize,
+    /// Prefix of all topics.
+    pub topic_prefix: String,
+    /// Limits of the deliveries to webhooks.
+    pub webhooks: WebhookOptions,
     /// Time between two rounds of probes.
     pub probe_interval: Duration,
     /// Longest time a probe may take; longer counts as failed.
@@ -131,6 +160,8 @@ impl Default for Options {
             retry_delays: outbox::topics::RETRY_DELAYS,
             consumer_batch: 1_000,
             consumer_parallel_keys: 16,
+            topic_prefix: String::new(),
+            webhooks: WebhookOptions::default(),
             probe_interval: Duration::from_secs(5),
             probe_timeout: Duration::from_secs(2),
             promotion_interval: Duration::from_secs(300),

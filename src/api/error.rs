@@ -7,6 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use app::consume::topic_cursor::CursorFault;
 use app::consume::topic_reads::TopicError;
+use app::consume::webhooks::WebhookError;
 use app::error::{CommandError, QueryError};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -306,6 +307,15 @@ impl From<QueryError> for Problem {
     }
 }
 
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::Invalid { field, message } => Self::field(field, message),
+            WebhookError::Query(error) => error.into(),
+        }
+    }
+}
+
 impl From<TopicError> for Problem {
     fn from(error: TopicError) -> Self {
         let message = error.to_string();
@@ -336,6 +346,11 @@ impl Problem {
     /// 501: there is no outbox that could take an event.
     pub(crate) fn no_outbox() -> Self {
         Self::new(ErrorCode::NotImplemented, "events are published with outbox.enabled = true only")
+    }
+
+    /// 501: no webhook is delivered.
+    pub(crate) fn no_webhooks() -> Self {
+        Self::new(ErrorCode::NotImplemented, "webhooks need webhooks.enabled = true and a broker")
     }
 
     /// 404: the order does not exist or belongs to another caller; the responses are the same.

@@ -82,6 +82,15 @@ mod topics {
     pub(crate) mod record_stream;
     pub(crate) mod records;
     pub(crate) mod routes;
+
+    /// Administrators' actions on the endpoints that receive events.
+    pub(crate) mod webhooks {
+        pub(crate) mod bodies;
+        pub(crate) mod changes;
+        pub(crate) mod deliveries;
+        pub(crate) mod lookups;
+        pub(crate) mod routes;
+    }
 }
 
 /// `/admin`: the operators' API.
@@ -138,6 +147,7 @@ mod console {
         pub(crate) mod outbox_redrive;
         pub(crate) mod outbox_row;
         pub(crate) mod overview;
+        pub(crate) mod webhooks;
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use actix_web::http::header::HeaderValue;
 use app::admission::rate_limit::Admission;
 use app::consume::topic_reads::TopicReads;
+use app::consume::webhooks::Webhooks;
 use app::dispatch::Dispatch;
 use app::operators::dead_letters::DeadLetters;
 use app::operators::outbox::Operations;
@@ -34,6 +35,8 @@ pub struct StateParts {
     pub dead_letters: Option<Arc<DeadLetters>>,
     /// Reads topics for clients; `None` where the broker's own clients read them.
     pub topic_reads: Option<Arc<TopicReads>>,
+    /// Administrators' actions on webhooks; `None` where they are switched off, or without a broker.
+    pub webhooks: Option<Arc<Webhooks>>,
     /// Decides on rate limits.
     pub admission: Arc<Admission>,
     /// The metrics of the whole process.
@@ -51,6 +54,7 @@ pub struct HttpState {
     pub(crate) operations: Arc<Operations>,
     pub(crate) dead_letters: Option<Arc<DeadLetters>>,
     pub(crate) topic_reads: Option<Arc<TopicReads>>,
+    pub(crate) webhooks: Option<Arc<Webhooks>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) auth: Verifier,
@@ -75,8 +79,18 @@ pub struct HttpState {
 impl HttpState {
     /// Builds the shared state and registers its metrics.
     pub fn new(parts: StateParts) -> Arc<Self> {
-        let StateParts { dispatch, queries, operations, dead_letters, topic_reads, admission, metrics, auth, options } =
-            parts;
+        let StateParts {
+            dispatch,
+            queries,
+            operations,
+            dead_letters,
+            topic_reads,
+            webhooks,
+            admission,
+            metrics,
+            auth,
+            options,
+        } = parts;
         Arc::new(Self {
             // The configuration refuses a region that is not a legal header value.
             region: HeaderValue::from_str(&options.region).unwrap_or(HeaderValue::from_static("unnamed")),
@@ -96,6 +110,7 @@ impl HttpState {
             operations,
             dead_letters,
             topic_reads,
+            webhooks,
             admission,
             metrics,
             auth,

@@ -40,6 +40,7 @@ pub mod consume {
     pub mod spring_headers;
     pub mod topic_cursor;
     pub mod topic_reads;
+    pub mod webhooks;
 }
 
 pub mod operators {
@@ -79,6 +80,7 @@ pub mod port_types {
     pub use ports::broker::consumer_groups::Delivery;
     pub use ports::broker::topic_log::ReadLimits;
     pub use ports::broker::{Header, Position};
+    pub use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery};
     pub use ports::event_headers::EventHeaders;
     pub use ports::operators::{
         Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, RowDiagnosis, RowFilter, RowSelector, RowView,

@@ -20,7 +20,7 @@ const TOPIC_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 65] = [
+pub(super) const RULES: [(&str, Rule); 73] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -82,16 +82,26 @@ pub(super) const RULES: [(&str, Rule); 65] = [
     ("consumer.attempts_max.ORDER_CREATED", attempts),
     ("consumer.attempts_max.ORDER_STATUS_CHANGED", attempts),
     ("consumer.attempts_max.ORDER_CANCELLED", attempts),
-    ("consumer.post.timeout", |text| {
-        at_least(text, MILLISECOND)?;
-        accept(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
-    }),
+    ("consumer.post.timeout", post_timeout),
     ("consumer.retry_delays", retry_delays),
+    ("webhooks.max", |text| whole(text, 0, 1_000)),
+    ("webhooks.parallel", |text| whole(text, 1, 256)),
+    ("webhooks.timeout", post_timeout),
+    ("webhooks.retry_delays", retry_delays),
+    ("webhooks.secret_overlap", |text| at_least(text, Duration::ZERO)),
+    ("webhooks.refresh", |text| at_least(text, MILLISECOND)),
+    ("webhooks.breaker.failures", |text| whole(text, 1, 1_000_000)),
+    ("webhooks.breaker.open", |text| at_least(text, MILLISECOND)),
     ("rate_limit.capacity", |text| whole(text, 1, 1_000_000_000)),
     ("rate_limit.window", |text| at_least(text, MILLISECOND)),
     ("shutdown.deadline", |text| at_least(text, SECOND)),
     ("log.level", log_level),
 ];
+
+fn post_timeout(text: &str) -> Result<(), String> {
+    at_least(text, MILLISECOND)?;
+    accept(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
+}
 
 /// Refuses every value that breaks its rule.
 pub(super) fn check(settings: &mut Settings) {

@@ -39,6 +39,8 @@ pub struct Config {
     pub orders: OrderSettings,
     /// Boxed: futures that hold a configuration would be too large.
     pub consumer: Box<ConsumerSettings>,
+    /// Boxed for the same reason.
+    pub webhooks: Box<WebhookSettings>,
     pub rate_limit: app::admission::rate_limit::Options,
     pub startup: StartupSettings,
     pub shutdown: ShutdownSettings,
@@ -334,4 +336,20 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
 fn proxies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TrustedProxies, D::Error> {
     let expected = "a list of addresses or networks such as 10.0.0.1,10.1.0.0/16";
     TrustedProxies::parse(&Vec::<String>::deserialize(deserializer)?).map_err(|_| de::Error::custom(expected))
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookSettings {
+    pub enabled: bool,
+    pub private_addresses: bool,
+    pub max: usize,
+    pub parallel: usize,
+    pub timeout: Duration,
+    /// One for each retry topic.
+    pub retry_delays: [Duration; outbox::topics::RETRY_DELAYS.len()],
+    pub secret_overlap: Duration,
+    pub refresh: Duration,
+    pub ca_file: Option<PathBuf>,
+    pub breaker: app::policy::breaker::Options,
 }

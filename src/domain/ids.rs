@@ -1,4 +1,4 @@
-//! Ids of orders, events and subjects. Callers pass in time and random bits, so that a simulation can repeat a run.
+//! Ids of orders, events, webhooks and subjects. Callers pass in time and random bits, so that a simulation can repeat a run.
 use std::fmt;
 
 use uuid::{Builder, Uuid};
@@ -12,6 +12,10 @@ pub struct OrderId(Uuid);
 /// Id of one event, everywhere and for ever: consumers detect duplicates by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId(Uuid);
+
+/// Id of one webhook; ids sort by creation time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WebhookId(Uuid);
 
 macro_rules! uuid_name {
     ($name:ident) => {
@@ -55,6 +59,7 @@ macro_rules! uuid_name {
 }
 uuid_name!(OrderId);
 uuid_name!(EventId);
+uuid_name!(WebhookId);
 
 /// The `sub` claim of a verified token. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

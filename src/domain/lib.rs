@@ -14,7 +14,7 @@ pub mod time;
 pub use error::ChangeRefusal;
 pub use event::{EventType, OrderEvent};
 pub use hlc::{Hlc, RegionId};
-pub use ids::{EventId, OrderId, Subject};
+pub use ids::{EventId, OrderId, Subject, WebhookId};
 pub use item::{Item, Items, ItemsError};
 pub use money::{Money, MoneyError};
 pub use order::{ChangeContext, NewOrder, Order, Version};

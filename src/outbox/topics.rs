@@ -49,6 +49,13 @@ pub fn all_topics(topic: &str) -> Vec<String> {
     topics
 }
 
+/// The base of the retry topics and of the dead letters of all webhooks, without the installation's prefix. A record there has the header
+/// [`WEBHOOK_HEADER`], and only that webhook's group handles it: topics for each webhook would be many, and most of them empty.
+pub const WEBHOOK_TOPIC: &str = "webhooks";
+
+/// Header of a record in a retry or dead-letter topic of the webhooks: the id of the webhook whose endpoint did not accept it.
+pub const WEBHOOK_HEADER: &str = "x-webhook";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,7 @@
 //! Endpoints of other systems, which receive consumed events one by one.
+mod webhook_documents;
+pub mod webhooks;
+
 use std::sync::Arc;
 
 use ::outbox::{FailureType, Fault};
@@ -25,6 +28,23 @@ pub struct EndpointError {
     pub failure_type: FailureType,
     /// Message for operators; without secrets and without the response.
     pub reason: String,
+}
+
+/// Sends requests to the endpoints of webhooks, whose URLs are not known at the start.
+#[async_trait]
+pub trait WebhookClient: Send + Sync {
+    /// Checks the form of a URL.
+    ///
+    /// # Errors
+    /// What the URL must be, worded to follow its name.
+    fn check_url(&self, url: &str) -> Result<(), String>;
+
+    /// Sends one event and returns the status of the response, whatever it is. Not cancel-safe: the endpoint may receive the event after the
+    /// call was dropped.
+    ///
+    /// # Errors
+    /// No response arrived in time, or the address is not permitted.
+    async fn post(&self, url: &str, event: EventRequest) -> Result<u16, EndpointError>;
 }
 
 /// An endpoint that receives events.

@@ -9,6 +9,7 @@ use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::TopicReader;
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
 use ports::operators::redrives::RedriveLedger;
@@ -34,6 +35,7 @@ pub(super) struct StorePorts {
     pub redrives: Arc<dyn RedriveLedger>,
     pub leases: Arc<dyn PartitionLeases>,
     pub inbox: Arc<dyn Inbox>,
+    pub webhooks: Arc<dyn WebhookStore>,
     pub idempotency: Arc<dyn Idempotency>,
 }
 
@@ -47,6 +49,7 @@ impl StorePorts {
             + RedriveLedger
             + PartitionLeases
             + Inbox
+            + WebhookStore
             + Clone
             + 'static,
     {
@@ -58,7 +61,8 @@ impl StorePorts {
             operators: store.clone(),
             redrives: store.clone(),
             leases: store.clone(),
-            inbox: store,
+            inbox: store.clone(),
+            webhooks: store,
             idempotency,
         }
     }

@@ -1,5 +1,7 @@
 //! Builds the chain of handlers of each event type.
-use std::path::Path;
+mod certificates;
+pub(super) mod webhooks;
+
 use std::sync::Arc;
 
 use app::consume::chain::HandlerChain;
@@ -10,6 +12,7 @@ use domain::EventType;
 use endpoints::{HttpEndpoint, RootCertificates};
 use secrecy::SecretString;
 
+use self::certificates::root_certificates;
 use super::start_error::StartError;
 use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind, endpoint_url};
 
@@ -18,16 +21,11 @@ use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind, endpoin
 /// # Errors
 /// The file of root certificates is unusable, or a URL; a configuration that was loaded has no such URL.
 pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
-    let roots = config.consumer.post.ca_file.as_deref().map(root_certificates).transpose()?;
+    let file = config.consumer.post.ca_file.as_deref();
+    let roots = file.map(|file| root_certificates("consumer.post.ca_file", file)).transpose()?;
     EventType::ALL.into_iter().try_fold(Handlers::default(), |handlers, kind| {
         Ok(handlers.with(kind, chain(&config.consumer, kind.as_str(), roots.as_ref())?))
     })
-}
-
-fn root_certificates(file: &Path) -> Result<RootCertificates, StartError> {
-    let refused = |reason: String| StartError::Config(format!("consumer.post.ca_file: {} {reason}", file.display()));
-    let pem = std::fs::read(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
-    RootCertificates::parse(&pem).map_err(refused)
 }
 
 fn chain(
@@ -55,6 +53,8 @@ fn chain(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

@@ -99,6 +99,13 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
             healthy: config.failover.healthy_rounds,
         },
         retry_delays: config.consumer.retry_delays,
+        topic_prefix: config.broker.topic_prefix.clone(),
+        webhooks: actors::WebhookOptions {
+            parallel: config.webhooks.parallel,
+            retry_delays: config.webhooks.retry_delays,
+            breaker: config.webhooks.breaker.clone(),
+            refresh: config.webhooks.refresh,
+        },
         promotion_interval: config.promotion.interval,
         promotion_batch: config.promotion.batch,
         shards: config.orders.shards,

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
@@ -70,6 +71,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// The ledger of replayed dead letters.
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
         not_offered("redrives")
+    }
+    /// The backend's store of webhooks and their deliveries.
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        not_offered("webhooks")
     }
     /// The backend's membership and partition leases.
     fn leases(&self) -> Arc<dyn PartitionLeases> {

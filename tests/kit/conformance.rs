@@ -22,4 +22,5 @@ pub mod rate_limit;
 pub mod redrives;
 pub mod topics;
 
+pub use self::operators::webhooks;
 pub use self::outbox::event_store as events;

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
@@ -69,6 +70,9 @@ impl Backend for Reference {
         Arc::new(self.clone())
     }
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
+        Arc::new(self.clone())
+    }
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
         Arc::new(self.clone())
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {

@@ -5,3 +5,4 @@ pub(crate) mod diagnosis;
 pub(crate) mod redrive_ledger;
 pub(crate) mod rows;
 pub(crate) mod store;
+pub(crate) mod webhooks;

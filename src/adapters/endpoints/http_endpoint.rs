@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use outbox::{FailureType, Fault};
 use ports::broker::Header;
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
+use ureq::config::ConfigBuilder;
 use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::TlsConfig;
+use ureq::typestate::AgentScope;
 use ureq::{Agent, Body};
 
 use crate::outcome;
@@ -59,17 +61,7 @@ impl HttpEndpoint {
     /// An endpoint; connects with its first event.
     pub fn new(options: Options) -> Self {
         let Options { url, timeout, response_bytes_max, idle_connections_max, roots } = options;
-        let mut config = Agent::config_builder()
-            .timeout_global(Some(timeout))
-            .http_status_as_error(false)
-            // A redirect could lead to any host; the operator configures the final URL.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .max_response_header_size(RESPONSE_HEADER_BYTES_MAX)
-            .max_idle_connections(idle_connections_max)
-            .max_idle_connections_per_host(idle_connections_max)
-            .max_idle_age(IDLE_MAX)
-            .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")));
+        let mut config = client_config(timeout, idle_connections_max);
         if let Some(roots) = roots {
             config = config.tls_config(TlsConfig::builder().root_certs(roots.into_roots()).build());
         }
@@ -103,8 +95,23 @@ impl EventEndpoint for HttpEndpoint {
     }
 }
 
+/// What every client has: no redirect is followed, and the header of a response is bounded.
+pub(crate) fn client_config(timeout: Duration, idle_connections_max: usize) -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .timeout_global(Some(timeout))
+        .http_status_as_error(false)
+        // A redirect could lead to any host; the operator configures the final URL.
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_response_header_size(RESPONSE_HEADER_BYTES_MAX)
+        .max_idle_connections(idle_connections_max)
+        .max_idle_connections_per_host(idle_connections_max)
+        .max_idle_age(IDLE_MAX)
+        .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")))
+}
+
 /// Sends the request and returns the status. The status alone decides: what happens to the body changes nothing.
-fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16, ureq::Error> {
+pub(crate) fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16, ureq::Error> {
     let mut response = agent.run(request)?;
     // A longer or broken body only costs the connection.
     let _ = body(response.body_mut(), limit);
@@ -115,7 +122,7 @@ fn body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
     body.with_config().limit(limit).read_to_vec()
 }
 
-fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::http::Error> {
+pub(crate) fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::http::Error> {
     let mut request = Request::post(url.clone());
     if let Some(headers) = request.headers_mut() {
         for (name, value) in event.attributes.iter().filter_map(http_header) {
@@ -131,7 +138,8 @@ fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::htt
 fn http_header((name, value): &Header) -> Option<(HeaderName, HeaderValue)> {
     let passed = ["content-type", "traceparent", "tracestate"].contains(&&**name)
         || name.starts_with("ce_")
-        || name.starts_with("x-");
+        || name.starts_with("x-")
+        || name.starts_with("webhook-");
     let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
     Some((name, HeaderValue::from_bytes(value).ok()?))
 }

@@ -1,9 +1,13 @@
 //! Endpoints of other systems over HTTP: each event is one POST, in CloudEvents' binary mode.
 #![warn(missing_docs)]
 
+mod address_policy;
 mod http_endpoint;
 mod outcome;
 mod root_certificates;
+mod webhook_client;
 
+pub use address_policy::AddressPolicy;
 pub use http_endpoint::{HttpEndpoint, Options};
 pub use root_certificates::RootCertificates;
+pub use webhook_client::{HttpWebhookClient, WebhookClientOptions};

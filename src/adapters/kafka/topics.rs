@@ -1,5 +1,5 @@
 //! Reading topics outside any consumer group: records for operators, and watermarks.
-mod group_offsets;
+pub(crate) mod group_offsets;
 mod partition_reader;
 pub(crate) mod pending_watermarks;
 pub(crate) mod query_thread;

@@ -61,6 +61,7 @@ mod operators {
     pub(crate) mod redrive_ledger;
     pub(crate) mod row_actions;
     pub(crate) mod row_query;
+    pub(crate) mod webhooks;
 }
 
 mod leases {

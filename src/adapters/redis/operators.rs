@@ -2,3 +2,4 @@
 mod audit_log;
 mod outbox_operators;
 mod redrive_ledger;
+mod webhooks;

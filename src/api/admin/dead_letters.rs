@@ -159,7 +159,8 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let after = text(after, "after", DeadLetterCursor::parse, CURSOR_MESSAGE)?;
     let members = RedriveMembers { failure_type, older_than, limit, dry_run, reason };
     let RedriveSettings { failure_type, older_than, limit, dry_run, reason } = RedriveSettings::read(&members, &query)?;
-    let filter = DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after };
+    let filter =
+        DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after, ..DeadLetterFilter::default() };
     let audit = audit(&context, reason)?;
     let sent = dead_letters(&context)?.redrive(&filter, limit, !dry_run, &audit).await?;
     if sent.redriven > 0 {

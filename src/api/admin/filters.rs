@@ -54,6 +54,7 @@ pub(crate) fn dead_letter_filter(query: &Query<'_>) -> Result<DeadLetterFilter, 
         older_than: older_than(query)?,
         redriven: parameter(query, "redriven", |text| text.parse().ok(), "must be true or false")?,
         after: parameter(query, "after", DeadLetterCursor::parse, CURSOR_MESSAGE)?,
+        webhook: None,
     })
 }
 

@@ -20,11 +20,12 @@ const HTML: &str = "text/html; charset=utf-8";
 /// No foreign and no inline resources; no framing, because the pages have buttons that change state.
 const CONTENT_POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'";
-const TABS: [(&str, &str); 6] = [
+const TABS: [(&str, &str); 7] = [
     ("/console", "Overview"),
     ("/console/actors", "Actors"),
     ("/console/outbox", "Outbox"),
     ("/console/dlt", "Dead letters"),
+    ("/console/webhooks", "Webhooks"),
     ("/console/events", "Events"),
     ("/console/audit", "Audit"),
 ];

@@ -2,7 +2,7 @@
 use crate::console::assets;
 use crate::console::pages::{
     actors, audit, dead_letter, dead_letter_redrive, dead_letters, events, login, outbox, outbox_bulk, outbox_redrive,
-    outbox_row, overview,
+    outbox_row, overview, webhooks,
 };
 use crate::error::Problem;
 use crate::request::context::RequestContext;
@@ -27,6 +27,11 @@ pub(crate) fn resources() -> Vec<Resource> {
             .on(form(handler!(dead_letter_redrive::redrive))),
         page("/console/dlt/{partition}/{offset}", handler!(dead_letter::show)),
         action("/console/dlt/{partition}/{offset}/redrive", handler!(dead_letter::redrive)),
+        page("/console/webhooks", handler!(webhooks::list)),
+        page("/console/webhooks/{id}", handler!(webhooks::show)),
+        action("/console/webhooks/{id}/test", handler!(webhooks::test)),
+        action("/console/webhooks/{id}/activate", handler!(webhooks::activate)),
+        action("/console/webhooks/{id}/deactivate", handler!(webhooks::deactivate)),
         page("/console/audit", handler!(audit::show)),
         page("/console/events", handler!(events::show)),
         page("/console/events/stream", handler!(events::stream)),

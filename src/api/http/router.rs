@@ -13,6 +13,7 @@ use crate::orders::routes as orders;
 use crate::request::route::Resource;
 use crate::state::HttpState;
 use crate::topics::routes as topics;
+use crate::topics::webhooks::routes as webhooks;
 
 /// Registers the routes of a surface in an actix app. [`crate::serve`] calls this.
 pub fn configure(state: Arc<HttpState>, surface: Surface) -> impl FnOnce(&mut ServiceConfig) {
@@ -43,6 +44,7 @@ fn resources(surface: Surface, has_orders: bool) -> Vec<Arc<Resource>> {
     }
     if surface != Surface::Public {
         resources.extend(admin::resources());
+        resources.extend(webhooks::resources());
         resources.extend(console::resources());
         resources.extend(actuator::operator_resources());
         resources.extend(ui::pages());

@@ -8,6 +8,7 @@ use crate::admin::{actors, audit, dead_letters, diagnosis, live_events, outbox, 
 use crate::error::{FieldError, ProblemBody};
 use crate::health::{actuator, metrics, probes};
 use crate::orders::{change, create, page, read};
+use crate::topics::webhooks::{changes, deliveries, lookups};
 use crate::topics::{offsets, publish, record_body, records};
 
 #[derive(OpenApi)]
@@ -22,6 +23,7 @@ use crate::topics::{offsets, publish, record_body, records};
     tags(
         (name = "orders", description = "Create, read, change and cancel orders"),
         (name = "topics", description = "Publish events, read topics without a broker's client, and commit the offsets of consumer groups"),
+        (name = "webhooks", description = "Subscribe endpoints of other systems to topics"),
         (name = "health", description = "Probes and component health"),
         (name = "metrics", description = "Metrics of the process"),
         (name = "admin", description = "Operators only"),
@@ -30,6 +32,8 @@ use crate::topics::{offsets, publish, record_body, records};
         create::create, read::list, page::page, read::find,
         change::change_status, change::cancel,
         publish::publish, records::read, offsets::find, offsets::commit,
+        lookups::list, lookups::find, changes::create, changes::change, changes::delete, changes::rotate,
+        deliveries::list, deliveries::test, deliveries::redrive,
         probes::livez, probes::readyz, probes::startupz,
         actuator::health, actuator::liveness, actuator::readiness_health, actuator::component,
         actuator::info,
@@ -71,7 +75,7 @@ impl Modify for CommonResponses {
         for (path, item) in &mut document.paths.paths {
             let other_formats = ["/admin/events", "/actuator/prometheus", "/topics/{topic}/records"];
             let returns_json = !other_formats.contains(&path.as_str());
-            let operations = [&mut item.get, &mut item.post, &mut item.patch];
+            let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
             for operation in operations.into_iter().flatten() {
                 let (takes_body, open) = (operation.request_body.is_some(), operation.security.is_none());
                 for (status, description) in ERROR_RESPONSES {
@@ -97,7 +101,7 @@ struct NoNulls;
 impl Modify for NoNulls {
     fn modify(&self, document: &mut Document) {
         for item in document.paths.paths.values_mut() {
-            for operation in [&mut item.get, &mut item.post, &mut item.patch].into_iter().flatten() {
+            for operation in [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten() {
                 let parameters = operation.parameters.iter_mut().flatten().filter_map(owned);
                 parameters.filter_map(|parameter| parameter.schema.as_mut()).for_each(remove_null);
                 let contents =

@@ -147,6 +147,10 @@ impl Endpoint {
         Self::new(Method::PATCH, handle)
     }
 
+    pub(crate) fn delete(handle: Handler) -> Self {
+        Self::new(Method::DELETE, handle)
+    }
+
     /// Requires USER or ADMIN, and counts against the rate limit.
     pub(crate) fn user_or_admin(self) -> Self {
         Self { access: Access::UserOrAdmin, rate_limited: true, ..self }

@@ -44,7 +44,7 @@ impl EventHandler for PostToEndpoint {
 }
 
 /// The event as it was published: without the headers of its failures, and without a frame.
-fn request(record: &Record) -> EventRequest {
+pub(crate) fn request(record: &Record) -> EventRequest {
     let added = |name: &str| spring_headers::ALL.contains(&name) || name == ROUND_HEADER;
     let attributes: Vec<Header> = record.headers.iter().filter(|(name, _)| !added(name)).cloned().collect();
     let (frame, value) = framing::unframed(&record.value);

@@ -33,7 +33,7 @@ pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Lists and replays the dead letters of one topic.
 pub struct DeadLetters {
-    topic: Arc<str>,
+    replay_topic: Arc<str>,
     dead_letter_topic: Arc<str>,
     topics: Arc<dyn TopicReader>,
     broker: Arc<dyn Broker>,
@@ -71,13 +71,19 @@ impl DeadLetters {
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            topic: topic.into(),
+            replay_topic: topic.into(),
             dead_letter_topic: outbox::topics::dead_letter_topic(topic).into(),
             topics,
             broker,
             redrives,
             clock,
         }
+    }
+
+    /// Replays to another topic than the one whose dead letters they are.
+    #[must_use]
+    pub fn replaying_to(self, topic: &str) -> Self {
+        Self { replay_topic: topic.into(), ..self }
     }
 
     /// Lists dead letters after `filter.after`; `limit` is clamped to 1…[`DEAD_LETTERS_MAX`]. A short or empty page may have a next one.
@@ -204,7 +210,7 @@ impl DeadLetters {
         let now = self.clock.now();
         let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
         reserved
-            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.replay_record(&self.topic, operator, now)))
+            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.replay_record(&self.replay_topic, operator, now)))
             .unzip()
     }
 

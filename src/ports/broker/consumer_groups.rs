@@ -62,4 +62,8 @@ pub trait ConsumerGroups: Send + Sync {
         member: u32,
         members: u32,
     ) -> Result<std::sync::Arc<dyn GroupMember>, Error>;
+
+    /// Makes a group that has no offset in a partition of these topics begin at its end. Creates topics that are missing, where the
+    /// adapter may create topics. The group must have no member. Idempotent: an offset that was set stays.
+    async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error>;
 }

@@ -55,6 +55,11 @@ macro_rules! every_metric {
         topic_readers: IntGauge = "topic_readers" [] Requests NONE "Requests that read a topic now, including those that wait for records.";
         topic_records_served_total: Family<IntCounter, 1> = "topic_records_served_total" ["topic"] Records NONE "Records sent to readers over HTTP, by topic.";
 
+        // Webhooks.
+        webhook_deliveries_total: Family<IntCounter, 1> = "webhook_deliveries_total" ["outcome"] Calls NONE "Attempts to deliver an event to the endpoint of a webhook: delivered, retried, dead-lettered, or failed where the endpoint is gone.";
+        webhook_delivery_seconds: Timer = "webhook_delivery_seconds" [] Seconds CALL "Time of one attempt until the response or the failure.";
+        webhook_endpoints_down: IntGauge = "webhook_endpoints_down" [] Actors NONE "Webhooks whose endpoint does not work, as this instance sees it: their events wait.";
+
         // The cache, Redis, the rate limit, the retry policy.
         cache_hit_count: IntCounter = "cache.hit.count" [] Calls NONE "Cache reads that found a value.";
         cache_miss_count: IntCounter = "cache.miss.count" [] Calls NONE "Cache reads that found no value.";

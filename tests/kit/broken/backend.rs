@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
@@ -28,6 +29,7 @@ use crate::broken::idempotency::BrokenIdempotency;
 use crate::broken::inbox::BrokenInbox;
 use crate::broken::leases::BrokenLeases;
 use crate::broken::operators::BrokenOperators;
+use crate::broken::operators::webhooks::BrokenWebhooks;
 use crate::broken::orders::BrokenOrders;
 use crate::broken::outbox::BrokenOutbox;
 use crate::broken::outbox::events::BrokenEvents;
@@ -80,6 +82,9 @@ impl<B: Backend> Backend for BrokenBackend<B> {
     }
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
         Arc::new(BrokenRedrives { real: self.real.redrives(), flaw: self.flaw })
+    }
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::new(BrokenWebhooks { real: self.real.webhooks(), flaw: self.flaw })
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
         Arc::new(BrokenLeases { real: self.real.leases(), flaw: self.flaw })

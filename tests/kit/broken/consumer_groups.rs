@@ -26,6 +26,9 @@ impl ConsumerGroups for BrokenConsumerGroups {
         let real = self.real.join(group, topics, member, members).await?;
         Ok(Arc::new(BrokenMember { real, flaw: self.flaw }))
     }
+    async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        if self.flaw == Flaw::BeginsAtStart { Ok(()) } else { self.real.begin_at_end(group, topics).await }
+    }
 }
 
 struct BrokenMember {

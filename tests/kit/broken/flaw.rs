@@ -14,6 +14,7 @@ macro_rules! with_flaws_by_suite {
                  HidesPayload, AuditIgnoresFilter, AuditRepeatsFirstPage;
             redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,
                 IgnoresTopic;
+            webhooks: ForgetsSecretsOfWebhooks, SavesAnyVersion, KeepsDeletedWebhooks, ListsOldestDeliveriesFirst, SharesDeliveries;
             partitions: HidesOpenBatch, IgnoresWatermark, TakesLeaseOfLiveOwner, TreatsUncertainAsDeath, RenewsLostLeases,
                 ReleasesWithOpenBatch, HidesOtherMembers, ShowsHalfOfPartitions, CountsNoLeases, HidesFreePartitions,
                 OffersHeldPartitions, ShowsNewestFreeFirst;
@@ -21,7 +22,7 @@ macro_rules! with_flaws_by_suite {
                 SweepsRecentEvents;
             broker: PublishesAfterFence, HidesWatermark, ShowsAbortedRecords, CommitsAfterLease, DropsHeaders, ScattersKeys,
                 AppendsPartially, FencesNoSessionInAll, ReturnsNoWatermarkOfAll;
-            consumer_groups: AcknowledgesOnPoll, NeverRewinds, NeverPauses, ReportsNoLag, PollIgnoresLimit;
+            consumer_groups: AcknowledgesOnPoll, NeverRewinds, NeverPauses, ReportsNoLag, PollIgnoresLimit, BeginsAtStart;
             topics: ReadIgnoresOffset, ReadIgnoresLimit, ListsUnsorted, GroupOffsetsOfAnotherGroup;
             idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,
                 LockNeverExpires;

@@ -1,4 +1,6 @@
 //! Operators' access to the outbox, with a flaw.
+pub(crate) mod webhooks;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -27,6 +27,8 @@ suite! { $ consumer_groups:
     a_pause_stops_one_partition_until_it_ends,
     a_paused_partition_resumes_at_the_given_position,
     an_aborted_batch_is_never_delivered,
+    a_group_may_begin_at_the_end,
+    a_group_that_has_begun_keeps_its_offsets,
     the_lag_counts_unacknowledged_messages,
     the_lag_has_the_age_of_the_oldest_unacknowledged_message,
 }

@@ -9,6 +9,7 @@ mod audits;
 mod fixture;
 mod redrive;
 mod views;
+pub mod webhooks;
 
 suite! { $ operators:
     rows_are_listed_in_id_order_page_by_page,

@@ -125,4 +125,16 @@ impl ConsumerGroups for Reference {
         }
         Ok(Arc::new(Consumer { backend: self.clone(), group: group.to_owned(), assigned, cursor: Mutex::default() }))
     }
+
+    async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        for topic in topics {
+            let ends: Vec<u64> = state.topic(topic).iter().map(|log| log.len() as u64).collect();
+            let offsets = state.groups.entry(group.to_owned()).or_default();
+            for (partition, end) in (0..).zip(ends) {
+                offsets.entry((topic.clone(), partition)).or_insert(end);
+            }
+        }
+        Ok(())
+    }
 }

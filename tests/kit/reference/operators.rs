@@ -1,4 +1,6 @@
 //! The operators' access to the reference's outbox.
+mod webhooks;
+
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;

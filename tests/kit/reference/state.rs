@@ -3,11 +3,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{EventId, Order, OrderId, Subject, Timestamp};
+use domain::{EventId, Order, OrderId, Subject, Timestamp, WebhookId};
 use parking_lot::Mutex;
 use ports::FailureType;
 use ports::broker::{Position, Record};
 use ports::clock::Clock;
+use ports::endpoint::webhooks::{Webhook, WebhookDelivery};
 use ports::inbox::{Detour, RemoteStamp};
 use ports::operators::AuditEntry;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
@@ -42,6 +43,9 @@ pub(crate) struct State {
     pub(crate) members: BTreeMap<InstanceId, (Timestamp, Duration)>,
     pub(crate) audits: Vec<AuditEntry>,
     pub(crate) redrives: BTreeMap<DeadLetterId, RedriveRecord>,
+    pub(crate) webhooks: BTreeMap<WebhookId, Webhook>,
+    /// The deliveries of each webhook, newest first.
+    pub(crate) deliveries: BTreeMap<WebhookId, Vec<WebhookDelivery>>,
     pub(crate) consumed: BTreeMap<(String, EventId), Timestamp>,
     pub(crate) remotes: BTreeMap<OrderId, RemoteStamp>,
     pub(crate) detours: BTreeMap<(String, String), Detour>,

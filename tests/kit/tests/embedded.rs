@@ -8,6 +8,7 @@ use memory::Memory;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
@@ -86,6 +87,9 @@ macro_rules! backend {
             fn redrives(&self) -> Arc<dyn RedriveLedger> {
                 Arc::new(self.0.store.clone())
             }
+            fn webhooks(&self) -> Arc<dyn WebhookStore> {
+                Arc::new(self.0.store.clone())
+            }
             fn leases(&self) -> Arc<dyn PartitionLeases> {
                 Arc::new(self.0.store.clone())
             }
@@ -146,6 +150,7 @@ macro_rules! every_suite {
             conformance_suite!(events, $backend);
             conformance_suite!(operators, $backend);
             conformance_suite!(redrives, $backend);
+            conformance_suite!(webhooks, $backend);
             conformance_suite!(partitions, $backend);
             conformance_suite!(inbox, $backend);
             conformance_suite!(broker, $backend);

@@ -6,6 +6,7 @@ conformance_suite!(outbox, Reference);
 conformance_suite!(events, Reference);
 conformance_suite!(operators, Reference);
 conformance_suite!(redrives, Reference);
+conformance_suite!(webhooks, Reference);
 conformance_suite!(partitions, Reference);
 conformance_suite!(inbox, Reference);
 conformance_suite!(broker, Reference);

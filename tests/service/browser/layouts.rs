@@ -2,6 +2,8 @@
 //! is kept below `target/tmp/console`. With `POSTHASTE_WRITE_DOCS` the picture of the README is written too.
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use super::operator_page::OperatorPage;
 use crate::harness::actors;
 use crate::harness::backend::Backend;
@@ -44,6 +46,9 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
     page.wait_for_text("dead letter, the newest");
     let dead_letter = page.evaluate("document.querySelector('tbody th a').getAttribute('href')");
     let dead_letter = dead_letter.as_str().expect("a path");
+    let endpoint = json!({"url": "https://example.org/hooks", "topics": ["order.events"], "active": false});
+    let webhook = service.http.post("/webhooks", &service.http.admin(), &[], &endpoint).json();
+    let webhook = format!("/console/webhooks/{}", webhook["id"].as_str().expect("an id"));
     let pages = [
         ("overview", "/console"),
         ("actors", "/console/actors"),
@@ -53,6 +58,8 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
         ("dead-letters", "/console/dlt"),
         ("dead-letter", dead_letter),
         ("events", "/console/events"),
+        ("webhooks", "/console/webhooks"),
+        ("webhook", &webhook),
         ("audit", "/console/audit"),
         ("refused", "/console/outbox?key=no%09key"),
         ("error", "/console/nowhere"),

@@ -11,13 +11,14 @@ use kit::wait::{scaled, until};
 use tempfile::TempDir;
 
 /// Documents with command blocks, each executed by a test below.
-const EXECUTED: [&str; 7] = [
+const EXECUTED: [&str; 8] = [
     "README.md",
     "docs/configure.md",
     "docs/deploy.md",
     "docs/failures.md",
     "docs/operate.md",
     "docs/publish/over-http.md",
+    "docs/publish/webhooks.md",
     "docs/read.md",
 ];
 
@@ -57,6 +58,11 @@ fn commands_of_publish_over_http_work() {
 #[test]
 fn commands_of_read_md_work() {
     Reader::new().follow("docs/read.md");
+}
+
+#[test]
+fn commands_of_webhooks_md_work() {
+    Reader::new().follow("docs/publish/webhooks.md");
 }
 
 #[test]

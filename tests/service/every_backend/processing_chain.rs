@@ -1,4 +1,7 @@
 //! The processing chain of consumed events: handler, retries, fallback, permanent failure; each with the order of its key.
+#[path = "processing_chain/webhooks.rs"]
+mod webhooks;
+
 use std::time::Duration;
 
 use kit::wait::until;

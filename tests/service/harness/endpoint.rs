@@ -21,6 +21,8 @@ pub struct ReceivedEvent {
     /// The request's headers by their names in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: Value,
+    /// The body as it arrived, which a signature covers.
+    pub bytes: Vec<u8>,
     pub response: EndpointResponse,
 }
 
@@ -111,8 +113,8 @@ fn serve(stream: TcpStream, received: &Mutex<Vec<ReceivedEvent>>, respond: &Mute
     while let Some((headers, body)) = read_request(&mut reader) {
         let respond = Arc::clone(&respond.lock().expect("not poisoned"));
         let response = respond(&headers);
-        let body = serde_json::from_slice(&body).expect("an event is JSON");
-        received.lock().expect("not poisoned").push(ReceivedEvent { headers, body, response });
+        let value = serde_json::from_slice(&body).expect("an event is JSON");
+        received.lock().expect("not poisoned").push(ReceivedEvent { headers, body: value, bytes: body, response });
         match response {
             EndpointResponse::Status(status) => {
                 let text = format!("HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n");

@@ -124,6 +124,8 @@ fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Depen
         leases: store,
         broker: Some(Arc::new(broker)),
         consumer_groups: None,
+        webhooks: Arc::new(postgres.data().clone()),
+        webhook_client: None,
         wake_channel: wake_hub.map(|hub| hub.connect()),
         inbox: Arc::new(postgres.data().clone()),
         handlers: Handlers::default(),

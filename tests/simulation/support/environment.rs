@@ -176,6 +176,8 @@ impl Environment {
                 first_producer,
             ))),
             consumer_groups: self.consumes.then(|| real.clone() as Arc<dyn ConsumerGroups>),
+            webhooks: real.clone(),
+            webhook_client: None,
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
             inbox: real,
             handlers: self.handlers.clone(),

@@ -57,6 +57,14 @@ const REQUIRED: &[(&str, &str)] = &[
 
 /// Stories, each as `file::test`, with the metrics that it moves and asserts.
 const STORIES: &[(&str, &[&str])] = &[
+    (
+        "tests/service/every_backend/processing_chain/webhooks.rs::a_subscribed_endpoint_receives_signed_events_from_now_on",
+        &["webhook_deliveries_total", "webhook_delivery_seconds"],
+    ),
+    (
+        "tests/service/every_backend/processing_chain/webhooks.rs::while_an_endpoint_does_not_work_its_events_wait_and_none_is_given_up",
+        &["webhook_endpoints_down"],
+    ),
     ("tests/redis/index_audit.rs::events_without_an_index_are_found_by_the_audit_and_sent", &["outbox_repairs_total"]),
     ("tests/simulation/consumer.rs::events_of_a_type_follow_their_own_chain", &["kafka.consumer.fallback.count"]),
     (

@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/V4__last_attempts.sql"),
     include_str!("migrations/V5__events_of_any_service.sql"),
     include_str!("migrations/V6__events_over_http.sql"),
+    include_str!("migrations/V7__webhooks.sql"),
 ];
 
 /// The latest schema version of this program.

@@ -35,6 +35,27 @@ impl ConsumerGroups for Embedded {
         owned.iter_mut().zip(offsets).for_each(|(partition, offset)| partition.begin(offset));
         Ok(Arc::new(LogGroupMember::new(self.clone(), group.into(), owned)))
     }
+
+    async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        let mut ranges = Vec::with_capacity(topics.len());
+        for name in topics {
+            let (_, topic) = self.topic(name).await?;
+            ranges.push((topic.first, topic.first + topic.partitions));
+        }
+        let group = group.to_string();
+        self.write("group_begin", move |context| {
+            let mut begin = context.sql.prepare_cached(
+                "INSERT INTO group_offset (consumer_group, number, next_offset, seen_at)
+                 SELECT ?1, number, next_offset, ?4 FROM topic_partition WHERE number >= ?2 AND number < ?3
+                 ON CONFLICT DO NOTHING",
+            )?;
+            for (first, behind) in &ranges {
+                begin.execute(params![group, first, behind, context.now.millis()])?;
+            }
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// Reads the group's offset in each topic partition. It also sets the group's `seen_at`: the sweep of the log keeps the unread records of

@@ -16,13 +16,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::adapter::Kafka;
-use crate::connection::blocking_call::client_stopped;
+use crate::connection::blocking_call::{client_stopped, run_blocking};
 use crate::connection::client_config;
 use crate::consumer::context::MemberContext;
 use crate::consumer::member_request::MemberRequest;
 use crate::consumer::member_thread::MemberThread;
 use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits};
 use crate::error::map_err;
+use crate::topics::group_offsets::commit_ends;
 
 /// A handle to a member's thread. Dropping it leaves the group.
 struct KafkaMember {
@@ -64,6 +65,14 @@ impl ConsumerGroups for Kafka {
             .spawn(move || thread.run(&received))
             .map_err(no_thread)?;
         Ok(Arc::new(KafkaMember { requests, pauses: Mutex::default() }))
+    }
+
+    async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        self.inner.watcher.ready().await?;
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        self.ensure_topics(&names).await?;
+        let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
+        run_blocking("kafka-group-begin", move || commit_ends(&options, &group, &topics)).await
     }
 }
 

@@ -1,8 +1,8 @@
-//! Reads the offsets that a consumer group has committed, without joining the group.
-use std::time::Duration;
+//! Reads the offsets that a consumer group has committed, and sets its first ones, without joining the group.
+use std::time::{Duration, Instant};
 
 use ports::Error;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -12,6 +12,9 @@ use crate::options::Options;
 
 /// Longest wait for the group's coordinator.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause before a repeated attempt to set first offsets.
+const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The committed offsets of a group in partition order. The client belongs to this call: librdkafka binds a group id to a client.
 pub(crate) fn committed_offsets(
@@ -32,4 +35,40 @@ pub(crate) fn committed_offsets(
         _ => None,
     };
     Ok((0..partitions).map(committed).collect())
+}
+
+/// Commits the end of each partition in which the group has no offset. The group must have no member. A topic that was created a moment ago may
+/// not have its leaders in the client's view yet, so a failure that may pass is repeated.
+pub(crate) fn commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+    let started = Instant::now();
+    loop {
+        match try_commit_ends(options, group, topics) {
+            Err(Error::Unreachable(_)) if started.elapsed() < COORDINATOR_TIMEOUT => std::thread::sleep(REPEAT_PAUSE),
+            result => return result,
+        }
+    }
+}
+
+/// One attempt of [`commit_ends`].
+fn try_commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+    let failed = |error: KafkaError| map_err(&error, "setting a group's first offsets");
+    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
+    let mut request = TopicPartitionList::new();
+    for topic in topics {
+        let metadata = client.fetch_metadata(Some(topic), COORDINATOR_TIMEOUT).map_err(failed)?;
+        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
+            request.add_partition(topic, partition.id());
+        }
+    }
+    let committed = client.committed_offsets(request, COORDINATOR_TIMEOUT).map_err(failed)?;
+    let mut ends = TopicPartitionList::new();
+    for element in committed.elements().iter().filter(|element| !matches!(element.offset(), Offset::Offset(_))) {
+        let (topic, partition) = (element.topic(), element.partition());
+        let (_, end) = client.fetch_watermarks(topic, partition, COORDINATOR_TIMEOUT).map_err(failed)?;
+        ends.add_partition_offset(topic, partition, Offset::Offset(end)).map_err(failed)?;
+    }
+    if ends.count() == 0 {
+        return Ok(());
+    }
+    client.commit(&ends, CommitMode::Sync).map_err(failed)
 }

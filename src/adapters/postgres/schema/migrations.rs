@@ -40,6 +40,7 @@ const FILES: &[MigrationFile] = &[
         text: include_str!("migrations/V7__events_of_any_service.sql"),
     },
     MigrationFile { version: 8, name: "publish_from_sql", text: include_str!("migrations/V8__publish_from_sql.sql") },
+    MigrationFile { version: 9, name: "webhooks", text: include_str!("migrations/V9__webhooks.sql") },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{Backend, conformance_suite};
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
@@ -69,6 +70,9 @@ macro_rules! backend {
             fn redrives(&self) -> Arc<dyn RedriveLedger> {
                 Arc::new(self.0.store.clone())
             }
+            fn webhooks(&self) -> Arc<dyn WebhookStore> {
+                Arc::new(self.0.store.clone())
+            }
             fn leases(&self) -> Arc<dyn PartitionLeases> {
                 Arc::new(self.0.store.clone())
             }
@@ -107,6 +111,7 @@ macro_rules! every_suite {
             conformance_suite!(events, $backend);
             conformance_suite!(operators, $backend);
             conformance_suite!(redrives, $backend);
+            conformance_suite!(webhooks, $backend);
             conformance_suite!(partitions, $backend);
             conformance_suite!(inbox, $backend);
             conformance_suite!(idempotency, $backend);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use kit::{Backend, conformance_suite};
+use ports::endpoint::webhooks::WebhookStore;
 use ports::inbox::Inbox;
 use ports::operators::redrives::RedriveLedger;
 use ports::operators::{Audit, OutboxOperators};
@@ -95,6 +96,9 @@ impl Backend for StoreBackend {
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
         Arc::new(self.store.clone())
     }
+    fn webhooks(&self) -> Arc<dyn WebhookStore> {
+        Arc::new(self.store.clone())
+    }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
         Arc::new(self.store.clone())
     }
@@ -132,6 +136,7 @@ conformance_suite!(outbox, StoreBackend);
 conformance_suite!(events, StoreBackend);
 conformance_suite!(operators, StoreBackend);
 conformance_suite!(redrives, StoreBackend);
+conformance_suite!(webhooks, StoreBackend);
 conformance_suite!(partitions, StoreBackend);
 conformance_suite!(inbox, StoreBackend);
 conformance_suite!(idempotency, StoreBackend);

@@ -2,7 +2,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Timestamp;
+use domain::{Timestamp, WebhookId};
+use outbox::topics::WEBHOOK_HEADER;
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Header, Record};
@@ -124,18 +125,21 @@ pub struct DeadLetterFilter {
     pub older_than: Option<Duration>,
     /// Whether it was replayed.
     pub redriven: Option<bool>,
+    /// The webhook whose endpoint did not accept it.
+    pub webhook: Option<WebhookId>,
     /// Position after which the page begins.
     pub after: Option<DeadLetterCursor>,
 }
 
 impl DeadLetterFilter {
     pub(super) fn matches(&self, dead_letter: &DeadLetter, now: Timestamp) -> bool {
-        let Self { key, kind, failure_type, older_than, redriven, after: _ } = self;
+        let Self { key, kind, failure_type, older_than, redriven, webhook, after: _ } = self;
         let record = &dead_letter.delivery.record;
         key.as_ref().is_none_or(|key| **key == *record.key)
             && kind.as_ref().is_none_or(|kind| Some(&**kind) == dead_letter.kind())
             && failure_type.is_none_or(|failure| Some(failure) == dead_letter.failure_type())
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
             && redriven.is_none_or(|redriven| redriven == dead_letter.is_redriven())
+            && webhook.is_none_or(|id| record.text(WEBHOOK_HEADER) == Some(&id.to_string()))
     }
 }

@@ -74,3 +74,33 @@ pub(super) async fn each_group_reads_every_message<B: Backend>(backend: &B) {
 
     assert_eq!(sorted_values(&given.poll_all(&given.join("h").await).await), sorted_values(&all));
 }
+
+pub(super) async fn a_group_may_begin_at_the_end<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b", "c"], 3).await;
+    let begin = || async {
+        let topics = [given.topic().to_string()];
+        backend.consumer_groups().begin_at_end("g", &topics).await.expect("the offsets are set");
+    };
+    begin().await;
+    begin().await;
+    given.append_rounds(&["d", "e"], 1).await;
+
+    let found = given.poll_all(&given.join("g").await).await;
+
+    assert_eq!(sorted_values(&found), ["d-000", "e-000"]);
+}
+
+pub(super) async fn a_group_that_has_begun_keeps_its_offsets<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a"], 4).await;
+    let member = given.join("g").await;
+    let all = given.poll_all(&member).await;
+    member.acknowledge(&positions(&all[..2])).await.expect("acknowledged");
+    drop(member);
+
+    let topics = [given.topic().to_string()];
+    backend.consumer_groups().begin_at_end("g", &topics).await.expect("the offsets are set");
+
+    assert_eq!(given.poll_all(&given.join("g").await).await, all[2..]);
+}

@@ -122,6 +122,7 @@ impl TestServer {
                 health.clone(),
             )),
             dead_letters,
+            webhooks: None,
             topic_reads,
             admission: Arc::new(Admission::new(
                 rate_limiter.clone(),

@@ -9,15 +9,22 @@
 //! │  ├ OutboxPublisher                          dies → its workers restart too: leases are acquired anew
 //! │  └ PartitionWorker × owned  one_for_one  20 / 60 s
 //! ├ ConsumerActor × n  one child     5 / 30 s
+//! ├ webhooks           rest_for_one  5 / 30 s
+//! │  ├ ConsumerActor × webhook  one_for_one  20 / 60 s
+//! │  └ WebhookManager                           starts and ends the consumers
 //! ├ EventIntake        one child     5 / 30 s   events of other services, by HTTP
 //! ├ PendingPromoter    one child     5 / 60 s
 //! └ OrderAggregate × shards  one_for_one  20 / 60 s
 //! ```
-//! Stopped in reverse: shards, promoter, intake, consumers, workers, publisher, retry handler, managers.
+//! Stopped in reverse: shards, promoter, intake, webhooks, consumers, workers, publisher, retry handler, managers.
+mod limits;
+mod threads;
+mod webhooks;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_rt::{Arbiter, ArbiterHandle};
+use actix_rt::ArbiterHandle;
 use ports::partitions::PartitionNo;
 use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, SupervisorSpec, actor};
 
@@ -45,30 +52,19 @@ use crate::retry_handler::{self, RetryHandler};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use crate::system::shards::Shards;
+use crate::system::tree::limits::{
+    CONSUMER, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, only_child, supervisor,
+};
+use crate::system::tree::webhooks::webhooks;
+
+pub use threads::Threads;
 
 /// Name of the workers' supervisor; workers start and end at run time.
 const PARTITIONS: &str = "partitions";
 
-/// Mailbox size of actors that receive few messages.
-const SMALL: usize = 64;
-/// Mailbox size of a worker: a second message waits outside, which is the backpressure.
-const ONE: usize = 1;
-
 /// Longest drain of each later sibling in the relay after an earlier one failed: the failed actor must be back within a second. Ten times
 /// the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row is blamed for it.
 const SIBLING_DRAIN_MAX: Duration = Duration::from_millis(300);
-
-/// Restart intensity: restarts and window in seconds.
-type Intensity = (usize, u64);
-
-const ROOT: Intensity = (3, 60);
-const MANAGER: Intensity = (5, 30);
-const RELAY: Intensity = (5, 30);
-const WORKERS: Intensity = (20, 60);
-const CONSUMER: Intensity = (5, 30);
-const INTAKE: Intensity = (5, 30);
-const PROMOTER: Intensity = (5, 60);
-const SHARDS: Intensity = (20, 60);
 
 /// The tree before its start, with the mailboxes that the rest of the service uses.
 pub struct Tree {
@@ -84,40 +80,6 @@ pub struct Tree {
     pub promoter: Mailbox<PendingPromoter>,
     /// The actors' threads; they must outlive the tree.
     pub threads: Threads,
-}
-
-/// The threads. Orders and relay are apart, so that a burst of either never starves the other's timers; managers run with the supervisors.
-#[derive(Default)]
-pub struct Threads {
-    relay: Option<Arbiter>,
-    orders: Option<Arbiter>,
-}
-
-impl Threads {
-    fn new(options: &Options) -> Self {
-        if options.threads {
-            Self { relay: Some(Arbiter::new()), orders: Some(Arbiter::new()) }
-        } else {
-            Self::default()
-        }
-    }
-
-    fn relay(&self) -> Option<ArbiterHandle> {
-        self.relay.as_ref().map(Arbiter::handle)
-    }
-
-    fn orders(&self) -> Option<ArbiterHandle> {
-        self.orders.as_ref().map(Arbiter::handle)
-    }
-
-    /// Ends the threads. Call it after the tree has stopped.
-    pub fn stop(self) {
-        for arbiter in [self.relay, self.orders].into_iter().flatten() {
-            arbiter.stop();
-            // A panic of the thread was logged when it happened.
-            let _ = arbiter.join();
-        }
-    }
 }
 
 /// Builds the tree without starting it.
@@ -142,6 +104,9 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
         spec = spec.supervisor(only_child(&format!("consumer-{number}"), CONSUMER, consumer));
     }
+    if let Some(webhooks) = webhooks(dependencies, options, bus, &threads) {
+        spec = spec.supervisor(webhooks);
+    }
     if dependencies.commands.options.outbox {
         spec = spec.supervisor(only_child("intake", INTAKE, intake_spec));
     }
@@ -149,15 +114,6 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
         spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
     }
     Tree { spec, shards, intake, publisher, promoter, threads }
-}
-
-fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): Intensity) -> SupervisorSpec {
-    SupervisorSpec::new(name, strategy, restarts, Duration::from_secs(seconds))
-}
-
-/// A supervisor with only this child, so that the child has a restart intensity of its own.
-fn only_child(name: &str, intensity: Intensity, child: ChildSpec) -> SupervisorSpec {
-    supervisor(name, Strategy::OneForOne, intensity).child(child)
 }
 
 fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &SupervisionBus) -> ChildSpec {
@@ -296,7 +252,7 @@ fn consumers(
     let consumer = |number: u32| {
         let (pipeline, lag_series) = (Arc::clone(&pipeline), Arc::clone(&lag_series));
         let (mailbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
-            ConsumerActor::new(Arc::clone(&pipeline), Arc::clone(&lag_series), number)
+            ConsumerActor::new(Arc::clone(&pipeline) as _, Some(Arc::clone(&lag_series)), number)
         });
         (mailbox, spec.arbiter(threads.relay()))
     };

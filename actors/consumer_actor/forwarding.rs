@@ -1,0 +1,210 @@
+//! Forwarding: how a consumer group passes messages that it could not process on to retry topics and dead letters, and how a key's later
+//! messages wait behind them.
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
+use app::consume::intake::IntakeFailure;
+use app::consume::spring_headers;
+use domain::Timestamp;
+use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
+use ports::Error;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::{Broker, Header, Position, Record};
+use ports::clock::Clock;
+use ports::inbox::{DetourChange, Inbox, ProcessedEvent};
+use supervision::SupervisionBus;
+use telemetry::Metrics;
+
+use crate::consumer_actor::message_log;
+
+/// Decisions of one poll or of one key's messages in it, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
+/// absorbs the repetition, and only a retried or dead message may then appear twice in its topic.
+#[derive(Default)]
+pub struct Decisions {
+    /// Records for retry topics and dead letters.
+    pub forward: Vec<Record>,
+    /// Keys whose later messages begin or end to wait.
+    pub detours: Vec<DetourChange>,
+    /// Events for the inbox.
+    pub processed: Vec<ProcessedEvent>,
+    /// Messages that are done.
+    pub acknowledge: Vec<Position>,
+    /// When each processed event happened, for its age at its consumption.
+    pub occurred_at: Vec<Timestamp>,
+    /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
+    pub failed: u64,
+}
+
+impl Decisions {
+    /// Adds the decisions on another key's messages.
+    pub fn append(&mut self, mut other: Decisions) {
+        self.forward.append(&mut other.forward);
+        self.detours.append(&mut other.detours);
+        self.processed.append(&mut other.processed);
+        self.acknowledge.append(&mut other.acknowledge);
+        self.occurred_at.append(&mut other.occurred_at);
+        self.failed += other.failed;
+    }
+}
+
+/// What a group needs to forward messages.
+pub struct Forwarding<'a> {
+    /// Name of the consumer group.
+    pub group: &'a str,
+    /// The topic whose retry topics and dead letters are used; `None` for that of each message.
+    pub base: Option<&'a str>,
+    /// Header of every forwarded message.
+    pub mark: Option<Header>,
+    /// How long a message waits in each retry topic.
+    pub retry_delays: &'a [Duration; RETRY_DELAYS.len()],
+    /// Takes the records for retry topics and dead letters.
+    pub broker: &'a dyn Broker,
+    /// Keys whose messages wait.
+    pub inbox: &'a dyn Inbox,
+    /// Stamps forwarded records and decides when a retry is due.
+    pub clock: &'a dyn Clock,
+    /// Counters of the consumers.
+    pub metrics: &'a Metrics,
+    /// The live stream, for dead letters.
+    pub events: &'a SupervisionBus,
+}
+
+impl Forwarding<'_> {
+    /// Time until a message of a retry topic is due. Its partition pauses; no task sleeps. A header with a later time than the longest
+    /// delay, such as that of a wrong clock, does not hold the partition.
+    pub fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
+        let stage = retry_stage(&delivery.position.topic)?;
+        let written = delivery.record.timestamp;
+        let latest = written.after(*self.retry_delays.iter().max()?);
+        let by_stage = || self.retry_delays.get(stage).map(|delay| written.after(*delay));
+        let due = spring_headers::due(&delivery.record).map_or_else(by_stage, |due| Some(due.min(latest)))?;
+        Some(due.since(self.clock.now())).filter(|left| !left.is_zero())
+    }
+
+    /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
+    /// earlier message.
+    pub async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
+        let key = &*delivery.record.key;
+        let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
+            DetourChange::Enter { key: entered, stage } if entered == key => Some(*stage),
+            DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
+        });
+        let ahead = match in_this_poll {
+            Some(stage) => Some(stage),
+            None => self.inbox.detour(self.group, key).await?.map(|detour| detour.stage),
+        };
+        Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
+    }
+
+    /// Sends a message to a retry topic; with `detour`, the later messages of its key wait behind it at that stage.
+    pub fn retry(
+        &self,
+        delivery: &Delivery,
+        stage: u32,
+        detour: Option<u32>,
+        failure: &IntakeFailure,
+        attempts: u32,
+        decisions: &mut Decisions,
+    ) {
+        self.metrics.kafka_consumer_retry_count.inc();
+        let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
+        let target = retry_topic(self.base(delivery), topic_stage as usize);
+        let now = self.clock.now();
+        let due = now.after(self.retry_delays[topic_stage as usize]);
+        let forward = Forward { target, group: self.group, failure, attempts_made: attempts, now, due };
+        let mut record = forward_record(delivery, forward);
+        record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
+        if topic_stage < stage {
+            record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
+        }
+        self.mark(&mut record);
+        decisions.forward.push(record);
+        if let Some(stage) = detour {
+            decisions.detours.push(DetourChange::Enter { key: delivery.record.key.to_string(), stage });
+        }
+    }
+
+    /// Ends the wait of a key's later messages for this one. A message that an operator has sent to the retry topic has none behind it.
+    pub fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
+        let retried = spring_headers::attempts_made(&delivery.record).is_some();
+        if needs_order && retried && retry_stage(&delivery.position.topic).is_some() {
+            decisions.detours.push(DetourChange::Leave { key: delivery.record.key.to_string() });
+        }
+    }
+
+    /// Sends a message to the dead-letter topic.
+    pub fn dead_letter(
+        &self,
+        delivery: &Delivery,
+        attempts: Option<u32>,
+        failure: &IntakeFailure,
+        decisions: &mut Decisions,
+    ) {
+        self.metrics.kafka_consumer_dlq_count.inc();
+        message_log::dead_lettered(delivery, failure, self.events);
+        let target = dead_letter_topic(self.base(delivery));
+        let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.now());
+        let forward = Forward { target, group: self.group, failure, attempts_made, now, due: now };
+        let mut record = forward_record(delivery, forward);
+        self.mark(&mut record);
+        decisions.forward.push(record);
+    }
+
+    /// Sends what is forwarded, and begins and ends detours: the first two steps of applying decisions.
+    ///
+    /// # Errors
+    /// A port's; the caller acknowledges nothing then, so all messages are delivered again.
+    pub async fn apply(&self, decisions: &mut Decisions) -> Result<(), Error> {
+        if !decisions.forward.is_empty() {
+            self.broker.append(std::mem::take(&mut decisions.forward)).await?;
+        }
+        if !decisions.detours.is_empty() {
+            self.inbox.set_detours(self.group, std::mem::take(&mut decisions.detours)).await?;
+        }
+        Ok(())
+    }
+
+    fn base<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
+        self.base.unwrap_or_else(|| base_topic(&delivery.position.topic))
+    }
+
+    fn mark(&self, record: &mut Record) {
+        if let Some((name, value)) = &self.mark {
+            record.headers.retain(|(header, _)| header != name);
+            record.headers.push((Arc::clone(name), Arc::clone(value)));
+        }
+    }
+}
+
+/// The messages of each key in their order, the keys in the order of their first messages.
+pub fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
+    let mut keys: Vec<Vec<&Delivery>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(deliveries.len());
+    for delivery in deliveries {
+        let place = *places.entry(&delivery.record.key).or_insert(keys.len());
+        match keys.get_mut(place) {
+            Some(messages) => messages.push(delivery),
+            None => keys.push(vec![delivery]),
+        }
+    }
+    keys
+}
+
+/// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
+/// count, which distinguishes a message that entered that topic again from those that were there before.
+pub fn round_of(delivery: &Delivery) -> Option<u32> {
+    let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
+    let round = delivery.record.text(ROUND_HEADER).and_then(|text| text.parse().ok());
+    Some(round.unwrap_or(stage))
+}
+
+/// The failure of a message that only waits for an earlier one of its key.
+pub fn waits_for_earlier() -> IntakeFailure {
+    IntakeFailure {
+        failure_type: ports::FailureType::System,
+        class: "posthaste.WaitsForEarlier",
+        reason: "an earlier message of its key is being retried".to_owned(),
+    }
+}

@@ -1,0 +1,25 @@
+//! ConsumerWork: what a ConsumerActor does with the messages of its group.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::broker::consumer_groups::GroupMember;
+
+/// The work of a consumer, one poll at a time. Its futures stay on the actor's thread.
+#[async_trait(?Send)]
+pub trait ConsumerWork: Send + Sync {
+    /// Name of the consumer group.
+    fn group(&self) -> &str;
+
+    /// One poll; joins the group first if there is no membership. Returns the membership for the next poll.
+    ///
+    /// # Errors
+    /// A port's; no message of the poll is acknowledged then, so all are delivered again.
+    async fn run_once(
+        &self,
+        member: Option<Arc<dyn GroupMember>>,
+        number: u32,
+        timeout: Duration,
+    ) -> Result<Arc<dyn GroupMember>, Error>;
+}

@@ -1,0 +1,31 @@
+//! Sizes of mailboxes and restart intensities, and supervisors made of them.
+use std::time::Duration;
+
+use supervision::{ChildSpec, Strategy, SupervisorSpec};
+
+/// Mailbox size of actors that receive few messages.
+pub(crate) const SMALL: usize = 64;
+/// Mailbox size of a worker: a second message waits outside, which is the backpressure.
+pub(crate) const ONE: usize = 1;
+
+/// Restart intensity: restarts and window in seconds.
+pub(crate) type Intensity = (usize, u64);
+
+pub(crate) const ROOT: Intensity = (3, 60);
+pub(crate) const MANAGER: Intensity = (5, 30);
+pub(crate) const RELAY: Intensity = (5, 30);
+pub(crate) const WORKERS: Intensity = (20, 60);
+pub(crate) const CONSUMER: Intensity = (5, 30);
+pub(crate) const WEBHOOKS: Intensity = (20, 60);
+pub(crate) const INTAKE: Intensity = (5, 30);
+pub(crate) const PROMOTER: Intensity = (5, 60);
+pub(crate) const SHARDS: Intensity = (20, 60);
+
+pub(crate) fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): Intensity) -> SupervisorSpec {
+    SupervisorSpec::new(name, strategy, restarts, Duration::from_secs(seconds))
+}
+
+/// A supervisor with only this child, so that the child has a restart intensity of its own.
+pub(crate) fn only_child(name: &str, intensity: Intensity, child: ChildSpec) -> SupervisorSpec {
+    supervisor(name, Strategy::OneForOne, intensity).child(child)
+}

@@ -1,0 +1,75 @@
+//! The part of the tree that delivers events to webhooks.
+use std::sync::Arc;
+
+use app::policy::breaker::CircuitBreaker;
+use outbox::topics::WEBHOOK_TOPIC;
+use parking_lot::Mutex;
+use supervision::{Strategy, SupervisionBus, SupervisorSpec, actor};
+use tokio::time::Instant;
+
+use crate::consumer_actor::ConsumerActor;
+use crate::system::dependencies::Dependencies;
+use crate::system::options::{Options, WebhookOptions};
+use crate::system::tree::limits::{MANAGER, SMALL, WEBHOOKS, supervisor};
+use crate::system::tree::threads::Threads;
+use crate::webhook_manager::subscriptions::Subscriptions;
+use crate::webhook_manager::{self, ConsumerSpec, WebhookManager, WebhookPipeline, consumed_topics, consumer_id};
+
+/// The webhooks' consumers and their manager; `None` where they are switched off, or without a broker.
+pub(crate) fn webhooks(
+    dependencies: &Dependencies,
+    options: &Arc<Options>,
+    bus: &SupervisionBus,
+    threads: &Threads,
+) -> Option<SupervisorSpec> {
+    let client = dependencies.webhook_client.clone()?;
+    let (groups, broker) = (dependencies.consumer_groups.clone()?, dependencies.broker.clone()?);
+    let subscriptions = Arc::<Subscriptions>::default();
+    let shared = app::consume::webhooks::shared_topics(&options.topic_prefix);
+    let spec: ConsumerSpec = {
+        let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
+        let (subscriptions, arbiter) = (Arc::clone(&subscriptions), threads.relay());
+        Arc::new(move |webhook| {
+            let WebhookOptions { parallel, retry_delays, breaker, .. } = options.webhooks.clone();
+            let pipeline = Arc::new(WebhookPipeline {
+                id: webhook.id,
+                group: webhook.group(),
+                topics: consumed_topics(webhook, &shared),
+                base: format!("{}{WEBHOOK_TOPIC}", options.topic_prefix),
+                subscriptions: Arc::clone(&subscriptions),
+                groups: Arc::clone(&groups),
+                broker: Arc::clone(&broker),
+                inbox: Arc::clone(&dependencies.inbox),
+                store: Arc::clone(&dependencies.webhooks),
+                client: Arc::clone(&client),
+                breaker: Mutex::new(CircuitBreaker::new(breaker)),
+                started: Instant::now(),
+                parallel,
+                retry_delays,
+                clock: Arc::clone(&dependencies.clock),
+                metrics: Arc::clone(&dependencies.metrics),
+                events: events.clone(),
+            });
+            let (_, spec) = actor(&events, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {
+                ConsumerActor::new(Arc::clone(&pipeline) as _, None, 0)
+            });
+            spec.arbiter(arbiter.clone())
+        })
+    };
+    let manager = {
+        let (store, bus, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
+        move |_: &_| {
+            WebhookManager::new(
+                Arc::clone(&store),
+                Arc::clone(&subscriptions),
+                bus.clone(),
+                Arc::clone(&spec),
+                interval,
+            )
+        }
+    };
+    let (_, manager) = actor(bus, "/webhooks/webhook-manager", SMALL, move |incarnation| manager(&incarnation));
+    let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS).parallel_shutdown();
+    let group = supervisor("webhook-group", Strategy::RestForOne, MANAGER).path("/webhooks");
+    Some(group.supervisor(consumers).child(manager))
+}

@@ -1,0 +1,116 @@
+//! WebhookManager: reads the webhooks at an interval, and starts and ends the consumer of each. A consumer reads its webhook from the shared
+//! table at each poll, so that a change of its URL or secret needs no restart.
+mod pipeline;
+pub mod subscriptions;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use domain::WebhookId;
+use ports::Error;
+use ports::endpoint::webhooks::{Webhook, WebhookStore};
+use supervision::{ChildSpec, SupervisionBus};
+
+use subscriptions::Subscriptions;
+
+/// Name of the supervisor of the webhooks' consumers.
+pub const SUPERVISOR: &str = "webhooks";
+
+/// Specifies the consumer of a webhook; the tree defines it.
+pub type ConsumerSpec = Arc<dyn Fn(&Webhook) -> ChildSpec + Send + Sync>;
+
+/// Keeps one consumer running for each active webhook.
+pub struct WebhookManager {
+    store: Arc<dyn WebhookStore>,
+    subscriptions: Arc<Subscriptions>,
+    bus: SupervisionBus,
+    spec: ConsumerSpec,
+    interval: Duration,
+    failing: bool,
+}
+
+impl WebhookManager {
+    /// A manager that reads the webhooks at this interval. `subscriptions` outlives its restarts, as the consumers do.
+    pub fn new(
+        store: Arc<dyn WebhookStore>,
+        subscriptions: Arc<Subscriptions>,
+        bus: SupervisionBus,
+        spec: ConsumerSpec,
+        interval: Duration,
+    ) -> Self {
+        Self { store, subscriptions, bus, spec, interval, failing: false }
+    }
+
+    fn refresh(&mut self, ctx: &mut Context<Self>) {
+        let store = Arc::clone(&self.store);
+        let read = Box::pin(async move { store.webhooks().await });
+        ctx.spawn(read.into_actor(self).map(|webhooks, this, ctx| this.received(webhooks, ctx)));
+    }
+
+    fn received(&mut self, webhooks: Result<Vec<Webhook>, Error>, ctx: &mut Context<Self>) {
+        let webhooks = match webhooks {
+            Ok(webhooks) => webhooks,
+            Err(error) => {
+                // The consumers go on with what was read last.
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(event = "webhooks_not_read", error = %error, "the webhooks could not be read; deliveries go on as before: {error}");
+                }
+                ctx.run_later(self.interval, Self::refresh);
+                return;
+            }
+        };
+        self.failing = false;
+        let active: BTreeMap<WebhookId, Arc<Webhook>> = webhooks
+            .into_iter()
+            .filter(|webhook| webhook.active)
+            .map(|webhook| (webhook.id, Arc::new(webhook)))
+            .collect();
+        let ended = self.subscriptions.replace(active);
+        let (bus, subscriptions, spec) = (self.bus.clone(), Arc::clone(&self.subscriptions), Arc::clone(&self.spec));
+        let work = Box::pin(async move {
+            for id in ended {
+                end_consumer(&bus, id).await;
+                subscriptions.ended(id);
+            }
+            subscriptions.start_missing(|webhook| bus.start_child(SUPERVISOR, spec(webhook)).is_ok());
+        });
+        ctx.spawn(work.into_actor(self).map(|(), this, ctx| {
+            ctx.run_later(this.interval, Self::refresh);
+        }));
+    }
+}
+
+/// Waits for the poll that is under way, so that its messages are settled before another consumer begins.
+async fn end_consumer(bus: &SupervisionBus, id: WebhookId) {
+    if let Err(error) = bus.remove_child(SUPERVISOR, &consumer_id(id)).await {
+        tracing::debug!(event = "webhook_consumer_not_removed", webhook = %id, error = %error, "the consumer of a webhook has ended already");
+    }
+}
+
+/// A consumer's name below its supervisor.
+pub fn consumer_id(id: WebhookId) -> String {
+    ports::endpoint::webhooks::group(id)
+}
+
+impl Actor for WebhookManager {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // Its supervisor may have restarted without the consumers.
+        let running: BTreeSet<String> = self.bus.snapshot().into_iter().map(|actor| actor.path).collect();
+        self.subscriptions.retain(|id| running.contains(&format!("/webhooks/{}", consumer_id(id))));
+        self.refresh(ctx);
+    }
+}
+
+supervision::supervised!(WebhookManager);
+
+pub use pipeline::WebhookPipeline;
+
+/// The topics that a webhook's consumer reads: its own, and the retry topics of all webhooks.
+pub fn consumed_topics(webhook: &Webhook, shared: &[String]) -> Vec<String> {
+    let retries = shared.iter().filter(|topic| outbox::topics::retry_stage(topic).is_some());
+    webhook.topics.iter().chain(retries).cloned().collect()
+}

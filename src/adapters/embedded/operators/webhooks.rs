@@ -1,0 +1,85 @@
+//! `WebhookStore`: the webhooks, and the latest deliveries of each.
+use async_trait::async_trait;
+use domain::WebhookId;
+use ports::Error;
+use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
+use rusqlite::params;
+
+use crate::store::Embedded;
+
+#[async_trait]
+impl WebhookStore for Embedded {
+    async fn webhooks(&self) -> Result<Vec<Webhook>, Error> {
+        let documents = self.documents("webhooks", "SELECT document FROM webhook WHERE ?1 IS NULL ORDER BY id", None);
+        documents.await?.iter().map(|document| Webhook::from_document(document)).collect()
+    }
+
+    async fn save_webhook(&self, webhook: &Webhook) -> Result<bool, Error> {
+        let (id, version, document) = (webhook.id.bytes(), webhook.version as i64, webhook.to_document());
+        self.write("webhook_save", move |context| {
+            let text = if version == 1 {
+                "INSERT INTO webhook (id, version, document) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING"
+            } else {
+                "UPDATE webhook SET version = ?2, document = ?3 WHERE id = ?1 AND version = ?2 - 1"
+            };
+            Ok(context.sql.prepare_cached(text)?.execute(params![id, version, document])? > 0)
+        })
+        .await
+    }
+
+    async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
+        self.write("webhook_delete", move |context| {
+            context.sql.prepare_cached("DELETE FROM webhook_delivery WHERE webhook = ?1")?.execute([id.bytes()])?;
+            Ok(context.sql.prepare_cached("DELETE FROM webhook WHERE id = ?1")?.execute([id.bytes()])? > 0)
+        })
+        .await
+    }
+
+    async fn record_deliveries(&self, deliveries: &[WebhookDelivery]) -> Result<(), Error> {
+        let documents: Vec<_> =
+            deliveries.iter().map(|delivery| (delivery.webhook.bytes(), delivery.to_document())).collect();
+        self.write("webhook_deliveries_record", move |context| {
+            let mut insert = context.sql.prepare_cached(
+                "INSERT INTO webhook_delivery (webhook, document)
+                 SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM webhook WHERE id = ?1)",
+            )?;
+            let mut trim = context.sql.prepare_cached(
+                "DELETE FROM webhook_delivery WHERE webhook = ?1 AND number <=
+                   (SELECT number FROM webhook_delivery WHERE webhook = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+            )?;
+            for (webhook, document) in &documents {
+                insert.execute(params![webhook, document])?;
+            }
+            let mut webhooks: Vec<_> = documents.iter().map(|(webhook, _)| webhook).collect();
+            webhooks.sort_unstable();
+            webhooks.dedup();
+            for webhook in webhooks {
+                trim.execute(params![webhook, DELIVERIES_KEPT as i64])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn deliveries(&self, id: WebhookId) -> Result<Vec<WebhookDelivery>, Error> {
+        let text = "SELECT document FROM webhook_delivery WHERE webhook = ?1 ORDER BY number DESC";
+        let documents = self.documents("webhook_deliveries", text, Some(id));
+        documents.await?.iter().map(|document| WebhookDelivery::from_document(document)).collect()
+    }
+}
+
+impl Embedded {
+    async fn documents(
+        &self,
+        operation: &'static str,
+        text: &'static str,
+        id: Option<WebhookId>,
+    ) -> Result<Vec<String>, Error> {
+        self.read(operation, move |sql| {
+            let mut select = sql.prepare_cached(text)?;
+            let rows = select.query_map([id.map(|id| id.bytes())], |row| row.get(0))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+}

@@ -1,0 +1,90 @@
+//! The port `WebhookStore`: the webhooks, and the latest deliveries of each.
+use async_trait::async_trait;
+use domain::WebhookId;
+use ports::Error;
+use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::connection::sql_value::get;
+use crate::connection::statement_error::{StatementResult, retry_conflicts};
+use crate::store::postgres::Postgres;
+
+const INSERT: &str =
+    "INSERT INTO webhook (id, version, document) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id";
+
+const UPDATE: &str = "UPDATE webhook SET version = $2, document = $3 WHERE id = $1 AND version = $2 - 1 RETURNING id";
+
+/// Locks the webhooks, so that none is deleted before the deliveries are inserted.
+const RECORD: &str = "WITH known AS (SELECT id FROM webhook WHERE id = ANY($1) ORDER BY id FOR KEY SHARE)
+     INSERT INTO webhook_delivery (webhook, document)
+     SELECT d.webhook, d.document FROM unnest($1, $2) WITH ORDINALITY AS d (webhook, document, position)
+     JOIN known ON known.id = d.webhook ORDER BY d.position";
+
+const TRIM: &str = "DELETE FROM webhook_delivery WHERE webhook = $1 AND number <=
+     (SELECT number FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC LIMIT 1 OFFSET $2)";
+
+#[async_trait]
+impl WebhookStore for Postgres {
+    async fn webhooks(&self) -> Result<Vec<Webhook>, Error> {
+        let core = self.core();
+        let documents = self.run("webhooks", async move {
+            let rows = core.service_session().await?.query("SELECT document FROM webhook ORDER BY id", &[]).await?;
+            rows.iter().map(|row| get(row, 0)).collect::<StatementResult<Vec<String>>>()
+        });
+        documents.await?.iter().map(|document| Webhook::from_document(document)).collect()
+    }
+
+    async fn save_webhook(&self, webhook: &Webhook) -> Result<bool, Error> {
+        let (core, id, version) = (self.core(), Uuid::from_bytes(webhook.id.bytes()), webhook.version as i64);
+        let (text, document) = (if version == 1 { INSERT } else { UPDATE }, webhook.to_document());
+        self.run("webhook_save", async move {
+            retry_conflicts!(async {
+                let values = [(&id as _, Type::UUID), (&version as _, Type::INT8), (&document as _, Type::TEXT)];
+                core.service_session().await?.execute(text, &values).await.map(|rows| !rows.is_empty())
+            })
+        })
+        .await
+    }
+
+    async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
+        let (core, id) = (self.core(), Uuid::from_bytes(id.bytes()));
+        self.run("webhook_delete", async move {
+            retry_conflicts!(async {
+                let text = "DELETE FROM webhook WHERE id = $1 RETURNING id";
+                let rows = core.service_session().await?.execute(text, &[(&id, Type::UUID)]).await?;
+                Ok(!rows.is_empty())
+            })
+        })
+        .await
+    }
+
+    async fn record_deliveries(&self, deliveries: &[WebhookDelivery]) -> Result<(), Error> {
+        let webhooks: Vec<Uuid> =
+            deliveries.iter().map(|delivery| Uuid::from_bytes(delivery.webhook.bytes())).collect();
+        let documents: Vec<String> = deliveries.iter().map(WebhookDelivery::to_document).collect();
+        let (core, kept) = (self.core(), DELIVERIES_KEPT as i64);
+        self.run("webhook_deliveries_record", async move {
+            let session = core.service_session().await?;
+            session.execute(RECORD, &[(&webhooks, Type::UUID_ARRAY), (&documents, Type::TEXT_ARRAY)]).await?;
+            let mut each = webhooks.clone();
+            each.sort_unstable();
+            each.dedup();
+            for webhook in each {
+                session.execute(TRIM, &[(&webhook, Type::UUID), (&kept, Type::INT8)]).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn deliveries(&self, id: WebhookId) -> Result<Vec<WebhookDelivery>, Error> {
+        let (core, id) = (self.core(), Uuid::from_bytes(id.bytes()));
+        let documents = self.run("webhook_deliveries", async move {
+            let text = "SELECT document FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC";
+            let rows = core.service_session().await?.query(text, &[(&id, Type::UUID)]).await?;
+            rows.iter().map(|row| get(row, 0)).collect::<StatementResult<Vec<String>>>()
+        });
+        documents.await?.iter().map(|document| WebhookDelivery::from_document(document)).collect()
+    }
+}

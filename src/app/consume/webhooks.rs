@@ -1,0 +1,344 @@
+//! Webhooks: subscriptions that administrators create, change and test. The actors deliver the events.
+pub mod delivery;
+pub mod signature;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{EventId, WebhookId};
+use outbox::topics::{RETRY_DELAYS, WEBHOOK_TOPIC, dead_letter_topic, retry_topic};
+use ports::Error;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::broker::topics::TopicReader;
+use ports::clock::{Clock, Rng};
+use ports::endpoint::WebhookClient;
+use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookSecret, WebhookStore};
+
+use crate::error::QueryError;
+use crate::operators::dead_letters::{DeadLetterFilter, DeadLetters, ReplayReport};
+use delivery::Verdict;
+
+/// Most topics, and most types, of a webhook.
+pub const NAMES_MAX: usize = 32;
+/// Attempts to change a webhook that others change at the same time.
+const CHANGE_ATTEMPTS: u32 = 5;
+
+/// Limits of the webhooks.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Most webhooks. 100: each one is a consumer of its own in every instance.
+    pub webhooks_max: usize,
+    /// How long the former secret signs beside the new one after a rotation.
+    pub secret_overlap: Duration,
+    /// The prefix of all topics.
+    pub topic_prefix: String,
+    /// Topics that the service publishes to; those that do not exist yet are created with the first webhook.
+    pub own_topics: Vec<String>,
+}
+
+/// Why a webhook could not be created or changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookError {
+    /// A value is not valid.
+    #[error("{field} {message}")]
+    Invalid {
+        /// Member of the request.
+        field: &'static str,
+        /// What it must be, worded to follow its name.
+        message: String,
+    },
+    /// The state does not allow it.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}
+
+impl From<Error> for WebhookError {
+    fn from(error: Error) -> Self {
+        Self::Query(error.into())
+    }
+}
+
+/// Which events a new webhook receives first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WebhookStart {
+    /// Events that are published from now on.
+    #[default]
+    End,
+    /// All events that the topics keep.
+    Beginning,
+}
+
+/// Values of a new webhook or of a change; `None` leaves a value as it is, or takes its default.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookValues {
+    /// Absolute URL of the endpoint; required for a new webhook.
+    pub url: Option<String>,
+    /// Types of the events; all by default.
+    pub types: Option<Vec<String>>,
+    /// Whether each key's events are delivered in order; true by default.
+    pub ordered: Option<bool>,
+    /// Whether events are delivered; true by default.
+    pub active: Option<bool>,
+    /// Text for operators; empty by default.
+    pub description: Option<String>,
+}
+
+/// Result of a test event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestReport {
+    /// The id that the endpoint received.
+    pub message_id: String,
+    /// Status of the response; `None` without one.
+    pub status: Option<u16>,
+    /// Why it was not accepted.
+    pub error: Option<String>,
+    /// Time until the response or the failure.
+    pub duration: Duration,
+}
+
+/// What the webhooks need of the service.
+pub struct WebhookPorts {
+    /// Store of the webhooks.
+    pub store: Arc<dyn WebhookStore>,
+    /// Groups of the broker.
+    pub groups: Arc<dyn ConsumerGroups>,
+    /// Topics of the broker.
+    pub topics: Arc<dyn TopicReader>,
+    /// Checks URLs and sends test events.
+    pub client: Arc<dyn WebhookClient>,
+    /// The webhooks' dead letters.
+    pub dead_letters: Arc<DeadLetters>,
+    /// Stamps creations and changes, and the ends of secrets.
+    pub clock: Arc<dyn Clock>,
+    /// Ids of webhooks and test events.
+    pub rng: Arc<dyn Rng>,
+}
+
+/// Creates, changes, tests and lists webhooks.
+pub struct Webhooks {
+    ports: WebhookPorts,
+    options: Options,
+}
+
+/// The topics that all webhooks share: retry topics and dead letters.
+pub fn shared_topics(prefix: &str) -> Vec<String> {
+    let base = format!("{prefix}{WEBHOOK_TOPIC}");
+    let retries = (0..RETRY_DELAYS.len()).map(|stage| retry_topic(&base, stage));
+    retries.chain([dead_letter_topic(&base)]).collect()
+}
+
+impl Webhooks {
+    /// Administrators' actions on webhooks.
+    pub fn new(ports: WebhookPorts, options: Options) -> Self {
+        Self { ports, options }
+    }
+
+    /// Every webhook with its latest delivery, in the order of their creation.
+    pub async fn list(&self) -> Result<Vec<(Webhook, Option<WebhookDelivery>)>, QueryError> {
+        let webhooks = self.ports.store.webhooks().await?;
+        let with_latest = webhooks.into_iter().map(async |webhook| {
+            let latest = self.ports.store.deliveries(webhook.id).await?.into_iter().next();
+            Ok((webhook, latest))
+        });
+        futures::future::try_join_all(with_latest).await
+    }
+
+    /// The webhook with this id.
+    pub async fn find(&self, id: WebhookId) -> Result<Webhook, QueryError> {
+        let webhooks = self.ports.store.webhooks().await?;
+        webhooks.into_iter().find(|webhook| webhook.id == id).ok_or(QueryError::NotFound)
+    }
+
+    /// The latest deliveries of a webhook, newest first.
+    pub async fn deliveries(&self, id: WebhookId) -> Result<Vec<WebhookDelivery>, QueryError> {
+        self.find(id).await?;
+        Ok(self.ports.store.deliveries(id).await?)
+    }
+
+    /// Creates a webhook. `random` becomes its secret, unless the caller gives one.
+    ///
+    /// # Errors
+    /// A value is not valid, a topic does not exist, or there are as many webhooks as permitted.
+    pub async fn create(
+        &self,
+        topics: Vec<String>,
+        values: WebhookValues,
+        start: WebhookStart,
+        secret: Option<String>,
+        random: [u8; 32],
+    ) -> Result<Webhook, WebhookError> {
+        let now = self.ports.clock.now();
+        let text = secret.unwrap_or_else(|| signature::secret_of(random));
+        check_secret(&text)?;
+        let webhook = Webhook {
+            id: WebhookId::at(now, self.ports.rng.entropy()),
+            version: 1,
+            url: values.url.ok_or_else(|| invalid("url", "is required".into()))?,
+            topics,
+            types: values.types.unwrap_or_default(),
+            ordered: values.ordered.unwrap_or(true),
+            active: values.active.unwrap_or(true),
+            disabled_reason: None,
+            description: values.description.unwrap_or_default(),
+            secrets: vec![WebhookSecret { text, valid_until: None }],
+            created_at: now,
+            updated_at: now,
+        };
+        self.check_values(&webhook)?;
+        self.check_topics(&webhook.topics).await?;
+        let (found, max) = (self.ports.store.webhooks().await?.len(), self.options.webhooks_max);
+        if found >= max {
+            let message = format!("there are {found} webhooks, and webhooks.max permits {max}");
+            return Err(QueryError::Conflict(message).into());
+        }
+        let mut begun = shared_topics(&self.options.topic_prefix);
+        if start == WebhookStart::End {
+            begun.extend(webhook.topics.iter().cloned());
+        }
+        self.ports.groups.begin_at_end(&webhook.group(), &begun).await?;
+        self.ports.store.save_webhook(&webhook).await?;
+        Ok(webhook)
+    }
+
+    /// Changes a webhook. Its topics stay: a group that has members accepts no first offsets for others.
+    pub async fn change(&self, id: WebhookId, values: WebhookValues) -> Result<Webhook, WebhookError> {
+        self.update(id, async |webhook| {
+            let WebhookValues { url, types, ordered, active, description } = values.clone();
+            webhook.url = url.unwrap_or_else(|| std::mem::take(&mut webhook.url));
+            webhook.types = types.unwrap_or_else(|| std::mem::take(&mut webhook.types));
+            webhook.ordered = ordered.unwrap_or(webhook.ordered);
+            webhook.description = description.unwrap_or_else(|| std::mem::take(&mut webhook.description));
+            if let Some(active) = active {
+                (webhook.active, webhook.disabled_reason) = (active, None);
+            }
+            self.check_values(webhook)
+        })
+        .await
+    }
+
+    /// Replaces the secret. The former one signs as well until the overlap has passed.
+    pub async fn rotate(
+        &self,
+        id: WebhookId,
+        secret: Option<String>,
+        random: [u8; 32],
+    ) -> Result<Webhook, WebhookError> {
+        let text = secret.unwrap_or_else(|| signature::secret_of(random));
+        check_secret(&text)?;
+        self.update(id, async |webhook| {
+            let now = self.ports.clock.now();
+            webhook.secrets.retain(|secret| secret.valid_until.is_none() && secret.text != text);
+            for former in &mut webhook.secrets {
+                former.valid_until = Some(now.after(self.options.secret_overlap));
+            }
+            webhook.secrets.insert(0, WebhookSecret { text: text.clone(), valid_until: None });
+            Ok(())
+        })
+        .await
+    }
+
+    /// Deletes a webhook. Its dead letters stay in their topic.
+    pub async fn delete(&self, id: WebhookId) -> Result<(), QueryError> {
+        if self.ports.store.delete_webhook(id).await? { Ok(()) } else { Err(QueryError::NotFound) }
+    }
+
+    /// Sends a test event now, also to an inactive webhook, and records it among the deliveries.
+    pub async fn test(&self, id: WebhookId) -> Result<TestReport, QueryError> {
+        let webhook = self.find(id).await?;
+        let now = self.ports.clock.now();
+        let message_id = EventId::at(now, self.ports.rng.entropy()).to_string();
+        let request = delivery::test_request(&webhook, &message_id, now);
+        let result = self.ports.client.post(&webhook.url, request).await;
+        let error = match delivery::verdict(&result) {
+            Verdict::Accepted => None,
+            Verdict::Gone => Some("the endpoint answered with status 410".to_owned()),
+            Verdict::Failed { failure, .. } => Some(failure.reason),
+        };
+        let report = TestReport { message_id, status: result.ok(), error, duration: self.ports.clock.now().since(now) };
+        let record = WebhookDelivery {
+            webhook: id,
+            message_id: report.message_id.clone(),
+            topic: String::new(),
+            key: String::new(),
+            kind: delivery::TEST_TYPE.to_owned(),
+            attempt: 1,
+            at: now,
+            duration: report.duration,
+            status: report.status,
+            outcome: if report.error.is_none() { AttemptOutcome::Delivered } else { AttemptOutcome::Failed },
+            error: report.error.clone(),
+        };
+        self.ports.store.record_deliveries(&[record]).await?;
+        Ok(report)
+    }
+
+    /// Delivers the dead letters of a webhook again; without `commit` only counts them.
+    pub async fn redrive(
+        &self,
+        id: WebhookId,
+        limit: u32,
+        commit: bool,
+        audit: &ports::operators::Audit,
+    ) -> Result<ReplayReport, QueryError> {
+        self.find(id).await?;
+        let filter = DeadLetterFilter { webhook: Some(id), ..DeadLetterFilter::default() };
+        self.ports.dead_letters.redrive(&filter, limit, commit, audit).await
+    }
+
+    /// Changes a webhook, again from its present state where another change came first.
+    async fn update(
+        &self,
+        id: WebhookId,
+        change: impl AsyncFn(&mut Webhook) -> Result<(), WebhookError>,
+    ) -> Result<Webhook, WebhookError> {
+        for _ in 0..CHANGE_ATTEMPTS {
+            let mut webhook = self.find(id).await?;
+            change(&mut webhook).await?;
+            webhook.version += 1;
+            webhook.updated_at = self.ports.clock.now();
+            if self.ports.store.save_webhook(&webhook).await? {
+                return Ok(webhook);
+            }
+        }
+        Err(QueryError::Conflict("others change this webhook at the same time; try again".into()).into())
+    }
+
+    fn check_values(&self, webhook: &Webhook) -> Result<(), WebhookError> {
+        self.ports.client.check_url(&webhook.url).map_err(|message| invalid("url", message))?;
+        if webhook.types.len() > NAMES_MAX {
+            return Err(invalid("types", format!("must name at most {NAMES_MAX} types")));
+        }
+        Ok(())
+    }
+
+    async fn check_topics(&self, topics: &[String]) -> Result<(), WebhookError> {
+        if topics.is_empty() || topics.len() > NAMES_MAX {
+            return Err(invalid("topics", format!("must name 1 to {NAMES_MAX} topics")));
+        }
+        let own = shared_topics(&self.options.topic_prefix);
+        let existing = self.ports.topics.list().await?.into_iter().map(|topic| topic.name);
+        let known: BTreeSet<String> = existing.chain(self.options.own_topics.iter().cloned()).collect();
+        match topics.iter().find(|topic| own.contains(topic) || !known.contains(&**topic)) {
+            None => Ok(()),
+            Some(topic) => {
+                let names = known.into_iter().filter(|name| !own.contains(name)).collect::<Vec<_>>().join(", ");
+                Err(invalid(
+                    "topics",
+                    format!("must name existing topics, and there is no {topic}; there are: {names}"),
+                ))
+            }
+        }
+    }
+}
+
+fn invalid(field: &'static str, message: String) -> WebhookError {
+    WebhookError::Invalid { field, message }
+}
+
+fn check_secret(text: &str) -> Result<(), WebhookError> {
+    if signature::is_secret(text) {
+        return Ok(());
+    }
+    Err(invalid("secret", "must be whsec_ and 24 to 64 bytes in base64".to_owned()))
+}

@@ -1,0 +1,222 @@
+//! One event for one webhook: whether it is delivered, the request that delivers it, and what the response means.
+use domain::Timestamp;
+use outbox::topics::{WEBHOOK_HEADER, retry_stage};
+use ports::FailureType;
+use ports::broker::consumer_groups::Delivery;
+use ports::broker::{Header, Record};
+use ports::endpoint::webhooks::Webhook;
+use ports::endpoint::{EndpointError, EventRequest};
+
+use super::signature::signatures;
+use crate::consume::intake::IntakeFailure;
+use crate::consume::post_handler;
+
+/// Class of the failure in the headers of a retried or dead-lettered event.
+const FAILURE_CLASS: &str = "posthaste.WebhookFault";
+
+/// Whether a webhook receives a message: an event of its topics and types, or one of its own in a retry topic.
+pub fn receives(webhook: &Webhook, delivery: &Delivery) -> bool {
+    let record = &delivery.record;
+    if retry_stage(&delivery.position.topic).is_some() && record.header(WEBHOOK_HEADER).is_some() {
+        return record.text(WEBHOOK_HEADER) == Some(&webhook.id.to_string());
+    }
+    let has_type = || record.text("ce_type").is_some_and(|kind| webhook.types.iter().any(|wanted| wanted == kind));
+    webhook.topics.iter().any(|topic| **topic == *delivery.position.topic) && (webhook.types.is_empty() || has_type())
+}
+
+/// The id of a message, the same in every attempt: that of the event, or else its first position.
+pub fn message_id(delivery: &Delivery) -> String {
+    let Delivery { position, record } = delivery;
+    let of_event = record.text("ce_id").filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()));
+    of_event.map_or_else(
+        || first_position(position.topic.as_ref(), position.partition, position.offset, record),
+        str::to_owned,
+    )
+}
+
+fn first_position(topic: &str, partition: u32, offset: u64, record: &Record) -> String {
+    use crate::consume::spring_headers::{ORIGINAL_OFFSET, ORIGINAL_PARTITION, ORIGINAL_TOPIC};
+    let first = || {
+        let partition = i32::from_be_bytes(record.header(ORIGINAL_PARTITION)?.try_into().ok()?);
+        let offset = i64::from_be_bytes(record.header(ORIGINAL_OFFSET)?.try_into().ok()?);
+        Some(format!("{}/{partition}/{offset}", record.text(ORIGINAL_TOPIC)?))
+    };
+    first().unwrap_or_else(|| format!("{topic}/{partition}/{offset}"))
+}
+
+/// The signed request that delivers a record.
+pub fn request(webhook: &Webhook, message_id: &str, record: &Record, now: Timestamp) -> EventRequest {
+    let mut request = post_handler::request(record);
+    request.attributes.retain(|(name, _)| &**name != WEBHOOK_HEADER && !name.starts_with("webhook-"));
+    request.attributes.extend(signed_headers(webhook, message_id, &request.body, now));
+    request
+}
+
+/// The request of a test event, which is in no topic.
+pub fn test_request(webhook: &Webhook, message_id: &str, now: Timestamp) -> EventRequest {
+    let body: Vec<u8> = format!(r#"{{"test":true,"webhook":"{}"}}"#, webhook.id).into();
+    let header = |name: &str, value: &str| -> Header { (name.into(), value.as_bytes().into()) };
+    let mut attributes = vec![
+        header("content-type", "application/json"),
+        header("ce_specversion", "1.0"),
+        header("ce_id", message_id),
+        header("ce_type", TEST_TYPE),
+        header("ce_source", "/posthaste/webhooks"),
+    ];
+    attributes.extend(signed_headers(webhook, message_id, &body, now));
+    EventRequest { attributes, body: body.into() }
+}
+
+/// Type of a test event.
+pub const TEST_TYPE: &str = "posthaste.test";
+
+fn signed_headers(webhook: &Webhook, message_id: &str, body: &[u8], now: Timestamp) -> [Header; 3] {
+    let valid = webhook.secrets.iter().filter(|secret| secret.valid_until.is_none_or(|until| until > now));
+    let timestamp = now.millis().div_euclid(1_000);
+    let signature = signatures(valid.map(|secret| secret.text.as_str()), message_id, timestamp, body);
+    [
+        ("webhook-id", message_id.to_owned()),
+        ("webhook-timestamp", timestamp.to_string()),
+        ("webhook-signature", signature),
+    ]
+    .map(|(name, value)| (name.into(), value.into_bytes().into()))
+}
+
+/// What a response, or its absence, means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// 2xx: the event is delivered.
+    Accepted,
+    /// 410: the endpoint asks for no further event, by the specification of Standard Webhooks.
+    Gone,
+    /// Every other status, or no response.
+    Failed {
+        /// Failure that is written into the headers.
+        failure: IntakeFailure,
+        /// Whether the endpoint itself does not work, so that another event would fail as well.
+        endpoint_down: bool,
+    },
+}
+
+/// The verdict on a call.
+pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
+    let failed = |failure_type, reason: String, endpoint_down| Verdict::Failed {
+        failure: IntakeFailure { failure_type, class: FAILURE_CLASS, reason },
+        endpoint_down,
+    };
+    match result {
+        Ok(200..=299) => Verdict::Accepted,
+        Ok(410) => Verdict::Gone,
+        Ok(status) => {
+            let (failure_type, down) = match status {
+                408 => (FailureType::Timeout, true),
+                429 | 502..=504 => (FailureType::System, true),
+                500..=599 => (FailureType::System, false),
+                _ => (FailureType::Validation, false),
+            };
+            let redirect = if (300..=399).contains(status) { "; redirects are not followed" } else { "" };
+            failed(failure_type, format!("the endpoint answered with status {status}{redirect}"), down)
+        }
+        Err(error) => failed(error.failure_type, error.reason.clone(), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::WebhookId;
+    use ports::Fault;
+    use ports::broker::Position;
+    use ports::endpoint::webhooks::WebhookSecret;
+
+    use super::*;
+
+    fn webhook() -> Webhook {
+        let at = Timestamp::from_millis(1_000);
+        let secret =
+            |byte: u8, valid_until| WebhookSecret { text: super::super::signature::secret_of([byte; 32]), valid_until };
+        Webhook {
+            id: WebhookId::at(at, [1; 10]),
+            version: 1,
+            url: "https://example.org".into(),
+            topics: vec!["customers".into(), "order.events".into()],
+            types: Vec::new(),
+            ordered: true,
+            active: true,
+            disabled_reason: None,
+            description: String::new(),
+            secrets: vec![secret(1, None), secret(2, Some(Timestamp::from_millis(5_000)))],
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
+    fn delivery(topic: &str, headers: &[(&str, &str)]) -> Delivery {
+        let headers = headers.iter().map(|(name, value)| ((*name).into(), value.as_bytes().into())).collect();
+        let (value, timestamp) = (b"{}".as_slice().into(), Timestamp::from_millis(0));
+        Delivery {
+            position: Position { topic: topic.into(), partition: 3, offset: 7 },
+            record: Record { topic: topic.into(), key: "k".into(), headers, value, timestamp },
+        }
+    }
+
+    #[test]
+    fn webhook_receives_its_topics_its_types_and_its_own_retries() {
+        let all = webhook();
+        let some = Webhook { types: vec!["A".into()], ..webhook() };
+        let own = all.id.to_string();
+
+        assert!(receives(&all, &delivery("customers", &[])));
+        assert!(receives(&all, &delivery("customers", &[("ce_type", "B")])));
+        assert!(!receives(&all, &delivery("payments", &[("ce_type", "A")])));
+        assert!(receives(&some, &delivery("customers", &[("ce_type", "A")])));
+        assert!(!receives(&some, &delivery("customers", &[("ce_type", "B")])));
+        assert!(!receives(&some, &delivery("customers", &[])));
+        assert!(receives(&some, &delivery("webhooks-retry-2", &[(WEBHOOK_HEADER, &own), ("ce_type", "B")])));
+        assert!(!receives(&all, &delivery("webhooks-retry-2", &[(WEBHOOK_HEADER, "another")])));
+        assert!(!receives(&all, &delivery("order.events-retry-2", &[("ce_type", "A")])));
+    }
+
+    #[test]
+    fn request_is_signed_with_every_secret_that_is_still_valid() {
+        let record =
+            delivery("webhooks-retry-1", &[("ce_id", "e1"), (WEBHOOK_HEADER, "x"), ("webhook-id", "forged")]).record;
+        let signature_count = |now: i64| {
+            let request = request(&webhook(), "e1", &record, Timestamp::from_millis(now));
+            let values = |name: &str| -> Vec<String> {
+                let found = request.attributes.iter().filter(|(header, _)| &**header == name);
+                found.map(|(_, value)| String::from_utf8(value.to_vec()).expect("text")).collect()
+            };
+            assert_eq!((values("webhook-id"), values(WEBHOOK_HEADER)), (vec!["e1".to_owned()], Vec::new()));
+            assert_eq!(values("webhook-timestamp"), [(now / 1_000).to_string()]);
+            values("webhook-signature")[0].split(' ').count()
+        };
+
+        assert_eq!((signature_count(4_999), signature_count(5_000)), (2, 1));
+    }
+
+    #[test]
+    fn message_keeps_its_id_in_every_attempt() {
+        assert_eq!(message_id(&delivery("customers", &[("ce_id", "e1")])), "e1");
+        assert_eq!(message_id(&delivery("customers", &[("ce_id", "two\nlines")])), "customers/3/7");
+        let mut retried = delivery("webhooks-retry-0", &[("kafka_original-topic", "customers")]);
+        retried.record.headers.push(("kafka_original-partition".into(), 5_i32.to_be_bytes().as_slice().into()));
+        retried.record.headers.push(("kafka_original-offset".into(), 9_i64.to_be_bytes().as_slice().into()));
+        assert_eq!(message_id(&retried), "customers/5/9");
+    }
+
+    #[test]
+    fn status_decides_between_accepted_gone_and_failed() {
+        let down = |status: u16| match verdict(&Ok(status)) {
+            Verdict::Failed { endpoint_down, .. } => Some(endpoint_down),
+            Verdict::Accepted | Verdict::Gone => None,
+        };
+
+        assert!([200, 201, 202, 204, 299].into_iter().all(|status| verdict(&Ok(status)) == Verdict::Accepted));
+        assert_eq!(verdict(&Ok(410)), Verdict::Gone);
+        assert!([301, 400, 401, 404, 409, 422, 500, 501].into_iter().all(|status| down(status) == Some(false)));
+        assert!([408, 429, 502, 503, 504].into_iter().all(|status| down(status) == Some(true)));
+        let error = EndpointError { fault: Fault::Transient, failure_type: FailureType::Network, reason: "cut".into() };
+        let Verdict::Failed { failure, endpoint_down: true } = verdict(&Err(error)) else { panic!("it failed") };
+        assert_eq!((failure.failure_type, failure.reason.as_str()), (FailureType::Network, "cut"));
+    }
+}
