@@ -19,7 +19,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use posthaste::{Config, Environment};
 
 use commands::{
-    actors, adopt, audit, demo, dlt, doctor, documents, migrate, outbox, serve, token, top, topic, version,
+    actors, adopt, audit, demo, dlt, doctor, documents, migrate, outbox, serve, token, top, topic, version, webhook,
 };
 use failure::Failure;
 
@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// List and read the broker's topics, also while the service runs.
     #[command(subcommand)]
     Topic(topic::Verb),
+    /// Subscribe endpoints of other systems to topics, test them, and see what was delivered.
+    #[command(subcommand)]
+    Webhook(webhook::Verb),
     /// Measure creates, the relay and end-to-end latency.
     Bench(bench::Arguments),
     /// Mint tokens for trying things out.
@@ -118,6 +121,7 @@ fn execute(arguments: CommandLine) -> Result<u8, Failure> {
         Command::Actors(verb) => actors::actors(&config()?, verb),
         Command::Top(arguments) => top::top(&config()?, &arguments),
         Command::Topic(verb) => topic::topic(&config()?, verb),
+        Command::Webhook(verb) => webhook::webhook(&config()?, verb),
         Command::Bench(arguments) => bench::bench(file, config()?, &arguments),
         Command::Token(verb) => token::token(&config()?, verb),
         Command::Config(verb) => documents::config(file, &environment, &verb),

@@ -13,3 +13,4 @@ pub(super) mod token;
 pub(super) mod top;
 pub(super) mod topic;
 pub(super) mod version;
+pub(super) mod webhook;

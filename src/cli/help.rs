@@ -45,6 +45,20 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("posthaste outbox list --key ORDER -o json", "the events of an order, for a program"),
         ],
     ),
+    (
+        "posthaste webhook create",
+        &[
+            (
+                "posthaste webhook create https://example.org/hooks --topic order.events",
+                "all events of the orders, from now on",
+            ),
+            (
+                "posthaste webhook create URL --topic order.events --type ORDER_CREATED --from-beginning",
+                "one type, with its history",
+            ),
+        ],
+    ),
+    ("posthaste webhook redrive", &[("posthaste webhook redrive ID --dry-run", "count the dead letters")]),
     ("posthaste outbox show", &[("posthaste outbox show 6", "the row, its record, and why it is in its state")]),
     (
         "posthaste outbox why",

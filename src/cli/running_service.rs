@@ -67,6 +67,15 @@ impl<'a> RunningService<'a> {
         self.client.send(method, path, &self.token()?, None).await?.success()
     }
 
+    /// The JSON of a successful response to a request with a body; null for a response without one.
+    ///
+    /// # Errors
+    /// No token can be minted, no service answers, or it answers with an error.
+    pub(crate) async fn send(&self, method: &'static str, path: &str, body: Option<Value>) -> Result<Value, Failure> {
+        let body = body.map(|body| body.to_string());
+        self.client.send(method, path, &self.token()?, body).await?.success()
+    }
+
     /// The status and the text of a response that needs no token.
     ///
     /// # Errors

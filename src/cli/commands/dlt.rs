@@ -80,7 +80,7 @@ pub(crate) struct FilterArguments {
 impl FilterArguments {
     fn filter(self, redriven: Option<bool>) -> DeadLetterFilter {
         let Self { key, kind, failure, older_than, after } = self;
-        DeadLetterFilter { key, kind, failure_type: failure, older_than, redriven, after }
+        DeadLetterFilter { key, kind, failure_type: failure, older_than, redriven, webhook: None, after }
     }
 }
 

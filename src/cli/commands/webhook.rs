@@ -1,0 +1,333 @@
+//! `webhook`: the endpoints that receive the events of topics, of a running service.
+use clap::Subcommand;
+use posthaste::Config;
+use serde_json::{Map, Value, json};
+
+use super::super::confirm::require_if_interactive;
+use super::super::failure::Failure;
+use super::super::output::format::OutputArguments;
+use super::super::output::print_line;
+use super::super::output::screen::{Screen, Tone};
+use super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::running_service::{RunningService, ServiceArguments};
+use super::super::runtime::block_on;
+
+const WEBHOOKS: [TableColumn; 5] = [
+    TableColumn::text("ID"),
+    TableColumn::text("STATE"),
+    TableColumn::text("TOPICS").rank(2),
+    TableColumn::text("LAST DELIVERY").rank(1),
+    TableColumn::prose("URL"),
+];
+
+const DELIVERIES: [TableColumn; 7] = [
+    TableColumn::text("AT"),
+    TableColumn::text("OUTCOME"),
+    TableColumn::number("STATUS"),
+    TableColumn::number("ATTEMPT"),
+    TableColumn::text("TYPE").rank(2),
+    TableColumn::text("KEY").rank(1),
+    TableColumn::prose("ERROR"),
+];
+
+/// What every verb has.
+#[derive(clap::Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    output: OutputArguments,
+    #[command(flatten)]
+    service: ServiceArguments,
+}
+
+/// The values of a webhook.
+#[derive(clap::Args)]
+pub(crate) struct Values {
+    /// Only events of this type. May be repeated.
+    #[arg(long = "type", value_name = "TYPE")]
+    types: Vec<String>,
+    /// Whether the events of a key are delivered in their order, also when one of them is retried.
+    #[arg(long, value_name = "BOOLEAN")]
+    ordered: Option<bool>,
+    /// Whether events are delivered; while false they wait.
+    #[arg(long, value_name = "BOOLEAN")]
+    active: Option<bool>,
+    /// A text for operators.
+    #[arg(long)]
+    description: Option<String>,
+}
+
+impl Values {
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        let mut put = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                members.insert(name.to_owned(), value);
+            }
+        };
+        put("types", (!self.types.is_empty()).then(|| json!(self.types)));
+        put("ordered", self.ordered.map(Value::from));
+        put("active", self.active.map(Value::from));
+        put("description", self.description.clone().map(Value::from));
+        members
+    }
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// List the webhooks with their latest deliveries.
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Subscribe an endpoint to topics; prints the secret that signs its requests, once.
+    Create {
+        /// Absolute URL of the endpoint.
+        endpoint: String,
+        /// Full name of a topic whose events are delivered. May be repeated.
+        #[arg(long = "topic", value_name = "TOPIC", required = true)]
+        topics: Vec<String>,
+        #[command(flatten)]
+        values: Values,
+        /// Deliver all events that the topics keep, instead of those from now on.
+        #[arg(long)]
+        from_beginning: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a webhook; values that are not given stay as they are.
+    Change {
+        /// Id of the webhook.
+        id: String,
+        /// Absolute URL of the endpoint.
+        #[arg(long = "endpoint", value_name = "URL")]
+        endpoint: Option<String>,
+        #[command(flatten)]
+        values: Values,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete a webhook with its delivery log.
+    Delete {
+        /// Id of the webhook.
+        id: String,
+        /// Do not ask for confirmation.
+        #[arg(short, long)]
+        yes: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Replace the secret; for a time the former one signs as well.
+    Rotate {
+        /// Id of the webhook.
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Send a test event and show the response. Exits with 1 where the endpoint does not accept it.
+    Test {
+        /// Id of the webhook.
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the latest 100 attempts to deliver events, newest first.
+    Deliveries {
+        /// Id of the webhook.
+        id: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Deliver the dead letters of a webhook again.
+    Redrive {
+        /// Id of the webhook.
+        id: String,
+        /// Count them and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Most dead letters that are delivered again.
+        #[arg(short = 'n', long, default_value_t = 1_000)]
+        limit: u32,
+        /// The reason; kept in the ledger of redrives.
+        #[arg(long, default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
+    block_on(async {
+        match verb {
+            Verb::List { common } => list(config, &common).await,
+            Verb::Create { endpoint, topics, values, from_beginning, common } => {
+                let mut body = values.members();
+                body.insert("topics".to_owned(), topics.into());
+                body.insert("url".to_owned(), endpoint.into());
+                if from_beginning {
+                    body.insert("from".to_owned(), "beginning".into());
+                }
+                let created = send(config, &common, "POST", "/webhooks", Some(body.into())).await?;
+                print_secret(&created, &common)
+            }
+            Verb::Change { id, endpoint, values, common } => {
+                let mut body = values.members();
+                body.extend(endpoint.map(|url| ("url".to_owned(), Value::from(url))));
+                let changed = send(config, &common, "PATCH", &path(&id, ""), Some(body.into())).await?;
+                print(&changed, &common, || format!("webhook {id} is at version {}", changed["version"]))
+            }
+            Verb::Delete { id, yes, common } => {
+                require_if_interactive(yes, &format!("Delete webhook {id}?"))?;
+                send(config, &common, "DELETE", &path(&id, ""), None).await?;
+                eprintln!("webhook {id} was deleted");
+                Ok(0)
+            }
+            Verb::Rotate { id, common } => {
+                let rotated = send(config, &common, "POST", &path(&id, "/secret"), None).await?;
+                print_secret(&rotated, &common)
+            }
+            Verb::Test { id, common } => test(config, &id, &common).await,
+            Verb::Deliveries { id, common } => deliveries(config, &id, &common).await,
+            Verb::Redrive { id, dry_run, limit, reason, common } => {
+                let body = json!({"dryRun": dry_run, "limit": limit, "reason": reason});
+                let report = send(config, &common, "POST", &path(&id, "/redrive"), Some(body)).await?;
+                let (matched, redriven) = (&report["matched"], &report["redriven"]);
+                print(&report, &common, || format!("{matched} dead letters, {redriven} of them are delivered again"))
+            }
+        }
+    })
+}
+
+async fn list(config: &Config, common: &Common) -> Result<u8, Failure> {
+    let found = send(config, common, "GET", "/webhooks", None).await?;
+    let webhooks = elements(&found, "webhooks");
+    if webhooks.is_empty() {
+        eprintln!("there is no webhook; `posthaste webhook create` subscribes an endpoint");
+    } else if common.output.is_json() {
+        webhooks.iter().try_for_each(|webhook| print_line(&webhook.to_string()))?;
+    } else {
+        print_line(&webhooks_table(&webhooks, Screen::of_stdout()))?;
+    }
+    Ok(0)
+}
+
+fn webhooks_table(webhooks: &[Value], screen: Screen) -> String {
+    let row = |webhook: &Value| -> Vec<TableCell> {
+        let (state, tone) = match (webhook["active"].as_bool(), webhook["disabledReason"].as_str()) {
+            (Some(true), _) => ("active", Tone::Good),
+            (_, Some(_)) => ("disabled", Tone::Bad),
+            _ => ("inactive", Tone::Notice),
+        };
+        let topics: Vec<&str> = webhook["topics"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let last = webhook["lastDelivery"]["outcome"].as_str().unwrap_or("-");
+        table_row![text(webhook, "id"), TableCell::toned(state, tone), topics.join(","), last, text(webhook, "url")]
+    };
+    table(&WEBHOOKS, &webhooks.iter().map(row).collect::<Vec<_>>(), screen)
+}
+
+async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
+    let found = send(config, common, "GET", &path(id, "/deliveries"), None).await?;
+    let deliveries = elements(&found, "deliveries");
+    if deliveries.is_empty() {
+        eprintln!("no event was sent yet");
+    } else if common.output.is_json() {
+        deliveries.iter().try_for_each(|delivery| print_line(&delivery.to_string()))?;
+    } else {
+        print_line(&deliveries_table(&deliveries, Screen::of_stdout()))?;
+    }
+    Ok(0)
+}
+
+fn deliveries_table(deliveries: &[Value], screen: Screen) -> String {
+    let row = |delivery: &Value| -> Vec<TableCell> {
+        let outcome = text(delivery, "outcome");
+        let tone = match outcome {
+            "delivered" => Tone::Good,
+            "retried" => Tone::Notice,
+            _ => Tone::Bad,
+        };
+        let status = delivery["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
+        table_row![
+            text(delivery, "at"),
+            TableCell::toned(outcome, tone),
+            status,
+            delivery["attempt"].as_u64().unwrap_or_default(),
+            text(delivery, "type"),
+            text(delivery, "key"),
+            text(delivery, "error"),
+        ]
+    };
+    table(&DELIVERIES, &deliveries.iter().map(row).collect::<Vec<_>>(), screen)
+}
+
+async fn test(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
+    let report = send(config, common, "POST", &path(id, "/test"), None).await?;
+    let accepted = report["accepted"] == true;
+    print(&report, common, || match report["error"].as_str() {
+        None => format!("the endpoint accepted the test event with status {}", report["status"]),
+        Some(error) => format!("the endpoint did not accept the test event: {error}"),
+    })?;
+    Ok(u8::from(!accepted))
+}
+
+async fn send(
+    config: &Config,
+    common: &Common,
+    method: &'static str,
+    path: &str,
+    body: Option<Value>,
+) -> Result<Value, Failure> {
+    RunningService::new(config, &common.service)?.send(method, path, body).await
+}
+
+fn print(response: &Value, common: &Common, sentence: impl FnOnce() -> String) -> Result<u8, Failure> {
+    print_line(&if common.output.is_json() { response.to_string() } else { sentence() })?;
+    Ok(0)
+}
+
+fn print_secret(webhook: &Value, common: &Common) -> Result<u8, Failure> {
+    print(webhook, common, || format!("webhook {}\nsecret  {}", text(webhook, "id"), text(webhook, "secret")))?;
+    if !common.output.is_json() {
+        eprintln!("the secret is not shown again");
+    }
+    Ok(0)
+}
+
+/// An id has only characters that a path may have; others are escaped by the service's refusal.
+fn path(id: &str, suffix: &str) -> String {
+    let legal: String = id.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').collect();
+    format!("/webhooks/{legal}{suffix}")
+}
+
+fn elements(response: &Value, name: &str) -> Vec<Value> {
+    response[name].as_array().cloned().unwrap_or_default()
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_and_a_delivery_are_a_line_each() {
+        let webhook = json!({"id": "0190", "active": false, "disabledReason": "410", "topics": ["a", "b"], "url": "https://x/",
+            "lastDelivery": {"outcome": "retried"}});
+        let delivery = json!({"at": "t", "outcome": "retried", "status": 503, "attempt": 2, "type": "A", "key": "k", "error": "status 503"});
+
+        assert_eq!(
+            webhooks_table(&[webhook], Screen::PIPE),
+            "ID    STATE     TOPICS  LAST DELIVERY  URL\n0190  disabled  a,b     retried        https://x/"
+        );
+        assert_eq!(
+            deliveries_table(&[delivery], Screen::PIPE),
+            "AT  OUTCOME  STATUS  ATTEMPT  TYPE  KEY  ERROR\nt   retried     503        2  A     k    status 503"
+        );
+    }
+
+    #[test]
+    fn an_id_stays_within_its_place_in_the_path() {
+        assert_eq!(path("../admin/x?y", "/test"), "/webhooks/adminxy/test");
+    }
+}
