@@ -36,6 +36,9 @@ impl Response {
             return Ok(self.body);
         }
         let message = self.body["message"].as_str().or(self.body["detail"].as_str()).unwrap_or("no reason given");
+        let fault = |error: &Value| Some(format!("{} {}", error["field"].as_str()?, error["message"].as_str()?));
+        let faults: Vec<String> = self.body["errors"].as_array().into_iter().flatten().filter_map(fault).collect();
+        let message = if faults.is_empty() { message.to_owned() } else { faults.join("; ") };
         Err(Failure::new(format!("the service answered {}: {message}", self.status)))
     }
 }
@@ -112,6 +115,16 @@ impl AdminClient {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_each_member_that_is_not_valid() {
+        let errors = serde_json::json!([{"field": "url", "message": "must be https"}, {"field": "topics", "message": "is required"}]);
+        let body = serde_json::json!({"message": "a parameter is not valid", "errors": errors});
+
+        let refused = Response { status: 400, body }.success().expect_err("refused");
+
+        assert_eq!(refused.message, "the service answered 400: url must be https; topics is required");
+    }
 
     #[tokio::test]
     async fn a_request_without_an_answer_fails_after_the_timeout() {

@@ -182,7 +182,7 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 Ok(0)
             }
             Verb::Rotate { id, common } => {
-                let rotated = send(config, &common, "POST", &path(&id, "/secret"), None).await?;
+                let rotated = send(config, &common, "POST", &path(&id, "/secret"), Some(json!({}))).await?;
                 print_secret(&rotated, &common)
             }
             Verb::Test { id, common } => test(config, &id, &common).await,
