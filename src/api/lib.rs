@@ -170,6 +170,7 @@ pub use admin::documents::{
     audit_entry_document, dead_letter_document, partition_document, record_document, row_diagnosis_document,
     row_document, row_record_document,
 };
+pub use console::links::shell_quoted;
 pub use http::listeners::Listeners;
 pub use http::options::{Options, Surface, TopicReadLimits};
 pub use http::router::configure;

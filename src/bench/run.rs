@@ -56,9 +56,9 @@ impl<P: Program> Bench<'_, P> {
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
         let build = if cfg!(debug_assertions) { "debug build: figures mean nothing" } else { "release build" };
         let mut settings = json!({
-            "build": build, "cores": cores, "store_says": self.program.server_settings().await?,
+            "build": build, "cores": cores, "storeSays": self.program.server_settings().await?,
             "clients": plan.clients, "seconds": plan.time.as_secs_f64(), "rounds": plan.rounds, "events": plan.events,
-            "keys": plan.keys, "rate_limit": "off", "log": "start and stop, no request lines",
+            "keys": plan.keys, "rateLimit": "off", "log": "start and stop, no request lines",
             "load": "beside the service on the same cores",
         });
         if let (Some(all), serde_json::Value::Object(own)) = (settings.as_object_mut(), self.program.settings()) {

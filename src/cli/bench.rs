@@ -149,8 +149,8 @@ impl<'a> Program for ConfiguredProgram<'a> {
         json!({
             "store": store, "broker": broker, "delivery": if exactly_once { "exactly-once" } else { "at-least-once" },
             "cache": if config.cache.kind == CacheKind::Redis { "redis" } else { "memory" },
-            "batch": config.outbox.publisher.batch, "batches_in_flight": config.outbox.publisher.max_in_flight,
-            "outbox_partitions": config.outbox.partitions, "topic_partitions": config.broker.topic_partitions,
+            "batch": config.outbox.publisher.batch, "batchesInFlight": config.outbox.publisher.max_in_flight,
+            "outboxPartitions": config.outbox.partitions, "topicPartitions": config.broker.topic_partitions,
             "lanes": config.broker.lanes,
         })
     }

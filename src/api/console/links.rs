@@ -43,7 +43,7 @@ pub(crate) fn is_console_page(target: &str) -> bool {
 }
 
 /// A text as one shell argument.
-fn shell_quoted(text: &str) -> String {
+pub fn shell_quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'/' | b':');
     if !text.is_empty() && text.bytes().all(plain) {
         text.to_owned()

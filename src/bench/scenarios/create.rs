@@ -75,16 +75,16 @@ async fn rounds<P: Program>(
     let latency: Vec<f64> = totals.micros.iter().map(|micros| f64::from(*micros) / 1_000.0).collect();
     let rate = median(&totals.rates);
     let mut figures = json!({
-        "answered_per_s": rate.round(), "rounds_per_s": rounded(&totals.rates), "answered": totals.answered, "refused": totals.refused,
-        "latency_ms": percentiles(&latency), "waiting_at_most": totals.pending_rows_max,
-        "drained_after_ms_at_most": totals.drained_max.as_millis() as u64, "resident_idle_mb": idle_mb, "resident_loaded_mb": loaded_mb,
+        "answeredPerS": rate.round(), "roundsPerS": rounded(&totals.rates), "answered": totals.answered, "refused": totals.refused,
+        "latencyMs": percentiles(&latency), "waitingAtMost": totals.pending_rows_max,
+        "drainedAfterMsAtMost": totals.drained_max.as_millis() as u64, "residentIdleMb": idle_mb, "residentLoadedMb": loaded_mb,
         "checked": checked.json(),
     });
     if pgbench_data.is_some() {
         figures["pgbench"] = match totals.pgbench_rates.as_slice() {
             [] => json!("not on the PATH: nothing to compare with"),
             theirs => json!({
-                "orders_per_s": median(theirs).round(), "rounds_per_s": rounded(theirs), "ours_to_theirs": ratio(&totals.rates, theirs),
+                "ordersPerS": median(theirs).round(), "roundsPerS": rounded(theirs), "oursToTheirs": ratio(&totals.rates, theirs),
             }),
         };
     }

@@ -51,8 +51,8 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Opti
     reporter.report(
         "idle",
         &json!({
-            "rate_per_s": IDLE_RATE, "refused": idle.result.refused, "latency_ms": idle.result.percentiles(),
-            "commit_to_settled_ms": percentiles(&settled), "commit_to_ack_ms": idle.acknowledged, "commit_to_consumed_ms": idle.consumed,
+            "ratePerS": IDLE_RATE, "refused": idle.result.refused, "latencyMs": idle.result.percentiles(),
+            "commitToSettledMs": percentiles(&settled), "commitToAckMs": idle.acknowledged, "commitToConsumedMs": idle.consumed,
         }),
     )?;
 
@@ -65,9 +65,9 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Opti
     reporter.report(
         "end-to-end",
         &json!({
-            "rate_per_s": half.result.rate().round(), "refused": half.result.refused, "latency_ms": half.result.percentiles(),
-            "commit_to_settled_ms": percentiles(&half_settled), "commit_to_ack_ms": half.acknowledged,
-            "commit_to_consumed_ms": half.consumed, "checked": checked.json(),
+            "ratePerS": half.result.rate().round(), "refused": half.result.refused, "latencyMs": half.result.percentiles(),
+            "commitToSettledMs": percentiles(&half_settled), "commitToAckMs": half.acknowledged,
+            "commitToConsumedMs": half.consumed, "checked": checked.json(),
         }),
     )
 }

@@ -49,8 +49,8 @@ fn report<P: Program>(bench: &Bench<'_, P>, rate: u32, runs: &[Vec<HeldRun>]) ->
         bench.reporter.report(
             "held",
             &json!({
-                "rate_per_s": rate, "held": name, "claim_mean_ms": median(&claims(runs)), "claim_of_clean": ratio(&claims(runs), &clean),
-                "commit_to_ack_ms": median_percentiles(runs.iter().map(|run| &run.acknowledged_ms)),
+                "ratePerS": rate, "held": name, "claimMeanMs": median(&claims(runs)), "claimOfClean": ratio(&claims(runs), &clean),
+                "commitToAckMs": median_percentiles(runs.iter().map(|run| &run.acknowledged_ms)),
                 "checked": runs.iter().map(|run| &run.checked).collect::<Vec<_>>(),
             }),
         )

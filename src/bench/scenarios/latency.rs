@@ -26,9 +26,9 @@ pub(crate) async fn latency<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
         bench.reporter.report(
             "latency",
             &json!({
-                "rate_per_s": rate, "answered_per_s": median(&rounds.iter().map(|round| round.rate).collect::<Vec<_>>()).round(),
-                "commit_to_ack_ms": median_percentiles(rounds.iter().map(|round| &round.acknowledged_ms)),
-                "commit_to_settled_ms": median_percentiles(rounds.iter().map(|round| &round.settled_ms)),
+                "ratePerS": rate, "answeredPerS": median(&rounds.iter().map(|round| round.rate).collect::<Vec<_>>()).round(),
+                "commitToAckMs": median_percentiles(rounds.iter().map(|round| &round.acknowledged_ms)),
+                "commitToSettledMs": median_percentiles(rounds.iter().map(|round| &round.settled_ms)),
                 "rounds": rounds.iter().map(|round| &round.acknowledged_ms).collect::<Vec<_>>(), "checked": duplicates_and_losses,
             }),
         )

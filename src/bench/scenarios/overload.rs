@@ -39,7 +39,7 @@ pub(crate) async fn overload<P: Program>(bench: &Bench<'_, P>) -> Result<(), Err
         }
         service.await_consumed(answered).await?;
         let checked = service.stop_and_check(answered).await?;
-        phases.insert("resident_idle_mb".to_owned(), idle_mb.into());
+        phases.insert("residentIdleMb".to_owned(), idle_mb.into());
         phases.insert("checked".to_owned(), checked.json());
         bench.reporter.report("overload", &Value::Object(phases))
     })
@@ -48,8 +48,8 @@ pub(crate) async fn overload<P: Program>(bench: &Bench<'_, P>) -> Result<(), Err
 
 fn phase_figures(load: &Load, result: &LoadResult, resident_mb: u64) -> Value {
     json!({
-        "clients": load.clients, "answered_per_s": result.rate().round(), "refused": result.refused,
-        "latency_ms": result.percentiles(), "latency_after_first_second_ms": result.percentiles_after_warm_up(),
-        "resident_mb": resident_mb,
+        "clients": load.clients, "answeredPerS": result.rate().round(), "refused": result.refused,
+        "latencyMs": result.percentiles(), "latencyAfterFirstSecondMs": result.percentiles_after_warm_up(),
+        "residentMb": resident_mb,
     })
 }

@@ -31,7 +31,7 @@ pub(crate) async fn peers<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error>
     }
     reporter.report(
         "peers",
-        &json!({"events_per_s": median(&rates).round(), "rounds_per_s": rounded(&rates), "peer": command, "peer_says": outputs}),
+        &json!({"eventsPerS": median(&rates).round(), "roundsPerS": rounded(&rates), "peer": command, "peerSays": outputs}),
     )
 }
 

@@ -37,8 +37,8 @@ pub(crate) async fn publish<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
             bench.reporter.report(
                 "publish",
                 &json!({
-                    "connections": connections, "published_per_s": median(&published).round(), "rounds_per_s": rounded(&published),
-                    "inserted_per_s": median(&inserted).round(), "published_to_inserted": ratio(&published, &inserted),
+                    "connections": connections, "publishedPerS": median(&published).round(), "roundsPerS": rounded(&published),
+                    "insertedPerS": median(&inserted).round(), "publishedToInserted": ratio(&published, &inserted),
                 }),
             )?;
         }
@@ -50,7 +50,7 @@ pub(crate) async fn publish<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
         bench.reporter.report(
             "publish-bulk",
             &json!({
-                "keys": 100_000, "new_keys_s": seconds(bulk_new), "known_keys_s": seconds(bulk_known), "inserted_s": seconds(bulk_insert),
+                "keys": 100_000, "newKeysS": seconds(bulk_new), "knownKeysS": seconds(bulk_known), "insertedS": seconds(bulk_insert),
             }),
         )
     }))

@@ -34,9 +34,9 @@ pub(crate) async fn relay<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error>
     reporter.report(
         "relay",
         &json!({
-            "events_per_s": median(&service_rates).round(), "rounds_per_s": rounded(&service_rates), "until": until,
-            "first_claim_after_ms": median(&starts), "statements_alone_per_s": median(&statement_rates).round(),
-            "alone_rounds_per_s": rounded(&statement_rates), "share_of_statements_alone": ratio(&service_rates, &statement_rates),
+            "eventsPerS": median(&service_rates).round(), "roundsPerS": rounded(&service_rates), "until": until,
+            "firstClaimAfterMs": median(&starts), "statementsAlonePerS": median(&statement_rates).round(),
+            "aloneRoundsPerS": rounded(&statement_rates), "shareOfStatementsAlone": ratio(&service_rates, &statement_rates),
             "checked": checked.json(),
         }),
     )

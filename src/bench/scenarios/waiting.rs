@@ -28,9 +28,9 @@ pub(crate) async fn waiting<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
     bench.reporter.report(
         "waiting",
         &json!({
-            "rows_not_due": rows, "claim_ms": median_percentiles(with_waiting.iter()),
-            "claim_of_an_empty_outbox_ms": median_percentiles(without.iter()),
-            "p50_of_empty": ratio(&p50(&with_waiting), &p50(&without)),
+            "rowsNotDue": rows, "claimMs": median_percentiles(with_waiting.iter()),
+            "claimOfAnEmptyOutboxMs": median_percentiles(without.iter()),
+            "p50OfEmpty": ratio(&p50(&with_waiting), &p50(&without)),
         }),
     )
 }

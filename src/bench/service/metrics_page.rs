@@ -36,7 +36,7 @@ pub(crate) fn percentiles(buckets: &HistogramBuckets, to_ms: f64) -> Value {
         let bound = buckets.iter().find(|(_, count)| *count >= place).map_or(0.0, |(bound, _)| *bound);
         if bound.is_finite() { json!(bound * to_ms) } else { json!("beyond the last bucket") }
     };
-    json!({"p50_at_most": at(0.50), "p99_at_most": at(0.99), "observed": total})
+    json!({"p50AtMost": at(0.50), "p99AtMost": at(0.99), "observed": total})
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
 
         let observed = percentiles(&since(&after, &before), 1_000.0);
 
-        assert_eq!(observed, json!({"p50_at_most": 100.0, "p99_at_most": 100.0, "observed": 100}));
+        assert_eq!(observed, json!({"p50AtMost": 100.0, "p99AtMost": 100.0, "observed": 100}));
         assert_eq!(value("depth 3\n", "depth"), 3.0);
     }
 }

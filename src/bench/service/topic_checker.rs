@@ -50,7 +50,7 @@ impl TopicReport {
 
     pub(crate) fn json(&self) -> Value {
         json!({
-            "events": self.events, "duplicates": self.duplicates, "order_violations": self.order_violations, "missing": self.missing,
+            "events": self.events, "duplicates": self.duplicates, "orderViolations": self.order_violations, "missing": self.missing,
         })
     }
 

@@ -130,12 +130,26 @@ fn the_binary_prints_openapi_completions_and_the_manual() {
     assert_eq!(code, 2);
 }
 
+/// The names of all JSON output are in one casing, also below the first level.
+fn assert_camel_case(value: &Value) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| {
+            let legal =
+                name.starts_with(|first: char| first.is_ascii_lowercase()) && name.chars().all(char::is_alphanumeric);
+            assert!(legal, "{name} is not in camelCase");
+            assert_camel_case(value);
+        }),
+        Value::Array(elements) => elements.iter().for_each(assert_camel_case),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// Runs a measurement and returns the figures of its part with this name.
 fn bench_figures(backend: &Backend, arguments: &[&str], part: &str) -> Value {
     let (code, stdout, stderr) = finish(&mut command(backend, arguments));
     assert_eq!(code, 0, "{stderr}");
     let mut records = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
-    records.find(|record| record["bench"] == part).expect("the part is printed")["figures"].take()
+    records.by_ref().inspect(assert_camel_case).find(|record| record["bench"] == part).expect("the part is printed")["figures"].take()
 }
 
 #[test]
@@ -144,9 +158,9 @@ fn latency_bench_reports_exact_percentiles_of_acknowledgements() {
     let figures = bench_figures(&Backend::new(), &arguments, "latency");
 
     let percentile = |part: &str, name: &str| figures[part][name].as_f64().expect("a number");
-    let acknowledged = ["p50", "p95", "p99", "max"].map(|name| percentile("commit_to_ack_ms", name));
+    let acknowledged = ["p50", "p95", "p99", "max"].map(|name| percentile("commitToAckMs", name));
     assert!(acknowledged.is_sorted() && acknowledged[0] > 0.0, "{figures}");
-    assert!(acknowledged[0] <= percentile("commit_to_settled_ms", "max") + 1.0, "{figures}");
+    assert!(acknowledged[0] <= percentile("commitToSettledMs", "max") + 1.0, "{figures}");
     assert_eq!(figures["checked"][0]["missing"], 0, "{figures}");
 }
 
@@ -169,6 +183,7 @@ fn the_relay_bench_drains_its_events_and_counts_violations() {
     assert_eq!(code, 0, "{stderr}");
     let records: Vec<Value> =
         stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    records.iter().for_each(assert_camel_case);
     let figures =
         |part: &str| &records.iter().find(|record| record["bench"] == part).expect("the part is printed")["figures"];
     assert_eq!(
@@ -176,10 +191,10 @@ fn the_relay_bench_drains_its_events_and_counts_violations() {
         (&"embedded".into(), &"embedded".into())
     );
     let checked = &figures("relay")["checked"];
-    for (name, expected) in [("events", 500), ("duplicates", 0), ("order_violations", 0), ("missing", 0)] {
+    for (name, expected) in [("events", 500), ("duplicates", 0), ("orderViolations", 0), ("missing", 0)] {
         assert_eq!(checked[name], expected, "{name} in {checked}");
     }
-    assert!(figures("relay")["events_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{stdout}");
+    assert!(figures("relay")["eventsPerS"].as_f64().is_some_and(|rate| rate > 0.0), "{stdout}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn events_published_from_sql_are_compared_with_plain_inserts() {
     let connections: Vec<u64> = rates.iter().filter_map(|one| one["connections"].as_u64()).collect();
     assert_eq!(connections, [4, 64]);
     for one in rates {
-        assert!(one["published_to_inserted"].as_f64().is_some_and(|share| share > 0.0), "{one}");
+        assert!(one["publishedToInserted"].as_f64().is_some_and(|share| share > 0.0), "{one}");
     }
 }
 
@@ -33,9 +33,9 @@ fn no_event_is_lost_while_another_transaction_stays_open() {
 
     assert_eq!(runs.len(), 4, "one without and three with a transaction");
     for run in runs {
-        assert!(run["claim_mean_ms"].as_f64().is_some_and(|mean| mean > 0.0), "{run}");
+        assert!(run["claimMeanMs"].as_f64().is_some_and(|mean| mean > 0.0), "{run}");
         let checked = &run["checked"][0];
-        let faults = ["missing", "duplicates", "order_violations"].map(|fault| checked[fault].as_u64());
+        let faults = ["missing", "duplicates", "orderViolations"].map(|fault| checked[fault].as_u64());
         assert_eq!(faults, [Some(0); 3], "{run}");
         assert!(checked["events"].as_u64().is_some_and(|events| events > 50), "{run}");
     }

@@ -1,4 +1,5 @@
 //! The state of a row in words: what holds it, the facts, and the command to run next.
+use api::shell_quoted;
 use app::contract::rfc3339;
 use app::port_types::{RowDiagnosis, RowStatus, RowView};
 use domain::Timestamp;
@@ -107,7 +108,7 @@ fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Op
     let retry = |id| format!("posthaste outbox retry {id} --reason TEXT");
     match (row.status, head) {
         (RowStatus::Sent, _) => {
-            let key = &row.key;
+            let key = shell_quoted(&row.key.to_text());
             sent_to.as_ref().map(|to| format!("posthaste topic tail {} --from-beginning --key {key}", to.topic))
         }
         (RowStatus::InFlight, _) => Some(format!("posthaste outbox why {}", row.id)),
@@ -129,7 +130,7 @@ fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Op
 
 #[cfg(test)]
 mod tests {
-    use app::port_types::{InstanceId, Position};
+    use app::port_types::{EventKey, InstanceId, Position};
 
     use super::super::fixture::{KEY, diagnosis, parked_row};
     use super::*;
@@ -138,6 +139,17 @@ mod tests {
 
     fn row(status: RowStatus) -> RowView {
         RowView { status, ..parked_row() }
+    }
+
+    #[test]
+    fn key_of_the_suggested_command_is_one_argument_of_a_shell() {
+        let position = Position { topic: "customers".into(), partition: 3, offset: 17 };
+        let row = RowView { key: EventKey::of_text("it's customer 7"), ..row(RowStatus::Sent) };
+        let sent = RowDiagnosis { sent_to: Some(position), ..diagnosis(row) };
+
+        let command = next_step(&sent, BrokerKind::Kafka, NOW).expect("a command");
+
+        assert_eq!(command, r"posthaste topic tail customers --from-beginning --key 'it'\''s customer 7'");
     }
 
     #[test]
