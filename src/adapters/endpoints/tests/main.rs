@@ -4,3 +4,4 @@
 mod calls;
 mod private_authority;
 mod test_server;
+mod webhooks;
