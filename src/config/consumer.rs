@@ -81,8 +81,7 @@ impl ConsumerSettings {
 pub fn endpoint_url(text: &SecretString) -> Result<Uri, &'static str> {
     const FORM: &str = "an http or https URL such as https://host/path, without user name and password";
     let url: Uri = text.expose_secret().parse().map_err(|_| FORM)?;
-    let legal = matches!(url.scheme_str(), Some("http" | "https"))
-        && url.authority().is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
+    let legal = endpoints::is_endpoint_url(&url, &["http", "https"]);
     if legal { Ok(url) } else { Err(FORM) }
 }
 

@@ -8,6 +8,7 @@ use outbox::{FailureType, Fault};
 use ports::broker::Header;
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
 use ureq::config::ConfigBuilder;
+use ureq::http::uri::Authority;
 use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::TlsConfig;
 use ureq::typestate::AgentScope;
@@ -38,13 +39,15 @@ impl Options {
         Self {
             url,
             timeout: Duration::from_secs(5),
-            response_bytes_max: 64 * 1024,
+            response_bytes_max: RESPONSE_BYTES_MAX,
             idle_connections_max: 16,
             roots: None,
         }
     }
 }
 
+/// Most bytes of a response's body that are read by default.
+pub(crate) const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
 /// How long an idle connection is kept: less than servers usually keep theirs, so that few events meet a connection that is being closed.
 const IDLE_MAX: Duration = Duration::from_secs(3);
 /// Most bytes of a response's header.
@@ -61,43 +64,33 @@ impl HttpEndpoint {
     /// An endpoint; connects with its first event.
     pub fn new(options: Options) -> Self {
         let Options { url, timeout, response_bytes_max, idle_connections_max, roots } = options;
-        let mut config = client_config(timeout, idle_connections_max);
-        if let Some(roots) = roots {
-            config = config.tls_config(TlsConfig::builder().root_certs(roots.into_roots()).build());
-        }
+        let mut config = client_config(timeout, idle_connections_max, roots);
         if is_loopback(&url) {
             config = config.proxy(None);
         }
         Self { agent: config.build().new_agent(), url, response_bytes_max }
     }
 
-    /// The host for messages. The URL's path and query may be secret.
     fn host(&self) -> &str {
-        self.url.host().unwrap_or_default()
+        host(&self.url)
     }
 }
 
 #[async_trait]
 impl EventEndpoint for HttpEndpoint {
     async fn send(&self, event: EventRequest) -> Result<(), EndpointError> {
-        let request = request(&self.url, event).map_err(|error| outcome::transport(self.host(), &error.into()))?;
-        let (agent, limit) = (self.agent.clone(), self.response_bytes_max);
-        let call = tokio::task::spawn_blocking(move || exchange(&agent, request, limit));
-        match call.await {
-            Ok(Ok(status)) => outcome::status(self.host(), status),
-            Ok(Err(error)) => Err(outcome::transport(self.host(), &error)),
-            Err(error) => Err(EndpointError {
-                fault: Fault::Transient,
-                failure_type: FailureType::System,
-                reason: format!("the call of {} ended early: {error}", self.host()),
-            }),
-        }
+        let status = post(&self.agent, &self.url, event, self.response_bytes_max).await?;
+        outcome::status(self.host(), status)
     }
 }
 
 /// What every client has: no redirect is followed, and the header of a response is bounded.
-pub(crate) fn client_config(timeout: Duration, idle_connections_max: usize) -> ConfigBuilder<AgentScope> {
-    Agent::config_builder()
+pub(crate) fn client_config(
+    timeout: Duration,
+    idle_connections_max: usize,
+    roots: Option<RootCertificates>,
+) -> ConfigBuilder<AgentScope> {
+    let config = Agent::config_builder()
         .timeout_global(Some(timeout))
         .http_status_as_error(false)
         // A redirect could lead to any host; the operator configures the final URL.
@@ -107,11 +100,44 @@ pub(crate) fn client_config(timeout: Duration, idle_connections_max: usize) -> C
         .max_idle_connections(idle_connections_max)
         .max_idle_connections_per_host(idle_connections_max)
         .max_idle_age(IDLE_MAX)
-        .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")))
+        .user_agent(concat!("posthaste/", env!("CARGO_PKG_VERSION")));
+    match roots {
+        Some(roots) => config.tls_config(TlsConfig::builder().root_certs(roots.into_roots()).build()),
+        None => config,
+    }
+}
+
+/// Sends an event and returns the status of the response, whatever it is.
+///
+/// # Errors
+/// No response arrived in time, or the request cannot be written.
+pub(crate) async fn post(agent: &Agent, url: &Uri, event: EventRequest, limit: u64) -> Result<u16, EndpointError> {
+    let failed = |error: &ureq::Error| outcome::transport(host(url), error);
+    let request = request(url, event).map_err(|error| failed(&error.into()))?;
+    let agent = agent.clone();
+    match tokio::task::spawn_blocking(move || exchange(&agent, request, limit)).await {
+        Ok(result) => result.map_err(|error| failed(&error)),
+        Err(error) => Err(EndpointError {
+            fault: Fault::Transient,
+            failure_type: FailureType::System,
+            reason: format!("the call of {} ended early: {error}", host(url)),
+        }),
+    }
+}
+
+/// The host for messages. The URL's path and query may be secret.
+fn host(url: &Uri) -> &str {
+    url.host().unwrap_or_default()
+}
+
+/// Whether a URL is absolute, has one of these schemes and a host, and no user name or password.
+pub fn is_endpoint_url(url: &Uri, schemes: &[&str]) -> bool {
+    let has_plain_host = |authority: &Authority| !authority.as_str().contains('@') && !authority.host().is_empty();
+    url.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)) && url.authority().is_some_and(has_plain_host)
 }
 
 /// Sends the request and returns the status. The status alone decides: what happens to the body changes nothing.
-pub(crate) fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16, ureq::Error> {
+fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16, ureq::Error> {
     let mut response = agent.run(request)?;
     // A longer or broken body only costs the connection.
     let _ = body(response.body_mut(), limit);
@@ -122,7 +148,7 @@ fn body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
     body.with_config().limit(limit).read_to_vec()
 }
 
-pub(crate) fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::http::Error> {
+fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::http::Error> {
     let mut request = Request::post(url.clone());
     if let Some(headers) = request.headers_mut() {
         for (name, value) in event.attributes.iter().filter_map(http_header) {

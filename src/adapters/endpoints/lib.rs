@@ -8,6 +8,6 @@ mod root_certificates;
 mod webhook_client;
 
 pub use address_policy::AddressPolicy;
-pub use http_endpoint::{HttpEndpoint, Options};
+pub use http_endpoint::{HttpEndpoint, Options, is_endpoint_url};
 pub use root_certificates::RootCertificates;
 pub use webhook_client::{HttpWebhookClient, WebhookClientOptions};

@@ -6,12 +6,10 @@ use outbox::{FailureType, Fault};
 use ports::endpoint::{EndpointError, EventRequest, WebhookClient};
 use ureq::Agent;
 use ureq::http::Uri;
-use ureq::tls::TlsConfig;
 use ureq::unversioned::transport::DefaultConnector;
 
 use crate::address_policy::{AddressPolicy, PermittedResolver};
-use crate::http_endpoint::{client_config, exchange, request};
-use crate::outcome;
+use crate::http_endpoint::{RESPONSE_BYTES_MAX, client_config, is_endpoint_url, post};
 use crate::root_certificates::RootCertificates;
 
 /// How the endpoints of webhooks are called.
@@ -34,7 +32,7 @@ impl Default for WebhookClientOptions {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(10),
-            response_bytes_max: 64 * 1024,
+            response_bytes_max: RESPONSE_BYTES_MAX,
             idle_connections_max: 64,
             addresses: AddressPolicy::PublicOnly,
             roots: None,
@@ -54,33 +52,18 @@ impl HttpWebhookClient {
     pub fn new(options: WebhookClientOptions) -> Self {
         let WebhookClientOptions { timeout, response_bytes_max, idle_connections_max, addresses, roots } = options;
         // A proxy would connect to addresses that the policy has not seen.
-        let mut config = client_config(timeout, idle_connections_max).proxy(None);
-        if let Some(roots) = roots {
-            config = config.tls_config(TlsConfig::builder().root_certs(roots.into_roots()).build());
-        }
-        let agent = Agent::with_parts(config.build(), DefaultConnector::default(), PermittedResolver::new(addresses));
+        let config = client_config(timeout, idle_connections_max, roots).proxy(None).build();
+        let agent = Agent::with_parts(config, DefaultConnector::default(), PermittedResolver::new(addresses));
         Self { agent, addresses, response_bytes_max }
     }
 
     fn parse(&self, url: &str) -> Result<Uri, String> {
-        let form = || match self.addresses {
-            AddressPolicy::PublicOnly => {
-                "must be an https URL such as https://host/path, without user name and password"
-            }
-            AddressPolicy::Any => {
-                "must be an http or https URL such as https://host/path, without user name and password"
-            }
+        let (schemes, form): (&[&str], _) = match self.addresses {
+            AddressPolicy::PublicOnly => (&["https"], "an https URL"),
+            AddressPolicy::Any => (&["https", "http"], "an http or https URL"),
         };
-        let uri: Uri = url.parse().map_err(|_| form().to_owned())?;
-        let schemes: &[&str] = match self.addresses {
-            AddressPolicy::PublicOnly => &["https"],
-            AddressPolicy::Any => &["https", "http"],
-        };
-        let legal = uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme))
-            && uri
-                .authority()
-                .is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
-        if legal { Ok(uri) } else { Err(form().to_owned()) }
+        let uri = url.parse().ok().filter(|uri| is_endpoint_url(uri, schemes));
+        uri.ok_or_else(|| format!("must be {form} such as https://host/path, without user name and password"))
     }
 }
 
@@ -98,16 +81,6 @@ impl WebhookClient for HttpWebhookClient {
             reason: format!("the URL {reason}"),
         };
         let uri = self.parse(url).map_err(refused)?;
-        let host = uri.host().unwrap_or_default().to_owned();
-        let request = request(&uri, event).map_err(|error| outcome::transport(&host, &error.into()))?;
-        let (agent, limit) = (self.agent.clone(), self.response_bytes_max);
-        match tokio::task::spawn_blocking(move || exchange(&agent, request, limit)).await {
-            Ok(result) => result.map_err(|error| outcome::transport(&host, &error)),
-            Err(error) => Err(EndpointError {
-                fault: Fault::Transient,
-                failure_type: FailureType::System,
-                reason: format!("the call of {host} ended early: {error}"),
-            }),
-        }
+        post(&self.agent, &uri, event, self.response_bytes_max).await
     }
 }
