@@ -15,7 +15,7 @@ use crate::request::json::{self, JsonMember, JsonValue};
 use crate::request::query::{Query, reject_unknown_names};
 
 /// Redriven records unless the body sets a limit.
-const LIMIT_DEFAULT: u32 = 1_000;
+pub(crate) const LIMIT_DEFAULT: u32 = 1_000;
 /// Upper bound of one redrive, which keeps its statement short.
 pub(crate) const LIMIT_MAX: u32 = 10_000;
 /// Characters of a reason.

@@ -3,14 +3,14 @@ use async_trait::async_trait;
 use domain::WebhookId;
 use ports::Error;
 use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
-use rusqlite::params;
+use rusqlite::{params, params_from_iter};
 
 use crate::store::Embedded;
 
 #[async_trait]
 impl WebhookStore for Embedded {
     async fn webhooks(&self) -> Result<Vec<Webhook>, Error> {
-        let documents = self.documents("webhooks", "SELECT document FROM webhook WHERE ?1 IS NULL ORDER BY id", None);
+        let documents = self.documents("webhooks", "SELECT document FROM webhook ORDER BY id", None);
         documents.await?.iter().map(|document| Webhook::from_document(document)).collect()
     }
 
@@ -77,7 +77,7 @@ impl Embedded {
     ) -> Result<Vec<String>, Error> {
         self.read(operation, move |sql| {
             let mut select = sql.prepare_cached(text)?;
-            let rows = select.query_map([id.map(|id| id.bytes())], |row| row.get(0))?;
+            let rows = select.query_map(params_from_iter(id.map(|id| id.bytes())), |row| row.get(0))?;
             Ok(rows.collect::<Result<_, _>>()?)
         })
         .await

@@ -6,7 +6,7 @@ use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, Webho
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::connection::sql_value::get;
+use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::store::postgres::Postgres;
 
@@ -27,11 +27,7 @@ const TRIM: &str = "DELETE FROM webhook_delivery WHERE webhook = $1 AND number <
 #[async_trait]
 impl WebhookStore for Postgres {
     async fn webhooks(&self) -> Result<Vec<Webhook>, Error> {
-        let core = self.core();
-        let documents = self.run("webhooks", async move {
-            let rows = core.service_session().await?.query("SELECT document FROM webhook ORDER BY id", &[]).await?;
-            rows.iter().map(|row| get(row, 0)).collect::<StatementResult<Vec<String>>>()
-        });
+        let documents = self.documents("webhooks", "SELECT document FROM webhook ORDER BY id", None);
         documents.await?.iter().map(|document| Webhook::from_document(document)).collect()
     }
 
@@ -79,12 +75,25 @@ impl WebhookStore for Postgres {
     }
 
     async fn deliveries(&self, id: WebhookId) -> Result<Vec<WebhookDelivery>, Error> {
-        let (core, id) = (self.core(), Uuid::from_bytes(id.bytes()));
-        let documents = self.run("webhook_deliveries", async move {
-            let text = "SELECT document FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC";
-            let rows = core.service_session().await?.query(text, &[(&id, Type::UUID)]).await?;
-            rows.iter().map(|row| get(row, 0)).collect::<StatementResult<Vec<String>>>()
-        });
+        let text = "SELECT document FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC";
+        let documents = self.documents("webhook_deliveries", text, Some(id));
         documents.await?.iter().map(|document| WebhookDelivery::from_document(document)).collect()
+    }
+}
+
+impl Postgres {
+    async fn documents(
+        &self,
+        operation: &'static str,
+        text: &'static str,
+        id: Option<WebhookId>,
+    ) -> Result<Vec<String>, Error> {
+        let (core, id) = (self.core(), id.map(|id| Uuid::from_bytes(id.bytes())));
+        self.run(operation, async move {
+            let values: Vec<SqlValue<'_>> = id.iter().map(|id| (id as _, Type::UUID)).collect();
+            let rows = core.service_session().await?.query(text, &values).await?;
+            rows.iter().map(|row| get(row, 0)).collect::<StatementResult<Vec<String>>>()
+        })
+        .await
     }
 }

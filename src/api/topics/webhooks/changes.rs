@@ -7,6 +7,7 @@ use domain::WebhookId;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::admin::operator_body;
 use crate::error::{Problem, ProblemBody};
 use crate::request::context::RequestContext;
 use crate::request::json::{self, JsonMember, JsonValue};
@@ -174,24 +175,11 @@ pub(crate) async fn delete(context: RequestContext) -> RouteResult {
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(context: RequestContext) -> RouteResult {
     let (webhooks, id) = (webhooks(&context)?, webhook_id(&context)?);
-    let body: RotateBody<'_> = optional_object(&context, &["secret"])?;
+    let body: RotateBody<'_> = operator_body::read(&context)?;
     let secret = text(body.secret, "secret", 128)?;
     let webhook = webhooks.rotate(id, secret, rand::random()).await?;
     log_change(&context, "rotate", id)?;
     Ok(ok(&WebhookBody::with_secret(&webhook)))
-}
-
-/// A body that may be absent.
-pub(crate) fn optional_object<'a, T: Default + Deserialize<'a>>(
-    context: &'a RequestContext,
-    known: &[&str],
-) -> Result<T, Problem> {
-    if context.body.is_empty() {
-        return Ok(T::default());
-    }
-    let names = json::member_names(&context.body)?;
-    reject_unknown_names(names.iter().map(String::as_str), known)?;
-    json::object(&context.body)
 }
 
 fn values(body: &NewWebhookBody<'_>) -> Result<WebhookValues, Problem> {

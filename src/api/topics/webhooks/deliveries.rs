@@ -1,20 +1,16 @@
 //! The deliveries of a webhook: its log, a test event, and the redrive of its dead letters.
-use app::port_types::Audit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::admin::operator_body::{self, LIMIT_MAX};
+use crate::admin::dead_letters;
+use crate::admin::operator_body::{self, LIMIT_DEFAULT, LIMIT_MAX};
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::ReasonText;
 use crate::request::context::RequestContext;
 use crate::request::json::{JsonMember, JsonValue};
 use crate::request::response::{RouteResult, ok};
 use crate::topics::webhooks::bodies::{DeliveryBody, webhook_id};
-use crate::topics::webhooks::changes::optional_object;
 use crate::topics::webhooks::lookups::webhooks;
-
-/// Dead letters that one request delivers again, unless it names a limit.
-const LIMIT_DEFAULT: u32 = 1_000;
 
 /// At most 100 attempts, newest first.
 #[derive(Serialize, ToSchema)]
@@ -111,15 +107,14 @@ pub(crate) async fn test(context: RequestContext) -> RouteResult {
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (webhooks, id) = (webhooks(&context)?, webhook_id(&context)?);
-    let body: RedriveWebhookBody<'_> = optional_object(&context, &["limit", "dryRun", "reason"])?;
+    let body: RedriveWebhookBody<'_> = operator_body::read(&context)?;
     let limit = limit(body.limit)?;
     let dry_run = match body.dry_run.value() {
         None => true,
         Some(JsonValue::Bool(dry_run)) => dry_run,
         Some(_) => return Err(Problem::field("dryRun", "must be true or false")),
     };
-    let operator = context.identity()?.subject.as_str().to_owned();
-    let audit = Audit { operator, reason: operator_body::reason(body.reason)? };
+    let audit = dead_letters::audit(&context, operator_body::reason(body.reason)?)?;
     let report = webhooks.redrive(id, limit, !dry_run, &audit).await?;
     Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven }))
 }
