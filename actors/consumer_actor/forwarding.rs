@@ -10,7 +10,7 @@ use app::consume::spring_headers;
 use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::broker::{Broker, Header, Position, Record};
 use ports::clock::Clock;
 use ports::inbox::{DetourChange, Inbox, ProcessedEvent};
@@ -72,9 +72,40 @@ pub struct Forwarding<'a> {
 }
 
 impl Forwarding<'_> {
-    /// Time until a message of a retry topic is due. Its partition pauses; no task sleeps. A header with a later time than the longest
-    /// delay, such as that of a wrong clock, does not hold the partition.
-    pub fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
+    /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
+    /// due, a partition pauses: no task sleeps, and nothing behind that message is acknowledged.
+    ///
+    /// # Errors
+    /// The broker's, where a partition could not be paused.
+    pub async fn due<'a>(
+        &self,
+        member: &dyn GroupMember,
+        deliveries: &'a [Delivery],
+        is_for_group: impl Fn(&Delivery) -> bool,
+    ) -> Result<(Vec<&'a Delivery>, Vec<Position>), Error> {
+        let (mut due, mut others) = (Vec::with_capacity(deliveries.len()), Vec::new());
+        let mut paused: Vec<(&Arc<str>, u32)> = Vec::new();
+        for delivery in deliveries {
+            let position = &delivery.position;
+            let topic_partition = (&position.topic, position.partition);
+            if paused.contains(&topic_partition) {
+                continue;
+            }
+            if !is_for_group(delivery) {
+                others.push(position.clone());
+            } else if let Some(wait) = self.remaining_delay(delivery) {
+                member.pause(position, wait).await?;
+                paused.push(topic_partition);
+            } else {
+                due.push(delivery);
+            }
+        }
+        Ok((due, others))
+    }
+
+    /// Time until a message of a retry topic is due. A header with a later time than the longest delay, such as that of a wrong clock, does not
+    /// hold the partition.
+    fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
         let stage = retry_stage(&delivery.position.topic)?;
         let written = delivery.record.timestamp;
         let latest = written.after(*self.retry_delays.iter().max()?);
@@ -85,7 +116,7 @@ impl Forwarding<'_> {
 
     /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
     /// earlier message.
-    pub async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
+    async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
         let key = &*delivery.record.key;
         let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
             DetourChange::Enter { key: entered, stage } if entered == key => Some(*stage),
@@ -98,8 +129,46 @@ impl Forwarding<'_> {
         Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
     }
 
-    /// Sends a message to a retry topic; with `detour`, the later messages of its key wait behind it at that stage.
+    /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
+    ///
+    /// # Errors
+    /// The store's, which knows the detours.
+    pub async fn wait_for_earlier(
+        &self,
+        delivery: &Delivery,
+        needs_order: bool,
+        attempts_made: u32,
+        decisions: &mut Decisions,
+    ) -> Result<bool, Error> {
+        if !needs_order {
+            return Ok(false);
+        }
+        let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
+        // Stage by stage, so that no message of the key overtakes an earlier one.
+        let stage = round_of(delivery).map_or(0, |round| round + 1);
+        self.forward_to_retry(delivery, stage, Some(ahead), &waits_for_earlier(), attempts_made, decisions);
+        self.leave_detour(delivery, needs_order, decisions);
+        Ok(true)
+    }
+
+    /// Sends a message whose processing failed to the retry topic of `stage`. The later messages of its key wait behind it where they need order.
     pub fn retry(
+        &self,
+        delivery: &Delivery,
+        stage: u32,
+        needs_order: bool,
+        failure: &IntakeFailure,
+        attempts: u32,
+        decisions: &mut Decisions,
+    ) {
+        // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
+        let round = round_of(delivery).filter(|_| needs_order);
+        let stage = round.map_or(stage, |round| stage.max(round + 1));
+        self.forward_to_retry(delivery, stage, needs_order.then_some(stage), failure, attempts, decisions);
+        self.leave_detour(delivery, needs_order, decisions);
+    }
+
+    fn forward_to_retry(
         &self,
         delivery: &Delivery,
         stage: u32,
@@ -194,14 +263,14 @@ pub fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
 
 /// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
 /// count, which distinguishes a message that entered that topic again from those that were there before.
-pub fn round_of(delivery: &Delivery) -> Option<u32> {
+fn round_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
     let round = delivery.record.text(ROUND_HEADER).and_then(|text| text.parse().ok());
     Some(round.unwrap_or(stage))
 }
 
 /// The failure of a message that only waits for an earlier one of its key.
-pub fn waits_for_earlier() -> IntakeFailure {
+fn waits_for_earlier() -> IntakeFailure {
     IntakeFailure {
         failure_type: ports::FailureType::System,
         class: "posthaste.WaitsForEarlier",

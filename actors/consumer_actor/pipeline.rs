@@ -21,7 +21,7 @@ use supervision::SupervisionBus;
 use telemetry::Metrics;
 use tracing::Instrument;
 
-use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key, round_of, waits_for_earlier};
+use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key};
 use crate::consumer_actor::message_log;
 use crate::consumer_actor::work::ConsumerWork;
 
@@ -112,21 +112,7 @@ impl ConsumerPipeline {
     }
 
     async fn decide(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Decisions, Error> {
-        let forwarding = self.forwarding();
-        let mut paused: Vec<(Arc<str>, u32)> = Vec::new();
-        let mut due = Vec::with_capacity(deliveries.len());
-        for delivery in deliveries {
-            let topic_partition = (Arc::clone(&delivery.position.topic), delivery.position.partition);
-            if paused.contains(&topic_partition) {
-                continue;
-            }
-            if let Some(wait) = forwarding.remaining_delay(delivery) {
-                member.pause(&delivery.position, wait).await?;
-                paused.push(topic_partition);
-                continue;
-            }
-            due.push(delivery);
-        }
+        let (due, _) = self.forwarding().due(member, deliveries, |_| true).await?;
         let by_key = stream::iter(by_key(due)).map(|messages| self.decide_key(messages));
         let decided: Vec<Decisions> = by_key.buffered(self.parallel_keys.max(1)).try_collect().await?;
         Ok(decided.into_iter().fold(Decisions::default(), |mut all, of_key| {
@@ -159,12 +145,7 @@ impl ConsumerPipeline {
         let version = decoded.event.schema_version.to_string();
         self.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.of(decoded.event.kind).needs_order();
-        let round = round_of(delivery).filter(|_| needs_order);
-        if needs_order && let Some(ahead) = forwarding.detour_ahead(delivery, decisions).await? {
-            // Stage by stage, so that no message of the key overtakes an earlier one.
-            let stage = round.map_or(0, |round| round + 1);
-            forwarding.retry(delivery, stage, Some(ahead), &waits_for_earlier(), decoded.attempts_made, decisions);
-            forwarding.leave_detour(delivery, needs_order, decisions);
+        if forwarding.wait_for_earlier(delivery, needs_order, decoded.attempts_made, decisions).await? {
             return Ok(());
         }
         let current = self.current_update(&decoded, decisions).await?;
@@ -198,11 +179,7 @@ impl ConsumerPipeline {
             }
             IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {
                 decisions.failed += 1;
-                // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
-                let stage = round.map_or(stage, |round| stage.max(round + 1));
-                let detour = needs_order.then_some(stage);
-                forwarding.retry(delivery, stage, detour, &failure, decoded.attempts_made + 1, decisions);
-                forwarding.leave_detour(delivery, needs_order, decisions);
+                forwarding.retry(delivery, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
             }
             IntakeStep::DeadLetter(failure) => {
                 decisions.failed += 1;

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
-use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key, round_of, waits_for_earlier};
+use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key};
 use crate::consumer_actor::message_log;
 use crate::consumer_actor::work::ConsumerWork;
 
@@ -72,15 +72,8 @@ pub struct WebhookPipeline {
 struct Results {
     decisions: Decisions,
     deliveries: Vec<WebhookDelivery>,
-    /// Why the messages must be delivered again by the group: the endpoint does not work, or asks for no further event.
-    stop: Option<Stop>,
-}
-
-enum Stop {
-    /// A probe of the breaker failed: the message is not at fault.
-    ProbeFailed,
-    /// The endpoint is gone, or the webhook.
-    Ended,
+    /// Whether the group must deliver the messages again: the endpoint does not work, or asks for no further event.
+    comes_again: bool,
 }
 
 #[async_trait(?Send)]
@@ -113,9 +106,8 @@ impl ConsumerWork for WebhookPipeline {
                 return Ok(member);
             }
         };
-        let polled = member.poll(limit, timeout).await;
-        let result = match polled {
-            Ok(messages) => self.process(&webhook, &*member, messages, probing).await,
+        let result = match member.poll(limit, timeout).await {
+            Ok(messages) => self.process(&webhook, &*member, &messages, probing).await,
             Err(error) => Err(error),
         };
         // A probe that called nothing shows nothing about the endpoint.
@@ -143,42 +135,33 @@ impl WebhookPipeline {
         &self,
         webhook: &Webhook,
         member: &dyn GroupMember,
-        messages: Vec<Delivery>,
+        messages: &[Delivery],
         probing: bool,
     ) -> Result<(), Error> {
-        let forwarding = self.forwarding();
-        let (mut due, mut done, mut paused) = (Vec::new(), Vec::new(), Vec::new());
-        for message in &messages {
-            let place = (Arc::clone(&message.position.topic), message.position.partition);
-            if paused.contains(&place) {
-                continue;
-            }
-            if !delivery::receives(webhook, message) {
-                done.push(message.position.clone());
-            } else if let Some(wait) = forwarding.remaining_delay(message) {
-                member.pause(&message.position, wait).await?;
-                paused.push(place);
-            } else {
-                due.push(message);
-            }
+        if messages.is_empty() {
+            return Ok(());
         }
+        let forwarding = self.forwarding();
+        let (due, others) = forwarding.due(member, messages, |message| delivery::receives(webhook, message)).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };
         let groups = stream::iter(groups).map(|messages| self.deliver_all(webhook, messages, probing));
         let results: Vec<Results> = groups.buffered(self.parallel.max(1)).try_collect().await?;
         let mut all = Results::default();
-        for Results { decisions, deliveries, stop } in results {
+        for Results { decisions, deliveries, comes_again } in results {
             all.decisions.append(decisions);
             all.deliveries.extend(deliveries);
-            all.stop = all.stop.or(stop);
+            all.comes_again |= comes_again;
         }
-        self.log(&all.deliveries);
-        self.store.record_deliveries(&all.deliveries).await?;
+        if !all.deliveries.is_empty() {
+            self.count(&all.deliveries);
+            self.store.record_deliveries(&all.deliveries).await?;
+        }
         forwarding.apply(&mut all.decisions).await?;
-        if all.stop.is_some() {
+        if all.comes_again {
             // What was not decided comes again. What was accepted may come again as well; its id is the same.
             return member.rewind().await;
         }
-        all.decisions.acknowledge.extend(done);
+        all.decisions.acknowledge.extend(others);
         if all.decisions.acknowledge.is_empty() { Ok(()) } else { member.acknowledge(&all.decisions.acknowledge).await }
     }
 
@@ -187,7 +170,7 @@ impl WebhookPipeline {
         let mut results = Results::default();
         for message in messages {
             self.deliver(webhook, message, probing, &mut results).instrument(message_log::span(message)).await?;
-            if results.stop.is_some() {
+            if results.comes_again {
                 break;
             }
             results.decisions.acknowledge.push(message.position.clone());
@@ -204,95 +187,84 @@ impl WebhookPipeline {
     ) -> Result<(), Error> {
         let (forwarding, ordered) = (self.forwarding(), webhook.ordered);
         let attempts_made = spring_headers::attempts_made(&message.record).unwrap_or(0);
-        let round = round_of(message).filter(|_| ordered);
-        if ordered && let Some(ahead) = forwarding.detour_ahead(message, &results.decisions).await? {
-            let stage = round.map_or(0, |round| round + 1);
-            forwarding.retry(message, stage, Some(ahead), &waits_for_earlier(), attempts_made, &mut results.decisions);
-            forwarding.leave_detour(message, ordered, &mut results.decisions);
+        if forwarding.wait_for_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
             return Ok(());
         }
-        let (verdict, mut record) = self.call(webhook, message, attempts_made + 1).await;
-        let Some((failure, endpoint_down)) = self.failure_of(webhook, verdict).await? else {
-            if record.status == Some(410) {
-                results.stop = Some(Stop::Ended);
-                record.outcome = AttemptOutcome::Failed;
-                record.error = Some("the endpoint answered with status 410".to_owned());
-            } else {
+        let attempt = attempts_made + 1;
+        let (verdict, mut record) = self.call(webhook, message, attempt).await;
+        match verdict {
+            Verdict::Accepted => {
                 self.endpoint_works(webhook);
                 forwarding.leave_detour(message, ordered, &mut results.decisions);
             }
-            results.deliveries.push(record);
-            return Ok(());
-        };
-        record.error = Some(failure.reason.clone());
-        record.outcome = AttemptOutcome::Retried;
-        if endpoint_down {
-            self.endpoint_fails(webhook, &failure);
-        } else {
-            self.endpoint_works(webhook);
-        }
-        if probing && endpoint_down {
-            results.stop = Some(Stop::ProbeFailed);
-        } else if attempts_made + 1 < ATTEMPTS_MAX {
-            message_log::retried(message, attempts_made + 1, &failure);
-            let stage = round.map_or(attempts_made, |round| attempts_made.max(round + 1));
-            let detour = ordered.then_some(stage);
-            forwarding.retry(message, stage, detour, &failure, attempts_made + 1, &mut results.decisions);
-            forwarding.leave_detour(message, ordered, &mut results.decisions);
-        } else {
-            record.outcome = AttemptOutcome::DeadLettered;
-            forwarding.dead_letter(message, Some(attempts_made + 1), &failure, &mut results.decisions);
-            forwarding.leave_detour(message, ordered, &mut results.decisions);
+            Verdict::Gone => {
+                self.disable(webhook).await?;
+                (record.outcome, record.error) = (AttemptOutcome::Failed, Some(delivery::GONE.to_owned()));
+                results.comes_again = true;
+            }
+            Verdict::Failed { failure, endpoint_down } => {
+                if endpoint_down {
+                    self.endpoint_fails(webhook, &failure);
+                } else {
+                    self.endpoint_works(webhook);
+                }
+                record.outcome = AttemptOutcome::Retried;
+                if probing && endpoint_down {
+                    // The probe shows nothing about the message.
+                    results.comes_again = true;
+                } else if attempt < ATTEMPTS_MAX {
+                    message_log::retried(message, attempt, &failure);
+                    forwarding.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
+                } else {
+                    record.outcome = AttemptOutcome::DeadLettered;
+                    forwarding.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
+                    forwarding.leave_detour(message, ordered, &mut results.decisions);
+                }
+                record.error = Some(failure.reason);
+            }
         }
         results.deliveries.push(record);
         Ok(())
     }
 
-    async fn call(&self, webhook: &Webhook, message: &Delivery, attempt: u32) -> (Verdict, WebhookDelivery) {
+    async fn call(&self, webhook: &Webhook, message: &Delivery, number: u32) -> (Verdict, WebhookDelivery) {
         let (at, started) = (self.clock.now(), Instant::now());
         let message_id = delivery::message_id(message);
         let request = delivery::request(webhook, &message_id, &message.record, at);
         let result = self.client.post(&webhook.url, request).await;
-        let text = |name| message.record.text(name).unwrap_or_default().to_owned();
-        let first_topic = message.record.text("kafka_original-topic").unwrap_or(&message.position.topic).to_owned();
-        let record = WebhookDelivery {
+        let record = &message.record;
+        let first_topic = spring_headers::original_topic(record).unwrap_or(&message.position.topic).to_owned();
+        let attempt = WebhookDelivery {
             webhook: webhook.id,
             message_id,
             topic: first_topic,
-            key: message.record.key.to_string(),
-            kind: text("ce_type"),
-            attempt,
+            key: record.key.to_string(),
+            kind: record.text("ce_type").unwrap_or_default().to_owned(),
+            attempt: number,
             at,
             duration: started.elapsed(),
             status: result.as_ref().ok().copied(),
             outcome: AttemptOutcome::Delivered,
             error: None,
         };
-        (delivery::verdict(&result), record)
+        (delivery::verdict(&result), attempt)
     }
 
-    /// The failure of a call and whether the endpoint itself failed. An endpoint that is gone ends its webhook.
-    async fn failure_of(&self, webhook: &Webhook, verdict: Verdict) -> Result<Option<(IntakeFailure, bool)>, Error> {
-        match verdict {
-            Verdict::Accepted => Ok(None),
-            Verdict::Failed { failure, endpoint_down } => Ok(Some((failure, endpoint_down))),
-            Verdict::Gone => {
-                let reason = "the endpoint answered with status 410: it asks for no further event".to_owned();
-                let disabled = Webhook {
-                    version: webhook.version + 1,
-                    active: false,
-                    disabled_reason: Some(reason),
-                    updated_at: self.clock.now(),
-                    ..webhook.clone()
-                };
-                // Otherwise another change came first, and the next call asks again.
-                if self.store.save_webhook(&disabled).await? {
-                    tracing::warn!(event = "webhook_disabled", webhook = %webhook.id, "webhook {} was switched off: its endpoint answered with status 410", webhook.id);
-                }
-                self.subscriptions.suspend(webhook.id);
-                Ok(None)
-            }
+    /// Ends the deliveries of a webhook whose endpoint is gone.
+    async fn disable(&self, webhook: &Webhook) -> Result<(), Error> {
+        let disabled = Webhook {
+            version: webhook.version + 1,
+            active: false,
+            disabled_reason: Some(format!("{}: it asks for no further event", delivery::GONE)),
+            updated_at: self.clock.now(),
+            ..webhook.clone()
+        };
+        // Otherwise another change came first, and the next call asks again.
+        if self.store.save_webhook(&disabled).await? {
+            tracing::warn!(event = "webhook_disabled", webhook = %webhook.id, "webhook {} was switched off: its endpoint answered with status 410", webhook.id);
         }
+        self.subscriptions.suspend(webhook.id);
+        Ok(())
     }
 
     fn endpoint_works(&self, webhook: &Webhook) {
@@ -312,7 +284,7 @@ impl WebhookPipeline {
         }
     }
 
-    fn log(&self, deliveries: &[WebhookDelivery]) {
+    fn count(&self, deliveries: &[WebhookDelivery]) {
         for delivery in deliveries {
             self.metrics.webhook_deliveries_total.with([delivery.outcome.as_str()]).inc();
             self.metrics.webhook_delivery_seconds.record(delivery.duration);

@@ -1,8 +1,8 @@
 //! The part of the tree that delivers events to webhooks.
 use std::sync::Arc;
 
+use app::consume::webhooks::{shared_base, shared_topics};
 use app::policy::breaker::CircuitBreaker;
-use outbox::topics::WEBHOOK_TOPIC;
 use parking_lot::Mutex;
 use supervision::{Strategy, SupervisionBus, SupervisorSpec, actor};
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ pub(crate) fn webhooks(
     let client = dependencies.webhook_client.clone()?;
     let (groups, broker) = (dependencies.consumer_groups.clone()?, dependencies.broker.clone()?);
     let subscriptions = Arc::<Subscriptions>::default();
-    let shared = app::consume::webhooks::shared_topics(&options.topic_prefix);
+    let shared = shared_topics(&options.topic_prefix);
     let spec: ConsumerSpec = {
         let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
         let (subscriptions, arbiter) = (Arc::clone(&subscriptions), threads.relay());
@@ -35,7 +35,7 @@ pub(crate) fn webhooks(
                 id: webhook.id,
                 group: webhook.group(),
                 topics: consumed_topics(webhook, &shared),
-                base: format!("{}{WEBHOOK_TOPIC}", options.topic_prefix),
+                base: shared_base(&options.topic_prefix),
                 subscriptions: Arc::clone(&subscriptions),
                 groups: Arc::clone(&groups),
                 broker: Arc::clone(&broker),
@@ -56,19 +56,11 @@ pub(crate) fn webhooks(
             spec.arbiter(arbiter.clone())
         })
     };
-    let manager = {
-        let (store, bus, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
-        move |_: &_| {
-            WebhookManager::new(
-                Arc::clone(&store),
-                Arc::clone(&subscriptions),
-                bus.clone(),
-                Arc::clone(&spec),
-                interval,
-            )
-        }
-    };
-    let (_, manager) = actor(bus, "/webhooks/webhook-manager", SMALL, move |incarnation| manager(&incarnation));
+    let (store, events, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
+    let (_, manager) = actor(bus, "/webhooks/webhook-manager", SMALL, move |_| {
+        let (store, subscriptions, spec) = (Arc::clone(&store), Arc::clone(&subscriptions), Arc::clone(&spec));
+        WebhookManager::new(store, subscriptions, events.clone(), spec, interval)
+    });
     let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS).parallel_shutdown();
     let group = supervisor("webhook-group", Strategy::RestForOne, MANAGER).path("/webhooks");
     Some(group.supervisor(consumers).child(manager))

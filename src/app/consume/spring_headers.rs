@@ -50,6 +50,21 @@ pub fn attempts_made(record: &Record) -> Option<u32> {
     if (1..=ATTEMPTS_MAX).contains(&next) { u32::try_from(next - 1).ok() } else { None }
 }
 
+/// The topic of a record before its first failure.
+pub fn original_topic(record: &Record) -> Option<&str> {
+    record.text(ORIGINAL_TOPIC)
+}
+
+/// The partition of a record before its first failure.
+pub(crate) fn original_partition(record: &Record) -> Option<i32> {
+    record.header(ORIGINAL_PARTITION)?.try_into().ok().map(i32::from_be_bytes)
+}
+
+/// The offset of a record before its first failure.
+pub(crate) fn original_offset(record: &Record) -> Option<i64> {
+    record.header(ORIGINAL_OFFSET)?.try_into().ok().map(i64::from_be_bytes)
+}
+
 /// When the attempt that this record stands for is due; `None` without a readable header.
 pub fn due(record: &Record) -> Option<Timestamp> {
     parse_big_integer(last(record, BACKOFF_TIMESTAMP)?).map(Timestamp::from_millis)

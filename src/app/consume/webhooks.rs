@@ -121,9 +121,14 @@ pub struct Webhooks {
     options: Options,
 }
 
+/// The base of the topics that all webhooks share.
+pub fn shared_base(prefix: &str) -> String {
+    format!("{prefix}{WEBHOOK_TOPIC}")
+}
+
 /// The topics that all webhooks share: retry topics and dead letters.
 pub fn shared_topics(prefix: &str) -> Vec<String> {
-    let base = format!("{prefix}{WEBHOOK_TOPIC}");
+    let base = shared_base(prefix);
     let retries = (0..RETRY_DELAYS.len()).map(|stage| retry_topic(&base, stage));
     retries.chain([dead_letter_topic(&base)]).collect()
 }
@@ -252,7 +257,7 @@ impl Webhooks {
         let result = self.ports.client.post(&webhook.url, request).await;
         let error = match delivery::verdict(&result) {
             Verdict::Accepted => None,
-            Verdict::Gone => Some("the endpoint answered with status 410".to_owned()),
+            Verdict::Gone => Some(delivery::GONE.to_owned()),
             Verdict::Failed { failure, .. } => Some(failure.reason),
         };
         let report = TestReport { message_id, status: result.ok(), error, duration: self.ports.clock.now().since(now) };

@@ -1,10 +1,10 @@
 //! Builds the webhooks: the client of their endpoints, and the actions of administrators.
 use std::sync::Arc;
 
-use app::consume::webhooks::{Options, WebhookPorts, Webhooks};
+use app::consume::webhooks::{Options, WebhookPorts, Webhooks, shared_base};
 use app::operators::dead_letters::DeadLetters;
 use endpoints::{AddressPolicy, HttpWebhookClient, WebhookClientOptions};
-use outbox::topics::{WEBHOOK_TOPIC, retry_topic};
+use outbox::topics::retry_topic;
 use ports::clock::{Clock, Rng};
 use ports::endpoint::WebhookClient;
 
@@ -38,7 +38,7 @@ pub(in crate::wiring) fn open(
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
 ) -> Option<Arc<Webhooks>> {
     let (broker, client) = (broker?, client?);
-    let base = format!("{}{WEBHOOK_TOPIC}", config.broker.topic_prefix);
+    let base = shared_base(&config.broker.topic_prefix);
     let (topics, records) = (Arc::clone(&broker.topics), Arc::clone(&broker.broker));
     let dead_letters = DeadLetters::new(&base, topics, records, Arc::clone(&store.redrives), Arc::clone(clock));
     let ports = WebhookPorts {

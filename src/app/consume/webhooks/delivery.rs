@@ -3,13 +3,13 @@ use domain::Timestamp;
 use outbox::topics::{WEBHOOK_HEADER, retry_stage};
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{Header, Record};
+use ports::broker::{Header, Position, Record};
 use ports::endpoint::webhooks::Webhook;
 use ports::endpoint::{EndpointError, EventRequest};
 
 use super::signature::signatures;
 use crate::consume::intake::IntakeFailure;
-use crate::consume::post_handler;
+use crate::consume::{post_handler, spring_headers};
 
 /// Class of the failure in the headers of a retried or dead-lettered event.
 const FAILURE_CLASS: &str = "posthaste.WebhookFault";
@@ -28,18 +28,14 @@ pub fn receives(webhook: &Webhook, delivery: &Delivery) -> bool {
 pub fn message_id(delivery: &Delivery) -> String {
     let Delivery { position, record } = delivery;
     let of_event = record.text("ce_id").filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()));
-    of_event.map_or_else(
-        || first_position(position.topic.as_ref(), position.partition, position.offset, record),
-        str::to_owned,
-    )
+    of_event.map_or_else(|| first_position(position, record), str::to_owned)
 }
 
-fn first_position(topic: &str, partition: u32, offset: u64, record: &Record) -> String {
-    use crate::consume::spring_headers::{ORIGINAL_OFFSET, ORIGINAL_PARTITION, ORIGINAL_TOPIC};
+fn first_position(position: &Position, record: &Record) -> String {
+    let Position { topic, partition, offset } = position;
     let first = || {
-        let partition = i32::from_be_bytes(record.header(ORIGINAL_PARTITION)?.try_into().ok()?);
-        let offset = i64::from_be_bytes(record.header(ORIGINAL_OFFSET)?.try_into().ok()?);
-        Some(format!("{}/{partition}/{offset}", record.text(ORIGINAL_TOPIC)?))
+        let (topic, partition) = (spring_headers::original_topic(record)?, spring_headers::original_partition(record)?);
+        Some(format!("{topic}/{partition}/{}", spring_headers::original_offset(record)?))
     };
     first().unwrap_or_else(|| format!("{topic}/{partition}/{offset}"))
 }
@@ -81,6 +77,9 @@ fn signed_headers(webhook: &Webhook, message_id: &str, body: &[u8], now: Timesta
     ]
     .map(|(name, value)| (name.into(), value.into_bytes().into()))
 }
+
+/// The failure of an event whose endpoint is gone.
+pub const GONE: &str = "the endpoint answered with status 410";
 
 /// What a response, or its absence, means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +124,6 @@ pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
 mod tests {
     use domain::WebhookId;
     use ports::Fault;
-    use ports::broker::Position;
     use ports::endpoint::webhooks::WebhookSecret;
 
     use super::*;

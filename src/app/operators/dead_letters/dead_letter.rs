@@ -68,15 +68,13 @@ impl DeadLetter {
 
     /// Position of the record before its first failure.
     pub fn origin(&self) -> Option<DeadLetterOrigin> {
-        let topic = self.text(spring_headers::ORIGINAL_TOPIC)?.to_owned();
         let record = &self.delivery.record;
-        let number = |name| record.header(name)?.try_into().ok().map(i64::from_be_bytes);
-        let partition = || record.header(spring_headers::ORIGINAL_PARTITION)?.try_into().ok().map(i32::from_be_bytes);
+        let timestamp = || record.header(spring_headers::ORIGINAL_TIMESTAMP)?.try_into().ok().map(i64::from_be_bytes);
         Some(DeadLetterOrigin {
-            topic,
-            partition: partition(),
-            offset: number(spring_headers::ORIGINAL_OFFSET),
-            timestamp: number(spring_headers::ORIGINAL_TIMESTAMP).map(Timestamp::from_millis),
+            topic: spring_headers::original_topic(record)?.to_owned(),
+            partition: spring_headers::original_partition(record),
+            offset: spring_headers::original_offset(record),
+            timestamp: timestamp().map(Timestamp::from_millis),
         })
     }
 
