@@ -12,6 +12,7 @@ use crate::connection::client_config;
 use crate::connection::open_error::KafkaOpenError;
 use crate::options::Options;
 use crate::producer::registry::SessionRegistry;
+use crate::protocol::settings::ConnectionSettings;
 use crate::topics::query_thread::QueryThread;
 
 /// Apache Kafka as the broker. Clones share one set of connections.
@@ -44,8 +45,9 @@ impl Kafka {
         let contact = Arc::new(BrokerContact::default());
         let config = client_config::metadata(&options);
         config.create_native_config().map_err(|error| KafkaOpenError::Options(error.to_string()))?;
+        let settings = ConnectionSettings::new(&options).map_err(KafkaOpenError::Options)?;
         let inner = Inner {
-            sessions: SessionRegistry::new(Arc::clone(&options), Arc::clone(&contact)),
+            sessions: SessionRegistry::new(Arc::clone(&options), settings, Arc::clone(&contact)),
             append_session: tokio::sync::Mutex::default(),
             watcher: BrokerWatcher::start(Arc::clone(&options), Arc::clone(&contact))?,
             watermark_queries: QueryThread::start(Arc::clone(&options), Arc::clone(&contact), "kafka-watermarks")?,

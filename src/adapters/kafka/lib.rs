@@ -12,6 +12,7 @@ mod error;
 mod message;
 mod options;
 mod producer;
+mod protocol;
 pub mod throwaway;
 mod topics;
 

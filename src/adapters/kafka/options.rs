@@ -160,10 +160,16 @@ impl Options {
         self.topic(WATERMARK_TOPIC)
     }
 
-    /// The full names of the event topic, its retry topics and its dead-letter topic.
+    /// The full names of the event topic, its retry topics and its dead-letter topic, and of the further topics.
     pub fn event_topics(&self) -> Vec<String> {
         let own = topics::all_topics(&self.topic(&self.event_topic));
         own.into_iter().chain(self.further_topics.iter().cloned()).collect()
+    }
+
+    /// The full names of the topics without which the relay cannot work.
+    pub(crate) fn own_topics(&self) -> Vec<String> {
+        let own = topics::all_topics(&self.topic(&self.event_topic));
+        own.into_iter().chain([self.watermark_topic()]).collect()
     }
 
     /// The full names of all topics of the installation.

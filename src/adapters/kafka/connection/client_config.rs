@@ -120,8 +120,8 @@ pub(crate) fn group_member(options: &Options, group: &str) -> ClientConfig {
     config
 }
 
-/// Settings of producers with and without transactions.
-fn producer(options: &Options) -> ClientConfig {
+/// A producer without transactions, for the guarantee at least once.
+pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
     let mut config = base(options);
     config
         .set("enable.idempotence", "true")
@@ -129,7 +129,7 @@ fn producer(options: &Options) -> ClientConfig {
         // The partitioner of the Java clients, so that keys keep their order on a topic shared with them.
         .set("partitioner", "murmur2_random")
         .set("compression.type", options.compression.as_str())
-        // Long enough that the records of one batch share requests, short compared with a commit.
+        // Long enough that the records of one batch share requests.
         .set("linger.ms", "1")
         // The adapter checks the value's size first; the extra 64 KiB are room for the key and the headers.
         .set("message.max.bytes", (options.record_bytes_max + 64 * 1024).to_string())
@@ -137,25 +137,7 @@ fn producer(options: &Options) -> ClientConfig {
         .set("queue.buffering.max.kbytes", "131072")
         .set("request.timeout.ms", "8000")
         // A missing topic is reported within seconds.
-        .set("topic.metadata.propagation.max.ms", "3000");
-    config
-}
-
-/// A producer with this transactional id.
-pub(crate) fn transactional_producer(options: &Options, transactional_id: &str) -> ClientConfig {
-    let mut config = producer(options);
-    config
-        .set("transactional.id", transactional_id)
-        // The library refuses a socket timeout that exceeds the transaction timeout.
-        .set("socket.timeout.ms", millis(options.transaction_timeout.min(SOCKET_TIMEOUT)))
-        .set("transaction.timeout.ms", millis(options.transaction_timeout))
-        .set("message.timeout.ms", millis(options.transaction_timeout));
-    config
-}
-
-/// A producer without transactions, for the guarantee at least once.
-pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
-    let mut config = producer(options);
-    config.set("message.timeout.ms", millis(options.delivery_timeout));
+        .set("topic.metadata.propagation.max.ms", "3000")
+        .set("message.timeout.ms", millis(options.delivery_timeout));
     config
 }

@@ -174,7 +174,7 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
     let mut first = 0;
     for batch in batches {
         let slots = first..first + batch.records.len();
-        let positions = batch.positions(&reports, first);
+        let positions = batch.positions(reports.outcomes(), first);
         let codes: Vec<(usize, Code)> = failed.range(slots.clone()).map(|(slot, code)| (slot - first, *code)).collect();
         first = slots.end;
         let result = match send_outcome(&batch, positions.len(), &codes) {

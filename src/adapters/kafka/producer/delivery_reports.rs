@@ -20,8 +20,6 @@ pub(crate) struct DeliveryReports {
     /// Reports of an earlier round, such as those of an aborted transaction's purged records, are ignored.
     round: u32,
     outcomes: Vec<Option<DeliveryOutcome>>,
-    open: usize,
-    failed: usize,
     /// Slots filled in since the last [`DeliveryReports::take_new`].
     new: Vec<u32>,
 }
@@ -33,17 +31,6 @@ impl DeliveryReports {
         self.outcomes.clear();
         self.outcomes.resize(slots, None);
         self.new.clear();
-        (self.open, self.failed) = (slots, 0);
-    }
-
-    /// How many records have no report yet.
-    pub(crate) fn open(&self) -> usize {
-        self.open
-    }
-
-    /// How many deliveries have failed.
-    pub(crate) fn failed(&self) -> usize {
-        self.failed
     }
 
     /// A record's report, if it has arrived.
@@ -68,9 +55,8 @@ impl DeliveryReports {
 
     /// Empties a failed slot, because its record is sent again.
     pub(crate) fn reopen(&mut self, slot: usize) {
-        if let Some(Err(_)) = self.outcomes.get_mut(slot).and_then(Option::take) {
-            self.open += 1;
-            self.failed -= 1;
+        if let Some(outcome) = self.outcomes.get_mut(slot) {
+            *outcome = outcome.filter(Result::is_ok);
         }
     }
 
@@ -82,8 +68,6 @@ impl DeliveryReports {
         }
         let Some(empty @ None) = self.outcomes.get_mut(slot) else { return };
         *empty = Some(outcome);
-        self.open -= 1;
-        self.failed += usize::from(outcome.is_err());
         self.new.push(slot as u32);
     }
 }
@@ -144,7 +128,7 @@ mod tests {
         reports.fill(number, Ok((3, 7)));
         reports.fill(number, Err(Code::PurgeInflight));
 
-        assert_eq!((reports.outcome(1), reports.open(), reports.failed()), (Some(Ok((3, 7))), 1, 0));
+        assert_eq!(reports.outcomes(), [None, Some(Ok((3, 7)))]);
         assert_eq!(reports.take_new(), [1]);
         assert_eq!(reports.take_new(), [0; 0]);
     }
@@ -158,6 +142,6 @@ mod tests {
 
         reports.fill(old, Err(Code::PurgeQueue));
 
-        assert_eq!((reports.outcome(0), reports.open()), (None, 1));
+        assert_eq!(reports.outcomes(), [None]);
     }
 }

@@ -10,21 +10,19 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::{BrokerFailure, Published};
 use ports::partitions::ProducerSessionId;
-use rdkafka::error::KafkaError;
-use rdkafka::producer::Producer;
 
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_config;
-use crate::connection::topic_metadata::partition_count;
-use crate::error::map_err;
 use crate::options::{Guarantee, Options};
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
-use crate::producer::session::SessionThread;
+use crate::producer::session::{SessionProducer, SessionThread};
 use crate::producer::session_batch::SessionBatch;
 use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
 use crate::producer::transaction;
+use crate::producer::transactional_producer::{StepError, TransactionalProducer};
+use crate::protocol::settings::ConnectionSettings;
 use crate::topics::watermark_cache::registration_key;
 
 /// The slot of the session that appends. It writes no watermarks, so its transactional id is not registered.
@@ -37,6 +35,7 @@ const FENCE_PAUSE: Duration = Duration::from_millis(50);
 /// The live sessions of this process, and the dead ones that it knows.
 pub(crate) struct SessionRegistry {
     options: Arc<Options>,
+    settings: Arc<ConnectionSettings>,
     contact: Arc<BrokerContact>,
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
     dead: Mutex<DeadSessions>,
@@ -80,10 +79,11 @@ impl DeadSessions {
 }
 
 impl SessionRegistry {
-    pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> Self {
+    pub(crate) fn new(options: Arc<Options>, settings: Arc<ConnectionSettings>, contact: Arc<BrokerContact>) -> Self {
         let refused_sizes = Arc::new(Mutex::new(RefusedSizes::new(options.compression)));
         Self {
             options,
+            settings,
             contact,
             live: Mutex::default(),
             dead: Mutex::default(),
@@ -102,24 +102,24 @@ impl SessionRegistry {
             |session| session.transactional_id == transactional_id,
             "another session of its slot was opened",
         );
-        let (sender, watermark_partition) = match self.options.guarantee {
+        let producer = match self.options.guarantee {
             Guarantee::ExactlyOnce => {
-                let sender = self.init_producer(&transactional_id)?;
-                let partition = self.watermark_partition(&sender, &transactional_id)?;
+                let mut producer = self.init_producer(&transactional_id)?;
+                let partition = self.watermark_partition(&mut producer, &transactional_id)?;
                 if slot != APPEND_SLOT {
-                    self.register(&sender, &transactional_id, partition)?;
+                    self.register(&mut producer, &transactional_id, partition)?;
                 }
-                (sender, Some(partition))
+                SessionProducer::Transactional(Box::new(producer), partition)
             }
-            Guarantee::AtLeastOnce => (self.open_sender(&client_config::plain_producer(&self.options))?, None),
+            Guarantee::AtLeastOnce => SessionProducer::AtLeastOnce(self.open_sender()?),
         };
-        let id = session_id::new(&transactional_id, watermark_partition);
+        let id = session_id::new(&transactional_id, producer.watermark_partition());
         let (queue, batches) = sync_channel(self.options.session_queue_max);
         let is_ended = Arc::new(AtomicBool::new(false));
         let thread = SessionThread::new(
-            sender,
+            producer,
+            Arc::clone(&self.contact),
             Arc::clone(&self.options),
-            watermark_partition,
             Arc::clone(&is_ended),
             Arc::clone(&self.refused_sizes),
         );
@@ -211,12 +211,17 @@ impl SessionRegistry {
 
     /// Registers a transactional id in the watermark topic, in a transaction of its own: no batch is sent under an id that a fence of all ids
     /// would not find.
-    fn register(&self, sender: &RecordSender, transactional_id: &str, partition: u32) -> Result<(), Error> {
+    fn register(
+        &self,
+        producer: &mut TransactionalProducer,
+        transactional_id: &str,
+        partition: u32,
+    ) -> Result<(), Error> {
         if self.registered.lock().contains(transactional_id) {
             return Ok(());
         }
-        let (topic, key) = (self.options.watermark_topic(), registration_key(transactional_id));
-        transaction::commit_record(sender, (&topic, partition), &key, &self.options)?;
+        let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
+        transaction::commit_record(producer, (&topic, partition), &key, &self.options)?;
         self.registered.lock().insert(transactional_id.to_owned());
         Ok(())
     }
@@ -242,40 +247,42 @@ impl SessionRegistry {
     }
 
     /// The partition of the watermark topic that belongs to a transactional id. Two ids may share one: then they only wait for each other.
-    fn watermark_partition(&self, sender: &RecordSender, transactional_id: &str) -> Result<u32, Error> {
-        let (topic, timeout) = (self.options.watermark_topic(), self.options.connect_timeout);
-        let partitions = partition_count(sender.producer.client(), &topic, timeout)?;
+    fn watermark_partition(&self, producer: &mut TransactionalProducer, transactional_id: &str) -> Result<u32, Error> {
+        let (topic, deadline) = (self.options.watermark_topic(), Instant::now() + self.options.connect_timeout);
+        if let Some((_, error)) = producer.cluster.load(std::iter::once(&*topic), deadline)?.pop() {
+            return Err(error);
+        }
+        let no_partitions = || Error::Unreachable(format!("the topic {topic} has no partitions yet"));
+        let partitions = producer.cluster.partition_count(&topic).ok_or_else(no_partitions)?;
         Ok(outbox::partition::topic_partition(transactional_id.as_bytes(), partitions))
     }
 
-    fn open_sender(&self, config: &rdkafka::ClientConfig) -> Result<RecordSender, Error> {
+    fn open_sender(&self) -> Result<RecordSender, Error> {
         let topic = self.options.topic(&self.options.event_topic);
-        RecordSender::open(config, &self.contact, &topic, self.options.connect_timeout)
+        let config = client_config::plain_producer(&self.options);
+        RecordSender::open(&config, &self.contact, &topic, self.options.connect_timeout)
     }
 
     /// A new producer that has initialised the transactional id, and so fenced every earlier producer with it. Being fenced itself meanwhile
     /// is no success: the other producer may be the one that was to be fenced, so the call is repeated with a new producer.
-    fn init_producer(&self, transactional_id: &str) -> Result<RecordSender, Error> {
+    fn init_producer(&self, transactional_id: &str) -> Result<TransactionalProducer, Error> {
         let deadline = Instant::now() + self.options.delivery_timeout;
-        let action = format!("initialising the transactional id {transactional_id}");
-        let mut last = None;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(last.unwrap_or(Error::Unreachable(action)));
-            }
-            let sender = self.open_sender(&client_config::transactional_producer(&self.options, transactional_id))?;
-            match sender.producer.init_transactions(left.min(self.options.connect_timeout)) {
-                Ok(()) => {
+            let settings = Arc::clone(&self.settings);
+            match TransactionalProducer::initialise(settings, &self.options, transactional_id, deadline) {
+                Ok(producer) => {
+                    self.contact.record_response();
                     self.dead.lock().initialised(transactional_id);
-                    return Ok(sender);
+                    return Ok(producer);
                 }
-                Err(KafkaError::Transaction(error)) if error.is_fatal() || error.is_retriable() => {
-                    last = Some(Error::Unreachable(format!("{action}: {error}")));
+                Err(StepError::Failed(error)) => return Err(error),
+                Err(StepError::Fenced(reason) | StepError::Unknown(reason)) => {
+                    if Instant::now() >= deadline {
+                        return Err(Error::Unreachable(reason));
+                    }
+                    std::thread::sleep(FENCE_PAUSE);
                 }
-                Err(error) => return Err(map_err(&error, &action)),
             }
-            std::thread::sleep(FENCE_PAUSE);
         }
     }
 }

@@ -1,7 +1,4 @@
-//! Sends records through one producer and waits for their delivery reports, on the session's thread.
-//!
-//! rdkafka's `flush`, which its `commit_transaction` calls first, polls in steps of 100 ms, and its `poll` always takes its whole timeout.
-//! So the sender waits for the delivery reports in small steps before the session commits: then a commit takes less than a millisecond.
+//! Sends records without transactions through one producer of librdkafka, on the session's thread.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,11 +14,9 @@ use crate::error::map_err;
 use crate::message::encode_headers;
 use crate::producer::delivery_reports::DeliveryContext;
 
-/// First pause between two polls for delivery reports; short, because the commit of an idle session takes two milliseconds.
-const POLL_PAUSE_MIN: Duration = Duration::from_micros(50);
-/// Longest pause between two polls: a broker that takes longer takes much longer.
-const POLL_PAUSE_MAX: Duration = Duration::from_micros(500);
-/// How long to wait for delivery reports while no broker is reachable.
+/// Pause before a record is offered again to a client whose queue is full.
+const QUEUE_PAUSE: Duration = Duration::from_micros(500);
+/// How long to wait for the broker's answers while no broker is reachable.
 pub(crate) const OUTAGE_WAIT: Duration = Duration::from_secs(1);
 /// Most events of the client that one poll serves.
 const EVENTS_MAX: usize = 256;
@@ -31,18 +26,8 @@ pub(crate) struct RecordSender {
     pub(crate) producer: BaseProducer<DeliveryContext>,
 }
 
-/// How the wait for delivery reports ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeliveryWait {
-    /// Every record has its report, or one delivery failed.
-    Reported,
-    /// The deadline passed, or no broker is reachable.
-    TimedOut,
-}
-
 impl RecordSender {
-    /// Creates a producer and reads metadata: `init_transactions` on a connection that was never used waits half a second for a timer of
-    /// librdkafka.
+    /// Creates a producer and reads metadata, so that an unreachable broker is an error here.
     pub(crate) fn open(
         config: &ClientConfig,
         contact: &Arc<BrokerContact>,
@@ -58,11 +43,6 @@ impl RecordSender {
             Err(error) => return Err(map_err(&error, action)),
         }
         Ok(sender)
-    }
-
-    /// Whether this client can read metadata from any broker.
-    pub(crate) fn reaches_a_broker(&self, topic: &str) -> bool {
-        self.producer.client().fetch_metadata(Some(topic), OUTAGE_WAIT).is_ok()
     }
 
     pub(crate) fn context(&self) -> &DeliveryContext {
@@ -92,20 +72,6 @@ impl RecordSender {
         self.enqueue(base, deadline)
     }
 
-    /// Queues a watermark record in the client, for this topic partition, like [`RecordSender::send`].
-    pub(crate) fn send_watermark(
-        &self,
-        (topic, partition): (&str, u32),
-        key: &str,
-        value: &str,
-        slot: usize,
-        deadline: Instant,
-    ) -> Result<(), KafkaError> {
-        let number = self.context().reports().number(slot);
-        let base = BaseRecord::with_opaque_to(topic, number).partition(partition as i32).key(key).payload(value);
-        self.enqueue(base, deadline)
-    }
-
     fn enqueue<K, P>(&self, mut record: BaseRecord<'_, K, P, usize>, deadline: Instant) -> Result<(), KafkaError>
     where
         K: rdkafka::message::ToBytes + ?Sized,
@@ -117,32 +83,10 @@ impl RecordSender {
                 Err((KafkaError::MessageProduction(Code::QueueFull), returned)) if Instant::now() < deadline => {
                     record = returned;
                     self.serve_events();
-                    std::thread::sleep(POLL_PAUSE_MAX);
+                    std::thread::sleep(QUEUE_PAUSE);
                 }
                 Err((error, _)) => return Err(error),
             }
-        }
-    }
-
-    /// Waits until every record of the round has its report, one delivery failed, or `deadline` passed.
-    pub(crate) fn wait_for_reports(&self, deadline: Instant) -> DeliveryWait {
-        let (started, mut pause) = (Instant::now(), POLL_PAUSE_MIN);
-        loop {
-            self.serve_events();
-            let (open, failed) = {
-                let reports = self.context().reports();
-                (reports.open(), reports.failed())
-            };
-            if open == 0 || failed > 0 {
-                return DeliveryWait::Reported;
-            }
-            let now = Instant::now();
-            let is_outage = self.context().contact().is_unreachable() && now - started > OUTAGE_WAIT;
-            if is_outage || now >= deadline || self.producer.client().fatal_error().is_some() {
-                return DeliveryWait::TimedOut;
-            }
-            std::thread::sleep(pause);
-            pause = (pause + pause / 8).min(POLL_PAUSE_MAX);
         }
     }
 }

@@ -13,11 +13,14 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use rdkafka::producer::Producer;
 
+use crate::connection::broker_contact::BrokerContact;
 use crate::options::Options;
+use crate::producer::delivery_reports::DeliveryOutcome;
 use crate::producer::refused_sizes::RefusedSizes;
-use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
+use crate::producer::sender::RecordSender;
 use crate::producer::session_batch::SessionBatch;
 use crate::producer::transaction::{AbortReport, TransactionEnd, TransactionTerms};
+use crate::producer::transactional_producer::TransactionalProducer;
 use crate::producer::{at_least_once, transaction};
 
 /// How often an idle session serves its client's callbacks.
@@ -34,26 +37,38 @@ const QUICK_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// How often it is repeated before the relay receives the failure: for one second, within which a new topic gets its leaders.
 const QUICK_FAILURES_MAX: u32 = 10;
 
+/// How a session sends.
+pub(crate) enum SessionProducer {
+    /// In transactions, with all watermarks in this partition of the watermark topic.
+    Transactional(Box<TransactionalProducer>, u32),
+    /// Without transactions and watermarks.
+    AtLeastOnce(RecordSender),
+}
+
+impl SessionProducer {
+    /// The partition of the watermark topic with the session's watermarks, if it writes any.
+    pub(crate) fn watermark_partition(&self) -> Option<u32> {
+        match self {
+            SessionProducer::Transactional(_, partition) => Some(*partition),
+            SessionProducer::AtLeastOnce(_) => None,
+        }
+    }
+}
+
 /// The state of a session's thread.
 pub(crate) struct SessionThread {
-    sender: RecordSender,
+    producer: SessionProducer,
+    contact: Arc<BrokerContact>,
     options: Arc<Options>,
-    watermark_topic: String,
-    /// Partition of the watermark topic for all watermarks of this session; `None` sends without transactions and watermarks.
-    watermark_partition: Option<u32>,
+    watermark_topic: Arc<str>,
     /// Set when the session ends, by this thread or another.
     is_ended: Arc<AtomicBool>,
     /// The last token committed for each partition. A batch whose token is not above it was published before.
     committed: HashMap<PartitionNo, Token>,
-    /// The broker has refused a record. The sequence numbers of its request are then missing, which the client notices only in the next
-    /// transaction on that partition: it purges that one, and starts new sequence numbers after its abort.
-    has_sequence_gap: bool,
     /// How many transactions in a row the broker refused at once.
     quick_failures: u32,
     /// Shared by all sessions of the process: with two in turn, one must not refuse what the other has just found to be accepted.
     refused_sizes: Arc<Mutex<RefusedSizes>>,
-    /// Since when no broker has acknowledged a record.
-    undelivered_since: Option<Instant>,
     /// A batch that exceeded the current transaction's limits; it begins the next one.
     held_back: Option<SessionBatch>,
 }
@@ -63,22 +78,20 @@ struct SessionOver(String);
 
 impl SessionThread {
     pub(crate) fn new(
-        sender: RecordSender,
+        producer: SessionProducer,
+        contact: Arc<BrokerContact>,
         options: Arc<Options>,
-        watermark_partition: Option<u32>,
         is_ended: Arc<AtomicBool>,
         refused_sizes: Arc<Mutex<RefusedSizes>>,
     ) -> Self {
         Self {
-            sender,
-            watermark_topic: options.watermark_topic(),
-            watermark_partition,
+            producer,
+            contact,
+            watermark_topic: options.watermark_topic().into(),
             is_ended,
             committed: HashMap::new(),
-            has_sequence_gap: false,
             quick_failures: 0,
             refused_sizes,
-            undelivered_since: None,
             held_back: None,
             options,
         }
@@ -102,11 +115,14 @@ impl SessionThread {
                         break reason;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.sender.producer.poll(IDLE_POLL_TIME),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break "the session was ended".into(),
             }
-            if let Some((code, reason)) = self.sender.producer.client().fatal_error() {
-                break format!("{code:?}: {reason}");
+            if let SessionProducer::AtLeastOnce(sender) = &self.producer {
+                sender.producer.poll(IDLE_POLL_TIME);
+                if let Some((code, reason)) = sender.producer.client().fatal_error() {
+                    break format!("{code:?}: {reason}");
+                }
             }
         };
         self.is_ended.store(true, Ordering::Relaxed);
@@ -159,28 +175,28 @@ impl SessionThread {
 
     /// Runs one transaction, or one round at least once; returns the batches that go again.
     fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionOver> {
-        let Some(watermark_partition) = self.watermark_partition else {
-            return at_least_once::publish(&self.sender, batches, self.options.delivery_timeout, &self.is_ended)
-                .map(|()| Vec::new())
-                .map_err(SessionOver);
+        let (producer, watermark_partition) = match &mut self.producer {
+            SessionProducer::Transactional(producer, watermark_partition) => (producer, *watermark_partition),
+            SessionProducer::AtLeastOnce(sender) => {
+                return at_least_once::publish(sender, batches, self.options.delivery_timeout, &self.is_ended)
+                    .map(|()| Vec::new())
+                    .map_err(SessionOver);
+            }
         };
         let terms = TransactionTerms {
+            options: &self.options,
             watermark_topic: &self.watermark_topic,
             watermark_partition,
-            installation: &self.options.installation,
-            delivery_timeout: self.options.delivery_timeout,
-            abort_timeout: self.options.connect_timeout,
             is_ended: &self.is_ended,
         };
         let started = Instant::now();
-        match transaction::publish(&self.sender, &batches, &terms) {
-            TransactionEnd::Committed => {
+        match transaction::publish(producer, &batches, &terms) {
+            TransactionEnd::Committed(outcomes) => {
                 self.quick_failures = 0;
-                self.undelivered_since = None;
-                self.finish_committed(batches);
+                self.finish_committed(batches, &outcomes);
                 Ok(Vec::new())
             }
-            TransactionEnd::Aborted(report) => self.handle_abort(batches, report, started),
+            TransactionEnd::Aborted(report) => Ok(self.handle_abort(batches, report, started)),
             TransactionEnd::Unknown(reason) => {
                 finish_all(batches, &Published::Unknown(BrokerFailure::unknown(&reason)));
                 Err(SessionOver(reason))
@@ -193,34 +209,25 @@ impl SessionThread {
     }
 
     /// Repeats the batches after a failure that passes by itself; otherwise finishes those that the abort concerns.
-    fn handle_abort(
-        &mut self,
-        batches: Vec<SessionBatch>,
-        report: AbortReport,
-        started: Instant,
-    ) -> Result<Vec<SessionBatch>, SessionOver> {
+    fn handle_abort(&mut self, batches: Vec<SessionBatch>, report: AbortReport, started: Instant) -> Vec<SessionBatch> {
         let is_quick = report.blames_only_the_broker()
             && started.elapsed() < QUICK_FAILURE
             && self.quick_failures < QUICK_FAILURES_MAX;
-        self.quick_failures = if is_quick { self.quick_failures + 1 } else { 0 };
-        if is_quick {
-            std::thread::sleep(QUICK_FAILURE_PAUSE);
-        }
-        let repeat = is_quick || (self.has_sequence_gap && report.blames_only_the_broker());
-        self.has_sequence_gap = !repeat && (self.has_sequence_gap || report.blames_records());
         self.remember_sizes(&batches, &report);
-        if self.is_cut_off(&report) {
-            return Err(finish_cut_off(batches, report));
+        if is_quick {
+            self.quick_failures += 1;
+            std::thread::sleep(QUICK_FAILURE_PAUSE);
+            return batches;
         }
-        Ok(if repeat { batches } else { finish_aborted(batches, report) })
+        self.quick_failures = 0;
+        finish_aborted(batches, report)
     }
 
-    fn finish_committed(&mut self, batches: Vec<SessionBatch>) {
-        self.sender.context().contact().record_response();
-        let reports = self.sender.context().reports();
+    fn finish_committed(&mut self, batches: Vec<SessionBatch>, outcomes: &[Option<DeliveryOutcome>]) {
+        self.contact.record_response();
         let mut first = 0;
         for batch in batches {
-            let positions = batch.positions(&reports, first);
+            let positions = batch.positions(outcomes, first);
             first += batch.slots();
             self.committed.extend(batch.watermark);
             batch.finish(Published::Committed(positions));
@@ -255,15 +262,6 @@ impl SessionThread {
             }
         }
         admitted
-    }
-
-    /// Whether this session's client has failed: other clients have reached a broker since its deliveries began to time out, and it reaches
-    /// none itself. That excludes an outage, and a single broker whose partitions have no leader yet.
-    fn is_cut_off(&mut self, report: &AbortReport) -> bool {
-        self.undelivered_since = report.undelivered_since.map(|started| self.undelivered_since.unwrap_or(started));
-        let Some(since) = self.undelivered_since else { return false };
-        let topic = self.options.topic(&self.options.event_topic);
-        self.sender.context().contact().responded_since(since + OUTAGE_WAIT) && !self.sender.reaches_a_broker(&topic)
     }
 
     fn remember_sizes(&mut self, batches: &[SessionBatch], report: &AbortReport) {
@@ -315,15 +313,6 @@ fn overdue(reached: bool) -> Published {
 /// Finishes batches with one result: a failure keeps its id.
 fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &Published) {
     batches.into_iter().for_each(|batch| batch.finish(result.clone()));
-}
-
-/// Finishes all batches of a session whose client has failed; the next session has a new client.
-fn finish_cut_off(batches: Vec<SessionBatch>, report: AbortReport) -> SessionOver {
-    let reached = report.reached;
-    let reason = "no broker acknowledged the records in time, although other clients reach the brokers";
-    let cause = Some(Error::Unreachable(reason.into()).into());
-    finish_all(finish_aborted(batches, report), &Published::Aborted { refused: Vec::new(), cause, reached });
-    SessionOver(reason.into())
 }
 
 /// Finishes the batches that an abort concerns; returns the others, which go again.

@@ -1,4 +1,5 @@
 //! A batch on its way through a session: its records, its deadline, and the channel for its result.
+use std::sync::Arc;
 use std::time::Instant;
 
 use ports::broker::{Batch, Position, Published, Record};
@@ -6,7 +7,7 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use tokio::sync::oneshot;
 
-use crate::producer::delivery_reports::DeliveryReports;
+use crate::producer::delivery_reports::DeliveryOutcome;
 
 /// A batch that a session publishes, with or without a watermark.
 pub(crate) struct SessionBatch {
@@ -55,11 +56,16 @@ impl SessionBatch {
         self.records.len() + usize::from(self.watermark.is_some())
     }
 
+    /// The topics of its records.
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.records.iter().map(|(_, record)| &record.topic)
+    }
+
     /// The positions of its delivered records. `first` is the slot of its first record.
-    pub(crate) fn positions(&self, reports: &DeliveryReports, first: usize) -> Vec<(RowId, Position)> {
+    pub(crate) fn positions(&self, outcomes: &[Option<DeliveryOutcome>], first: usize) -> Vec<(RowId, Position)> {
         let slots = (first..).zip(&self.records);
         let position = |(slot, (row, record)): (usize, &(RowId, Record))| {
-            let (partition, offset) = reports.outcome(slot)?.ok()?;
+            let (partition, offset) = outcomes.get(slot).copied().flatten()?.ok()?;
             Some((*row, Position { topic: record.topic.clone(), partition, offset }))
         };
         slots.filter_map(position).collect()

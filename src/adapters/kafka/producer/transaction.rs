@@ -1,42 +1,38 @@
 //! One transaction of a session: the records of some batches and a watermark for each, committed or aborted together.
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::outbox::RowId;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::producer::Producer;
+use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::error::{FailureCause, failure_cause, map_code, map_err, was_never_sent};
+use crate::error::{FailureCause, failure_cause, map_code};
 use crate::options::Options;
-use crate::producer::delivery_reports::DeliveryReports;
-use crate::producer::sender::{DeliveryWait, RecordSender};
+use crate::producer::coordinator::Patience;
+use crate::producer::delivery_reports::DeliveryOutcome;
+use crate::producer::partition_queues::{Chunk, PartitionQueues};
+use crate::producer::produce::ChunkOutcome;
+use crate::producer::sender::OUTAGE_WAIT;
 use crate::producer::session_batch::SessionBatch;
+use crate::producer::transactional_producer::{StepError, TransactionalProducer};
+use crate::protocol::record_batch::RecordParts;
 
-/// Longest wait for the delivery reports that arrive without an abort: a reachable broker's answers.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// Timeout of one call to abort. Long, because librdkafka confuses its state when an abort times out in its first step; a longer one would
-/// stall the session.
-const ABORT_CALL_TIMEOUT: Duration = Duration::from_millis(300);
-/// Pause between two polls for delivery reports.
-const POLL_PAUSE: Duration = Duration::from_micros(200);
-/// Longest wait for the reports of purged records, which need no broker.
-const PURGE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Room in a record batch for the key and the headers of a record with the largest value.
+const BATCH_ROOM: usize = 64 * 1024;
+/// Shortest time for a commit, also when the lease is about to end: an aborted commit costs a fence.
+const COMMIT_TIME_MIN: Duration = Duration::from_millis(500);
 /// Longest commit, in delivery timeouts. With the defaults it lasts as long as a lease.
 const COMMIT_DELIVERY_TIMEOUTS: u32 = 3;
 
 /// The limits of a transaction, and what its watermarks need.
 pub(crate) struct TransactionTerms<'a> {
+    pub(crate) options: &'a Options,
     /// The full name of the watermark topic.
-    pub(crate) watermark_topic: &'a str,
-    /// Its partition that takes the watermarks of all batches: each partition that a transaction touches costs the broker a request.
+    pub(crate) watermark_topic: &'a Arc<str>,
+    /// Its partition that takes the watermarks of all batches: each partition that a transaction touches has a price.
     pub(crate) watermark_partition: u32,
-    /// The installation that the watermark records name.
-    pub(crate) installation: &'a str,
-    /// Longest wait for the delivery reports; a commit gets several times as long.
-    pub(crate) delivery_timeout: Duration,
-    /// Longest wait for the result of an abort.
-    pub(crate) abort_timeout: Duration,
     /// Set when another thread ends the session.
     pub(crate) is_ended: &'a AtomicBool,
 }
@@ -44,8 +40,8 @@ pub(crate) struct TransactionTerms<'a> {
 /// The end of a transaction.
 #[derive(Debug)]
 pub(crate) enum TransactionEnd {
-    /// All records are visible; the delivery reports hold their positions.
-    Committed,
+    /// All records are visible, at these positions by slot.
+    Committed(Vec<Option<DeliveryOutcome>>),
     /// Confirmed: no record is visible, now or later.
     Aborted(AbortReport),
     /// The outcome is unknown, and the session is over.
@@ -57,11 +53,11 @@ pub(crate) enum TransactionEnd {
 /// Why a transaction was aborted. Batches are named by their index.
 #[derive(Debug, Default)]
 pub(crate) struct AbortReport {
-    /// Records that the broker or the client refuses permanently.
+    /// Records that the broker refuses permanently.
     pub(crate) refused: Vec<(usize, RowId, Error)>,
     /// The refused records that were alone in their request and too large.
     pub(crate) too_large: Vec<(usize, RowId)>,
-    /// Batches with a record in a refused request that held several records: which of them is invalid is unknown.
+    /// Batches with a record in a refused batch of the topic that held several records: which of them is invalid is unknown.
     pub(crate) suspects: Vec<usize>,
     /// Batches whose lease expired.
     pub(crate) overdue: Vec<usize>,
@@ -69,74 +65,6 @@ pub(crate) struct AbortReport {
     pub(crate) cause: Option<Error>,
     /// Whether any record may have reached the broker.
     pub(crate) reached: bool,
-    /// When the transaction began, if the delivery reports did not arrive in time.
-    pub(crate) undelivered_since: Option<Instant>,
-}
-
-/// Publishes batches in one transaction.
-pub(crate) fn publish(sender: &RecordSender, batches: &[SessionBatch], terms: &TransactionTerms<'_>) -> TransactionEnd {
-    if let Err(error) = sender.producer.begin_transaction() {
-        return TransactionEnd::SessionLost(format!("beginning a transaction: {error}"));
-    }
-    let started = Instant::now();
-    sender.context().reports().begin(batches.iter().map(SessionBatch::slots).sum());
-    let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or_else(Instant::now);
-    let deadline = lease.min(started + terms.delivery_timeout);
-    let sent = send_all(sender, batches, terms, deadline);
-    let waited = if sent.is_ok() { sender.wait_for_reports(deadline) } else { DeliveryWait::Reported };
-    let mut abort = report_failures(&sender.context().reports(), batches);
-    match sent {
-        Err(SendError::Refused(refused)) => abort.refused.extend(refused),
-        Err(SendError::Failed(error)) if abort.is_empty() => {
-            abort.cause = Some(map_err(&error, "sending records"));
-        }
-        _ => {}
-    }
-    if let Some((code, reason)) = sender.producer.client().fatal_error() {
-        return TransactionEnd::SessionLost(format!("{code:?}: {reason}"));
-    }
-    if terms.is_ended.load(Ordering::Relaxed) {
-        return TransactionEnd::SessionLost("the session was ended".into());
-    }
-    let now = Instant::now();
-    abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(at, _)| at).collect();
-    abort.undelivered_since = (waited == DeliveryWait::TimedOut).then_some(started);
-    if waited == DeliveryWait::TimedOut && abort.is_empty() {
-        abort.cause = Some(Error::Unreachable("no broker acknowledged the records in time".into()));
-    }
-    if !abort.is_empty() {
-        return abort_transaction(sender, terms, abort);
-    }
-    // A commit gets more time than the deliveries: a broker that returns from an outage still answers it, and a commit that is given up
-    // costs a fence and a read of the watermark.
-    let commit_deadline = lease.min(now + terms.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS);
-    commit(sender, commit_deadline.max(now + PURGE_TIMEOUT))
-}
-
-/// Commits one record of the watermark topic in a transaction of its own, with the installation as its value. After an error the producer is
-/// of no use: its outcome may be unknown.
-pub(crate) fn commit_record(
-    sender: &RecordSender,
-    place: (&str, u32),
-    key: &str,
-    options: &Options,
-) -> Result<(), Error> {
-    let (deadline, action) = (Instant::now() + options.delivery_timeout, "registering a transactional id");
-    let failed = |error: KafkaError| map_err(&error, action);
-    sender.producer.begin_transaction().map_err(failed)?;
-    sender.context().reports().begin(1);
-    sender.send_watermark(place, key, &options.installation, 0, deadline).map_err(failed)?;
-    if sender.wait_for_reports(deadline) == DeliveryWait::TimedOut {
-        return Err(Error::Unreachable(format!("{action}: no broker acknowledged the record in time")));
-    }
-    if let Some(Err(code)) = sender.context().reports().outcome(0) {
-        return Err(map_code(code, action.to_owned()));
-    }
-    match commit(sender, deadline) {
-        TransactionEnd::Committed => Ok(()),
-        TransactionEnd::Aborted(_) => Err(Error::Unreachable(format!("{action}: it was aborted"))),
-        TransactionEnd::Unknown(reason) | TransactionEnd::SessionLost(reason) => Err(Error::Unreachable(reason)),
-    }
 }
 
 impl AbortReport {
@@ -145,7 +73,7 @@ impl AbortReport {
         !self.refused.is_empty() || !self.suspects.is_empty()
     }
 
-    /// Whether the only cause is the client, the broker or the connection between them.
+    /// Whether the only cause is the broker or the connection to it.
     pub(crate) fn blames_only_the_broker(&self) -> bool {
         self.cause.is_some() && !self.blames_records() && self.overdue.is_empty()
     }
@@ -155,73 +83,229 @@ impl AbortReport {
     }
 }
 
-/// Why the client did not take all records.
-enum SendError {
-    /// The client itself refuses these records.
-    Refused(Vec<(usize, RowId, Error)>),
-    /// The client takes no more records: a delivery has failed already, or the client has a fatal error.
-    Failed(KafkaError),
-}
-
-fn send_all(
-    sender: &RecordSender,
+/// Publishes batches in one transaction.
+pub(crate) fn publish(
+    producer: &mut TransactionalProducer,
     batches: &[SessionBatch],
     terms: &TransactionTerms<'_>,
-    deadline: Instant,
-) -> Result<(), SendError> {
-    let (mut slot, mut refused) = (0, Vec::new());
-    for (at, batch) in batches.iter().enumerate() {
-        for (row, record) in &batch.records {
-            match sender.send(record, slot, deadline) {
-                Ok(()) => {}
-                Err(error)
-                    if error.rdkafka_error_code().is_some_and(|code| failure_cause(code) == FailureCause::Record) =>
-                {
-                    refused.push((at, *row, map_err(&error, &format!("sending key {}", record.key))));
-                }
-                Err(error) => return Err(SendError::Failed(error)),
-            }
-            slot += 1;
-            if batch.is_suspect && !is_delivered(sender, slot, deadline) {
+) -> TransactionEnd {
+    let started = Instant::now();
+    let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
+    let deadline = lease.min(started + terms.options.delivery_timeout);
+    let slots = batches.iter().map(SessionBatch::slots).sum();
+    let mut sending = Sending { outcomes: vec![None; slots], refused: Vec::new(), reached: false };
+    let sent = sending.send_all(producer, batches, terms, deadline);
+    if let Err(StepError::Fenced(reason)) = sent {
+        return TransactionEnd::SessionLost(reason);
+    }
+    if terms.is_ended.load(Ordering::Relaxed) {
+        return TransactionEnd::SessionLost("the session was ended".into());
+    }
+    let now = Instant::now();
+    let mut abort = blame(&sending.outcomes, batches);
+    abort.refused.append(&mut sending.refused);
+    abort.reached = sending.reached;
+    abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(at, _)| at).collect();
+    // A request that ended with the lease of one batch is not the broker's failure.
+    if let Err(error) = sent
+        && abort.is_empty()
+    {
+        abort.cause = Some(error.into_cause());
+    }
+    if !abort.is_empty() {
+        return abort_transaction(producer, terms.options.connect_timeout, abort);
+    }
+    // A commit gets more time than the deliveries: a broker that returns from an outage still answers it, and a commit that is given up
+    // costs a fence and a read of the watermark.
+    let latest = lease.min(now + terms.options.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS).max(now + COMMIT_TIME_MIN);
+    match producer.commit(patient_until(latest)) {
+        Ok(()) => TransactionEnd::Committed(sending.outcomes),
+        Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
+        Err(StepError::Unknown(reason)) => TransactionEnd::Unknown(reason),
+        Err(StepError::Failed(error)) => {
+            abort.cause = Some(error);
+            abort_transaction(producer, terms.options.connect_timeout, abort)
+        }
+    }
+}
+
+/// Commits one record in a transaction of its own. After an error the producer is of no use: its outcome may be unknown.
+pub(crate) fn commit_record(
+    producer: &mut TransactionalProducer,
+    (topic, partition): (&Arc<str>, u32),
+    key: &str,
+    options: &Options,
+) -> Result<(), Error> {
+    let (deadline, action) = (Instant::now() + options.delivery_timeout, "registering a transactional id");
+    let record = RecordParts {
+        key: key.as_bytes(),
+        value: options.installation.as_bytes(),
+        headers: &[],
+        timestamp: options.clock.now().millis(),
+    };
+    let place = (Arc::clone(topic), partition);
+    producer.add_partitions(&[place], patient_until(deadline)).map_err(StepError::into_cause)?;
+    let chunk = Chunk { topic: Arc::clone(topic), partition, slots: vec![0], records: vec![record] };
+    match producer.produce(&[chunk], options.compression, deadline).pop() {
+        Some(ChunkOutcome::Appended(_)) => producer.commit(patient_until(deadline)).map_err(StepError::into_cause),
+        Some(ChunkOutcome::Refused { code, .. }) => Err(map_code(code, format!("{action}: {code}"))),
+        Some(ChunkOutcome::NotSent(reason) | ChunkOutcome::Unanswered(reason)) => {
+            Err(Error::Unreachable(format!("{action}: {reason}")))
+        }
+        None => Err(Error::Unreachable(action.to_owned())),
+    }
+}
+
+fn patient_until(deadline: Instant) -> Patience {
+    Patience { deadline, unreachable_max: Duration::MAX }
+}
+
+/// The records of a transaction while they are sent.
+struct Sending {
+    /// What the broker answered for each record, by slot; none for a record that was not sent or not answered.
+    outcomes: Vec<Option<DeliveryOutcome>>,
+    /// Records whose topic the broker refuses.
+    refused: Vec<(usize, RowId, Error)>,
+    /// Whether any record may have reached the broker.
+    reached: bool,
+}
+
+impl Sending {
+    /// Sends everything, until the first failure.
+    fn send_all(
+        &mut self,
+        producer: &mut TransactionalProducer,
+        batches: &[SessionBatch],
+        terms: &TransactionTerms<'_>,
+        deadline: Instant,
+    ) -> Result<(), StepError> {
+        let patience = Patience { deadline, unreachable_max: OUTAGE_WAIT };
+        // An earlier transaction that no record reached may still be open.
+        producer.abort(patience)?;
+        let topics = batches.iter().flat_map(SessionBatch::topics).chain([terms.watermark_topic]);
+        let refused = producer.cluster.load(topics.map(|topic| &**topic), deadline).map_err(StepError::Failed)?;
+        if !refused.is_empty() {
+            return self.refuse_records(batches, refused, terms);
+        }
+        let watermarks = watermark_texts(batches, &terms.options.installation);
+        let mut queues = queued(producer, batches, &watermarks, terms)?;
+        producer.add_partitions(&queues.partitions(), patience)?;
+        let one_by_one = batches.iter().any(|batch| batch.is_suspect);
+        loop {
+            let chunks = if one_by_one {
+                queues.next_record()
+            } else {
+                queues.next_round(terms.options.record_bytes_max + BATCH_ROOM)
+            };
+            if chunks.is_empty() {
                 return Ok(());
             }
-        }
-        if let Some((partition, token)) = batch.watermark {
-            let value = format!("{token} {}", terms.installation);
-            let place = (terms.watermark_topic, terms.watermark_partition);
-            let result = sender.send_watermark(place, &partition.to_string(), &value, slot, deadline);
-            result.map_err(SendError::Failed)?;
-            slot += 1;
+            let results = producer.produce(&chunks, terms.options.compression, deadline);
+            self.store(&chunks, results)?;
         }
     }
-    if refused.is_empty() { Ok(()) } else { Err(SendError::Refused(refused)) }
-}
 
-/// Waits until the first `slots` records are delivered. False when a delivery failed or the deadline passed: then the other records need not
-/// be sent.
-fn is_delivered(sender: &RecordSender, slots: usize, deadline: Instant) -> bool {
-    while Instant::now() < deadline {
-        sender.serve_events();
-        let reports = sender.context().reports();
-        if reports.failed() > 0 {
-            return false;
+    /// Refuses the records of topics that the broker refuses, so that they wait alone: a topic of another service that nobody has created
+    /// is not the relay's outage. One of the installation's own topics is.
+    fn refuse_records(
+        &mut self,
+        batches: &[SessionBatch],
+        refused: Vec<(String, Error)>,
+        terms: &TransactionTerms<'_>,
+    ) -> Result<(), StepError> {
+        let own = terms.options.own_topics();
+        let refused: HashMap<String, Error> = refused.into_iter().collect();
+        if let Some((_, error)) = refused.iter().find(|(topic, _)| own.contains(topic)) {
+            return Err(StepError::Failed(error.clone()));
         }
-        if (0..slots).rev().all(|slot| reports.outcome(slot).is_some()) {
-            return true;
+        for (at, batch) in batches.iter().enumerate() {
+            let of_batch =
+                batch.records.iter().filter_map(|(row, record)| Some((at, *row, refused.get(&*record.topic)?.clone())));
+            self.refused.extend(of_batch);
         }
-        drop(reports);
-        std::thread::sleep(Duration::from_micros(100));
+        Ok(())
     }
-    false
+
+    /// Stores what became of some chunks.
+    ///
+    /// # Errors
+    /// The first failure; the remaining records need not be sent.
+    fn store(&mut self, chunks: &[Chunk<'_>], results: Vec<ChunkOutcome>) -> Result<(), StepError> {
+        let mut failure = Ok(());
+        for (chunk, result) in chunks.iter().zip(results) {
+            self.reached |= !matches!(result, ChunkOutcome::NotSent(_));
+            let error = match result {
+                ChunkOutcome::Appended(first) => {
+                    for (offset, slot) in (first..).zip(&chunk.slots) {
+                        self.outcomes[*slot] = Some(Ok((chunk.partition, offset)));
+                    }
+                    continue;
+                }
+                ChunkOutcome::Refused { code, invalid } => {
+                    for (index, slot) in chunk.slots.iter().enumerate() {
+                        let is_valid = !invalid.is_empty() && !invalid.contains(&index);
+                        self.outcomes[*slot] = Some(Err(if is_valid { Code::InvalidDifferentRecord } else { code }));
+                    }
+                    map_code(code, format!("sending to {}/{}: {code}", chunk.topic, chunk.partition))
+                }
+                ChunkOutcome::NotSent(reason) | ChunkOutcome::Unanswered(reason) => {
+                    Error::Unreachable(format!("sending to {}/{}: {reason}", chunk.topic, chunk.partition))
+                }
+            };
+            if failure.is_ok() {
+                failure = Err(StepError::Failed(error));
+            }
+        }
+        failure
+    }
 }
 
-/// The failures among the delivery reports so far.
-fn report_failures(reports: &DeliveryReports, batches: &[SessionBatch]) -> AbortReport {
+/// Key and value of each batch's watermark record; none for a batch without one.
+fn watermark_texts(batches: &[SessionBatch], installation: &str) -> Vec<Option<(String, String)>> {
+    let text = |batch: &SessionBatch| {
+        batch.watermark.map(|(partition, token)| (partition.to_string(), format!("{token} {installation}")))
+    };
+    batches.iter().map(text).collect()
+}
+
+/// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is last.
+fn queued<'a>(
+    producer: &TransactionalProducer,
+    batches: &'a [SessionBatch],
+    watermarks: &'a [Option<(String, String)>],
+    terms: &TransactionTerms<'_>,
+) -> Result<PartitionQueues<'a>, StepError> {
+    let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
+    let now = terms.options.clock.now().millis();
+    for (batch, watermark) in batches.iter().zip(watermarks) {
+        for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
+            let no_partitions = || Error::Unreachable(format!("topic {} has no partitions yet", record.topic));
+            let count = producer.cluster.partition_count(&record.topic).ok_or_else(no_partitions);
+            let count = count.map_err(StepError::Failed)?;
+            let partition = ::outbox::partition::topic_partition(record.key.as_bytes(), count);
+            let parts = RecordParts {
+                key: record.key.as_bytes(),
+                value: &record.value,
+                headers: &record.headers,
+                timestamp: record.timestamp.millis(),
+            };
+            queues.push(&record.topic, partition, slot, parts);
+        }
+        if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
+            let parts = RecordParts { key: key.as_bytes(), value: value.as_bytes(), headers: &[], timestamp: now };
+            queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
+        }
+    }
+    Ok(queues)
+}
+
+/// Which records or which failure of the broker the outcomes name.
+fn blame(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> AbortReport {
     let mut abort = AbortReport::default();
     let (mut blamed, mut others_are_valid, mut first) = (Vec::new(), false, 0);
     for (at, batch) in batches.iter().enumerate() {
         for index in 0..batch.slots() {
-            let Some(Err(code)) = reports.outcome(first + index) else { continue };
+            let Some(Err(code)) = outcomes[first + index] else { continue };
             match (failure_cause(code), batch.records.get(index)) {
                 (FailureCause::Record, Some((row, record))) => blamed.push((at, *row, &record.key, code)),
                 (FailureCause::OtherRecord, _) => others_are_valid = true,
@@ -234,7 +318,7 @@ fn report_failures(reports: &DeliveryReports, batches: &[SessionBatch]) -> Abort
         }
         first += batch.slots();
     }
-    // The record was alone in its request, or the broker distinguishes it from the other records of the request.
+    // The record was alone in its batch, or the broker distinguishes it from the other records of the batch.
     let is_certain = blamed.len() == 1 || others_are_valid;
     for (at, row, key, code) in blamed {
         if is_certain || batches[at].is_suspect {
@@ -252,61 +336,16 @@ fn report_failures(reports: &DeliveryReports, batches: &[SessionBatch]) -> Abort
     abort
 }
 
-/// Commits; the outcome is unknown when the commit does not end in time. A commit that timed out is never called again: when a repeated call
-/// times out in its first step, librdkafka gives up its claim to the commit, takes the broker's late answer for that of an abort, and ends
-/// the process by an assertion.
-fn commit(sender: &RecordSender, deadline: Instant) -> TransactionEnd {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match sender.producer.commit_transaction(left) {
-            Ok(()) => return TransactionEnd::Committed,
-            Err(KafkaError::Transaction(error)) if error.is_fatal() => {
-                return TransactionEnd::SessionLost(format!("committing: {error}"));
-            }
-            // The client has not sent the commit to the broker yet.
-            Err(KafkaError::Transaction(error))
-                if error.is_retriable() && error.code() != Code::OperationTimedOut && Instant::now() < deadline =>
-            {
-                std::thread::sleep(POLL_PAUSE);
-            }
-            Err(error) => return TransactionEnd::Unknown(format!("committing: {error}")),
-        }
+/// Confirms the abort. Where no record reached the broker there is nothing to abort: the next transaction ends what may be open.
+fn abort_transaction(producer: &mut TransactionalProducer, timeout: Duration, report: AbortReport) -> TransactionEnd {
+    if !report.reached {
+        return TransactionEnd::Aborted(report);
     }
-}
-
-fn abort_transaction(sender: &RecordSender, terms: &TransactionTerms<'_>, mut report: AbortReport) -> TransactionEnd {
-    let deadline = Instant::now() + terms.abort_timeout;
-    // librdkafka's abort waits until the delivery reports of purged records are served, which only this thread can do, and not during that
-    // call: so the reports that are due anyway are served first.
-    drain_reports(sender, DRAIN_TIMEOUT);
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match sender.producer.abort_transaction(ABORT_CALL_TIMEOUT.min(left)) {
-            Ok(()) => break,
-            // The call timed out; the next call resumes the abort.
-            Err(KafkaError::Transaction(error)) if error.is_retriable() && !left.is_zero() => sender.serve_events(),
-            Err(KafkaError::Transaction(error)) if error.is_fatal() => {
-                return TransactionEnd::SessionLost(format!("aborting: {error}"));
-            }
-            // The broker is unreachable: whether it has aborted the transaction is unknown until it returns.
-            Err(error) => return TransactionEnd::Unknown(format!("aborting: {error}")),
-        }
-    }
-    drain_reports(sender, PURGE_TIMEOUT);
-    let reports = sender.context().reports();
-    // A slot without an outcome belongs to a record that was never sent, because an earlier one was refused.
-    report.reached = reports
-        .outcomes()
-        .iter()
-        .flatten()
-        .any(|outcome| outcome.is_ok() || outcome.is_err_and(|code| !was_never_sent(code)));
-    TransactionEnd::Aborted(report)
-}
-
-fn drain_reports(sender: &RecordSender, timeout: Duration) {
-    let deadline = Instant::now() + timeout;
-    while sender.producer.in_flight_count() > 0 && Instant::now() < deadline {
-        sender.serve_events();
-        std::thread::sleep(POLL_PAUSE);
+    match producer.abort(patient_until(Instant::now() + timeout)) {
+        Ok(()) => TransactionEnd::Aborted(report),
+        Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
+        // The broker is unreachable: whether it has aborted the transaction is unknown until it returns.
+        Err(StepError::Unknown(reason)) => TransactionEnd::Unknown(reason),
+        Err(StepError::Failed(error)) => TransactionEnd::Unknown(error.to_string()),
     }
 }

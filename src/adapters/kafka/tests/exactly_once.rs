@@ -318,12 +318,12 @@ async fn lease_that_expires_in_a_shared_transaction_aborts_only_its_batch() {
     proxy.delay_writes(Duration::from_millis(600));
     let short = |batch: Batch, time_left| Batch { time_left, ..batch };
 
-    // The second and third batch wait for the first transaction, and the third batch's lease expires before theirs ends.
+    // Whether the third batch shares the first transaction or waits for it: its lease expires before that transaction ends.
     let (first, second, third) = join!(
         installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))),
         installation.publish(&session, short(batch(P1, 2, installation.records(&[("b", "2")])), HOUR)),
         installation
-            .publish(&session, short(batch(P2, 2, installation.records(&[("c", "late")])), Duration::from_millis(900))),
+            .publish(&session, short(batch(P2, 2, installation.records(&[("c", "late")])), Duration::from_millis(300))),
     );
 
     assert!(matches!(first, Published::Committed(_)), "{first:?}");
@@ -375,6 +375,28 @@ async fn batch_is_published_although_its_caller_was_dropped() {
 
     assert_eq!(installation.values().await, ["1", "2"]);
     assert_eq!(installation.watermark(&session, P0).await, Some(1));
+}
+
+/// A topic of another service that was never created must not stop the relay.
+#[tokio::test]
+async fn event_to_a_missing_topic_is_refused_alone() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    let mut records = installation.records(&[("a", "1"), ("b", "nowhere"), ("c", "2")]);
+    records[1].topic = installation.kafka.options().topic("never.created").into();
+    let mixed = batch(P0, 1, records);
+    let other = batch(P1, 1, installation.records(&[("d", "3")]));
+
+    let (first, second) = join!(installation.publish(&session, mixed.clone()), installation.publish(&session, other));
+
+    assert_eq!(refused(&first), [mixed.records[1].0]);
+    let Published::Aborted { refused, .. } = first else { panic!("refused() has checked the variant") };
+    assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
+    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    let mut rest = mixed;
+    rest.records.remove(1);
+    installation.committed(&session, rest).await;
+    assert_eq!(installation.values().await, ["1", "2", "3"]);
 }
 
 #[tokio::test]

@@ -165,37 +165,62 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
     }
 }
 
-/// A producer without acknowledgements has failed itself when other clients reach the brokers.
+/// A client of librdkafka without acknowledgements has failed itself when other clients reach the brokers.
 #[tokio::test(flavor = "multi_thread")]
-async fn session_with_a_failed_client_ends_and_the_next_one_publishes() {
-    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
-        let proxy = Proxy::to(&servers());
-        let mut options = options(&proxy.address, &TestClock::default());
-        (options.guarantee, options.delivery_timeout) = (guarantee, Duration::from_secs(2));
-        let installation = Installation::of(opened(options).await);
-        let session = installation.session(0).await;
-        installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+async fn at_least_once_session_with_a_failed_client_ends_and_the_next_one_publishes() {
+    let (proxy, installation) = behind_a_proxy(Guarantee::AtLeastOnce).await;
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
 
-        proxy.cut_producers();
-        let mut token = 1;
-        eventually("the session ends", async || {
-            drop(KafkaProbe(installation.kafka.clone()).check().await);
-            token += 1;
-            match installation
-                .publish(&session, batch(P0, token, installation.records(&[("a", "unacknowledged")])))
-                .await
-            {
-                Published::SessionLost(_) => Some(()),
-                Published::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
-                other => panic!("{guarantee:?}: no record can have reached the broker: {other:?}"),
-            }
-        })
-        .await;
+    proxy.cut_producers();
+    let mut token = 1;
+    eventually("the session ends", async || {
+        token += 1;
+        let unacknowledged = batch(P0, token, installation.records(&[("a", "unacknowledged")]));
+        match installation.publish(&session, unacknowledged).await {
+            Published::SessionLost(_) => Some(()),
+            other => unreached(&other),
+        }
+    })
+    .await;
 
-        proxy.mend();
-        let next = reopen_session(&installation).await;
-        installation.committed(&next, batch(P0, token + 1, installation.records(&[("a", "2")]))).await;
-        assert_eq!(installation.values().await, ["1", "2"]);
+    proxy.mend();
+    let next = reopen_session(&installation).await;
+    installation.committed(&next, batch(P0, token + 1, installation.records(&[("a", "2")]))).await;
+    assert_eq!(installation.values().await, ["1", "2"]);
+}
+
+/// A transactional session connects again by itself: an outage costs no session, no fence and no attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactional_session_survives_the_loss_of_its_connections() {
+    let (proxy, installation) = behind_a_proxy(Guarantee::ExactlyOnce).await;
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+
+    proxy.cut_producers();
+    for token in 2..=3 {
+        let unsent = batch(P0, token, installation.records(&[("a", "unsent")]));
+        assert_eq!(unreached(&installation.publish(&session, unsent).await), None);
+    }
+    proxy.mend();
+
+    installation.committed(&session, batch(P0, 4, installation.records(&[("a", "2")]))).await;
+    assert_eq!(installation.values().await, ["1", "2"]);
+}
+
+async fn behind_a_proxy(guarantee: Guarantee) -> (Proxy, Installation) {
+    let proxy = Proxy::to(&servers());
+    let mut options = options(&proxy.address, &TestClock::default());
+    (options.guarantee, options.delivery_timeout) = (guarantee, Duration::from_secs(2));
+    let installation = Installation::of(opened(options).await);
+    (proxy, installation)
+}
+
+/// Checks that no record of a batch can have reached the broker.
+fn unreached(result: &Published) -> Option<()> {
+    match result {
+        Published::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
+        other => panic!("a record may have reached the broker: {other:?}"),
     }
 }
 

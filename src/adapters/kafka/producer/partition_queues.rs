@@ -1,0 +1,136 @@
+//! The records of a transaction by topic partition, and which of them go into the next Produce request: one batch for each partition.
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::protocol::record_batch::{BATCH_OVERHEAD, RecordParts, size_max};
+
+/// A record and its slot among the outcomes of the transaction.
+type SlottedRecord<'a> = (usize, RecordParts<'a>);
+
+/// Records of one topic partition that go together.
+pub(crate) struct Chunk<'a> {
+    pub(crate) topic: Arc<str>,
+    pub(crate) partition: u32,
+    pub(crate) slots: Vec<usize>,
+    pub(crate) records: Vec<RecordParts<'a>>,
+}
+
+struct PartitionQueue<'a> {
+    topic: Arc<str>,
+    partition: u32,
+    records: VecDeque<SlottedRecord<'a>>,
+}
+
+/// What has not been sent, in the order of each partition.
+#[derive(Default)]
+pub(crate) struct PartitionQueues<'a> {
+    queues: Vec<PartitionQueue<'a>>,
+    places: HashMap<(Arc<str>, u32), usize>,
+}
+
+impl<'a> PartitionQueues<'a> {
+    /// Appends a record. Slots ascend.
+    pub(crate) fn push(&mut self, topic: &Arc<str>, partition: u32, slot: usize, record: RecordParts<'a>) {
+        let queues = &mut self.queues;
+        let at = *self.places.entry((Arc::clone(topic), partition)).or_insert_with(|| {
+            queues.push(PartitionQueue { topic: Arc::clone(topic), partition, records: VecDeque::new() });
+            queues.len() - 1
+        });
+        queues[at].records.push_back((slot, record));
+    }
+
+    /// Every topic partition that has or had records, topic by topic.
+    pub(crate) fn partitions(&self) -> Vec<(Arc<str>, u32)> {
+        let mut partitions: Vec<_> =
+            self.queues.iter().map(|queue| (Arc::clone(&queue.topic), queue.partition)).collect();
+        partitions.sort();
+        partitions
+    }
+
+    /// The next chunk of each partition: as many records as a batch of this size certainly holds, and at least one.
+    pub(crate) fn next_round(&mut self, batch_bytes_max: usize) -> Vec<Chunk<'a>> {
+        let chunks = self.queues.iter_mut().map(|queue| queue.take(batch_bytes_max, usize::MAX));
+        chunks.filter(|chunk| !chunk.slots.is_empty()).collect()
+    }
+
+    /// The record with the lowest slot, alone.
+    pub(crate) fn next_record(&mut self) -> Vec<Chunk<'a>> {
+        let first_slot = |queue: &&mut PartitionQueue<'a>| queue.records.front().map_or(usize::MAX, |(slot, _)| *slot);
+        let next = self.queues.iter_mut().filter(|queue| !queue.records.is_empty()).min_by_key(first_slot);
+        next.map(|queue| queue.take(0, 1)).into_iter().collect()
+    }
+}
+
+impl<'a> PartitionQueue<'a> {
+    fn take(&mut self, bytes_max: usize, records_max: usize) -> Chunk<'a> {
+        let (mut bytes, mut slots, mut records) = (BATCH_OVERHEAD, Vec::new(), Vec::new());
+        while let Some((slot, record)) = self.records.front() {
+            bytes += size_max(record);
+            if !slots.is_empty() && (bytes > bytes_max || slots.len() >= records_max) {
+                break;
+            }
+            slots.push(*slot);
+            records.push(*record);
+            self.records.pop_front();
+        }
+        Chunk { topic: Arc::clone(&self.topic), partition: self.partition, slots, records }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUE: [u8; 100] = [0; 100];
+
+    fn queues(places: &[(&str, u32)]) -> PartitionQueues<'static> {
+        let mut queues = PartitionQueues::default();
+        for (slot, (topic, partition)) in places.iter().enumerate() {
+            let record = RecordParts { key: b"k", value: &VALUE, headers: &[], timestamp: 0 };
+            queues.push(&Arc::from(*topic), *partition, slot, record);
+        }
+        queues
+    }
+
+    fn slots(chunks: &[Chunk<'_>]) -> Vec<(String, u32, Vec<usize>)> {
+        chunks.iter().map(|chunk| (chunk.topic.to_string(), chunk.partition, chunk.slots.clone())).collect()
+    }
+
+    #[test]
+    fn round_has_one_chunk_for_each_partition_with_records() {
+        let mut queues = queues(&[("b", 1), ("a", 0), ("b", 1), ("b", 0)]);
+
+        let round = queues.next_round(1_000_000);
+
+        assert_eq!(slots(&round), [("b".into(), 1, vec![0, 2]), ("a".into(), 0, vec![1]), ("b".into(), 0, vec![3])]);
+        assert!(queues.next_round(1_000_000).is_empty());
+        assert_eq!(queues.partitions(), [("a".into(), 0), ("b".into(), 0), ("b".into(), 1)]);
+    }
+
+    #[test]
+    fn chunks_stay_below_the_size_of_a_batch_and_have_at_least_one_record() {
+        let mut queues = queues(&[("a", 0); 5]);
+        let record = RecordParts { key: b"k", value: &VALUE, headers: &[], timestamp: 0 };
+        let two = BATCH_OVERHEAD + 2 * size_max(&record);
+
+        let rounds: Vec<_> = std::iter::from_fn(|| {
+            let round = queues.next_round(two);
+            (!round.is_empty()).then(|| round[0].slots.clone())
+        })
+        .collect();
+
+        assert_eq!(rounds, [vec![0, 1], vec![2, 3], vec![4]]);
+        let mut large = self::queues(&[("a", 0); 2]);
+        assert_eq!(large.next_round(1)[0].slots, [0]);
+    }
+
+    #[test]
+    fn records_go_one_by_one_in_the_order_of_their_slots() {
+        let mut queues = queues(&[("b", 1), ("a", 0), ("b", 1)]);
+
+        let order: Vec<_> = (0..4).map(|_| slots(&queues.next_record())).collect();
+
+        let alone = |topic: &str, partition, slot| vec![(topic.to_owned(), partition, vec![slot])];
+        assert_eq!(order, [alone("b", 1, 0), alone("a", 0, 1), alone("b", 1, 2), vec![]]);
+    }
+}

@@ -1,0 +1,191 @@
+//! One round of Produce requests: everything for one broker in one request, the brokers at the same time.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::PartitionProduceResponse;
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+use crate::options::Compression;
+use crate::producer::partition_queues::Chunk;
+use crate::producer::transactional_producer::{TransactionalProducer, topic_name};
+use crate::protocol::connection::CallError;
+use crate::protocol::record_batch;
+use crate::protocol::response_code::{error_code, is_leader_moving};
+
+/// All in-sync replicas must have the records.
+const ACKS_ALL: i16 = -1;
+/// How long the leader waits for them. Below the time after which a broker counts as lost.
+const REPLICATION_TIMEOUT_MS: i32 = 8_000;
+/// How long a partition may be without a leader before the transaction is aborted: a new topic has one within a second.
+const TRANSITION_MAX: Duration = Duration::from_secs(3);
+/// Pause before the leader is looked up again.
+const TRANSITION_PAUSE: Duration = Duration::from_millis(30);
+
+/// What became of a chunk.
+#[derive(Debug)]
+pub(crate) enum ChunkOutcome {
+    /// The broker has appended its records from this offset on.
+    Appended(u64),
+    /// The broker has appended none of them. `invalid` has the indexes of the invalid ones where it named them.
+    Refused { code: Code, invalid: Vec<usize> },
+    /// The chunk was not sent.
+    NotSent(String),
+    /// It was sent, and there is no answer.
+    Unanswered(String),
+}
+
+/// A chunk in the form in which it is sent, again if its partition has just moved to another leader.
+struct EncodedChunk<'a> {
+    topic: &'a Arc<str>,
+    partition: u32,
+    batch: Bytes,
+}
+
+impl TransactionalProducer {
+    /// Sends chunks whose partitions belong to the transaction; returns their outcomes in the same order. A chunk that a broker refuses
+    /// because it does not lead the partition goes to the new leader, under the same sequence numbers.
+    pub(crate) fn produce(
+        &mut self,
+        chunks: &[Chunk<'_>],
+        compression: Compression,
+        deadline: Instant,
+    ) -> Vec<ChunkOutcome> {
+        let encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
+        let mut outcomes: Vec<Option<ChunkOutcome>> = chunks.iter().map(|_| None).collect();
+        let settled_by = deadline.min(Instant::now() + TRANSITION_MAX);
+        loop {
+            self.produce_once(&encoded, &mut outcomes, deadline);
+            let is_moving = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
+            let is_final = |outcome: &Option<ChunkOutcome>| {
+                !is_moving(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
+            };
+            if !outcomes.iter().any(is_moving)
+                || outcomes.iter().any(is_final)
+                || Instant::now() + TRANSITION_PAUSE >= settled_by
+            {
+                break;
+            }
+            std::thread::sleep(TRANSITION_PAUSE);
+            for (chunk, outcome) in encoded.iter().zip(&mut outcomes).filter(|(_, outcome)| is_moving(outcome)) {
+                *outcome = None;
+                self.cluster.forget(chunk.topic);
+            }
+            let topics = encoded.iter().map(|chunk| &**chunk.topic);
+            // A topic that is still unknown has no leader in the next attempt.
+            drop(self.cluster.load(topics, settled_by));
+        }
+        let missing = || ChunkOutcome::Unanswered("the response does not contain the partition".into());
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
+
+    fn encode<'a>(&mut self, chunk: &'a Chunk<'_>, compression: Compression) -> EncodedChunk<'a> {
+        let producer = self.take_sequence(&chunk.topic, chunk.partition, chunk.records.len());
+        let batch = record_batch::encode(&chunk.records, producer, compression);
+        EncodedChunk { topic: &chunk.topic, partition: chunk.partition, batch }
+    }
+
+    /// Sends the chunks without an outcome once.
+    fn produce_once(&mut self, chunks: &[EncodedChunk<'_>], outcomes: &mut [Option<ChunkOutcome>], deadline: Instant) {
+        let mut in_flight = Vec::new();
+        for (address, members) in self.by_leader(chunks, outcomes) {
+            let request = self.request(chunks, &members);
+            match self.cluster.send(&address, &request, deadline) {
+                Ok(sent) => in_flight.push((address, members, sent)),
+                Err(error) => fill(outcomes, &members, &error),
+            }
+        }
+        for (address, members, sent) in in_flight {
+            match self.cluster.receive(&address, sent, deadline) {
+                Ok(response) => {
+                    for at in members {
+                        outcomes[at] = partition_response(&response, &chunks[at]).map(outcome_of);
+                    }
+                }
+                Err(error) => fill(outcomes, &members, &error),
+            }
+        }
+        for (chunk, outcome) in chunks.iter().zip(outcomes) {
+            // A connection that failed may mean that the partition has another leader now.
+            if matches!(outcome, Some(ChunkOutcome::NotSent(_) | ChunkOutcome::Unanswered(_))) {
+                self.cluster.forget(chunk.topic);
+            }
+        }
+    }
+
+    /// The indexes of the chunks for each broker. A chunk without a leader gets its outcome.
+    fn by_leader(
+        &self,
+        chunks: &[EncodedChunk<'_>],
+        outcomes: &mut [Option<ChunkOutcome>],
+    ) -> BTreeMap<String, Vec<usize>> {
+        let mut members: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, chunk) in chunks.iter().enumerate().filter(|(at, _)| outcomes[*at].is_none()).collect::<Vec<_>>() {
+            match self.cluster.leader(chunk.topic, chunk.partition) {
+                Some(leader) => members.entry(leader.to_owned()).or_default().push(at),
+                None => {
+                    outcomes[at] = Some(ChunkOutcome::Refused { code: Code::LeaderNotAvailable, invalid: Vec::new() });
+                }
+            }
+        }
+        members
+    }
+
+    fn request(&self, chunks: &[EncodedChunk<'_>], members: &[usize]) -> ProduceRequest {
+        let mut topics: Vec<TopicProduceData> = Vec::new();
+        for chunk in members.iter().map(|at| &chunks[*at]) {
+            let data = PartitionProduceData::default()
+                .with_index(chunk.partition as i32)
+                .with_records(Some(chunk.batch.clone()));
+            match topics.iter_mut().find(|topic| topic.name.as_str() == &**chunk.topic) {
+                Some(topic) => topic.partition_data.push(data),
+                None => {
+                    let topic = TopicProduceData::default().with_name(topic_name(chunk.topic));
+                    topics.push(topic.with_partition_data(vec![data]));
+                }
+            }
+        }
+        ProduceRequest::default()
+            .with_transactional_id(Some(self.transactional_id()))
+            .with_acks(ACKS_ALL)
+            .with_timeout_ms(REPLICATION_TIMEOUT_MS)
+            .with_topic_data(topics)
+    }
+}
+
+impl ChunkOutcome {
+    /// Whether the partition is only moving to another leader.
+    fn may_pass(&self) -> bool {
+        matches!(self, ChunkOutcome::Refused { code, .. } if is_leader_moving(*code))
+    }
+}
+
+fn fill(outcomes: &mut [Option<ChunkOutcome>], members: &[usize], error: &CallError) {
+    for at in members {
+        outcomes[*at] = Some(match error {
+            CallError::NotSent(reason) | CallError::Refused(reason) => ChunkOutcome::NotSent(reason.clone()),
+            CallError::Unanswered(reason) => ChunkOutcome::Unanswered(reason.clone()),
+        });
+    }
+}
+
+fn partition_response<'a>(
+    response: &'a ProduceResponse,
+    chunk: &EncodedChunk<'_>,
+) -> Option<&'a PartitionProduceResponse> {
+    let topic = response.responses.iter().find(|topic| topic.name.as_str() == &**chunk.topic)?;
+    topic.partition_responses.iter().find(|partition| partition.index == chunk.partition as i32)
+}
+
+fn outcome_of(response: &PartitionProduceResponse) -> ChunkOutcome {
+    match error_code(response.error_code) {
+        None => ChunkOutcome::Appended(response.base_offset.unsigned_abs()),
+        Some(code) => {
+            let invalid = response.record_errors.iter().filter_map(|error| usize::try_from(error.batch_index).ok());
+            ChunkOutcome::Refused { code, invalid: invalid.collect() }
+        }
+    }
+}

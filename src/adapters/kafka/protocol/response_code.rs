@@ -1,0 +1,69 @@
+//! The error codes of responses, as librdkafka names them: the adapter's table of errors is written for those.
+use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::types::RDKafkaRespErr;
+
+/// The name of an error code of the protocol; `None` for success.
+pub(crate) fn error_code(code: i16) -> Option<Code> {
+    match RDKafkaRespErr::try_from(i32::from(code)) {
+        Ok(RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR) => None,
+        Ok(known) => Some(Code::from(known)),
+        Err(_) => Some(Code::Unknown),
+    }
+}
+
+/// Whether the coordinator of a transactional id is somewhere else, or not ready yet.
+pub(crate) fn is_coordinator_moving(code: Code) -> bool {
+    matches!(code, Code::CoordinatorNotAvailable | Code::NotCoordinator | Code::CoordinatorLoadInProgress)
+}
+
+/// Whether another producer has taken the transactional id, or the coordinator has ended the transaction for its timeout.
+pub(crate) fn is_fenced(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidProducerEpoch
+            | Code::ProducerFenced
+            | Code::InvalidProducerIdMapping
+            | Code::TransactionCoordinatorFenced
+    )
+}
+
+/// Whether the cached leader of a partition is wrong.
+pub(crate) fn is_leader_moving(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NotLeaderForPartition
+            | Code::LeaderNotAvailable
+            | Code::UnknownTopicOrPartition
+            | Code::UnknownLeaderEpoch
+            | Code::FencedLeaderEpoch
+            | Code::ReplicaNotAvailable
+            | Code::KafkaStorageError
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_the_protocol_have_their_names() {
+        let codes = [0, 3, 10, 15, 47, 51, 87, 90, 120, 9_999].map(error_code);
+
+        assert_eq!(
+            codes,
+            [
+                None,
+                Some(Code::UnknownTopicOrPartition),
+                Some(Code::MessageSizeTooLarge),
+                Some(Code::CoordinatorNotAvailable),
+                Some(Code::InvalidProducerEpoch),
+                Some(Code::ConcurrentTransactions),
+                Some(Code::InvalidRecord),
+                Some(Code::ProducerFenced),
+                // Newer than librdkafka's table.
+                Some(Code::Unknown),
+                Some(Code::Unknown),
+            ]
+        );
+    }
+}

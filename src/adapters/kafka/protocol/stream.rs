@@ -1,0 +1,206 @@
+//! A TCP connection to a broker, encrypted or not, whose reads and writes end at a deadline.
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::protocol::settings::CONNECT_TIMEOUT;
+
+/// Files in which Linux distributions keep the system's root certificates.
+const BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Encryption by rustls and ring; the broker's certificate is checked.
+#[derive(Clone)]
+pub(crate) struct TlsSettings(Arc<ClientConfig>);
+
+impl TlsSettings {
+    /// Trusts the authorities in this PEM file, or those of the system.
+    ///
+    /// # Errors
+    /// Which file cannot be used.
+    pub(crate) fn new(authorities: Option<&Path>) -> Result<Self, String> {
+        let roots = roots(authorities)?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS: {error}"))?;
+        Ok(Self(Arc::new(builder.with_root_certificates(roots).with_no_client_auth())))
+    }
+}
+
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
+    let bundle = || BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file());
+    let path = authorities.map(Path::to_path_buf).or_else(bundle).unwrap_or_else(|| BUNDLES[0].into());
+    let invalid = |reason: String| format!("the certificate authorities in {}: {reason}", path.display());
+    let mut store = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| invalid(error.to_string()))?;
+    // A bundle may contain certificates that rustls rejects; one usable root is enough.
+    store.add_parsable_certificates(certificates.flatten());
+    if store.is_empty() { Err(invalid("there is none".into())) } else { Ok(store) }
+}
+
+/// The bytes of one connection.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    /// Connects to `host:port`, at the latest until the deadline.
+    pub(crate) fn connect(address: &str, tls: Option<&TlsSettings>, deadline: Instant) -> io::Result<Self> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for resolved in address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&resolved, time_left(deadline)?.min(CONNECT_TIMEOUT)) {
+                Ok(socket) => {
+                    socket.set_nodelay(true)?;
+                    return Self::over(socket, address, tls);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn over(socket: TcpStream, address: &str, tls: Option<&TlsSettings>) -> io::Result<Self> {
+        let Some(TlsSettings(config)) = tls else { return Ok(Stream::Plain(socket)) };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        Ok(Stream::Encrypted(Box::new(StreamOwned::new(connection, socket))))
+    }
+
+    /// Writes all of it.
+    pub(crate) fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        self.socket().set_write_timeout(Some(time_left(deadline)?))?;
+        // The first write of an encrypted connection waits for the handshake, so it reads.
+        self.socket().set_read_timeout(Some(time_left(deadline)?))?;
+        match self {
+            Stream::Plain(socket) => socket.write_all(bytes),
+            Stream::Encrypted(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    /// Fills the buffer.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            self.socket().set_read_timeout(Some(time_left(deadline)?))?;
+            let read = match self {
+                Stream::Plain(socket) => socket.read(&mut buffer[filled..]),
+                Stream::Encrypted(stream) => stream.read(&mut buffer[filled..]),
+            };
+            match read {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the broker closed the connection")),
+                Ok(bytes) => filled += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(timed_out()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Encrypted(stream) => &stream.sock,
+        }
+    }
+}
+
+fn timed_out() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the broker did not answer in time")
+}
+
+/// The time until the deadline. A socket accepts no timeout of zero.
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(timed_out()) } else { Ok(left.max(Duration::from_micros(1))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{ServerConfig, ServerConnection};
+
+    use super::*;
+
+    /// A server at 127.0.0.1 that returns five bytes to each client, and the PEM of the authority that signed its certificate.
+    fn encrypted_echo() -> (String, String) {
+        let key = || KeyPair::generate().expect("a key");
+        let (authority_key, server_key) = (key(), key());
+        let mut params = CertificateParams::new(vec![]).expect("legal");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = params.self_signed(&authority_key).expect("signed");
+        let issuer = Issuer::from_params(&params, &authority_key);
+        let names = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("legal");
+        let certificate = names.signed_by(&server_key, &issuer).expect("signed");
+        let private = PrivateKeyDer::try_from(server_key.serialize_der()).expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| {
+                builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private)
+            })
+            .map(Arc::new)
+            .expect("legal");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound").to_string();
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let server = ServerConnection::new(Arc::clone(&config)).expect("legal");
+                let (mut stream, mut bytes) = (StreamOwned::new(server, socket), [0; 5]);
+                // A client that refuses the certificate ends the connection.
+                drop(stream.read_exact(&mut bytes).and_then(|()| stream.write_all(&bytes)));
+            }
+        });
+        (address, authority.pem())
+    }
+
+    fn answer(address: &str, authority: &str) -> io::Result<[u8; 5]> {
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), authority)?;
+        let settings = TlsSettings::new(Some(file.path())).map_err(io::Error::other)?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut stream = Stream::connect(address, Some(&settings), deadline)?;
+        let mut bytes = [0; 5];
+        stream.write(b"hello", deadline)?;
+        stream.read(&mut bytes, deadline)?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn encrypted_connection_needs_a_trusted_authority() {
+        let (address, authority) = encrypted_echo();
+        let (_, other_authority) = encrypted_echo();
+
+        assert_eq!(answer(&address, &authority).expect("trusted"), *b"hello");
+        let refused = answer(&address, &other_authority).expect_err("another authority signed it");
+        assert!(refused.to_string().contains("certificate"), "{refused}");
+        assert!(answer(&address, "no certificate").is_err_and(|error| error.to_string().contains("there is none")));
+    }
+
+    #[test]
+    fn read_ends_at_the_deadline_and_at_the_end_of_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let connect = || Stream::connect(&address, None, Instant::now() + Duration::from_secs(30)).expect("connected");
+        let mut silent = connect();
+        let (silent_peer, _) = listener.accept().expect("accepted");
+
+        let late = silent.read(&mut [0], Instant::now() + Duration::from_millis(20)).expect_err("nothing was sent");
+        drop(silent_peer);
+        let closed = silent.read(&mut [0], Instant::now() + Duration::from_secs(30)).expect_err("it was closed");
+
+        assert_eq!((late.kind(), closed.kind()), (io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof));
+    }
+}
