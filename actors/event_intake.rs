@@ -69,7 +69,15 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
         let (Publish { command, progress }, permit) = message.begin(ctx);
         let (context, events) = (Arc::clone(&self.context), Arc::clone(&self.events));
         let span = permit.span().clone();
-        let work = async move { publish_events(&context, &*events, command, &progress).await };
+        let (count, request_id) = (command.events.len(), command.request_id.clone());
+        let in_hand = supervision::in_hand(move || {
+            let request_id = request_id.as_deref().unwrap_or("without an id");
+            format!("{count} events of another service (request {request_id})")
+        });
+        let work = async move {
+            let _in_hand = in_hand;
+            publish_events(&context, &*events, command, &progress).await
+        };
         Box::pin(work.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             // Readiness fails with the first write that finds the store full, not only with the next round of probes.

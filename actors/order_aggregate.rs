@@ -110,6 +110,15 @@ impl OrderAggregate {
     }
 }
 
+/// Names a command, for the case that the actor dies with it.
+fn named(command: impl std::fmt::Display + Send + 'static, request_id: Option<&Arc<str>>) -> supervision::InHand {
+    let request_id = request_id.cloned();
+    supervision::in_hand(move || match &request_id {
+        Some(request_id) => format!("{command} (request {request_id})"),
+        None => command.to_string(),
+    })
+}
+
 impl Actor for OrderAggregate {
     type Context = Context<Self>;
 }
@@ -123,7 +132,12 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
         let (Create { command, key, progress }, permit) = message.begin(ctx);
         let context = Arc::clone(&self.context);
         let span = permit.span().clone();
-        let work = async move { create_order(&context, command, key, &progress).await }.instrument(span.clone());
+        let work_in_hand = named("the creation of an order", command.request_id.as_ref());
+        let work = async move {
+            let _in_hand = work_in_hand;
+            create_order(&context, command, key, &progress).await
+        }
+        .instrument(span.clone());
         Box::pin(work.into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             this.record_error(&result);
@@ -142,7 +156,9 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
         let (Change { command, progress }, permit) = message.begin(ctx);
         let (context, id) = (Arc::clone(&self.context), command.id);
         let lock = self.lock_of(id);
+        let work_in_hand = named(format!("a change of order {id}"), command.request_id.as_ref());
         let work = async move {
+            let _in_hand = work_in_hand;
             // The mutex is fair: commands of one order run in the order of their arrival.
             let _guard = lock.lock_owned().await;
             change_order(&context, &command, &progress).await

@@ -1,15 +1,38 @@
 //! The span of a message, and the log events of messages that their handler did not accept. Never the value of a message: it may be confidential.
+use std::sync::Arc;
+
 use app::commands::request_id;
 use app::consume::intake::IntakeFailure;
 use ports::broker::Position;
 use ports::broker::consumer_groups::Delivery;
-use supervision::SupervisionBus;
+use supervision::{InHand, SupervisionBus};
+
+/// Messages of a poll that the event of a death names.
+const MESSAGES_NAMED_MAX: usize = 5;
 
 /// The span of one message: its key is the order, and the request is the one that made the change.
 pub fn span(delivery: &Delivery) -> tracing::Span {
     let Delivery { position, record } = delivery;
     let (request_id, event_id) = (request_id::of_record(record), record.text("ce_id"));
     tracing::error_span!("message", request_id, order_id = &*record.key, event_id, topic = &*position.topic)
+}
+
+/// Names the messages of a poll, for the case that the consumer dies with them.
+pub fn in_hand(deliveries: &[Delivery]) -> InHand {
+    let count = deliveries.len();
+    let first: Vec<(Position, Arc<str>)> = deliveries
+        .iter()
+        .take(MESSAGES_NAMED_MAX)
+        .map(|delivery| (delivery.position.clone(), Arc::clone(&delivery.record.key)))
+        .collect();
+    supervision::in_hand(move || {
+        let named = first.iter().map(|(Position { topic, partition, offset }, key)| {
+            format!("{topic}/{partition} offset {offset} of key {key}")
+        });
+        let more = count.saturating_sub(MESSAGES_NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("messages {}{more}", named.collect::<Vec<_>>().join(", "))
+    })
 }
 
 /// A message was moved to the dead-letter topic. The live stream has it too.

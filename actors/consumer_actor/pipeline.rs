@@ -105,6 +105,7 @@ impl ConsumerPipeline {
 
     /// Processes the messages of one poll. Returns the number of those that failed by themselves.
     async fn process(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
+        let _in_hand = message_log::in_hand(deliveries);
         let decisions = self.decide(member, deliveries).await?;
         let failed = decisions.failed;
         self.apply(decisions, member).await?;

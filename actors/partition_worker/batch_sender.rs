@@ -46,6 +46,7 @@ impl BatchSender {
     ) -> RunResult {
         let RelayContext { broker, book, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
+        let _in_hand = batch.in_hand(session.fence.partition);
         let off_contract = refused.iter().filter(|refused| refused.off_contract).count();
         metrics.kafka_schema_validation_errors.inc_by(off_contract as u64);
         if !refused.is_empty()

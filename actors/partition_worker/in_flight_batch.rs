@@ -6,7 +6,19 @@ use app::relay::{BatchPlan, RecordEnvelope, RefusedRow, fallback_record, plan};
 use ports::Error;
 use ports::broker::{Position, Record};
 use ports::outbox::{ClaimKind, ClaimedBatch, ClaimedRow, RowId};
-use ports::partitions::Token;
+use ports::partitions::{PartitionNo, Token};
+use supervision::InHand;
+
+/// Rows of a batch that the event of a death names.
+const ROWS_NAMED_MAX: usize = 5;
+
+/// A row in the words of an operator: its id, its key, and the request that wrote it.
+fn named(row: &ClaimedRow) -> String {
+    match &row.request_id {
+        Some(request_id) => format!("row {} of key {} (request {request_id})", row.id, row.key),
+        None => format!("row {} of key {}", row.id, row.key),
+    }
+}
 
 /// A claimed batch. Its rows shrink with each exclusion, its records with each partial success.
 pub struct InFlightBatch {
@@ -41,6 +53,17 @@ impl InFlightBatch {
         let (unsent, rows) = (send, rows.into());
         let (sent, fallback) = (Vec::new(), Vec::new());
         (Self { token, rows, unsent, sent, fallback, more, kind, probe, record_bytes_max }, refused)
+    }
+
+    /// Names the batch for the case that the worker dies with it: a poison row is among these.
+    pub fn in_hand(&self, partition: PartitionNo) -> InHand {
+        let (token, rows) = (self.token, Arc::clone(&self.rows));
+        supervision::in_hand(move || {
+            let named: Vec<String> = rows.iter().take(ROWS_NAMED_MAX).map(named).collect();
+            let more = rows.len().saturating_sub(ROWS_NAMED_MAX);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("batch {token} of partition {}: {}{more}", partition.0, named.join(", "))
+        })
     }
 
     fn sent_rows(&self) -> HashSet<RowId> {

@@ -141,6 +141,7 @@ impl WebhookPipeline {
         if messages.is_empty() {
             return Ok(());
         }
+        let _in_hand = message_log::in_hand(messages);
         let forwarding = self.forwarding();
         let (due, others) = forwarding.due(member, messages, |message| delivery::receives(webhook, message)).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };

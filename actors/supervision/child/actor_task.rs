@@ -186,18 +186,18 @@ impl<A: SupervisedActor> ActorTask<A> {
 
     /// Ends this incarnation. Returns true when the task waits for a next one.
     fn exit(&mut self, reason: ExitReason, is_final: bool) -> bool {
-        let outstanding = self.mailbox.outstanding();
+        let (outstanding, in_hand) = (self.mailbox.outstanding(), self.mailbox.work.take());
         self.previous_exit = Some(reason.clone());
         self.running = false;
         self.injected_panic = None;
         self.mailbox.paused.store(false, SeqCst);
         let report = if is_final {
             self.close();
-            ExitReport { reason, queued: outstanding, in_flight: 0 }
+            ExitReport { reason, queued: outstanding, in_flight: 0, in_hand }
         } else {
             self.replace_actor();
             let queued = self.mailbox.outstanding();
-            ExitReport { reason, queued, in_flight: outstanding.saturating_sub(queued) }
+            ExitReport { reason, queued, in_flight: outstanding.saturating_sub(queued), in_hand }
         };
         self.drain = None;
         self.report_exit(report);
@@ -253,7 +253,7 @@ impl<A: SupervisedActor> ActorTask<A> {
             if let Some(by) = injected_panic {
                 panic!("fault injected by {by}");
             }
-            Pin::new(actor).poll(cx)
+            self.mailbox.work.scope(|| Pin::new(actor).poll(cx))
         })
     }
 }

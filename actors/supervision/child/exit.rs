@@ -101,11 +101,13 @@ pub(crate) struct ExitReport {
     pub(crate) queued: usize,
     /// Messages that were being handled and are lost, besides the one that panicked.
     pub(crate) in_flight: usize,
+    /// What the actor said it was working on.
+    pub(crate) in_hand: Option<String>,
 }
 
 impl ExitReport {
     /// The report of a child that held no message.
     pub(crate) fn without_messages(reason: ExitReason) -> ExitReport {
-        ExitReport { reason, queued: 0, in_flight: 0 }
+        ExitReport { reason, queued: 0, in_flight: 0, in_hand: None }
     }
 }

@@ -104,10 +104,12 @@ fn exit(e: &SupervisionEvent) -> String {
 
 /// The messages that an exit affected; nothing if there were none.
 fn lost(e: &SupervisionEvent) -> String {
-    match (e.number("in_flight_lost").unwrap_or(0), e.number("mailbox_len").unwrap_or(0)) {
+    let messages = match (e.number("in_flight_lost").unwrap_or(0), e.number("mailbox_len").unwrap_or(0)) {
         (0, 0) => String::new(),
         (in_flight, queued) => format!("; {in_flight} messages in flight are lost, {queued} wait in its mailbox"),
-    }
+    };
+    let in_hand = e.text("in_hand").map(|work| format!("; in hand: {work}")).unwrap_or_default();
+    messages + &in_hand
 }
 
 /// The siblings that restart together with a child.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use crate::child::in_hand::WorkInHand;
 use crate::events::observer::Observer;
 
 /// Why a message was not handled: the `reason` of a `message_unhandled` event.
@@ -40,6 +41,8 @@ pub(crate) struct MailboxState {
     pub(crate) paused: AtomicBool,
     /// The actor ended for good and its mailbox was dropped.
     pub(crate) closed: AtomicBool,
+    /// What the actor works on.
+    pub(crate) work: Arc<WorkInHand>,
     outstanding: AtomicUsize,
     peak: AtomicUsize,
     started: AtomicU64,
@@ -60,6 +63,7 @@ impl MailboxState {
             observer,
             paused: false.into(),
             closed: false.into(),
+            work: Arc::default(),
             outstanding: 0.into(),
             peak: 0.into(),
             started: 0.into(),

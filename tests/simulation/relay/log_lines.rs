@@ -58,6 +58,25 @@ async fn retried_and_published_events_are_logged_with_their_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn exit_of_a_worker_names_the_batch_that_it_had_in_hand() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.record_faults.add(1, RecordFault::KillSender, |_| true);
+    let process = environment.start().await;
+
+    let order = ledger.create_order(&process).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    let (backlog, _) = process.bus().subscribe_after(Some(0));
+    let exits = backlog.into_iter().filter(|event| event.event == "child_exited");
+    let text = |value: FieldValue| if let FieldValue::Text(text) = value { text } else { panic!("{value:?}") };
+    let in_hand = exits.flat_map(|exit| exit.fields).filter(|(name, _)| *name == "in_hand");
+    let in_hand: Vec<String> = in_hand.map(|(_, value)| text(value)).collect();
+    let [batch] = &in_hand[..] else { panic!("one worker died with a batch: {in_hand:?}") };
+    let row = format!("of key {order} (request {CREATE_REQUEST})");
+    assert!(batch.starts_with("batch ") && batch.ends_with(&row), "{batch}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_parked_by_an_exclusion_is_announced_with_its_request() {
     let (environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
     environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, |_| true);

@@ -237,7 +237,7 @@ impl Handler<MailboxMessage<Slow>> for Worker {
         let running = RunningGuard(env);
         Box::pin(
             async move {
-                let _held = (permit, running);
+                let _held = (permit, running, supervision::in_hand(move || format!("{millis} ms of work")));
                 tokio::time::sleep(ms(millis)).await;
                 assert!(!panics, "failure in future");
             }

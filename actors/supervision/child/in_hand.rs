@@ -1,0 +1,127 @@
+//! What an actor is working on, for the event of its exit: a batch, a request, a record. An operator reads there what a death has cost.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Descriptions in one event: the first ones; the others are counted.
+const NAMED_MAX: usize = 5;
+
+type Describe = Box<dyn Fn() -> String + Send>;
+
+/// The work that one actor has in hand, over all incarnations.
+#[derive(Default)]
+pub(crate) struct WorkInHand(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    work: BTreeMap<u64, Describe>,
+    /// Guards that an unwinding stack dropped: the work that panicked.
+    unwound: Vec<u64>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<WorkInHand>>> = const { RefCell::new(None) };
+}
+
+/// Names work for as long as the guard lives. An actor's handler or future calls it; when the actor ends meanwhile, its `child_exited`
+/// event has the text in `in_hand`. `describe` runs only then. Elsewhere it does nothing.
+pub fn in_hand(describe: impl Fn() -> String + Send + 'static) -> InHand {
+    let current = CURRENT.with_borrow(Clone::clone);
+    InHand { entry: current.map(|work| (work.insert(Box::new(describe)), work)) }
+}
+
+/// The guard of [`in_hand`]: the work is done when it is dropped.
+#[must_use = "the work is in hand only while the guard lives"]
+pub struct InHand {
+    entry: Option<(u64, Arc<WorkInHand>)>,
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        let Some((id, work)) = &self.entry else { return };
+        let mut entries = work.0.lock();
+        if std::thread::panicking() {
+            entries.unwound.push(*id);
+        } else {
+            entries.work.remove(id);
+        }
+    }
+}
+
+/// Makes the outer actor the current one again, also when the inner one panics.
+struct Restored(Option<Arc<WorkInHand>>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+impl WorkInHand {
+    /// Runs an actor's code, in which [`in_hand`] means this actor.
+    pub(crate) fn scope<R>(self: &Arc<Self>, run: impl FnOnce() -> R) -> R {
+        let _outer = Restored(CURRENT.replace(Some(Arc::clone(self))));
+        run()
+    }
+
+    fn insert(&self, describe: Describe) -> u64 {
+        let mut entries = self.0.lock();
+        entries.next += 1;
+        let id = entries.next;
+        entries.work.insert(id, describe);
+        id
+    }
+
+    /// Describes the work of an incarnation that ends, the work that panicked first, and forgets it. None without any.
+    pub(crate) fn take(&self) -> Option<String> {
+        let Entries { work, unwound, .. } = std::mem::take(&mut *self.0.lock());
+        let others = work.keys().filter(|id| !unwound.contains(id));
+        let order: Vec<&u64> = unwound.iter().chain(others).collect();
+        if order.is_empty() {
+            return None;
+        }
+        let named: Vec<String> = order.iter().take(NAMED_MAX).filter_map(|id| Some(work.get(id)?())).collect();
+        let more = order.len().saturating_sub(NAMED_MAX);
+        Some(if more > 0 { format!("{} and {more} more", named.join("; ")) } else { named.join("; ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn work_is_described_until_its_guard_is_dropped() {
+        let work = Arc::new(WorkInHand::default());
+
+        let guards = work.scope(|| (1..=7).map(|n| in_hand(move || format!("request {n}"))).collect::<Vec<_>>());
+
+        let text = work.take().expect("seven are open");
+        assert_eq!(text, "request 1; request 2; request 3; request 4; request 5 and 2 more");
+        drop(guards);
+        assert_eq!(work.take(), None, "taken once");
+        work.scope(|| drop(in_hand(|| "done".into())));
+        assert_eq!(work.take(), None);
+        drop(in_hand(|| "outside of an actor".into()));
+    }
+
+    #[test]
+    fn work_that_panicked_comes_first() {
+        let work = Arc::new(WorkInHand::default());
+
+        let _other = work.scope(|| in_hand(|| "another".into()));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = work.scope(|| in_hand(|| "this one".into()));
+            panic!("a test's panic");
+        }));
+
+        assert!(panicked.is_err());
+        assert_eq!(work.take().as_deref(), Some("this one; another"));
+    }
+}
