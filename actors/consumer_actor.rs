@@ -2,6 +2,7 @@
 pub mod forwarding;
 pub mod lag_series;
 pub mod message_log;
+pub mod message_span;
 pub mod pipeline;
 pub mod work;
 

@@ -10,8 +10,10 @@ use app::health::HealthBoard;
 use ports::outbox::events::EventStore;
 use supervision::MailboxMessage;
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 use tracing::Instrument;
 
+use crate::order_aggregate::command_span::CommandSpan;
 use crate::order_aggregate::wake_ups::WakeUps;
 
 /// Asks the intake to publish events.
@@ -31,6 +33,7 @@ pub struct EventIntake {
     wake_ups: WakeUps,
     metrics: Arc<Metrics>,
     health: HealthBoard,
+    tracer: Tracer,
 }
 
 impl EventIntake {
@@ -41,8 +44,9 @@ impl EventIntake {
         wake_ups: WakeUps,
         metrics: Arc<Metrics>,
         health: HealthBoard,
+        tracer: Tracer,
     ) -> Self {
-        Self { context, events, wake_ups, metrics, health }
+        Self { context, events, wake_ups, metrics, health, tracer }
     }
 
     fn committed(&self, outcome: &PublishOutcome) {
@@ -68,6 +72,9 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
     fn handle(&mut self, message: MailboxMessage<Publish>, ctx: &mut Self::Context) -> Self::Result {
         let (Publish { command, progress }, permit) = message.begin(ctx);
         let (context, events) = (Arc::clone(&self.context), Arc::clone(&self.events));
+        let (mut command_span, progress) =
+            CommandSpan::begin(&self.tracer, command.span, "EventIntake publish", &permit, progress);
+        command_span.events(command.events.len());
         let span = permit.span().clone();
         let (count, request_id) = (command.events.len(), command.request_id.clone());
         let in_hand = supervision::in_hand(move || {
@@ -84,6 +91,7 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
             if let Err(CommandError::NoRoom(why)) = &result {
                 this.health.update(|snapshot| snapshot.no_room = Some(why.clone()));
             }
+            command_span.end(&result);
             let outcome = result?;
             this.committed(&outcome);
             Ok(outcome.published)

@@ -1,4 +1,5 @@
 //! OrderAggregate: a shard of the write side. Commands of one order run one after another, those of different orders overlap.
+pub mod command_span;
 pub mod direct_publisher;
 pub mod order_samples;
 pub mod wake_ups;
@@ -17,9 +18,11 @@ use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::MailboxMessage;
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 use tokio::sync::Mutex;
 use tracing::Instrument;
 
+use command_span::CommandSpan;
 use direct_publisher::DirectPublisher;
 use order_samples::OrderSamples;
 use wake_ups::WakeUps;
@@ -54,6 +57,7 @@ pub struct OrderAggregate {
     metrics: Arc<Metrics>,
     health: HealthBoard,
     samples: OrderSamples,
+    tracer: Tracer,
     /// One lock for each order with a running or waiting command.
     locks: HashMap<OrderId, Arc<Mutex<()>>>,
 }
@@ -67,8 +71,9 @@ impl OrderAggregate {
         metrics: Arc<Metrics>,
         health: HealthBoard,
         samples: OrderSamples,
+        tracer: Tracer,
     ) -> Self {
-        Self { context, wake_ups, direct, metrics, health, samples, locks: HashMap::new() }
+        Self { context, wake_ups, direct, metrics, health, samples, tracer, locks: HashMap::new() }
     }
 
     /// Readiness fails with the first write that finds the store full, not only with the next round of probes.
@@ -131,6 +136,8 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
     fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
         let (Create { command, key, progress }, permit) = message.begin(ctx);
         let context = Arc::clone(&self.context);
+        let (mut command_span, progress) =
+            CommandSpan::begin(&self.tracer, command.span, "OrderAggregate create", &permit, progress);
         let span = permit.span().clone();
         let work_in_hand = named("the creation of an order", command.request_id.as_ref());
         let work = async move {
@@ -141,6 +148,10 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
         Box::pin(work.into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             this.record_error(&result);
+            if let Ok(outcome) = &result {
+                command_span.order(outcome.created.order.id);
+            }
+            command_span.end(&result);
             let create_order::CreateOutcome { created, rows } = result?;
             span.record("order_id", tracing::field::display(created.order.id));
             this.committed(&created.order, rows);
@@ -155,6 +166,9 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
     fn handle(&mut self, message: MailboxMessage<Change>, ctx: &mut Self::Context) -> Self::Result {
         let (Change { command, progress }, permit) = message.begin(ctx);
         let (context, id) = (Arc::clone(&self.context), command.id);
+        let (mut command_span, progress) =
+            CommandSpan::begin(&self.tracer, command.span, "OrderAggregate change", &permit, progress);
+        command_span.order(id);
         let lock = self.lock_of(id);
         let work_in_hand = named(format!("a change of order {id}"), command.request_id.as_ref());
         let work = async move {
@@ -168,6 +182,7 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
             let (_permit, _entered) = (permit, span.enter());
             this.drop_unused_lock(id);
             this.record_error(&result);
+            command_span.end(&result);
             let change_order::ChangeOutcome { order, rows } = result?;
             this.committed(&order, rows);
             Ok(order)

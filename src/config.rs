@@ -10,8 +10,10 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod text;
+mod traces;
 
 pub use consumer::*;
 pub use layers::{Environment, Mistakes};
 pub use print::{masked, schema};
 pub use sections::*;
+pub use traces::*;

@@ -17,6 +17,7 @@ pub use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use config::{BrokerKind, StoreKind};
 pub use config::{Config, Environment, Mistakes};
+use telemetry::traces::SpanExporter;
 pub use wiring::{
     AdoptMode, DependencyCheck, HeldTransaction, Migration, OperatorAccess, SchemaState, StartError, TableAdoption,
     Throwaway, ThrowawayStore, adopt_table, check_dependencies, create_missing_topics, migrate, open_for_operator,
@@ -32,6 +33,8 @@ pub struct Service {
     health: HealthBoard,
     admission: Arc<Admission>,
     stop_deadline: Duration,
+    /// Sends what is left when the service stops; `None` where tracing is off.
+    span_exporter: Option<SpanExporter>,
 }
 
 /// The result of a stop. Unfinished work is settled by the next start.
@@ -70,7 +73,8 @@ pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handl
     let address = addresses[0];
     log_ready(&config, &addresses, begun.elapsed());
     let stop_deadline = config.shutdown.deadline;
-    Ok(Service { address, actors, http, handles: wired.handles, health: wired.health, admission, stop_deadline })
+    let (handles, health, span_exporter) = (wired.handles, wired.health, wired.span_exporter);
+    Ok(Service { address, actors, http, handles, health, admission, stop_deadline, span_exporter })
 }
 
 /// Logs the one line that says what runs and where. Nothing in it is secret: URLs of servers may contain passwords and stay out.
@@ -140,7 +144,7 @@ impl Service {
     }
 
     /// Stops in order: readiness red, no new requests, no new claims, batches in flight finished and settled, leases released, the store
-    /// closed. Takes at most `shutdown.deadline`.
+    /// closed, the last spans exported. Takes at most `shutdown.deadline`.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
         self.health.update(|snapshot| snapshot.draining = true);
@@ -149,6 +153,7 @@ impl Service {
         let remaining = self.stop_deadline.saturating_sub(begun.elapsed());
         let stopped = self.actors.stop(remaining).await;
         self.handles.close().await;
+        flush_spans(self.span_exporter, self.stop_deadline.saturating_sub(begun.elapsed())).await;
         let unfinished_actors: Vec<(String, usize)> =
             stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();
         let report =
@@ -167,5 +172,13 @@ impl Service {
             }
         );
         report
+    }
+}
+
+/// Exports the spans that wait, on a blocking thread: the collector may be slow.
+async fn flush_spans(exporter: Option<SpanExporter>, within: Duration) {
+    if let Some(exporter) = exporter {
+        // A panic of the thread loses spans only, and the panic hook has logged it.
+        let _ = tokio::task::spawn_blocking(move || exporter.close(within)).await;
     }
 }

@@ -37,10 +37,11 @@ use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
+use telemetry::traces::{SpanExporter, Tracer};
 
 pub use adopt::{AdoptMode, TableAdoption, adopt_table};
 pub(crate) use backends::BackendHandles;
-use backends::{Backends, BrokerPorts};
+use backends::{Backends, BrokerPorts, span_export};
 pub use dependency_checks::{DependencyCheck, check_dependencies};
 pub use held_transaction::HeldTransaction;
 pub use operator_access::{OperatorAccess, open_for_operator};
@@ -61,6 +62,7 @@ pub(crate) struct Wired {
     pub listeners: api::Listeners,
     pub handles: BackendHandles,
     pub health: HealthBoard,
+    pub span_exporter: Option<SpanExporter>,
 }
 
 /// The state of the HTTP server except the dispatch to actors, which exists only after they have started.
@@ -72,6 +74,7 @@ pub(crate) struct HttpParts {
     webhooks: Option<Arc<Webhooks>>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
+    tracer: Tracer,
     auth: api::auth::Verifier,
     options: api::Options,
 }
@@ -83,7 +86,18 @@ impl HttpParts {
     }
 
     pub(crate) fn with_dispatch(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
-        let Self { queries, operations, dead_letters, topic_reads, webhooks, admission, metrics, auth, options } = self;
+        let Self {
+            queries,
+            operations,
+            dead_letters,
+            topic_reads,
+            webhooks,
+            admission,
+            metrics,
+            tracer,
+            auth,
+            options,
+        } = self;
         api::StateParts {
             dispatch,
             queries,
@@ -93,6 +107,7 @@ impl HttpParts {
             webhooks,
             admission,
             metrics,
+            tracer,
             auth,
             options,
         }
@@ -120,6 +135,7 @@ pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Han
     metrics.outbox_partitions.set(i64::from(config.outbox.partitions));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let rng: Arc<dyn Rng> = Arc::new(ThreadRng);
+    let (tracer, span_exporter) = span_export::start(config, &instance, &rng, &metrics)?;
     let opener = StoreOpener { config, instance: &instance, clock: &clock, metrics: &metrics };
     let (store, listeners) = wait_for_store::open(&opener, StartupListeners { bound, logged: false }).await?;
     let listeners = listeners.into_bound(config)?;
@@ -127,13 +143,16 @@ pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Han
     let broker = broker::open(config, &instance, &clock, &handles).await?;
     let cache = cache::open(config, &instance, &clock, &rng, &metrics, &mut handles)?;
     let backends = Backends { store: ports, store_probe: probe, broker, cache, wake_channel, handles };
-    assemble(config, backends, SharedParts { instance, metrics, clock, rng, handlers }, auth, listeners)
+    let shared = SharedParts { instance, metrics, tracer, clock, rng, handlers };
+    let wired = assemble(config, backends, shared, auth, listeners)?;
+    Ok(Wired { span_exporter, ..wired })
 }
 
 /// The parts that several components use.
 struct SharedParts {
     instance: InstanceId,
     metrics: Arc<Metrics>,
+    tracer: Tracer,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     handlers: Handlers,
@@ -146,7 +165,7 @@ fn assemble(
     auth: api::auth::Verifier,
     listeners: api::Listeners,
 ) -> Result<Wired, StartError> {
-    let SharedParts { instance, metrics, clock, rng, handlers } = shared;
+    let SharedParts { instance, metrics, tracer, clock, rng, handlers } = shared;
     let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
@@ -188,6 +207,7 @@ fn assemble(
         gate: Arc::clone(&gate),
         health: health.clone(),
         metrics: Arc::clone(&metrics),
+        tracer: tracer.clone(),
     };
     let (breaker, list_max_rows) = (config.cache.breaker.clone(), config.orders.list_max_rows);
     let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), breaker, list_max_rows);
@@ -200,11 +220,12 @@ fn assemble(
         webhooks,
         admission: Arc::new(Admission::new(cache.rate_limiter, gate, clock, config.rate_limit.clone())),
         metrics,
+        tracer,
         auth,
         options: options::http(config, &instance),
     };
     let actor_options = options::actors(config, instance, producer_slots);
-    Ok(Wired { dependencies, actor_options, http, listeners, handles, health })
+    Ok(Wired { dependencies, actor_options, http, listeners, handles, health, span_exporter: None })
 }
 
 fn topic_reads(broker: &BrokerPorts) -> Option<Arc<TopicReads>> {

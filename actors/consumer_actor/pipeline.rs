@@ -19,11 +19,12 @@ use ports::inbox::{Effect, Inbox, InboxOutcome};
 use ports::orders::OrderStore;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
+use telemetry::traces::{ActiveSpan, Tracer};
 use tracing::Instrument;
 
 use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key};
-use crate::consumer_actor::message_log;
 use crate::consumer_actor::work::ConsumerWork;
+use crate::consumer_actor::{message_log, message_span};
 
 /// Shared by all consumers of an instance.
 pub struct ConsumerPipeline {
@@ -57,6 +58,8 @@ pub struct ConsumerPipeline {
     pub clock: Arc<dyn Clock>,
     /// Counters of the consumers.
     pub metrics: Arc<Metrics>,
+    /// Starts the spans of traced messages.
+    pub tracer: Tracer,
     /// The live stream, for dead letters.
     pub events: SupervisionBus,
 }
@@ -126,18 +129,26 @@ impl ConsumerPipeline {
     async fn decide_key(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
         let mut decisions = Decisions::default();
         for delivery in messages {
-            self.decide_one(delivery, &mut decisions).instrument(message_log::span(delivery)).await?;
+            let mut span = message_span::handled(&self.tracer, delivery, &self.group);
+            let decide = self.decide_one(delivery, &mut decisions, &mut span);
+            decide.instrument(message_log::span(delivery)).await?;
             decisions.acknowledge.push(delivery.position.clone());
         }
         Ok(decisions)
     }
 
-    async fn decide_one(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
+    async fn decide_one(
+        &self,
+        delivery: &Delivery,
+        decisions: &mut Decisions,
+        span: &mut ActiveSpan,
+    ) -> Result<(), Error> {
         let forwarding = self.forwarding();
         let decoded = match intake::decode(delivery) {
             Ok(decoded) => decoded,
             Err(failure) => {
                 self.metrics.kafka_schema_validation_errors.inc();
+                span.fail("undecodable");
                 decisions.failed += 1;
                 forwarding.dead_letter(delivery, None, &failure, decisions);
                 return Ok(());
@@ -147,11 +158,13 @@ impl ConsumerPipeline {
         self.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.of(decoded.event.kind).needs_order();
         if forwarding.wait_for_earlier(delivery, needs_order, decoded.attempts_made, decisions).await? {
+            span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
         let current = self.current_update(&decoded, decisions).await?;
         let horizon = self.regional_clock.horizon(self.clock.now());
         let step = intake::decide(&self.handlers, delivery, &decoded, current, horizon).await;
+        message_span::decided(span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
             IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(delivery, failure),
             IntakeStep::Retry { failure, .. } => {

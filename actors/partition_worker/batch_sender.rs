@@ -1,5 +1,7 @@
 //! BatchSender: takes a claimed batch to the broker. Excludes rows that cannot be sent and publishes the others; or returns the batch to the
 //! store as not sent.
+mod publish_spans;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::settlement;
 use crate::retry_handler::{Exclude, Excluded};
+use publish_spans::PublishSpans;
 
 /// Longest wait for the RetryHandler; past it the outcome is unknown and the batch is resolved.
 const EXCLUDE_DEADLINE: Duration = Duration::from_secs(10);
@@ -61,10 +64,12 @@ impl BatchSender {
                 // The broker has received nothing of it: the resolution returns the attempt.
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
             }
+            let spans = PublishSpans::begin(&self.0, &batch, fence.partition);
             let records = std::mem::take(&mut batch.unsent);
             let (handed_over, count) = (Instant::now(), records.len());
             let published = self.publish(&session, &mut producer, batch.token, records, time_left).await;
             self.record_latency(&published, count, handed_over.elapsed());
+            spans.end(&published);
             if !matches!(published, Published::Committed(_)) {
                 batch.rebuild_unsent(envelope);
             }

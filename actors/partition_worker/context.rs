@@ -8,6 +8,7 @@ use ports::outbox::{OutboxStore, PoisonPolicy};
 use ports::partitions::{InstanceId, PartitionLeases};
 use supervision::{Mailbox, SupervisionBus};
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 
 use super::lease_book::LeaseBook;
 use super::producer_sessions::ProducerSessions;
@@ -39,6 +40,8 @@ pub struct RelayContext {
     pub clock: Arc<dyn Clock>,
     /// Counters of the relay.
     pub metrics: Arc<Metrics>,
+    /// Starts the spans of traced events.
+    pub tracer: Tracer,
     /// The live stream, for parked rows.
     pub events: SupervisionBus,
 }

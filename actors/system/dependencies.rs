@@ -17,6 +17,7 @@ use ports::partitions::PartitionLeases;
 use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 
 /// Everything outside the actors that they may use. Cheap to clone.
 #[derive(Clone)]
@@ -55,4 +56,6 @@ pub struct Dependencies {
     pub health: HealthBoard,
     /// All metrics of this instance.
     pub metrics: Arc<Metrics>,
+    /// Starts the spans of traced requests and events; off unless a collector is configured.
+    pub tracer: Tracer,
 }

@@ -159,6 +159,7 @@ fn relay(
             options: options.relay.clone(),
             clock: Arc::clone(&dependencies.clock),
             metrics: Arc::clone(&dependencies.metrics),
+            tracer: dependencies.tracer.clone(),
             events: bus.clone(),
         };
         workers(bus, Relay::new(context), threads.relay())
@@ -246,6 +247,7 @@ fn consumers(
         retry_delays: options.retry_delays,
         clock: Arc::clone(&dependencies.clock),
         metrics: Arc::clone(&dependencies.metrics),
+        tracer: dependencies.tracer.clone(),
         events: bus.clone(),
     });
     let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
@@ -268,8 +270,8 @@ fn event_intake(
 ) -> (Mailbox<EventIntake>, ChildSpec) {
     let (dependencies, wake_ups) = (dependencies.clone(), wake_ups.clone());
     let (mailbox, spec) = actor(bus, "/event-intake", options.mailbox.max(1), move |_| {
-        let Dependencies { commands, events, metrics, health, .. } = dependencies.clone();
-        EventIntake::new(commands, events, wake_ups.clone(), metrics, health)
+        let Dependencies { commands, events, metrics, health, tracer, .. } = dependencies.clone();
+        EventIntake::new(commands, events, wake_ups.clone(), metrics, health, tracer)
     });
     (mailbox, spec.arbiter(threads.orders()))
 }
@@ -305,6 +307,7 @@ fn shards(
         let (commands, wake_ups, direct) = (Arc::clone(&dependencies.commands), wake_ups.clone(), direct.clone());
         let (metrics, health, samples) =
             (Arc::clone(&dependencies.metrics), dependencies.health.clone(), samples.clone());
+        let tracer = dependencies.tracer.clone();
         let (mailbox, shard) = actor(bus, &format!("/order-aggregate-{number}"), options.mailbox.max(1), move |_| {
             OrderAggregate::new(
                 Arc::clone(&commands),
@@ -313,6 +316,7 @@ fn shards(
                 Arc::clone(&metrics),
                 health.clone(),
                 samples.clone(),
+                tracer.clone(),
             )
         });
         spec = spec.child(shard.arbiter(threads.orders()));

@@ -21,13 +21,14 @@ use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, Webhoo
 use ports::inbox::Inbox;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
 use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key};
-use crate::consumer_actor::message_log;
 use crate::consumer_actor::work::ConsumerWork;
+use crate::consumer_actor::{message_log, message_span};
 
 /// Delivers the events of one webhook.
 pub struct WebhookPipeline {
@@ -63,6 +64,8 @@ pub struct WebhookPipeline {
     pub clock: Arc<dyn Clock>,
     /// Counters of the deliveries.
     pub metrics: Arc<Metrics>,
+    /// Starts the spans of traced messages.
+    pub tracer: Tracer,
     /// The live stream, for dead letters.
     pub events: SupervisionBus,
 }
@@ -232,7 +235,10 @@ impl WebhookPipeline {
         let (at, started) = (self.clock.now(), Instant::now());
         let message_id = delivery::message_id(message);
         let request = delivery::request(webhook, &message_id, &message.record, at);
+        let mut span = message_span::delivered(&self.tracer, message, webhook.id, number);
         let result = self.client.post(&webhook.url, request).await;
+        message_span::answered(&mut span, &result);
+        drop(span);
         let record = &message.record;
         let first_topic = spring_headers::original_topic(record).unwrap_or(&message.position.topic).to_owned();
         let attempt = WebhookDelivery {

@@ -38,6 +38,7 @@ mod request {
     pub(crate) mod query;
     pub(crate) mod response;
     pub(crate) mod route;
+    pub(crate) mod server_span;
     pub(crate) mod trace_context;
 }
 

@@ -12,6 +12,7 @@ use app::operators::outbox::Operations;
 use app::queries::{CacheCounters, Queries};
 use parking_lot::Mutex;
 use telemetry::logging::lines_lost;
+use telemetry::traces::Tracer;
 use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
@@ -41,6 +42,8 @@ pub struct StateParts {
     pub admission: Arc<Admission>,
     /// The metrics of the whole process.
     pub metrics: Arc<Metrics>,
+    /// Starts the spans of traced requests.
+    pub tracer: Tracer,
     /// Verifies the callers' bearer tokens.
     pub auth: Verifier,
     /// The options of the HTTP side.
@@ -57,6 +60,7 @@ pub struct HttpState {
     pub(crate) webhooks: Option<Arc<Webhooks>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tracer: Tracer,
     pub(crate) auth: Verifier,
     pub(crate) options: Options,
     pub(crate) concurrency_limiters: ConcurrencyLimiters,
@@ -88,6 +92,7 @@ impl HttpState {
             webhooks,
             admission,
             metrics,
+            tracer,
             auth,
             options,
         } = parts;
@@ -113,6 +118,7 @@ impl HttpState {
             webhooks,
             admission,
             metrics,
+            tracer,
             auth,
             options,
         })

@@ -47,6 +47,15 @@ pub struct KeyedIntent {
     pub fingerprint: [u8; 32],
 }
 
+/// Span of the request that a command comes from: the parent of the spans that the command causes. Only of traces that are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestSpan {
+    /// Id of the trace, as in a `traceparent`.
+    pub trace_id: u128,
+    /// Id of the span in its trace.
+    pub span_id: u64,
+}
+
 /// Command to place an order.
 #[derive(Clone, Debug)]
 pub struct CreateOrder {
@@ -56,8 +65,10 @@ pub struct CreateOrder {
     pub items: Items,
     /// Idempotency key, if the client sent one.
     pub intent: Option<KeyedIntent>,
-    /// Trace context of the request.
+    /// Trace context that the order's event carries on: the client's, or that of the request's span.
     pub trace: Option<TraceContext>,
+    /// Span of the request, if its trace is sampled.
+    pub span: Option<RequestSpan>,
     /// Id of the request, which the order's event carries on.
     pub request_id: Option<Arc<str>>,
 }
@@ -91,8 +102,10 @@ pub struct ChangeOrder {
     pub viewer: Viewer,
     /// Versions at which the change is allowed.
     pub preconditions: ChangePreconditions,
-    /// Trace context of the request.
+    /// Trace context that the order's event carries on: the client's, or that of the request's span.
     pub trace: Option<TraceContext>,
+    /// Span of the request, if its trace is sampled.
+    pub span: Option<RequestSpan>,
     /// Id of the request, which the order's event carries on; `None` where the service makes the change by itself.
     pub request_id: Option<Arc<str>>,
 }
@@ -136,6 +149,8 @@ pub struct PublishEvents {
     pub events: Vec<HandedOverEvent>,
     /// Idempotency key, if the client sent one.
     pub intent: Option<KeyedIntent>,
+    /// Span of the request, if its trace is sampled.
+    pub span: Option<RequestSpan>,
     /// Id of the request, which the events carry on.
     pub request_id: Option<Arc<str>>,
 }

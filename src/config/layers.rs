@@ -12,7 +12,7 @@ pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// Prefix of the environment variables that set a key.
 const PREFIX: &str = "POSTHASTE__";
 /// Keys that may also be read from a file (`KEY_file`), and that are masked when printed.
-pub(super) const SECRETS: [&str; 11] = [
+pub(super) const SECRETS: [&str; 12] = [
     "http.console_secret",
     "auth.hs256_secret",
     "store.url",
@@ -24,6 +24,7 @@ pub(super) const SECRETS: [&str; 11] = [
     "consumer.fallback_url.ORDER_CREATED",
     "consumer.fallback_url.ORDER_STATUS_CHANGED",
     "consumer.fallback_url.ORDER_CANCELLED",
+    "tracing.headers",
 ];
 /// Sections whose last part is the name of an event type, in capitals.
 const BY_EVENT_TYPE: [&str; 8] = [

@@ -10,6 +10,7 @@ use app::units;
 use outbox::topics::RETRY_DELAYS;
 
 use super::layers::Settings;
+use super::traces::{collector_headers, traces_url};
 
 /// Accepts a value's text, or returns the accepted values, worded to follow "must be".
 type Rule = fn(&str) -> Result<(), String>;
@@ -20,7 +21,7 @@ const TOPIC_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 73] = [
+pub(super) const RULES: [(&str, Rule); 78] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -96,6 +97,11 @@ pub(super) const RULES: [(&str, Rule); 73] = [
     ("rate_limit.window", |text| at_least(text, MILLISECOND)),
     ("shutdown.deadline", |text| at_least(text, SECOND)),
     ("log.level", log_level),
+    ("tracing.endpoint", |text| if text.is_empty() { Ok(()) } else { form(traces_url(text)) }),
+    ("tracing.headers", |text| form(collector_headers(text))),
+    ("tracing.sample_ratio", |text| share(text).map(drop)),
+    ("tracing.queue", |text| whole(text, 1, 1_000_000)),
+    ("tracing.timeout", post_timeout),
 ];
 
 fn post_timeout(text: &str) -> Result<(), String> {
@@ -114,6 +120,10 @@ pub(super) fn check(settings: &mut Settings) {
 
 fn accept(accepted: bool, expected: impl Display) -> Result<(), String> {
     if accepted { Ok(()) } else { Err(expected.to_string()) }
+}
+
+fn form<T>(parsed: Result<T, &'static str>) -> Result<(), String> {
+    parsed.map(drop).map_err(str::to_owned)
 }
 
 fn parsed<T: FromStr>(text: &str, expected: &str) -> Result<T, String> {

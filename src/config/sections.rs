@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de};
 
 use super::consumer::ConsumerSettings;
+use super::traces::TracingSettings;
 
 /// Every setting; a field is named as its key, so that `outbox.publisher.batch` is `config.outbox.publisher.batch`.
 #[derive(Clone, Debug, Deserialize)]
@@ -46,6 +47,8 @@ pub struct Config {
     pub shutdown: ShutdownSettings,
     pub fault_injection: FaultInjectionSettings,
     pub log: LogSettings,
+    /// Boxed for the same reason.
+    pub tracing: Box<TracingSettings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

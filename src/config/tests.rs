@@ -81,6 +81,12 @@ fn defaults_equal_those_of_each_crates_options() {
     assert_eq!((chain.fallback.len(), chain.fallback_url.len(), chain.poison.len()), (types, types, types));
     assert_eq!((config.outbox.poison.len(), config.outbox.fallback.len()), (types, types));
     assert!(!config.fault_injection.enabled && config.outbox.enabled);
+    let (traces, tracing) = (telemetry::traces::Options::default(), &config.tracing);
+    assert_eq!(
+        (tracing.sample_ratio, tracing.queue, tracing.timeout),
+        (traces.sample_ratio, traces.queue_max, traces.timeout)
+    );
+    assert_eq!(tracing.endpoint, None, "tracing is off");
 }
 
 #[test]
@@ -235,6 +241,7 @@ fn debug_output_never_shows_a_secret() {
         ("POSTHASTE__REDIS__URL", "redis://:hidden-3@h"),
         ("POSTHASTE__BROKER__SASL__PASSWORD", "hidden-4"),
         ("POSTHASTE__HTTP__CONSOLE_SECRET", "hidden-5-and-thirty-two-bytes-long"),
+        ("POSTHASTE__TRACING__HEADERS", "authorization=hidden-6"),
     ]);
     let variables = environment(&pairs);
     assert_eq!(variables.0.len(), layers::SECRETS.len(), "every secret is tried");
@@ -293,6 +300,11 @@ fn contradicting_values_are_reported() {
         ),
         (&[("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "6")][..], "must be a whole number from 1 to 5"),
         (&[("POSTHASTE__CONSUMER__POST__TIMEOUT", "11s")][..], "consumer.post.timeout = \"11s\""),
+        (&[("POSTHASTE__TRACING__ENDPOINT", "collector:4318")][..], "tracing.endpoint = \"collector:4318\""),
+        (&[("POSTHASTE__TRACING__HEADERS", "hidden")][..], "tracing.headers = \"***\""),
+        (&[("POSTHASTE__TRACING__SAMPLE_RATIO", "1.1")][..], "must be a number from 0 to 1"),
+        (&[("POSTHASTE__TRACING__QUEUE", "0")][..], "tracing.queue = \"0\""),
+        (&[("POSTHASTE__TRACING__TIMEOUT", "0")][..], "tracing.timeout = \"0\""),
     ];
     for (pairs, expected) in cases {
         let found = mistakes("", pairs).join("\n");

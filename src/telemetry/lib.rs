@@ -1,4 +1,4 @@
-//! Metrics, log output, and the documents generated from their catalogues.
+//! Metrics, log output, traces, and the documents generated from the catalogues.
 //!
 //! Each metric's name, labels, unit and help text are declared once, in [`CATALOGUE`]; each log event's name, levels and
 //! meaning once, in [`LOG_EVENTS`]. Crates receive an `Arc<Metrics>` and write to its fields. They log through `tracing`;
@@ -8,6 +8,7 @@ pub mod documents;
 mod log_events;
 pub mod logging;
 mod metrics;
+pub mod traces;
 mod version;
 
 pub use log_events::{LOG_EVENTS, LogEvent, LogEventGroup};

@@ -1,4 +1,6 @@
 //! The opened ports of the configured store, broker and cache, and the handles that announce, monitor and close them.
+pub(super) mod span_export;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Builds the chain of handlers of each event type.
-mod certificates;
+pub(super) mod certificates;
 pub(super) mod webhooks;
 
 use std::sync::Arc;

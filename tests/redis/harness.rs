@@ -1,6 +1,8 @@
 //! What the tests share: the files of `tests/service/harness`, and a backend of their own.
 #[path = "../service/harness/actors.rs"]
 pub mod actors;
+#[path = "../service/harness/collector.rs"]
+pub mod collector;
 #[path = "../service/harness/endpoint.rs"]
 pub mod endpoint;
 #[path = "../service/harness/event_log.rs"]

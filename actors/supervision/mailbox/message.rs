@@ -1,6 +1,7 @@
 //! A message in a mailbox and the permit that it holds until its work is done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::sync::OwnedSemaphorePermit;
@@ -68,6 +69,11 @@ impl MailboxPermit {
     /// fields.
     pub fn span(&self) -> &tracing::Span {
         &self.span
+    }
+
+    /// Time from the sending of the message until its work began; zero while it is queued.
+    pub fn queued_for(&self) -> Duration {
+        self.begun_at.map_or(Duration::ZERO, |at| at - self.queued_at)
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn webhooks(
                 retry_delays,
                 clock: Arc::clone(&dependencies.clock),
                 metrics: Arc::clone(&dependencies.metrics),
+                tracer: dependencies.tracer.clone(),
                 events: events.clone(),
             });
             let (_, spec) = actor(&events, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {

@@ -126,7 +126,7 @@ pub(crate) async fn post(agent: &Agent, url: &Uri, event: EventRequest, limit: u
 }
 
 /// The host for messages. The URL's path and query may be secret.
-fn host(url: &Uri) -> &str {
+pub(crate) fn host(url: &Uri) -> &str {
     url.host().unwrap_or_default()
 }
 
@@ -144,7 +144,8 @@ fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16,
     Ok(response.status().as_u16())
 }
 
-fn body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
+/// The body of a response, if it is not longer than the limit.
+pub(crate) fn body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
     body.with_config().limit(limit).read_to_vec()
 }
 
@@ -170,7 +171,8 @@ fn http_header((name, value): &Header) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(value).ok()?))
 }
 
-fn is_loopback(url: &Uri) -> bool {
+/// Whether a URL leads to this machine, where no proxy is asked.
+pub(crate) fn is_loopback(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -9,6 +9,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use app::admission::rate_limit::AdmissionDecision;
 use app::contract::rfc3339;
 use domain::{OrderId, Timestamp};
+use telemetry::traces::ActiveSpan;
 use tracing::{Span, field};
 
 use crate::console::layout;
@@ -19,6 +20,7 @@ use crate::request::body::UnreadBody;
 use crate::request::headers::request_id;
 use crate::request::response::RouteResult;
 use crate::request::route::HeaderPolicy;
+use crate::request::server_span;
 use crate::state::HttpState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,6 +33,8 @@ pub(crate) struct Exchange {
     request_id: Arc<str>,
     /// Every log line that the request causes is written in it, also those of actors and adapters.
     span: Span,
+    /// The span of the request's trace; it ends with the exchange.
+    pub(crate) trace_span: ActiveSpan,
     template: &'static str,
     header_policy: HeaderPolicy,
     /// A probe, a scrape or the console's own refresh: it repeats every few seconds, so its line is logged at DEBUG.
@@ -48,14 +52,19 @@ impl Exchange {
         header_policy: HeaderPolicy,
     ) -> Self {
         let request_id: Arc<str> = request_id(request.headers()).into();
+        let is_routine = is_routine(request, template);
+        let (tracer, method) = (&state.tracer, method_label(request.method()));
+        let mut trace_span = server_span::begin(tracer, request.headers(), (method, template), is_routine);
+        trace_span.set("posthaste.request_id", &*request_id);
         Self {
             started: Instant::now(),
             now: state.operations.now(),
             span: request_span(request, &request_id, template),
+            trace_span,
             request_id,
             template,
             header_policy,
-            is_routine: is_routine(request, template),
+            is_routine,
             admitted: None,
             in_flight: InFlightGuard::begin(&state.in_flight, request),
         }
@@ -73,7 +82,7 @@ impl Exchange {
 
     /// Adds the common headers, counts and logs the response. With an unread request body it is the last one of its connection.
     pub(crate) fn finish(
-        self,
+        mut self,
         state: &HttpState,
         request: &HttpRequest,
         result: RouteResult,
@@ -84,6 +93,7 @@ impl Exchange {
         let mut response = result.unwrap_or_else(|problem| self.error_response(state, request, &problem));
         self.add_headers(state, &mut response);
         self.record(state, request.method(), &response);
+        server_span::responded(&mut self.trace_span, response.status().as_u16());
         if unread.is_some() {
             response.head_mut().set_connection_type(ConnectionType::Close);
         }

@@ -116,9 +116,9 @@ async fn process(
     if let (BodyKind::Form, Some(session)) = (endpoint.body_kind, &session) {
         access::check_csrf_token(session, &body)?;
     }
-    let (state_of_handler, request_id) = (Arc::clone(state), exchange.request_id());
-    let context =
-        RequestContext { state: state_of_handler, request: request.clone(), request_id, caller, session, body };
+    let (request_id, span) = (exchange.request_id(), exchange.trace_span.context());
+    let (state_of_handler, request) = (Arc::clone(state), request.clone());
+    let context = RequestContext { state: state_of_handler, request, request_id, span, caller, session, body };
     call_handler(state, endpoint, context).await
 }
 

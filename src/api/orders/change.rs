@@ -13,7 +13,6 @@ use crate::request::context::RequestContext;
 use crate::request::json::{self, JsonMember, JsonValue};
 use crate::request::preconditions;
 use crate::request::response::RouteResult;
-use crate::request::trace_context::trace_context;
 
 /// Change the status of an order
 ///
@@ -76,8 +75,8 @@ async fn send_change(
     to: Status,
     preconditions: ChangePreconditions,
 ) -> RouteResult {
-    let (trace, request_id) = (trace_context(context.headers()), Some(Arc::clone(&context.request_id)));
-    let command = ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace, request_id };
+    let (trace, span, request_id) = (context.trace(), context.parent_span(), Some(Arc::clone(&context.request_id)));
+    let command = ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace, span, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let changed = context.state.dispatch.change(command).await;
     permit.release(changed.is_ok());

@@ -13,7 +13,6 @@ use crate::orders::operation::{measured, order_response};
 use crate::request::context::RequestContext;
 use crate::request::idempotency_key::idempotency_key;
 use crate::request::response::RouteResult;
-use crate::request::trace_context::trace_context;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
@@ -49,8 +48,8 @@ async fn create_order(context: &RequestContext) -> RouteResult {
     let key = idempotency_key(context.headers())?;
     let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&items) });
     let subject = context.identity()?.subject.clone();
-    let (trace, request_id) = (trace_context(context.headers()), Some(Arc::clone(&context.request_id)));
-    let command = CreateOrder { subject, items, intent, trace, request_id };
+    let (trace, span, request_id) = (context.trace(), context.parent_span(), Some(Arc::clone(&context.request_id)));
+    let command = CreateOrder { subject, items, intent, trace, span, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let created = context.state.dispatch.create(command).await;
     // A replay does not wait for the store, so its duration must not be measured.

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
 use actix_web::web::Bytes;
-use app::dispatch::Viewer;
+use app::dispatch::{RequestSpan, Viewer};
+use app::port_types::TraceContext;
+use telemetry::traces::SpanContext;
 
 use crate::auth::identity::Identity;
 use crate::console::session::ConsoleSession;
 use crate::error::Problem;
 use crate::request::query::Query;
+use crate::request::{server_span, trace_context};
 use crate::state::HttpState;
 
 /// A request that passed every check of its route.
@@ -18,6 +21,8 @@ pub(crate) struct RequestContext {
     pub(crate) request: HttpRequest,
     /// The id that the response names: the client's, or a new one.
     pub(crate) request_id: Arc<str>,
+    /// The span of the request, if its trace is sampled.
+    pub(crate) span: Option<SpanContext>,
     /// Always set on routes that require a role.
     pub(crate) caller: Option<Arc<Identity>>,
     /// The console session, when the request was authenticated by its cookie.
@@ -29,6 +34,17 @@ pub(crate) struct RequestContext {
 impl RequestContext {
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.request.headers()
+    }
+
+    /// The trace context that the events of this request carry: the client's, unchanged, or else that of the request's span.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        let own = || self.span.map(|span| TraceContext { parent: span.to_traceparent().into(), state: None });
+        trace_context::trace_context(self.headers()).or_else(own)
+    }
+
+    /// The parent of the spans that the commands of this request cause.
+    pub(crate) fn parent_span(&self) -> Option<RequestSpan> {
+        self.span.map(server_span::parent)
     }
 
     /// A path parameter by its name in the template.

@@ -20,7 +20,6 @@ use crate::request::json;
 use crate::request::media_types::{is_json, is_unencoded};
 use crate::request::query::Query;
 use crate::request::response::{AsText, RouteResult, json_response};
-use crate::request::trace_context::trace_context;
 pub(crate) use json_event::EventsBody;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -79,9 +78,9 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let key = idempotency_key(context.headers())?;
     let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&events) });
     let subject = context.identity()?.subject.clone();
-    let request_id = Some(Arc::clone(&context.request_id));
+    let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
-    let published = context.state.dispatch.publish(PublishEvents { subject, events, intent, request_id }).await;
+    let published = context.state.dispatch.publish(PublishEvents { subject, events, intent, span, request_id }).await;
     permit.release(matches!(&published, Ok(published) if !published.replayed));
     Ok(response(&published?))
 }
@@ -99,7 +98,7 @@ fn response(published: &EventsPublished) -> actix_web::HttpResponse {
 
 /// The events of the request, whichever form it has.
 fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
-    let (headers, trace) = (context.headers(), trace_context(context.headers()));
+    let (headers, trace) = (context.headers(), context.trace());
     let content_type = single_value(headers, CONTENT_TYPE.as_str());
     let query = context.query();
     if headers.contains_key("ce-specversion") {

@@ -1,4 +1,5 @@
 //! What every command needs: the ports, the write gate and the command options.
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -91,25 +92,52 @@ pub struct CommandContext {
     pub options: Options,
 }
 
+/// Observes the calls of the store by which one command commits. Implemented outside this crate, which reads no clock.
+pub trait CommitObserver: Send + Sync {
+    /// The store is about to be called; the call ends when the returned value is dropped.
+    fn begin(&self) -> Box<dyn Send>;
+}
+
 /// Whether a command has called the store. The caller of an actor keeps a clone: when the actor dies, the outcome is unknown only if the
 /// store was called.
-#[derive(Clone, Debug, Default)]
-pub struct CommitProgress(Arc<AtomicBool>);
+#[derive(Clone, Default)]
+pub struct CommitProgress {
+    may_have_committed: Arc<AtomicBool>,
+    observer: Option<Arc<dyn CommitObserver>>,
+}
+
+impl fmt::Debug for CommitProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CommitProgress").field(&self.may_have_committed).finish()
+    }
+}
+
+/// A call of the store, for its observer; it ends with this value.
+#[must_use = "the observed call ends when it is dropped"]
+pub(super) struct CommitCall {
+    _observed: Option<Box<dyn Send>>,
+}
 
 impl CommitProgress {
-    /// Records that the store is about to be called.
-    pub(super) fn begin_commit(&self) {
-        self.0.store(true, SeqCst);
+    /// The same progress, whose calls of the store this observer sees.
+    pub fn observed_by(self, observer: Arc<dyn CommitObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    /// Records that the store is about to be called. The result is dropped when the call has returned.
+    pub(super) fn begin_commit(&self) -> CommitCall {
+        self.may_have_committed.store(true, SeqCst);
+        CommitCall { _observed: self.observer.as_ref().map(|observer| observer.begin()) }
     }
 
     /// Records that the store reported that nothing was changed.
     pub(super) fn nothing_changed(&self) {
-        self.0.store(false, SeqCst);
+        self.may_have_committed.store(false, SeqCst);
     }
 
     /// Whether the store may have changed something.
     pub fn may_have_committed(&self) -> bool {
-        self.0.load(SeqCst)
+        self.may_have_committed.load(SeqCst)
     }
 }
 
@@ -136,5 +164,48 @@ impl CommandContext {
     pub(super) async fn evict_lists(&self, owner: &Subject) {
         // A cache that fails here serves no list from before the failure, or ends it with its time to live.
         let _ = self.cache.evict_lists(owner).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Notes the begin and the end of each call.
+    #[derive(Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<&'static str>>>);
+
+    impl CommitObserver for Notes {
+        fn begin(&self) -> Box<dyn Send> {
+            self.0.lock().unwrap().push("begin");
+            Box::new(CallEnd(self.clone()))
+        }
+    }
+
+    struct CallEnd(Notes);
+
+    impl Drop for CallEnd {
+        fn drop(&mut self) {
+            self.0.0.lock().unwrap().push("end");
+        }
+    }
+
+    #[test]
+    fn observer_sees_each_call_of_the_store_and_clones_share_the_progress() {
+        let (notes, progress) = (Notes::default(), CommitProgress::default());
+        let observed = progress.clone().observed_by(Arc::new(notes.clone()));
+
+        for _ in 0..2 {
+            let call = observed.begin_commit();
+            notes.0.lock().unwrap().push("commit");
+            drop(call);
+        }
+        assert!(progress.may_have_committed());
+        observed.nothing_changed();
+
+        assert!(!progress.may_have_committed());
+        assert_eq!(*notes.0.lock().unwrap(), ["begin", "commit", "end", "begin", "commit", "end"]);
     }
 }

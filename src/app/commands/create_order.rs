@@ -124,8 +124,9 @@ async fn place(
     });
     let rows = vec![context.options.row(&event, command.trace, command.request_id)];
     let events = if context.options.outbox { rows.clone() } else { Vec::new() };
-    progress.begin_commit();
+    let call = progress.begin_commit();
     let committed = context.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;
+    drop(call);
     match committed {
         Ok(Committed::Done) => {
             let order = Arc::new(order);

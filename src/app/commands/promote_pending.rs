@@ -19,6 +19,7 @@ pub fn promotion(id: OrderId) -> ChangeOrder {
         viewer: Viewer::Admin,
         preconditions: ChangePreconditions::default(),
         trace: None,
+        span: None,
         request_id: None,
     }
 }

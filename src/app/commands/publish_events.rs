@@ -51,7 +51,7 @@ pub async fn publish_events(
     progress: &CommitProgress,
 ) -> Result<PublishOutcome, CommandError> {
     context.gate.pass().map_err(CommandError::Gated)?;
-    let PublishEvents { subject, events, intent, request_id } = command;
+    let PublishEvents { subject, events, intent, request_id, .. } = command;
     let events: Vec<ForeignEvent> = (0..)
         .zip(events)
         .map(|(index, event)| {
@@ -70,8 +70,9 @@ pub async fn publish_events(
         fingerprint: intent.fingerprint,
         order_id: OrderId::from_bytes(ids.first().map_or([0; 16], |id| id.bytes())),
     });
-    progress.begin_commit();
+    let call = progress.begin_commit();
     let published = store.publish(EventBatch { events, mark }).await;
+    drop(call);
     if !matches!(&published, Ok(BatchCommit::Done { .. }))
         && !matches!(&published, Err(error) if error.outcome_unknown())
     {

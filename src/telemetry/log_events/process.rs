@@ -139,4 +139,19 @@ const EVENTS: &[LogEvent] = &[
                   service was not delayed.",
         action: "Check the log collector; `log_lines_lost_count_total` has the sum.",
     },
+    LogEvent {
+        name: "span_export_failed",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The export of spans began to fail. Requests and events are not affected; spans that cannot be sent are dropped and \
+                  counted in `spans_dropped_total`. It is logged once until the export works again.",
+        action: "Check the collector at `tracing.endpoint`, and `tracing.headers`.",
+    },
+    LogEvent {
+        name: "span_export_recovered",
+        levels: &[Level::INFO],
+        fields: &["dropped"],
+        meaning: "The collector accepts spans again after `span_export_failed`; `dropped` were lost meanwhile.",
+        action: "Nothing to do.",
+    },
 ];

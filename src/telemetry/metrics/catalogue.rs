@@ -100,6 +100,10 @@ macro_rules! every_metric {
         log_lines_lost_count: IntCounter = "log.lines.lost.count" [] Lines NONE "Log lines dropped because the reader of standard output had stopped reading, or writing failed.";
         db_query_duration: Family<Timer, 1> = "db.query.duration" ["query"] Seconds CALL "Time of one store statement or transaction, by name.";
 
+        // Traces.
+        spans_exported_total: IntCounter = "spans_exported_total" [] Spans NONE "Spans that the collector accepted.";
+        spans_dropped_total: Family<IntCounter, 1> = "spans_dropped_total" ["reason"] Spans NONE "Spans that were dropped: the queue was full, or the collector did not take them.";
+
         // The program.
         posthaste_build_info: Family<IntGauge, 2> = "posthaste_build_info" ["version", "commit"] Level NONE "1; its labels are the version and the commit that the program was built from.";
 

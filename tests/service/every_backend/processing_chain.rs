@@ -1,4 +1,6 @@
-//! The processing chain of consumed events: handler, retries, fallback, permanent failure; each with the order of its key.
+//! The processing chain of consumed events: handler, retries, fallback, permanent failure; each with the order of its key, and its traces.
+#[path = "processing_chain/traces.rs"]
+mod traces;
 #[path = "processing_chain/webhooks.rs"]
 mod webhooks;
 

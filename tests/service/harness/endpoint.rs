@@ -132,7 +132,7 @@ fn serve(stream: TcpStream, received: &Mutex<Vec<ReceivedEvent>>, respond: &Mute
 }
 
 /// Reads a request's headers and body; `None` when the client has closed the connection.
-fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMap<String, String>, Vec<u8>)> {
+pub(super) fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMap<String, String>, Vec<u8>)> {
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();

@@ -18,6 +18,7 @@ use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 use tokio::task::LocalSet;
 
 use crate::cluster::kafka::broker::SimulatedKafka;
@@ -135,6 +136,7 @@ fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Depen
         gate,
         health: HealthBoard::default(),
         metrics: Metrics::new(),
+        tracer: Tracer::default(),
     }
 }
 

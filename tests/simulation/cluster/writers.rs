@@ -89,14 +89,16 @@ impl Writer {
 
     async fn create(&self) -> Option<Arc<Order>> {
         let instance = self.directory.find(self.rng.next_u64())?;
-        let command = CreateOrder { subject: subject(), items: items(), intent: None, trace: None, request_id: None };
+        let command =
+            CreateOrder { subject: subject(), items: items(), intent: None, trace: None, span: None, request_id: None };
         instance.create(command).await.ok().map(|created| created.order)
     }
 
     async fn change(&self, order: &Order, to: Status) {
         for _ in 0..REPETITIONS_MAX {
             let (viewer, preconditions) = (Viewer::Admin, ChangePreconditions::default());
-            let command = ChangeOrder { id: order.id, to, viewer, preconditions, trace: None, request_id: None };
+            let command =
+                ChangeOrder { id: order.id, to, viewer, preconditions, trace: None, span: None, request_id: None };
             let Some(instance) = self.directory.find(self.rng.next_u64()) else { continue };
             if let Ok(changed) = instance.change(command).await {
                 return self.replies.add(&changed);

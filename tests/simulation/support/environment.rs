@@ -16,6 +16,7 @@ use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
+use telemetry::traces::Tracer;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
@@ -187,6 +188,7 @@ impl Environment {
             gate,
             health: HealthBoard::default(),
             metrics: telemetry::Metrics::new(),
+            tracer: Tracer::default(),
         }
     }
 }

@@ -110,6 +110,7 @@ impl Process {
             items: items(),
             intent: None,
             trace: None,
+            span: None,
             request_id: Some(CREATE_REQUEST.into()),
         };
         self.run(self.actors.dispatch().create(command)).await.map(|created| created.order)
@@ -123,6 +124,7 @@ impl Process {
             viewer: Viewer::Admin,
             preconditions: ChangePreconditions::default(),
             trace: None,
+            span: None,
             request_id: Some(CHANGE_REQUEST.into()),
         };
         self.run(self.actors.dispatch().change(command)).await

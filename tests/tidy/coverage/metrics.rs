@@ -65,6 +65,14 @@ const STORIES: &[(&str, &[&str])] = &[
         "tests/service/every_backend/processing_chain/webhooks.rs::while_an_endpoint_does_not_work_its_events_wait_and_none_is_given_up",
         &["webhook_endpoints_down"],
     ),
+    (
+        "tests/service/every_backend/processing_chain/traces.rs::one_trace_runs_from_the_request_through_actor_commit_and_relay_to_the_consumer",
+        &["spans_exported_total"],
+    ),
+    (
+        "tests/service/every_backend/processing_chain/traces.rs::a_collector_that_is_away_or_refuses_costs_spans_only_and_is_logged_once",
+        &["spans_dropped_total"],
+    ),
     ("tests/redis/index_audit.rs::events_without_an_index_are_found_by_the_audit_and_sent", &["outbox_repairs_total"]),
     ("tests/simulation/consumer.rs::events_of_a_type_follow_their_own_chain", &["kafka.consumer.fallback.count"]),
     (

@@ -5,6 +5,7 @@ use crate::support::test_server::*;
 
 mod lists;
 mod pages;
+mod traces;
 
 #[actix_web::test]
 async fn a_create_returns_the_order_its_location_and_its_etag() {

@@ -20,6 +20,7 @@ use kit::{Reference, TestClock};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use telemetry::Metrics;
+use telemetry::traces::Tracer;
 
 use crate::support::fake_dispatch::FakeDispatch;
 use crate::support::fake_ports::{EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, UnusedPorts};
@@ -48,6 +49,7 @@ pub struct TestConfig {
     pub tokens: u32,
     pub faults_enabled: bool,
     pub broker: bool,
+    pub tracer: Tracer,
 }
 
 impl Default for TestConfig {
@@ -66,6 +68,7 @@ impl Default for TestConfig {
             tokens: 1_000_000,
             faults_enabled: true,
             broker: true,
+            tracer: Tracer::default(),
         }
     }
 }
@@ -131,6 +134,7 @@ impl TestServer {
                 app::admission::rate_limit::Options::default(),
             )),
             metrics: Arc::clone(&metrics),
+            tracer: config.tracer,
             auth: Verifier::new(auth).unwrap(),
             options: config.options,
         });

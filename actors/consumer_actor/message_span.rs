@@ -1,0 +1,70 @@
+//! The span of a consumed message, in the trace that its record names.
+use app::consume::intake::IntakeStep;
+use domain::WebhookId;
+use ports::broker::Position;
+use ports::broker::consumer_groups::Delivery;
+use ports::endpoint::EndpointError;
+use telemetry::traces::{ActiveSpan, SpanContext, SpanKind, Tracer};
+
+/// Begins the span of a message that a consumer handles. Empty unless the record's trace is sampled.
+pub fn handled(tracer: &Tracer, delivery: &Delivery, group: &str) -> ActiveSpan {
+    let topic = &delivery.position.topic;
+    let mut span = begin(tracer, delivery, SpanKind::Consumer, format_args!("consume {topic}"));
+    span.set("messaging.operation.type", "process");
+    span.set("messaging.consumer.group.name", group);
+    span
+}
+
+/// Begins the span of a call that delivers a message to a webhook's endpoint. The URL may be secret and stays out.
+pub fn delivered(tracer: &Tracer, delivery: &Delivery, webhook: WebhookId, attempt: u32) -> ActiveSpan {
+    let mut span = begin(tracer, delivery, SpanKind::Client, format_args!("deliver to webhook"));
+    span.set_text("posthaste.webhook", webhook);
+    span.set("posthaste.attempt", u64::from(attempt));
+    span
+}
+
+fn begin(tracer: &Tracer, delivery: &Delivery, kind: SpanKind, name: std::fmt::Arguments<'_>) -> ActiveSpan {
+    if !tracer.is_on() {
+        return ActiveSpan::default();
+    }
+    let Delivery { position: Position { topic, partition, offset }, record } = delivery;
+    let parent = record.text("traceparent").and_then(SpanContext::parse);
+    let mut span = tracer.child(parent, kind, name);
+    span.set_text("messaging.destination.name", topic);
+    span.set_text("messaging.destination.partition.id", partition);
+    span.set("messaging.kafka.offset", *offset);
+    span.set_text("messaging.kafka.message.key", &record.key);
+    if let Some(id) = record.text("ce_id") {
+        span.set("messaging.message.id", id);
+    }
+    span
+}
+
+/// Records what the intake decided in the span of a message.
+pub fn decided(span: &mut ActiveSpan, step: &IntakeStep, attempt: u32) {
+    span.set("posthaste.attempt", u64::from(attempt));
+    match step {
+        IntakeStep::Process { stale, fallback_after, .. } => {
+            span.set("posthaste.stale", *stale);
+            if fallback_after.is_some() {
+                span.set("posthaste.fallback", true);
+            }
+        }
+        IntakeStep::Retry { .. } => span.fail("retried"),
+        IntakeStep::Block { .. } => span.fail("blocked"),
+        IntakeStep::DeadLetter(_) => span.fail("dead_lettered"),
+    }
+}
+
+/// Records the response of a webhook's endpoint.
+pub fn answered(span: &mut ActiveSpan, result: &Result<u16, EndpointError>) {
+    match result {
+        Ok(status) => {
+            span.set("http.response.status_code", u64::from(*status));
+            if !(200..=299).contains(status) {
+                span.fail("status");
+            }
+        }
+        Err(error) => span.fail(error.failure_type.as_str()),
+    }
+}
