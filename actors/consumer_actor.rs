@@ -3,6 +3,7 @@ pub mod forwarding;
 pub mod lag_series;
 pub mod message_log;
 pub mod pipeline;
+pub mod topic_pipeline;
 pub mod work;
 
 use std::sync::Arc;

@@ -10,8 +10,14 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod text;
+mod topic_keys;
+mod topic_mistakes;
+#[cfg(test)]
+mod topic_tests;
+mod topics;
 
 pub use consumer::*;
 pub use layers::{Environment, Mistakes};
 pub use print::{masked, schema};
 pub use sections::*;
+pub use topics::TopicSettings;

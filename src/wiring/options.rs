@@ -70,11 +70,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         },
         instance,
         relay,
-        rules: app::relay::chain::ChainRules {
-            retry: config.outbox.retry.clone(),
-            poison: config.outbox.poison.clone().into_iter().collect(),
-            fallback: config.outbox.fallback.clone(),
-        },
+        rules: config.relay_rules(),
         breaker: config.broker.breaker.clone(),
         pressure: config.backpressure.clone(),
         partitions: config.outbox.partitions,
@@ -162,7 +158,8 @@ pub(super) fn kafka(
     let mut options = kafka::Options::new(&config.broker.bootstrap_servers, installation, instance.clone(), clock);
     options.topic_prefix = config.broker.topic_prefix.clone();
     options.topic_partitions = config.broker.topic_partitions;
-    options.further_topics = config.broker.topics.clone();
+    options.partitions_by_topic = config.partitions_by_topic();
+    options.further_topics = config.further_topics();
     options.partitions = config.outbox.partitions;
     options.guarantee = match config.broker.delivery {
         DeliveryKind::ExactlyOnce => Guarantee::ExactlyOnce,

@@ -22,7 +22,7 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 fn environment(fallback: Fallback, poison: Poison) -> Environment {
     let mut environment = Environment::new();
     environment.options.rules.retry.attempts_max = 4;
-    environment.options.rules.fallback.insert(CREATED.into(), fallback);
+    environment.options.rules.fallback.insert(CREATED, fallback);
     environment.options.rules.poison.insert(CREATED, poison);
     environment
 }
