@@ -41,6 +41,7 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
         unsent_age_max: config.health.unsent_age_max,
         orders_enabled: config.orders.enabled,
         own_topics: config.outbox.enabled.then(|| outbox::topics::all_topics(&config.topic())),
+        known_topics: config.all_topics().into_iter().collect(),
         console_secret: config.http.console_secret.clone().or_else(|| config.auth.hs256_secret.clone()),
         reads: api::TopicReadLimits {
             records_max: config.read.records_max,
