@@ -2,6 +2,7 @@
 //! include these files beside a `backend` of their own.
 pub mod actors;
 pub mod backend;
+pub mod console_browser;
 pub mod endpoint;
 pub mod event_log;
 pub mod http;
