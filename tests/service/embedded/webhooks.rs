@@ -114,7 +114,8 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     });
     let mut keys: Vec<&str> = found.iter().map(|one| one["key"].as_str().expect("a key")).collect();
     let mut expected: Vec<&str> = orders.iter().map(String::as_str).collect();
-    (keys.sort_unstable(), expected.sort_unstable());
+    keys.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(keys, expected);
     for one in &found {
         let facts = [&one["type"], &one["topic"], &one["url"], &one["status"], &one["attempts"], &one["redriven"]];
