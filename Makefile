@@ -34,8 +34,8 @@ clippy:
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-api: ## The public API of the library crates is that of tests/tidy/api. POSTHASTE_WRITE_API=1 accepts a change. Installs its tool into the cache folder.
-	tests/tidy/api/check.sh
+api: ## The public API of the library crates is that of tests/api. POSTHASTE_WRITE_API=1 accepts a change. Installs its tool into the cache folder.
+	tests/api/check.sh
 
 dependencies: ## Licences and sources of all dependencies, and those that no code uses. Installs both checkers into the cache folder.
 	tests/tidy/dependencies.sh

@@ -19,7 +19,7 @@ const EFFECT: &str = "INSERT INTO customer_moves VALUES ($1, 1)
 const POLL: Duration = Duration::from_millis(200);
 
 /// Why the consumer stopped.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type ConsumerFailure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct InboxConsumer {
 
 impl InboxConsumer {
     /// Connects to both servers and creates the tables. `read_committed`: records of aborted batches are not seen.
-    pub async fn open(servers: &str, database: &str, topic: &str, group: &str) -> Result<Self, Failure> {
+    pub async fn open(servers: &str, database: &str, topic: &str, group: &str) -> Result<Self, ConsumerFailure> {
         let kafka: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", servers)
             .set("group.id", group)
@@ -57,7 +57,7 @@ impl InboxConsumer {
     }
 
     /// Consumes the next record; `None` if none arrives within a moment.
-    pub async fn consume_next(&mut self) -> Result<Option<Consumed>, Failure> {
+    pub async fn consume_next(&mut self) -> Result<Option<Consumed>, ConsumerFailure> {
         // The client blocks while it waits.
         let Some(message) = tokio::task::block_in_place(|| self.kafka.poll(POLL)) else { return Ok(None) };
         let message = message?;
@@ -75,7 +75,12 @@ impl InboxConsumer {
 }
 
 /// Note, effect and the following event commit together, or none of them does.
-async fn apply(database: &mut Client, group: &str, event_id: &str, customer: &str) -> Result<Consumed, Failure> {
+async fn apply(
+    database: &mut Client,
+    group: &str,
+    event_id: &str,
+    customer: &str,
+) -> Result<Consumed, ConsumerFailure> {
     let transaction = database.transaction().await?;
     if transaction.execute(NOTE, &[&group, &event_id]).await? == 0 {
         return Ok(Consumed::Again);

@@ -4,7 +4,7 @@
 mod inbox_consumer;
 
 #[tokio::main]
-async fn main() -> Result<(), inbox_consumer::Failure> {
+async fn main() -> Result<(), inbox_consumer::ConsumerFailure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [servers, database, topic] = &arguments[..] else {
         return Err("arguments: servers of Kafka, URL of PostgreSQL, topic".into());

@@ -3,14 +3,14 @@
 # POSTHASTE_WRITE_API=1 accepts the present API: commit the changed listings with the change. Installs cargo-public-api into the cache
 # folder once.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
-# shellcheck source-path=SCRIPTDIR source=../../services/environment/common.sh
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source-path=SCRIPTDIR source=../services/environment/common.sh
 . tests/services/environment/common.sh
 
 # It reads the format of rustdoc's JSON that the toolchain of rust-toolchain.toml writes: raise both together.
 version=0.52.0
 libraries=(supervision outbox postgres kafka posthaste)
-listings=tests/tidy/api
+listings=tests/api
 folder=$(cache_folder)/public-api-$version
 
 if [ ! -x "$folder/bin/cargo-public-api" ]; then
