@@ -5,7 +5,7 @@ export CARGO_BUILD_JOBS ?= 2
 # A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
-.PHONY: run install test services check fmt clippy docs dependencies manifests tidy openapi packages bench kills faults seeds
+.PHONY: run install test services check fmt clippy docs api dependencies manifests tidy openapi packages bench kills faults seeds
 
 run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
 	cargo run --profile demo --no-default-features -- demo
@@ -23,7 +23,7 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 services: ## The same three to play with, until Ctrl-C; says how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
-check: fmt dependencies manifests clippy docs test openapi ## The same as CI.
+check: fmt dependencies manifests clippy docs api test openapi ## The same as CI.
 
 fmt:
 	cargo fmt --all --check
@@ -33,6 +33,9 @@ clippy:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+api: ## The public API of the library crates is that of tests/api. POSTHASTE_WRITE_API=1 accepts a change. Installs its tool into the cache folder.
+	tests/api/check.sh
 
 dependencies: ## Licences and sources of all dependencies, and those that no code uses. Installs both checkers into the cache folder.
 	tests/tidy/dependencies.sh

@@ -4,6 +4,7 @@ pub mod lag_series;
 pub mod message_log;
 pub mod message_span;
 pub mod pipeline;
+pub mod topic_pipeline;
 pub mod work;
 
 use std::sync::Arc;

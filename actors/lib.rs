@@ -33,6 +33,7 @@ use std::time::Duration;
 use app::dispatch::Dispatch;
 use supervision::{ActorState, DrainReport, ExitReason, Mailbox, RootSupervisor, SupervisionBus};
 
+pub use consumer_actor::topic_pipeline::TopicConsumers;
 pub use partition_worker::producer_sessions::ProducerSlots;
 pub use system::dependencies::Dependencies;
 pub use system::options::{Options, WebhookOptions};

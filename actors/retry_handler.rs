@@ -82,7 +82,8 @@ impl RetryHandler {
         for refused in refused {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
-            let failure = PublishFailure { kind: &row.kind, attempt: row.attempt, fault: refused.fault, in_fallback };
+            let (topic, kind, attempt, fault) = (&row.topic, &row.kind, row.attempt, refused.fault);
+            let failure = PublishFailure { topic, kind, attempt, fault, in_fallback };
             let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
             steps.push((refused.fault, step));
             match disposition(step) {
@@ -90,7 +91,7 @@ impl RetryHandler {
                 None if row.payload.is_some() => fallback.push(refused),
                 disposition => exclusions.push(Exclusion {
                     row: row.id,
-                    disposition: disposition.unwrap_or_else(|| self.rules.poison.of(&row.kind).disposition()),
+                    disposition: disposition.unwrap_or_else(|| self.rules.poison.of(topic, kind).disposition()),
                     failure_type: refused.failure_type,
                     reason: outbox::truncate_reason(&refused.reason),
                 }),

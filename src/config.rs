@@ -10,10 +10,16 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod text;
+mod topic_keys;
+mod topic_mistakes;
+#[cfg(test)]
+mod topic_tests;
+mod topics;
 mod traces;
 
 pub use consumer::*;
 pub use layers::{Environment, Mistakes};
 pub use print::{masked, schema};
 pub use sections::*;
+pub use topics::TopicSettings;
 pub use traces::*;

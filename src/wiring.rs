@@ -171,6 +171,7 @@ fn assemble(
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
     let webhook_client = handlers::webhooks::client(config)?;
+    let topic_consumers = handlers::topics::consumers(config)?;
     let webhooks = handlers::webhooks::open(config, broker.as_ref(), &store, webhook_client.as_ref(), (&clock, &rng));
     let commands = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
@@ -201,6 +202,7 @@ fn assemble(
         webhooks: store.webhooks,
         webhook_client,
         handlers,
+        topic_consumers,
         probes,
         clock: Arc::clone(&clock),
         rng,

@@ -19,6 +19,8 @@ use ports::probe::Probe;
 use telemetry::Metrics;
 use telemetry::traces::Tracer;
 
+use crate::consumer_actor::topic_pipeline::TopicConsumers;
+
 /// Everything outside the actors that they may use. Cheap to clone.
 #[derive(Clone)]
 pub struct Dependencies {
@@ -44,6 +46,8 @@ pub struct Dependencies {
     pub webhook_client: Option<Arc<dyn WebhookClient>>,
     /// Handlers of consumed events, by event type.
     pub handlers: Handlers,
+    /// The consumers of other services' topics.
+    pub topic_consumers: Vec<TopicConsumers>,
     /// Probes of the dependencies, and whether each one's failure makes the region passive.
     pub probes: Vec<(Arc<dyn Probe>, bool)>,
     /// Wall-clock time for stamps.

@@ -95,6 +95,8 @@ pub struct Options {
     pub retry_delays: [Duration; outbox::topics::RETRY_DELAYS.len()],
     /// Most messages of one poll.
     pub consumer_batch: u32,
+    /// Most messages of one poll of the consumers of other services' topics: a crash sends at most these again, and a stop waits for them.
+    pub topic_batch: u32,
     /// Most keys of a poll whose messages are handled at the same time. A handler that waits for another system delays only its own key.
     pub consumer_parallel_keys: usize,
     /// Prefix of all topics.
@@ -159,6 +161,7 @@ impl Default for Options {
             consumers: 1,
             retry_delays: outbox::topics::RETRY_DELAYS,
             consumer_batch: 1_000,
+            topic_batch: 32,
             consumer_parallel_keys: 16,
             topic_prefix: String::new(),
             webhooks: WebhookOptions::default(),

@@ -8,7 +8,7 @@
 //! │  ├ RetryHandler
 //! │  ├ OutboxPublisher                          dies → its workers restart too: leases are acquired anew
 //! │  └ PartitionWorker × owned  one_for_one  20 / 60 s
-//! ├ ConsumerActor × n  one child     5 / 30 s
+//! ├ ConsumerActor × n  one child     5 / 30 s   of the orders' topic, then of each topic with consumers of its own
 //! ├ webhooks           rest_for_one  5 / 30 s
 //! │  ├ ConsumerActor × webhook  one_for_one  20 / 60 s
 //! │  └ WebhookManager                           starts and ends the consumers
@@ -19,6 +19,7 @@
 //! Stopped in reverse: shards, promoter, intake, webhooks, consumers, workers, publisher, retry handler, managers.
 mod limits;
 mod threads;
+mod topic_consumers;
 mod webhooks;
 
 use std::sync::Arc;
@@ -55,6 +56,7 @@ use crate::system::shards::Shards;
 use crate::system::tree::limits::{
     CONSUMER, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, only_child, supervisor,
 };
+use crate::system::tree::topic_consumers::topic_consumers;
 use crate::system::tree::webhooks::webhooks;
 
 pub use threads::Threads;
@@ -103,6 +105,9 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
         .supervisor(relay);
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
         spec = spec.supervisor(only_child(&format!("consumer-{number}"), CONSUMER, consumer));
+    }
+    for consumer in topic_consumers(dependencies, options, bus, &threads) {
+        spec = spec.supervisor(consumer);
     }
     if let Some(webhooks) = webhooks(dependencies, options, bus, &threads) {
         spec = spec.supervisor(webhooks);

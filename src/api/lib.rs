@@ -88,7 +88,9 @@ mod topics {
     pub(crate) mod webhooks {
         pub(crate) mod bodies;
         pub(crate) mod changes;
+        pub(crate) mod dead_letters;
         pub(crate) mod deliveries;
+        pub(crate) mod limits;
         pub(crate) mod lookups;
         pub(crate) mod routes;
     }

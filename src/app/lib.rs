@@ -38,6 +38,7 @@ pub mod consume {
     pub mod intake;
     pub mod post_handler;
     pub mod spring_headers;
+    pub mod topic_chain;
     pub mod topic_cursor;
     pub mod topic_reads;
     pub mod webhooks;

@@ -9,6 +9,7 @@ use super::sections::{AuthSettings, BrokerKind, CacheKind, Config, SaslSettings,
 pub(super) fn mistakes(config: &Config) -> Vec<String> {
     let mut mistakes: Vec<String> = [store(config), broker(config), cache(config), pairs(config)].concat();
     mistakes.extend(endpoints(config));
+    mistakes.extend(super::topic_mistakes::mistakes(config));
     mistakes.extend(auth(&config.auth));
     mistakes.extend(sasl(&config.broker.sasl));
     mistakes

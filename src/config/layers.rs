@@ -6,6 +6,7 @@ use std::path::Path;
 use domain::EventType;
 
 use super::text::Node;
+use super::topic_keys::{self, KnownTopics, ValueForm};
 
 /// The compiled-in defaults. They name every key that exists.
 pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -115,6 +116,7 @@ pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
         Some((key, text.clone()))
     });
     settings.overlay(variables.collect(), |key| SettingOrigin::Variable(variable(key)));
+    settings.complete_topics();
     settings
 }
 
@@ -140,25 +142,60 @@ impl Settings {
     /// All values as sections of sections.
     pub(super) fn tree(&self) -> Node<'_> {
         let mut tree = Node::Section(BTreeMap::new());
-        for (key, setting) in &self.by_key {
-            tree.insert(key, &setting.text);
+        for (key, setting) in self.by_key.iter().filter(|(key, _)| !topic_keys::is_description(key)) {
+            let path: Vec<&str> = match topic_keys::split(key) {
+                Some((name, field)) => vec!["topics", name, field],
+                None => key.split('.').collect(),
+            };
+            tree.insert(&path, &setting.text);
         }
         tree
     }
 
     /// Reports a value that cannot be used, and puts the default in its place.
     pub(super) fn refuse(&mut self, key: &str, expected: &str) {
-        let default = self.defaults.get(key).expect("config/default.toml is tested: it has every key").clone();
+        let described = topic_keys::described_by(key);
+        let default = self.defaults.get(described.as_deref().unwrap_or(key));
+        let default = default.expect("config/default.toml is tested: it has every key").clone();
         let Some(Setting { text, origin }) = self.by_key.insert(key.to_owned(), default) else { return };
         assert!(!matches!(origin, SettingOrigin::Default), "config/default.toml: {key} must be {expected}");
-        let shown = if SECRETS.contains(&key) { "***" } else { &text };
+        let shown = if is_secret(key) { "***" } else { &text };
         self.mistakes.push(format!("{key} = \"{shown}\" (from {origin}): must be {expected}"));
+    }
+
+    /// The topics that the layers name so far, and the fields that a topic may have.
+    fn known_topics(&self) -> KnownTopics<'_> {
+        let split = |key| topic_keys::split(key);
+        let named = self.by_key.keys().filter(|key| !topic_keys::is_description(key));
+        let mut names: Vec<&str> = named.filter_map(|key| Some(split(key)?.0)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let described = self.defaults.keys().filter(|key| topic_keys::is_description(key));
+        KnownTopics { names, fields: described.filter_map(|key| Some(split(key)?.1)).collect() }
+    }
+
+    /// Gives each topic that some layer names the defaults of the keys that it does not set.
+    fn complete_topics(&mut self) {
+        let KnownTopics { names, fields } = self.known_topics();
+        let keys_of = |name| fields.iter().map(move |field| topic_keys::key_of(name, field));
+        let keys: Vec<String> = names.iter().copied().flat_map(keys_of).collect();
+        for key in keys {
+            let described = topic_keys::described_by(&key).and_then(|described| self.defaults.get(&described));
+            if let Some(default) = described.cloned() {
+                self.by_key.entry(key).or_insert(default);
+            }
+        }
+        // What only names a topic is no setting.
+        self.by_key.retain(|key, _| !key.ends_with('.'));
     }
 
     /// Puts a layer over the settings. Within one layer a secret is set either directly or by a file.
     fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
         let mut set_here = Vec::new();
         for (key, text) in layer {
+            if key.ends_with('.') && !key.starts_with("topics.") {
+                continue;
+            }
             match self.resolve(&key, text, &origin) {
                 Ok((key, text)) => {
                     if set_here.contains(&key) {
@@ -179,13 +216,17 @@ impl Settings {
         text: String,
         origin: &impl Fn(&str) -> SettingOrigin,
     ) -> Result<(String, String), String> {
+        if key.starts_with("topics.") {
+            let origin = origin(key);
+            let of_variable = matches!(origin, SettingOrigin::Variable(_));
+            let (known, form) = self.known_topics().resolve(key, of_variable, &origin)?;
+            return Ok((known, if form == ValueForm::InFile { read_secret(key, &text)? } else { text }));
+        }
         if let Some(known) = self.defaults.keys().find(|known| known.eq_ignore_ascii_case(key)) {
             return Ok((known.clone(), text));
         }
         if let Some(secret) = secret_of_file(key) {
-            let read = std::fs::read_to_string(&text)
-                .map_err(|error| format!("{key} = {text}: the file cannot be read: {error}"))?;
-            return Ok((secret.to_owned(), read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r').to_owned()));
+            return Ok((secret.to_owned(), read_secret(key, &text)?));
         }
         if let Some(prefix) = BY_EVENT_TYPE.iter().find(|prefix| key.to_lowercase().starts_with(**prefix)) {
             let (name, types) = (key[prefix.len()..].to_uppercase(), EventType::ALL.map(EventType::as_str).join(", "));
@@ -203,6 +244,18 @@ impl Settings {
     }
 }
 
+/// Whether the value of a key must not be shown.
+pub(super) fn is_secret(key: &str) -> bool {
+    SECRETS.contains(&key) || topic_keys::is_secret(key)
+}
+
+/// The secret in the file that a key names.
+fn read_secret(key: &str, path: &str) -> Result<String, String> {
+    let read =
+        std::fs::read_to_string(path).map_err(|error| format!("{key} = {path}: the file cannot be read: {error}"))?;
+    Ok(read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r').to_owned())
+}
+
 /// The secret that `KEY_file` reads; keys of event types are in capitals, and those of the environment in lower case.
 fn secret_of_file(key: &str) -> Option<&'static str> {
     let (secret, suffix) = key.split_at_checked(key.len().checked_sub("_file".len())?)?;
@@ -212,7 +265,7 @@ fn secret_of_file(key: &str) -> Option<&'static str> {
 
 /// The environment variable of a key.
 fn variable(key: &str) -> String {
-    format!("{PREFIX}{}", key.replace('.', "__").to_uppercase())
+    format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase())
 }
 
 /// Dotted keys with their values as text; a list becomes its parts with commas between.
@@ -220,6 +273,8 @@ fn flatten(table: toml::Table) -> Vec<(String, String)> {
     let mut flat = Vec::new();
     for (name, value) in table {
         match value {
+            // A section of a topic without keys names the topic, which is created.
+            toml::Value::Table(section) if section.is_empty() => flat.push((format!("{name}."), String::new())),
             toml::Value::Table(section) => {
                 flat.extend(flatten(section).into_iter().map(|(key, text)| (format!("{name}.{key}"), text)));
             }

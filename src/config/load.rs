@@ -29,11 +29,6 @@ impl Config {
     pub fn topic(&self) -> String {
         format!("{}order.events", self.broker.topic_prefix)
     }
-
-    /// The full names of all topics to which events are published or forwarded.
-    pub fn all_topics(&self) -> Vec<String> {
-        outbox::topics::all_topics(&self.topic()).into_iter().chain(self.broker.topics.iter().cloned()).collect()
-    }
 }
 
 /// Deserialising stops at the first value that does not fit. Each such value is reported and replaced by its default until everything

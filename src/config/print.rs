@@ -3,8 +3,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::layers::{self, Environment, Mistakes, SECRETS};
-use super::load;
+use super::layers::{self, Environment, Mistakes, is_secret};
+use super::{load, topic_keys};
 
 /// Shown instead of a secret that is set.
 const MASK: &str = "***";
@@ -16,8 +16,9 @@ const MASK: &str = "***";
 pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, Mistakes> {
     let settings = layers::load(file, environment);
     load::parse(settings.clone())?;
-    let rows = settings.by_key.into_iter().map(|(key, setting)| {
-        let secret = SECRETS.contains(&key.as_str()) && !setting.text.is_empty();
+    let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_description(key));
+    let rows = set.map(|(key, setting)| {
+        let secret = is_secret(&key) && !setting.text.is_empty();
         let text = if secret { MASK.to_owned() } else { setting.text };
         (key, text, setting.origin.to_string())
     });
@@ -38,7 +39,7 @@ pub fn schema() -> Value {
         } else if let Some((name, default)) = line.split_once(" = ") {
             let (section, description) = (properties(&mut root, &path), comments.join(" "));
             section.insert(name.to_owned(), property(default, &description));
-            if SECRETS.contains(&format!("{}.{name}", path.join(".")).as_str()) {
+            if is_secret(&format!("{}.{name}", path.join("."))) {
                 section.insert(format!("{name}_file"), property("\"\"", "The file that contains the secret."));
             }
             comments.clear();
@@ -46,6 +47,8 @@ pub fn schema() -> Value {
             comments.clear();
         }
     }
+    let topics = root["properties"]["topics"]["properties"]["NAME"].take();
+    root["properties"]["topics"] = json!({"type": "object", "additionalProperties": topics});
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("posthaste configuration");
     root

@@ -10,6 +10,7 @@ use app::units;
 use outbox::topics::RETRY_DELAYS;
 
 use super::layers::Settings;
+use super::topic_keys;
 use super::traces::{collector_headers, traces_url};
 
 /// Accepts a value's text, or returns the accepted values, worded to follow "must be".
@@ -104,6 +105,21 @@ pub(super) const RULES: [(&str, Rule); 78] = [
     ("tracing.timeout", post_timeout),
 ];
 
+/// Rules of the keys of `[topics.NAME]`, by field. An empty value stands for that of another key where `config/default.toml` says so.
+pub(super) const TOPIC_RULES: [(&str, Rule); 7] = [
+    ("partitions", |text| or_empty(text, |text| whole(text, 1, 10_000))),
+    ("attempts_max", |text| or_empty(text, |text| whole(text, 1, 1_000_000))),
+    ("retry_base", |text| or_empty(text, |text| at_least(text, MILLISECOND))),
+    ("retry_max", |text| or_empty(text, |text| at_least(text, MILLISECOND))),
+    ("retry_jitter", |text| or_empty(text, |text| share(text).map(drop))),
+    ("consumers", |text| whole(text, 0, 256)),
+    ("consumer_attempts_max", attempts),
+];
+
+fn or_empty(text: &str, rule: Rule) -> Result<(), String> {
+    if text.is_empty() { Ok(()) } else { rule(text) }
+}
+
 fn post_timeout(text: &str) -> Result<(), String> {
     at_least(text, MILLISECOND)?;
     accept(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
@@ -114,6 +130,15 @@ pub(super) fn check(settings: &mut Settings) {
     for (key, rule) in RULES {
         if let Err(expected) = rule(settings.text(key)) {
             settings.refuse(key, &expected);
+        }
+    }
+    let of_topics: Vec<String> =
+        settings.by_key.keys().filter(|key| topic_keys::split(key).is_some()).cloned().collect();
+    for key in of_topics {
+        let rule =
+            TOPIC_RULES.iter().find(|(field, _)| topic_keys::split(&key).is_some_and(|(_, of_key)| of_key == *field));
+        if let Some(Err(expected)) = rule.map(|(_, rule)| rule(settings.text(&key))) {
+            settings.refuse(&key, &expected);
         }
     }
 }

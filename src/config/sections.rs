@@ -1,5 +1,5 @@
 //! Every setting as a typed value, section by section. `config/default.toml` says what each key means.
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de};
 
 use super::consumer::ConsumerSettings;
+use super::topics::TopicSettings;
 use super::traces::TracingSettings;
 
 /// Every setting; a field is named as its key, so that `outbox.publisher.batch` is `config.outbox.publisher.batch`.
@@ -42,6 +43,9 @@ pub struct Config {
     pub consumer: Box<ConsumerSettings>,
     /// Boxed for the same reason.
     pub webhooks: Box<WebhookSettings>,
+    /// Rules of single topics by their full names.
+    #[serde(default)]
+    pub topics: BTreeMap<String, TopicSettings>,
     pub rate_limit: app::admission::rate_limit::Options,
     pub startup: StartupSettings,
     pub shutdown: ShutdownSettings,

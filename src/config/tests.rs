@@ -13,20 +13,20 @@ use secrecy::ExposeSecret;
 
 use super::layers::{self, Environment};
 use super::print;
-use super::rules::RULES;
+use super::rules::{RULES, TOPIC_RULES};
 use super::sections::Config;
 
-fn environment(pairs: &[(&str, &str)]) -> Environment {
+pub(super) fn environment(pairs: &[(&str, &str)]) -> Environment {
     Environment(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
 }
 
-fn file(text: &str) -> tempfile::NamedTempFile {
+pub(super) fn file(text: &str) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(text.as_bytes()).expect("written");
     file
 }
 
-fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
     let file = file(text);
     Config::load(Some(file.path()), &environment(pairs)).expect_err("it has mistakes").0
 }
@@ -326,6 +326,9 @@ fn every_rule_belongs_to_a_key() {
     for (key, _) in RULES {
         assert!(settings.by_key.contains_key(key), "there is no key {key}");
     }
+    for (field, _) in TOPIC_RULES {
+        assert!(settings.by_key.contains_key(&format!("topics.NAME.{field}")), "topics have no key {field}");
+    }
 }
 
 #[test]
@@ -337,4 +340,11 @@ fn the_schema_accepts_what_the_loader_accepts() {
     assert_eq!(kinds("http", "listen_file"), serde_json::Value::Null);
     let bare = file("[http]\nbody_max = 1048576\n");
     assert!(Config::load(Some(bare.path()), &environment(&[])).is_ok());
+    let topics = &schema["properties"]["topics"];
+    assert_eq!(
+        topics["additionalProperties"]["properties"]["consumers"]["type"],
+        serde_json::json!(["number", "string"])
+    );
+    assert_ne!(topics["additionalProperties"]["properties"]["consumer_url_file"], serde_json::Value::Null);
+    assert_eq!(topics["properties"], serde_json::Value::Null, "any topic may be named");
 }

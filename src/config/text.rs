@@ -14,15 +14,14 @@ pub(super) enum Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Puts a value at its dotted key.
-    pub(super) fn insert(&mut self, key: &'a str, text: &'a str) {
+    /// Puts a value at its key: the names of the sections, then that of the value.
+    pub(super) fn insert(&mut self, path: &[&'a str], text: &'a str) {
         let Node::Section(keys) = self else { return };
-        match key.split_once('.') {
-            Some((section, rest)) => {
+        match path {
+            [] => {}
+            [key] => drop(keys.insert(key, Node::Text(text))),
+            [section, rest @ ..] => {
                 keys.entry(section).or_insert_with(|| Node::Section(BTreeMap::new())).insert(rest, text);
-            }
-            None => {
-                keys.insert(key, Node::Text(text));
             }
         }
     }

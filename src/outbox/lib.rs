@@ -29,5 +29,6 @@ pub use rows::resolution::{BatchOutcome, store_went_back};
 pub use rows::retry::{RetryDecision, RetryPolicy};
 pub use rows::row::{OutboxRow, RowChange};
 pub use rows::status::{RowState, RowStatus};
-pub use rows::{claim, exclusion, operator, resolution, retry, row, status};
+pub use rows::topic_rules::TopicRules;
+pub use rows::{claim, exclusion, operator, resolution, retry, row, status, topic_rules};
 pub use topics::group_offsets::{OffsetCommitMode, offset_after_commit};

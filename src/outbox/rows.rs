@@ -8,3 +8,4 @@ pub mod resolution;
 pub mod retry;
 pub mod row;
 pub mod status;
+pub mod topic_rules;

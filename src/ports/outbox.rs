@@ -151,7 +151,7 @@ pub struct PoisonRow {
     pub event_id: EventId,
     /// Key of the row, whose later rows wait or go on by the policy.
     pub key: EventKey,
-    /// Event type, whose policy was applied.
+    /// Event type, for operators.
     pub kind: Arc<str>,
     /// Id of the request that made the change.
     pub request_id: Option<Arc<str>>,
@@ -166,7 +166,9 @@ pub struct PoisonRow {
 pub struct RowEvent {
     /// Id of the event.
     pub id: EventId,
-    /// Event type, whose policy is applied.
+    /// Topic of the event, whose policy is applied.
+    pub topic: Arc<str>,
+    /// Event type, whose policy is applied where its topic has none.
     pub kind: Arc<str>,
     /// Text of the key, unless it is the canonical form of its group.
     pub key_text: Option<String>,
@@ -244,7 +246,7 @@ pub trait OutboxStore: Send + Sync {
     }
 
     /// Closes an open batch, also an empty one, by its resolved outcome. A row that this parks as poison blocks its key or not by the
-    /// policy of its event type. Compares the counter. Repeating the last resolution under the same lease returns `Done` with no rows.
+    /// policy of its topic and event type. Compares the counter. Repeating the last resolution under the same lease returns `Done` with no rows.
     async fn resolve(
         &self,
         fence: &Fence,

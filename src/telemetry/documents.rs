@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::log_events::{LOG_EVENTS, LogEvent, LogEventGroup};
-use crate::metrics::{CATALOGUE, MetricDefinition};
+use crate::metrics::{CATALOGUE, LABELS, MetricDefinition};
 
 const GENERATED: &str =
     "<!-- Generated from src/telemetry. To update: POSTHASTE_WRITE_DOCS=1 cargo test --test tidy -->\n";
@@ -15,8 +15,22 @@ pub fn metrics_markdown() -> String {
     for definition in CATALOGUE {
         text += &metric_row(definition);
     }
+    text += LABELS_INTRODUCTION;
+    for (label, values) in LABELS {
+        writeln!(text, "| `{label}` | {values} |").expect("writing to a String cannot fail");
+    }
     text
 }
+
+const LABELS_INTRODUCTION: &str = "
+## Labels
+
+The values of each label come from a closed set, so that no event, order or name of another service creates a series. Names that other \
+services choose have a series only where the configuration names them; the rest counts as `other`.
+
+| label | values |
+|---|---|
+";
 
 const METRICS_INTRODUCTION: &str = "\
 `/metrics` and `/actuator/prometheus` expose every metric from the start of the process, under its Prometheus name. \
@@ -93,7 +107,7 @@ mod tests {
         let row = "| `http.server.requests` | `http_server_requests_seconds` | histogram | seconds | \
                    `method`, `uri`, `status` | Time of one HTTP request, by method, route template and status. |\n";
         assert!(text.contains(row), "{text}");
-        assert_eq!(text.matches("\n| `").count(), CATALOGUE.len());
+        assert_eq!(text.matches("\n| `").count(), CATALOGUE.len() + LABELS.len());
     }
 
     #[test]

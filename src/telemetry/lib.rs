@@ -14,6 +14,7 @@ mod version;
 pub use log_events::{LOG_EVENTS, LogEvent, LogEventGroup};
 pub use metrics::{
     ActuatorMetric, ActuatorTag, CATALOGUE, CONTENT_TYPE, DurationDistribution, Family, Gauge, Instrument, IntCounter,
-    IntGauge, Measurement, MetricDefinition, MetricKind, MetricUnit, Metrics, SizeDistribution, Timer,
+    IntGauge, KnownValues, LABELS, Measurement, MetricDefinition, MetricKind, MetricUnit, Metrics, SizeDistribution,
+    Timer,
 };
 pub use version::{COMMIT, VERSION};

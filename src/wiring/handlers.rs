@@ -1,5 +1,7 @@
 //! Builds the chain of handlers of each event type.
 pub(super) mod certificates;
+mod configured_endpoints;
+pub(super) mod topics;
 pub(super) mod webhooks;
 
 use std::sync::Arc;
@@ -9,35 +11,26 @@ use app::consume::event_handler::{EventHandler, RecordOnly};
 use app::consume::handlers::Handlers;
 use app::consume::post_handler::PostToEndpoint;
 use domain::EventType;
-use endpoints::{HttpEndpoint, RootCertificates};
 use secrecy::SecretString;
 
-use self::certificates::root_certificates;
+use self::configured_endpoints::ConfiguredEndpoints;
 use super::start_error::StartError;
-use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind, endpoint_url};
+use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind};
 
 /// The chain of each event type as the configuration describes it.
 ///
 /// # Errors
 /// The file of root certificates is unusable, or a URL; a configuration that was loaded has no such URL.
 pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
-    let file = config.consumer.post.ca_file.as_deref();
-    let roots = file.map(|file| root_certificates("consumer.post.ca_file", file)).transpose()?;
+    let endpoints = ConfiguredEndpoints::of(config)?;
     EventType::ALL.into_iter().try_fold(Handlers::default(), |handlers, kind| {
-        Ok(handlers.with(kind, chain(&config.consumer, kind.as_str(), roots.as_ref())?))
+        Ok(handlers.with(kind, chain(&config.consumer, kind.as_str(), &endpoints)?))
     })
 }
 
-fn chain(
-    settings: &ConsumerSettings,
-    kind: &str,
-    roots: Option<&RootCertificates>,
-) -> Result<HandlerChain, StartError> {
+fn chain(settings: &ConsumerSettings, kind: &str, endpoints: &ConfiguredEndpoints) -> Result<HandlerChain, StartError> {
     let post = |url: &SecretString| -> Result<Arc<dyn EventHandler>, StartError> {
-        let url = endpoint_url(url).map_err(|form| StartError::Config(format!("the URL of {kind} must be {form}")))?;
-        let (timeout, roots) = (settings.post.timeout, roots.cloned());
-        let options = endpoints::Options { timeout, roots, ..endpoints::Options::new(url) };
-        Ok(Arc::new(PostToEndpoint::new(Arc::new(HttpEndpoint::new(options)))))
+        Ok(Arc::new(PostToEndpoint::new(Arc::new(endpoints.at(url, kind)?))))
     };
     let primary: Arc<dyn EventHandler> = match settings.handler[kind] {
         PrimaryKind::Record => Arc::new(RecordOnly),

@@ -41,6 +41,7 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
         unsent_age_max: config.health.unsent_age_max,
         orders_enabled: config.orders.enabled,
         own_topics: config.outbox.enabled.then(|| outbox::topics::all_topics(&config.topic())),
+        known_topics: config.all_topics().into_iter().collect(),
         console_secret: config.http.console_secret.clone().or_else(|| config.auth.hs256_secret.clone()),
         reads: api::TopicReadLimits {
             records_max: config.read.records_max,
@@ -70,11 +71,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         },
         instance,
         relay,
-        rules: app::relay::chain::ChainRules {
-            retry: config.outbox.retry.clone(),
-            poison: config.outbox.poison.clone().into_iter().collect(),
-            fallback: config.outbox.fallback.clone(),
-        },
+        rules: config.relay_rules(),
         breaker: config.broker.breaker.clone(),
         pressure: config.backpressure.clone(),
         partitions: config.outbox.partitions,
@@ -162,7 +159,8 @@ pub(super) fn kafka(
     let mut options = kafka::Options::new(&config.broker.bootstrap_servers, installation, instance.clone(), clock);
     options.topic_prefix = config.broker.topic_prefix.clone();
     options.topic_partitions = config.broker.topic_partitions;
-    options.further_topics = config.broker.topics.clone();
+    options.partitions_by_topic = config.partitions_by_topic();
+    options.further_topics = config.further_topics();
     options.partitions = config.outbox.partitions;
     options.guarantee = match config.broker.delivery {
         DeliveryKind::ExactlyOnce => Guarantee::ExactlyOnce,

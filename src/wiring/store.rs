@@ -99,6 +99,7 @@ impl StoreOpener<'_> {
         options.address = config.http.listen.to_string();
         options.partitions = config.outbox.partitions;
         options.topic_partitions = config.broker.topic_partitions;
+        options.partitions_by_topic = config.partitions_by_topic();
         options.log_retention = config.broker.retention;
         options.metrics = Some(Arc::clone(self.metrics));
         let store = Embedded::open(options).map_err(|error| {

@@ -97,6 +97,15 @@ impl Backend {
         }
     }
 
+    /// Gives the events of a type a content type that no record may have. No service runs.
+    pub fn break_content_types(&self, kind: &str) {
+        let keys = self.ask_redis("KEYS *{store}:row:*");
+        let rows = keys.iter().filter(|line| line.contains(":row:"));
+        for key in rows.filter(|key| self.ask_redis(&format!("HGET {key} ty")).contains(&kind.to_owned())) {
+            self.ask_redis(&format!(r#"HSET {key} xm '[null,"\u0001",null]'"#));
+        }
+    }
+
     /// Kills Redis as kill -9 does.
     pub fn kill_redis(&self) {
         let mut redis = self.redis.lock().unwrap_or_else(PoisonError::into_inner);

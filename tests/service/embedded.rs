@@ -10,3 +10,4 @@ mod invalid_arguments;
 mod packages;
 mod schema;
 mod topics;
+mod webhooks;

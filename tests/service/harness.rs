@@ -3,6 +3,7 @@
 pub mod actors;
 pub mod backend;
 pub mod collector;
+pub mod console_browser;
 pub mod endpoint;
 pub mod event_log;
 pub mod http;

@@ -25,3 +25,5 @@ mod processing_chain;
 mod rate_limits;
 #[path = "../service/every_backend/relay.rs"]
 mod relay;
+#[path = "../service/every_backend/events/topic_rules.rs"]
+mod topic_rules;

@@ -1,4 +1,5 @@
 //! Options of the embedded store, with defaults that run. Every bound has its reason.
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct Options {
     pub partitions: u32,
     /// The number of partitions of a topic that this store creates.
     pub topic_partitions: u32,
+    /// Partitions of the topics that have a number of their own, by name.
+    pub partitions_by_topic: HashMap<String, u32>,
     /// The id of a new installation; `None` generates a random one.
     pub installation: Option<Arc<str>>,
     /// Page cache of the writer in KiB. Small, because the whole process should idle below 60 MB.
@@ -64,6 +67,7 @@ impl Options {
             writing: WriterMode::Thread,
             partitions: 64,
             topic_partitions: 12,
+            partitions_by_topic: HashMap::new(),
             installation: None,
             cache_kib: 16 * 1024,
             queue: 8192,

@@ -1,4 +1,5 @@
 //! The adapter's options, with defaults that run; every limit has its reason.
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub struct Options {
     pub further_topics: Vec<String>,
     /// Partitions of the event topic, its retry topics and its dead-letter topic.
     pub topic_partitions: u32,
+    /// Partitions of the topics that have a number of their own, by full name.
+    pub partitions_by_topic: HashMap<String, u32>,
     /// Partitions of the outbox, and therefore of the watermark topic.
     pub partitions: u32,
     /// Whether batches are published exactly once or at least once.
@@ -131,6 +134,7 @@ impl Options {
             event_topic: "order.events".into(),
             further_topics: Vec::new(),
             topic_partitions: 12,
+            partitions_by_topic: HashMap::new(),
             partitions: 64,
             guarantee: Guarantee::ExactlyOnce,
             create_topics: true,
@@ -158,6 +162,14 @@ impl Options {
     /// The full name of the watermark topic.
     pub fn watermark_topic(&self) -> String {
         self.topic(WATERMARK_TOPIC)
+    }
+
+    /// The number of partitions that a topic is created with.
+    pub(crate) fn partitions_of(&self, topic: &str) -> u32 {
+        if topic == self.watermark_topic() {
+            return self.partitions;
+        }
+        self.partitions_by_topic.get(topic).copied().unwrap_or(self.topic_partitions)
     }
 
     /// The full names of the event topic, its retry topics and its dead-letter topic, and of the further topics.

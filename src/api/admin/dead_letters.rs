@@ -97,11 +97,11 @@ pub(crate) struct RedriveDeadLetterBody<'a> {
     /// Change nothing; true by default.
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<bool>, default = true, example = false)]
-    dry_run: JsonMember<'a>,
+    pub(crate) dry_run: JsonMember<'a>,
     /// Stored in the audit record.
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<ReasonText>, example = "the handler is fixed")]
-    reason: JsonMember<'a>,
+    pub(crate) reason: JsonMember<'a>,
 }
 
 /// List the dead letters

@@ -49,6 +49,11 @@ pub(crate) fn show(context: &RequestContext, page: &Page<'_>) -> RouteResult {
     respond(context, StatusCode::OK, page)
 }
 
+/// A page with another status than 200.
+pub(crate) fn show_with_status(context: &RequestContext, status: StatusCode, page: &Page<'_>) -> RouteResult {
+    respond(context, status, page)
+}
+
 /// A page whose form was refused: the same page with the status of the problem, which its main part names.
 pub(crate) fn show_refused(context: &RequestContext, page: &Page<'_>, problem: &Problem) -> RouteResult {
     respond(context, problem.code.status(), page)

@@ -28,7 +28,18 @@ pub(crate) fn resources() -> Vec<Resource> {
         page("/console/dlt/{partition}/{offset}", handler!(dead_letter::show)),
         action("/console/dlt/{partition}/{offset}/redrive", handler!(dead_letter::redrive)),
         page("/console/webhooks", handler!(webhooks::list)),
+        page("/console/webhooks/new", handler!(webhooks::changes::new)).on(form(handler!(webhooks::changes::create))),
         page("/console/webhooks/{id}", handler!(webhooks::show)),
+        page("/console/webhooks/{id}/change", handler!(webhooks::changes::edit))
+            .on(form(handler!(webhooks::changes::change))),
+        page("/console/webhooks/{id}/delete", handler!(webhooks::changes::confirm_delete))
+            .on(form(handler!(webhooks::changes::delete))),
+        action("/console/webhooks/{id}/rotate", handler!(webhooks::changes::rotate)),
+        page("/console/webhooks/{id}/dead-letters", handler!(webhooks::dead_letters::list)),
+        action(
+            "/console/webhooks/{id}/dead-letters/{partition}/{offset}/redrive",
+            handler!(webhooks::dead_letters::redrive),
+        ),
         action("/console/webhooks/{id}/test", handler!(webhooks::test)),
         action("/console/webhooks/{id}/activate", handler!(webhooks::activate)),
         action("/console/webhooks/{id}/deactivate", handler!(webhooks::deactivate)),

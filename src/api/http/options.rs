@@ -34,6 +34,8 @@ pub struct Options {
     pub orders_enabled: bool,
     /// The topics that this service writes itself, which clients may not publish to; `None` where there is no outbox.
     pub own_topics: Option<Vec<String>>,
+    /// Topics that metrics name; the records of all others count as `other`.
+    pub known_topics: telemetry::KnownValues,
     /// `http.console_secret`, or the shared secret of the tokens: with it console sessions survive a restart. `None`: they do not.
     pub console_secret: Option<SecretString>,
     /// `read.*`: limits of reading topics.
@@ -79,6 +81,7 @@ impl Default for Options {
             unsent_age_max: Duration::ZERO,
             orders_enabled: true,
             own_topics: Some(vec!["order.events".to_owned()]),
+            known_topics: ["order.events"].into_iter().collect(),
             console_secret: None,
             reads: TopicReadLimits::default(),
             workers: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),

@@ -8,7 +8,7 @@ use crate::admin::{actors, audit, dead_letters, diagnosis, live_events, outbox, 
 use crate::error::{FieldError, ProblemBody};
 use crate::health::{actuator, metrics, probes};
 use crate::orders::{change, create, page, read};
-use crate::topics::webhooks::{changes, deliveries, lookups};
+use crate::topics::webhooks::{changes, dead_letters as webhook_dead_letters, deliveries, lookups};
 use crate::topics::{offsets, publish, record_body, records};
 
 #[derive(OpenApi)]
@@ -34,6 +34,7 @@ use crate::topics::{offsets, publish, record_body, records};
         publish::publish, records::read, offsets::find, offsets::commit,
         lookups::list, lookups::find, changes::create, changes::change, changes::delete, changes::rotate,
         deliveries::list, deliveries::test, deliveries::redrive,
+        webhook_dead_letters::list, webhook_dead_letters::redrive,
         probes::livez, probes::readyz, probes::startupz,
         actuator::health, actuator::liveness, actuator::readiness_health, actuator::component,
         actuator::info,

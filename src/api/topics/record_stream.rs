@@ -168,7 +168,7 @@ impl RecordStream {
         self.ended = self.records_left == 0 || self.bytes_left == 0;
         self.keep_alive_at = Instant::now() + KEEP_ALIVE;
         let served = &self.state.metrics.topic_records_served_total;
-        served.with([self.topic.as_str()]).inc_by(records.len() as u64);
+        served.with([self.state.options.known_topics.label(&self.topic)]).inc_by(records.len() as u64);
         if self.is_event_stream {
             record_body::events(records, &self.cursor).into()
         } else {

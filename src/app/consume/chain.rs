@@ -21,13 +21,21 @@ pub enum PoisonMessage {
     BlockKey,
 }
 
+/// How often a handler is tried, and what follows when none accepts a message.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainLimits {
+    /// Attempts, the first included; from 1 to [`ATTEMPTS_MAX`].
+    pub attempts_max: u32,
+    /// The rule for messages that no handler accepts.
+    pub poison: PoisonMessage,
+}
+
 /// Handlers and rules of one event type.
 #[derive(Clone)]
 pub struct HandlerChain {
     primary: Arc<dyn EventHandler>,
     fallback: Option<Arc<dyn EventHandler>>,
-    attempts_max: u32,
-    poison: PoisonMessage,
+    limits: ChainLimits,
 }
 
 /// What the chain did with a message, or what must follow.
@@ -48,16 +56,50 @@ pub enum ChainOutcome {
     Failed(HandlerFault),
 }
 
+/// What a handler did: the effects of the event, or why it failed.
+pub type HandlerResult = Result<Vec<Effect>, HandlerFault>;
+
+impl ChainLimits {
+    /// Runs a chain once: the primary handler, and the fallback when no attempt is left or none can succeed. `attempt` counts from 1.
+    pub async fn run<P, F>(self, attempt: u32, primary: P, fallback: Option<F>) -> ChainOutcome
+    where
+        P: Future<Output = HandlerResult> + Send,
+        F: Future<Output = HandlerResult> + Send,
+    {
+        let fault = match primary.await {
+            Ok(effects) => return ChainOutcome::Handled { effects, fallback_after: None },
+            Err(fault) if fault.retryable && attempt < self.attempts_max => return ChainOutcome::Retry(fault),
+            Err(fault) => fault,
+        };
+        let Some(fallback) = fallback else { return self.exhausted(fault) };
+        match fallback.await {
+            Ok(effects) => ChainOutcome::Handled { effects, fallback_after: Some(fault) },
+            Err(second) => {
+                let reason = format!("{}; the fallback: {}", fault.reason, second.reason);
+                self.exhausted(HandlerFault { reason, ..second })
+            }
+        }
+    }
+
+    fn exhausted(self, fault: HandlerFault) -> ChainOutcome {
+        match self.poison {
+            PoisonMessage::DeadLetter => ChainOutcome::Failed(fault),
+            PoisonMessage::BlockKey => ChainOutcome::Blocked(fault),
+        }
+    }
+}
+
 impl HandlerChain {
     /// A chain with all attempts, no fallback and dead letters.
     pub fn of(primary: Arc<dyn EventHandler>) -> Self {
-        Self { primary, fallback: None, attempts_max: ATTEMPTS_MAX, poison: PoisonMessage::default() }
+        let limits = ChainLimits { attempts_max: ATTEMPTS_MAX, poison: PoisonMessage::default() };
+        Self { primary, fallback: None, limits }
     }
 
     /// Sets the number of attempts, the first included; clamped to 1…[`ATTEMPTS_MAX`].
     #[must_use]
     pub fn attempts(mut self, attempts_max: u32) -> Self {
-        self.attempts_max = attempts_max.clamp(1, ATTEMPTS_MAX);
+        self.limits.attempts_max = attempts_max.clamp(1, ATTEMPTS_MAX);
         self
     }
 
@@ -71,38 +113,20 @@ impl HandlerChain {
     /// Sets the rule for messages that no handler accepts.
     #[must_use]
     pub fn poison(mut self, poison: PoisonMessage) -> Self {
-        self.poison = poison;
+        self.limits.poison = poison;
         self
     }
 
     /// Whether a key's events must be handled in order.
     pub fn needs_order(&self) -> bool {
         let fallback_needs = self.fallback.as_ref().is_some_and(|fallback| fallback.needs_order());
-        self.primary.needs_order() || fallback_needs || self.poison == PoisonMessage::BlockKey
+        self.primary.needs_order() || fallback_needs || self.limits.poison == PoisonMessage::BlockKey
     }
 
-    /// Runs the chain once: the primary handler, and the fallback when no attempt is left or none can succeed.
+    /// Runs the chain once, as [`ChainLimits::run`] says.
     pub async fn run(&self, consumed: ConsumedEvent<'_>) -> ChainOutcome {
-        let fault = match self.primary.handle(consumed).await {
-            Ok(effects) => return ChainOutcome::Handled { effects, fallback_after: None },
-            Err(fault) if fault.retryable && consumed.attempt < self.attempts_max => return ChainOutcome::Retry(fault),
-            Err(fault) => fault,
-        };
-        let Some(fallback) = &self.fallback else { return self.exhausted(fault) };
-        match fallback.handle(consumed).await {
-            Ok(effects) => ChainOutcome::Handled { effects, fallback_after: Some(fault) },
-            Err(second) => {
-                let reason = format!("{}; the fallback: {}", fault.reason, second.reason);
-                self.exhausted(HandlerFault { reason, ..second })
-            }
-        }
-    }
-
-    fn exhausted(&self, fault: HandlerFault) -> ChainOutcome {
-        match self.poison {
-            PoisonMessage::DeadLetter => ChainOutcome::Failed(fault),
-            PoisonMessage::BlockKey => ChainOutcome::Blocked(fault),
-        }
+        let fallback = self.fallback.as_ref().map(|fallback| fallback.handle(consumed));
+        self.limits.run(consumed.attempt, self.primary.handle(consumed), fallback).await
     }
 }
 

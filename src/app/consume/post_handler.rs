@@ -7,6 +7,7 @@ use ports::broker::{Header, Record};
 use ports::endpoint::{EventEndpoint, EventRequest};
 use ports::inbox::Effect;
 
+use crate::consume::chain::HandlerResult;
 use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 use crate::consume::forward::ROUND_HEADER;
 use crate::consume::spring_headers;
@@ -31,25 +32,35 @@ impl EventHandler for PostToEndpoint {
     }
 
     async fn handle(&self, consumed: ConsumedEvent<'_>) -> Result<Vec<Effect>, HandlerFault> {
-        let fault = match self.endpoint.send(request(consumed.record)).await {
-            Ok(()) => return Ok(Vec::new()),
-            Err(error) => error,
-        };
-        let retryable = match fault.fault {
-            Fault::Transient | Fault::SemiTransient => true,
-            Fault::Permanent => false,
-        };
-        Err(HandlerFault { retryable, failure_type: fault.failure_type, reason: fault.reason })
+        post(&*self.endpoint, request(consumed.record)).await
     }
+}
+
+/// Sends an event to an endpoint.
+pub(crate) async fn post(endpoint: &dyn EventEndpoint, event: EventRequest) -> HandlerResult {
+    let fault = match endpoint.send(event).await {
+        Ok(()) => return Ok(Vec::new()),
+        Err(error) => error,
+    };
+    let retryable = match fault.fault {
+        Fault::Transient | Fault::SemiTransient => true,
+        Fault::Permanent => false,
+    };
+    Err(HandlerFault { retryable, failure_type: fault.failure_type, reason: fault.reason })
 }
 
 /// The event as it was published: without the headers of its failures, and without a frame.
 pub(crate) fn request(record: &Record) -> EventRequest {
-    let added = |name: &str| spring_headers::ALL.contains(&name) || name == ROUND_HEADER;
-    let attributes: Vec<Header> = record.headers.iter().filter(|(name, _)| !added(name)).cloned().collect();
     let (frame, value) = framing::unframed(&record.value);
     let body = if frame.is_some() { value.into() } else { Arc::clone(&record.value) };
-    EventRequest { attributes, body }
+    EventRequest { body, ..request_with_whole_value(record) }
+}
+
+/// The event without the headers of its failures. The value may have any form, so it stays as it is.
+pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
+    let added = |name: &str| spring_headers::ALL.contains(&name) || name == ROUND_HEADER;
+    let attributes: Vec<Header> = record.headers.iter().filter(|(name, _)| !added(name)).cloned().collect();
+    EventRequest { attributes, body: Arc::clone(&record.value) }
 }
 
 #[cfg(test)]
@@ -71,6 +82,8 @@ mod tests {
             timestamp: Timestamp::from_millis(0),
         };
 
+        let body = Arc::clone(&record.value);
+        assert_eq!(request_with_whole_value(&record), EventRequest { attributes: kept.clone(), body });
         assert_eq!(request(&record), EventRequest { attributes: kept, body: b"{}".as_slice().into() });
     }
 }

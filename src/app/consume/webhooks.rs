@@ -16,7 +16,9 @@ use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookSecret, WebhookStore};
 
 use crate::error::QueryError;
-use crate::operators::dead_letters::{DeadLetterFilter, DeadLetters, ReplayReport};
+use crate::operators::dead_letters::{
+    DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters, ReplayReport,
+};
 use delivery::Verdict;
 
 /// Most topics, and most types, of a webhook.
@@ -289,6 +291,41 @@ impl Webhooks {
         self.find(id).await?;
         let filter = DeadLetterFilter { webhook: Some(id), ..DeadLetterFilter::default() };
         self.ports.dead_letters.redrive(&filter, limit, commit, audit).await
+    }
+
+    /// Lists the dead letters of a webhook after a position.
+    pub async fn dead_letters(
+        &self,
+        id: WebhookId,
+        after: Option<DeadLetterCursor>,
+        limit: u32,
+    ) -> Result<DeadLetterPage, QueryError> {
+        self.find(id).await?;
+        let filter = DeadLetterFilter { webhook: Some(id), after, ..DeadLetterFilter::default() };
+        self.ports.dead_letters.list(&filter, limit).await
+    }
+
+    /// Delivers one dead letter of a webhook again; without `commit` only checks that it can be.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] also for a dead letter of another webhook.
+    pub async fn redrive_one(
+        &self,
+        id: WebhookId,
+        position: DeadLetterPosition,
+        commit: bool,
+        audit: &ports::operators::Audit,
+    ) -> Result<DeadLetter, QueryError> {
+        self.find(id).await?;
+        if self.ports.dead_letters.find(position).await?.webhook() != Some(id) {
+            return Err(QueryError::NotFound);
+        }
+        self.ports.dead_letters.redrive_one(position, commit, audit).await
+    }
+
+    /// The topics that the service itself publishes to, that of the orders first.
+    pub fn own_topics(&self) -> &[String] {
+        &self.options.own_topics
     }
 
     /// Changes a webhook, again from its present state where another change came first.

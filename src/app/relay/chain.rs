@@ -1,10 +1,11 @@
-//! What happens to a row that was not published: retry, then its type's fallback, then parking. Decided per event type.
+//! What happens to a row that was not published: retry, then its fallback, then parking. Decided by topic and event type.
 use serde::Deserialize;
 use std::collections::HashMap;
 
 use ports::Fault;
 
-use outbox::{Poison, PoisonPolicy, RetryDecision, RetryPolicy};
+use outbox::topic_rules::applicable;
+use outbox::{Poison, PoisonPolicy, RetryDecision, RetryPolicy, TopicRules};
 
 /// Where an event goes when its topic will not accept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -17,15 +18,24 @@ pub enum Fallback {
     DeadLetter,
 }
 
-/// The rules of every event type; a type without an entry has the defaults.
+/// The rules of topics and event types; what has no entry has the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct ChainRules {
     /// Number of attempts and their delays.
     pub retry: RetryPolicy,
-    /// Effect of a parked row, by event type.
+    /// Attempts and delays of topics that differ.
+    pub retry_by_topic: HashMap<String, RetryPolicy>,
+    /// Effect of a parked row.
     pub poison: PoisonPolicy,
-    /// Fallback, by event type.
-    pub fallback: HashMap<String, Fallback>,
+    /// Where a row goes after its last attempt.
+    pub fallback: TopicRules<Fallback>,
+}
+
+impl ChainRules {
+    /// Attempts and delays of a topic's events.
+    pub fn retry_of(&self, topic: &str) -> &RetryPolicy {
+        applicable(self.retry_by_topic.get(topic), None).unwrap_or(&self.retry)
+    }
 }
 
 /// Next step for a row that was not published.
@@ -42,6 +52,8 @@ pub enum ChainStep {
 /// One failed attempt to publish a row.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishFailure<'a> {
+    /// Topic of the row.
+    pub topic: &'a str,
     /// Event type of the row.
     pub kind: &'a str,
     /// Number of the failed attempt, from 1.
@@ -54,15 +66,15 @@ pub struct PublishFailure<'a> {
 
 /// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`].
 pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, chance: f64) -> ChainStep {
-    let decision = rules.retry.decide(failure.attempt, failure.fault, throttle, chance);
+    let decision = rules.retry_of(failure.topic).decide(failure.attempt, failure.fault, throttle, chance);
     if let RetryDecision::RetryIn(delay) = decision {
         return ChainStep::Retry(delay);
     }
-    let fallback = rules.fallback.get(failure.kind).copied().unwrap_or_default();
+    let fallback = rules.fallback.of(failure.topic, failure.kind);
     if fallback == Fallback::DeadLetter && !failure.in_fallback {
         return ChainStep::Fallback;
     }
-    ChainStep::Park(rules.poison.of(failure.kind))
+    ChainStep::Park(rules.poison.of(failure.topic, failure.kind))
 }
 
 #[cfg(test)]
@@ -73,17 +85,17 @@ mod tests {
     fn rules(fallback: Fallback) -> ChainRules {
         ChainRules {
             retry: RetryPolicy { attempts_max: 4, ..RetryPolicy::default() },
-            fallback: HashMap::from([("ORDER_CREATED".to_owned(), fallback)]),
-            poison: PoisonPolicy::default(),
+            fallback: TopicRules::from_iter([("ORDER_CREATED", fallback)]),
+            ..ChainRules::default()
         }
     }
 
+    fn failure(topic: &str, attempt: u32, fault: Fault) -> PublishFailure<'_> {
+        PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, in_fallback: false }
+    }
+
     fn steps(rules: &ChainRules, fault: Fault) -> Vec<ChainStep> {
-        (1..=4)
-            .map(|attempt| {
-                next_step(rules, PublishFailure { kind: "ORDER_CREATED", attempt, fault, in_fallback: false }, 1.0, 0.5)
-            })
-            .collect()
+        (1..=4).map(|attempt| next_step(rules, failure("order.events", attempt, fault), 1.0, 0.5)).collect()
     }
 
     fn seconds(s: u64) -> ChainStep {
@@ -112,7 +124,20 @@ mod tests {
     fn permanent_failure_of_the_fallback_parks_the_row_by_its_types_rule() {
         let mut rules = rules(Fallback::DeadLetter);
         rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
-        let failure = PublishFailure { kind: "ORDER_CREATED", attempt: 1, fault: Fault::Permanent, in_fallback: true };
+        let failure = PublishFailure { in_fallback: true, ..failure("order.events", 1, Fault::Permanent) };
         assert_eq!(next_step(&rules, failure, 1.0, 0.5), ChainStep::Park(Poison::SkipRow));
+    }
+
+    #[test]
+    fn topics_rules_come_before_those_of_the_event_type() {
+        let mut rules = rules(Fallback::DeadLetter);
+        rules.retry_by_topic.insert("invoices".into(), RetryPolicy { attempts_max: 2, ..RetryPolicy::default() });
+        rules.fallback.insert_topic("invoices", Fallback::None);
+        rules.poison.insert_topic("invoices", Poison::SkipRow);
+
+        let step = |topic, attempt| next_step(&rules, failure(topic, attempt, Fault::Transient), 1.0, 0.5);
+
+        assert_eq!([step("invoices", 1), step("invoices", 2)], [seconds(1), ChainStep::Park(Poison::SkipRow)]);
+        assert_eq!([step("customers", 2), step("customers", 4)], [seconds(2), ChainStep::Fallback]);
     }
 }

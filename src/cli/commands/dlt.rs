@@ -84,11 +84,11 @@ impl FilterArguments {
     }
 }
 
-fn position(text: &str) -> Result<DeadLetterPosition, String> {
+pub(crate) fn position(text: &str) -> Result<DeadLetterPosition, String> {
     DeadLetterPosition::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
 }
 
-fn cursor(text: &str) -> Result<DeadLetterCursor, String> {
+pub(crate) fn cursor(text: &str) -> Result<DeadLetterCursor, String> {
     DeadLetterCursor::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
 }
 

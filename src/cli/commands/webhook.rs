@@ -1,4 +1,7 @@
 //! `webhook`: the endpoints that receive the events of topics, of a running service.
+mod tables;
+
+use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition};
 use clap::Subcommand;
 use posthaste::Config;
 use serde_json::{Map, Value, json};
@@ -7,28 +10,11 @@ use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
-use super::super::output::screen::{Screen, Tone};
-use super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::output::screen::Screen;
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
-
-const WEBHOOKS: [TableColumn; 5] = [
-    TableColumn::text("ID"),
-    TableColumn::text("STATE"),
-    TableColumn::text("TOPICS").rank(2),
-    TableColumn::text("LAST DELIVERY").rank(1),
-    TableColumn::prose("URL"),
-];
-
-const DELIVERIES: [TableColumn; 7] = [
-    TableColumn::text("AT"),
-    TableColumn::text("OUTCOME"),
-    TableColumn::number("STATUS"),
-    TableColumn::number("ATTEMPT"),
-    TableColumn::text("TYPE").rank(2),
-    TableColumn::text("KEY").rank(1),
-    TableColumn::prose("ERROR"),
-];
+use super::dlt::{cursor, position};
+use tables::{dead_letters_table, deliveries_table, text, webhooks_table};
 
 /// What every verb has.
 #[derive(clap::Args)]
@@ -137,10 +123,26 @@ pub(crate) enum Verb {
         #[command(flatten)]
         common: Common,
     },
-    /// Deliver the dead letters of a webhook again.
+    /// List the dead letters of a webhook: what its endpoint did not accept in all attempts.
+    DeadLetters {
+        /// Id of the webhook.
+        id: String,
+        /// Only dead letters after this partition and offset.
+        #[arg(long, value_name = "PARTITION/OFFSET", value_parser = cursor)]
+        after: Option<DeadLetterCursor>,
+        /// Most dead letters, at most 500.
+        #[arg(short = 'n', long, default_value_t = 100)]
+        limit: u32,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Deliver the dead letters of a webhook again, all of them or one.
     Redrive {
         /// Id of the webhook.
         id: String,
+        /// Only the dead letter at this place, as `webhook dead-letters` shows it.
+        #[arg(value_name = "PARTITION/OFFSET", value_parser = position, conflicts_with = "limit")]
+        position: Option<DeadLetterPosition>,
         /// Count them and change nothing.
         #[arg(long)]
         dry_run: bool,
@@ -187,7 +189,18 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
             }
             Verb::Test { id, common } => test(config, &id, &common).await,
             Verb::Deliveries { id, common } => deliveries(config, &id, &common).await,
-            Verb::Redrive { id, dry_run, limit, reason, common } => {
+            Verb::DeadLetters { id, after, limit, common } => {
+                let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+                dead_letters(config, &path(&id, &format!("/dead-letters?limit={limit}{after}")), &common).await
+            }
+            Verb::Redrive { id, position: Some(position), dry_run, reason, common, .. } => {
+                let body = json!({"dryRun": dry_run, "reason": reason});
+                let path = path(&id, &format!("/dead-letters/{position}/redrive"));
+                let dead_letter = send(config, &common, "POST", &path, Some(body)).await?;
+                let effect = if dry_run { "can be delivered again" } else { "is delivered again" };
+                print(&dead_letter, &common, || format!("dead letter {position} {effect}"))
+            }
+            Verb::Redrive { id, position: None, dry_run, limit, reason, common } => {
                 let body = json!({"dryRun": dry_run, "limit": limit, "reason": reason});
                 let report = send(config, &common, "POST", &path(&id, "/redrive"), Some(body)).await?;
                 let (matched, redriven) = (&report["matched"], &report["redriven"]);
@@ -210,20 +223,6 @@ async fn list(config: &Config, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn webhooks_table(webhooks: &[Value], screen: Screen) -> String {
-    let row = |webhook: &Value| -> Vec<TableCell> {
-        let (state, tone) = match (webhook["active"].as_bool(), webhook["disabledReason"].as_str()) {
-            (Some(true), _) => ("active", Tone::Good),
-            (_, Some(_)) => ("disabled", Tone::Bad),
-            _ => ("inactive", Tone::Notice),
-        };
-        let topics: Vec<&str> = webhook["topics"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let last = webhook["lastDelivery"]["outcome"].as_str().unwrap_or("-");
-        table_row![text(webhook, "id"), TableCell::toned(state, tone), topics.join(","), last, text(webhook, "url")]
-    };
-    table(&WEBHOOKS, &webhooks.iter().map(row).collect::<Vec<_>>(), screen)
-}
-
 async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
     let found = send(config, common, "GET", &path(id, "/deliveries"), None).await?;
     let deliveries = elements(&found, "deliveries");
@@ -237,26 +236,20 @@ async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Fa
     Ok(0)
 }
 
-fn deliveries_table(deliveries: &[Value], screen: Screen) -> String {
-    let row = |delivery: &Value| -> Vec<TableCell> {
-        let outcome = text(delivery, "outcome");
-        let tone = match outcome {
-            "delivered" => Tone::Good,
-            "retried" => Tone::Notice,
-            _ => Tone::Bad,
-        };
-        let status = delivery["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
-        table_row![
-            text(delivery, "at"),
-            TableCell::toned(outcome, tone),
-            status,
-            delivery["attempt"].as_u64().unwrap_or_default(),
-            text(delivery, "type"),
-            text(delivery, "key"),
-            text(delivery, "error"),
-        ]
-    };
-    table(&DELIVERIES, &deliveries.iter().map(row).collect::<Vec<_>>(), screen)
+async fn dead_letters(config: &Config, path: &str, common: &Common) -> Result<u8, Failure> {
+    let found = send(config, common, "GET", path, None).await?;
+    let dead_letters = elements(&found, "deadLetters");
+    if common.output.is_json() {
+        dead_letters.iter().try_for_each(|dead_letter| print_line(&dead_letter.to_string()))?;
+    } else if !dead_letters.is_empty() {
+        print_line(&dead_letters_table(&dead_letters, Screen::of_stdout()))?;
+    }
+    match found["next"].as_str() {
+        Some(next) => eprintln!("there may be more: --after {next}"),
+        None if dead_letters.is_empty() => eprintln!("no dead letters"),
+        None => {}
+    }
+    Ok(0)
 }
 
 async fn test(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
@@ -302,29 +295,9 @@ fn elements(response: &Value, name: &str) -> Vec<Value> {
     response[name].as_array().cloned().unwrap_or_default()
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_webhook_and_a_delivery_are_a_line_each() {
-        let webhook = json!({"id": "0190", "active": false, "disabledReason": "410", "topics": ["a", "b"], "url": "https://x/",
-            "lastDelivery": {"outcome": "retried"}});
-        let delivery = json!({"at": "t", "outcome": "retried", "status": 503, "attempt": 2, "type": "A", "key": "k", "error": "status 503"});
-
-        assert_eq!(
-            webhooks_table(&[webhook], Screen::PIPE),
-            "ID    STATE     TOPICS  LAST DELIVERY  URL\n0190  disabled  a,b     retried        https://x/"
-        );
-        assert_eq!(
-            deliveries_table(&[delivery], Screen::PIPE),
-            "AT  OUTCOME  STATUS  ATTEMPT  TYPE  KEY  ERROR\nt   retried     503        2  A     k    status 503"
-        );
-    }
 
     #[test]
     fn an_id_stays_within_its_place_in_the_path() {

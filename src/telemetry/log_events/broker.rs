@@ -87,8 +87,8 @@ const EVENTS: &[LogEvent] = &[
         name: "topic_partitions_differ",
         levels: &[Level::WARN],
         fields: &["topic", "there", "configured"],
-        meaning: "A topic has another number of partitions than `broker.topic_partitions`. It is not changed, \
-                  because that would break the order of events per key.",
-        action: "Set `broker.topic_partitions` to the topic's number, or drain the topic and recreate it.",
+        meaning: "A topic has another number of partitions than `topics.NAME.partitions` or `broker.topic_partitions` \
+                  say. It is not changed, because that would break the order of events per key.",
+        action: "Set the key to the topic's number, or drain the topic and recreate it.",
     },
 ];

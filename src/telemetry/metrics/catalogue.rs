@@ -53,7 +53,7 @@ macro_rules! every_metric {
 
         // Readers of topics over HTTP.
         topic_readers: IntGauge = "topic_readers" [] Requests NONE "Requests that read a topic now, including those that wait for records.";
-        topic_records_served_total: Family<IntCounter, 1> = "topic_records_served_total" ["topic"] Records NONE "Records sent to readers over HTTP, by topic.";
+        topic_records_served_total: Family<IntCounter, 1> = "topic_records_served_total" ["topic"] Records NONE "Records sent to readers over HTTP, by topic; `other` for topics that are not configured.";
 
         // Webhooks.
         webhook_deliveries_total: Family<IntCounter, 1> = "webhook_deliveries_total" ["outcome"] Calls NONE "Attempts to deliver an event to the endpoint of a webhook: delivered, retried, dead-lettered, or failed where the endpoint is gone.";

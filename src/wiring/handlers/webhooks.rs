@@ -54,7 +54,7 @@ pub(in crate::wiring) fn open(
         webhooks_max: config.webhooks.max,
         secret_overlap: config.webhooks.secret_overlap,
         topic_prefix: config.broker.topic_prefix.clone(),
-        own_topics: [config.topic()].into_iter().chain(config.broker.topics.iter().cloned()).collect(),
+        own_topics: [config.topic()].into_iter().chain(config.foreign_topics()).collect(),
     };
     Some(Arc::new(Webhooks::new(ports, options)))
 }

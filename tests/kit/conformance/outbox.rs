@@ -92,6 +92,8 @@ suite! { $ outbox:
     a_trial_resolved_as_not_sent_counts_no_death,
     a_row_parked_as_poison_blocks_its_key_under_block_key,
     a_row_parked_as_poison_does_not_block_its_key_under_skip_row,
+    skip_row_of_a_topic_comes_before_block_key_of_the_event_type,
+    block_key_of_a_topic_comes_before_skip_row_of_the_event_type,
     a_resolution_returns_the_rows_that_it_parked,
     a_repeated_resolution_returns_no_parked_rows,
     an_owners_death_clears_the_deaths_of_rows_not_in_flight,

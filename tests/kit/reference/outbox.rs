@@ -53,12 +53,12 @@ impl Row {
         }
     }
 
-    /// Parks a row that died in its trials, as the policy of its event type says.
+    /// Parks a row that died in its trials, as the policy of its topic and event type says.
     fn park_as_poison(&mut self, policy: &PoisonPolicy, now: Timestamp) -> PoisonRow {
         let reason = format!("killed its process in {} trials", self.trial_deaths);
         self.failure = Some((FailureType::System, reason.clone()));
         self.apply(
-            match policy.of(&self.event.kind) {
+            match policy.of(&self.event.topic, &self.event.kind) {
                 Poison::BlockKey => Disposition::ParkKey,
                 Poison::SkipRow => Disposition::ParkRow,
             },

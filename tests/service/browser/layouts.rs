@@ -49,6 +49,7 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
     let endpoint = json!({"url": "https://example.org/hooks", "topics": ["order.events"], "active": false});
     let webhook = service.http.post("/webhooks", &service.http.admin(), &[], &endpoint).json();
     let webhook = format!("/console/webhooks/{}", webhook["id"].as_str().expect("an id"));
+    let [change, delete, dead_letters] = ["change", "delete", "dead-letters"].map(|page| format!("{webhook}/{page}"));
     let pages = [
         ("overview", "/console"),
         ("actors", "/console/actors"),
@@ -60,6 +61,10 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
         ("events", "/console/events"),
         ("webhooks", "/console/webhooks"),
         ("webhook", &webhook),
+        ("new-webhook", "/console/webhooks/new"),
+        ("changed-webhook", &change),
+        ("deleted-webhook", &delete),
+        ("webhook-dead-letters", &dead_letters),
         ("audit", "/console/audit"),
         ("refused", "/console/outbox?key=no%09key"),
         ("error", "/console/nowhere"),

@@ -292,3 +292,24 @@ fn the_example_consumer_handles_every_event_and_survives_a_restart() {
     expected.sort_unstable();
     assert_eq!(keys, expected);
 }
+
+#[test]
+fn records_of_topics_that_are_not_configured_count_as_other() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__TOPICS", "invoices")]);
+    let (http, token) = (&service.http, service.http.token("shop", "PUBLISHER"));
+
+    for topic in ["invoices", "invented-1", "invented-2"] {
+        let event = json!({"topic": topic, "key": "k", "type": "Anything", "payload": 1});
+        let published = http.try_send("POST", "/events", Some(&token), &[], Some(event.to_string()));
+        assert_eq!(published.expect("a response").status, 201);
+        until("the record is served", Duration::from_secs(30), || {
+            let read = http.get(&format!("/topics/{topic}/records"), Some(&consumer(http)));
+            (read.status == 200 && !Page::of(&read).records.is_empty()).then_some(())
+        });
+    }
+
+    let served = |topic: &str| metric(http, &format!("topic_records_served_total{{topic=\"{topic}\"}}"));
+    assert_eq!([served("invoices"), served("other")], [1.0, 2.0]);
+    assert!(!http.get("/metrics", None).text.contains("invented"));
+}

@@ -1,5 +1,8 @@
 //! Events of other services, handed over by HTTP: published once and in the order of each key, under repeated requests, kill -9 and a dead
 //! intake.
+#[path = "events/topic_rules.rs"]
+mod topic_rules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -45,6 +45,13 @@ impl Backend {
         store.execute("UPDATE outbox_event SET payload = x'7B7D'", []).expect("events can be updated");
     }
 
+    /// Gives the events of a type a content type that no record may have. No service runs.
+    pub fn break_content_types(&self, kind: &str) {
+        let store = rusqlite::Connection::open(self.data_folder().join("posthaste.db")).expect("the file exists");
+        let changed = store.execute("UPDATE outbox_event SET content_type = char(1) WHERE type = ?1", [kind]);
+        assert!(changed.expect("events can be updated") > 0, "there is no event of type {kind}");
+    }
+
     /// Appends a record as another program would.
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

@@ -112,6 +112,11 @@ impl Backend {
         self.database.rows("UPDATE outbox_event SET payload = '{}'");
     }
 
+    /// Gives the events of a type a content type that no record may have.
+    pub fn break_content_types(&self, kind: &str) {
+        self.database.rows(&format!("UPDATE outbox_event SET content_type = chr(1) WHERE type = '{kind}'"));
+    }
+
     /// Appends a record as another program would.
     pub fn append_record(&self, topic: &str, key: &str, value: &str) {
         kafka::append_record(&self.kafka, &self.topic(topic), key, value);

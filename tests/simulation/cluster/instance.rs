@@ -130,6 +130,7 @@ fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Depen
         wake_channel: wake_hub.map(|hub| hub.connect()),
         inbox: Arc::new(postgres.data().clone()),
         handlers: Handlers::default(),
+        topic_consumers: Vec::new(),
         probes: Vec::new(),
         clock,
         rng,

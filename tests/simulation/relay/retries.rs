@@ -22,7 +22,7 @@ const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 fn environment(fallback: Fallback, poison: Poison) -> Environment {
     let mut environment = Environment::new();
     environment.options.rules.retry.attempts_max = 4;
-    environment.options.rules.fallback.insert(CREATED.into(), fallback);
+    environment.options.rules.fallback.insert(CREATED, fallback);
     environment.options.rules.poison.insert(CREATED, poison);
     environment
 }
@@ -217,4 +217,25 @@ async fn retries_are_delayed_longer_under_backpressure() {
     let pause = (attempts[1].at - attempts[0].at).as_secs_f64();
     assert!((1.42..1.53).contains(&pause), "one second divided by 0.7: {pause}");
     ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_of_the_topic_come_before_those_of_the_event_type_and_the_default() {
+    let (mut environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    let rules = &mut environment.options.rules;
+    let retry = outbox::RetryPolicy { attempts_max: 2, ..rules.retry.clone() };
+    rules.retry_by_topic.insert(TOPIC.to_owned(), retry);
+    rules.fallback.insert_topic(TOPIC, Fallback::None);
+    rules.poison.insert_topic(TOPIC, Poison::SkipRow);
+    refuse_creations(&environment, RecordFault::RefuseTransient);
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+
+    process.wait_until("the row is parked", LONG_TIMEOUT, async || process.depth().await.parked == 1).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    assert_eq!(process.rows(RowStatus::Parked).await[0].retry_count, 2, "two attempts, not four");
+    assert_eq!(process.records(DEAD_LETTERS).await.len(), 0, "no fallback");
+    assert_eq!(events_of(&process, id).await, 1, "the later event of the key is sent");
 }

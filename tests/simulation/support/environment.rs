@@ -182,6 +182,7 @@ impl Environment {
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
             inbox: real,
             handlers: self.handlers.clone(),
+            topic_consumers: Vec::new(),
             probes: self.probes.clone(),
             clock: self.clock.clone(),
             rng: self.rng.clone(),

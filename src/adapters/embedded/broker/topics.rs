@@ -29,7 +29,9 @@ impl Embedded {
         if let Some(known) = self.inner.log_ends.topic(name) {
             return Ok(known);
         }
-        let (shared, partitions): (Arc<str>, u32) = (name.into(), self.inner.options.topic_partitions.max(1));
+        let options = &self.inner.options;
+        let partitions = options.partitions_by_topic.get(name).copied().unwrap_or(options.topic_partitions).max(1);
+        let shared: Arc<str> = name.into();
         let new_name = shared.clone();
         let topic = self.write("topic_create", move |context| create(context, &new_name, partitions)).await?;
         self.inner.log_ends.add_topic(shared.clone(), topic);

@@ -48,7 +48,9 @@ fn return_rows(
     context.scan_starts.remove(&batch.partition);
     let rows = open_batch::rows(context, batch)?;
     let events = if trial.is_some() { events(context, &rows)? } else { HashMap::new() };
-    let rule = |row: &OutboxRow<KeyBytes>| trial.zip(events.get(&row.id)).map(|(poison, event)| poison.of(&event.kind));
+    let rule = |row: &OutboxRow<KeyBytes>| {
+        trial.zip(events.get(&row.id)).map(|(poison, event)| poison.of(&event.topic, &event.kind))
+    };
     let changes: Vec<RowChange<KeyBytes>> = rows.iter().filter_map(|row| outcome.row_change(row, rule(row))).collect();
     open_batch::write(context, batch.partition, &changes)?;
     let blocking = rows.iter().filter(|row| row.blocks_key).map(|row| row.key);
@@ -64,22 +66,23 @@ fn return_rows(
 
 /// The event of each row.
 fn events(context: &WriteContext<'_>, rows: &[OutboxRow<KeyBytes>]) -> CommandResult<HashMap<RowId, RowEvent>> {
-    let mut event =
-        context.sql.prepare_cached("SELECT event_id, type, key_text, request_id FROM outbox_event WHERE id = ?1")?;
+    let mut event = context
+        .sql
+        .prepare_cached("SELECT event_id, type, key_text, request_id, topic FROM outbox_event WHERE id = ?1")?;
     let mut events = HashMap::new();
     for row in rows {
         let found: Option<RowEventColumns> = event.query_row([row.id], event_columns).optional()?;
-        let (id, kind, key_text, request_id) = found.unwrap_or_default();
+        let (id, kind, key_text, request_id, topic) = found.unwrap_or_default();
         let id = EventId::from_bytes(id.unwrap_or_default());
-        let (kind, request_id) = (kind.unwrap_or_default().into(), request_id.map(Into::into));
-        events.insert(row.id, RowEvent { id, kind, key_text, request_id });
+        let (topic, kind) = (topic.unwrap_or_default().into(), kind.unwrap_or_default().into());
+        events.insert(row.id, RowEvent { id, topic, kind, key_text, request_id: request_id.map(Into::into) });
     }
     Ok(events)
 }
 
-/// Id, type, key text, request id.
-type RowEventColumns = (Option<[u8; 16]>, Option<String>, Option<String>, Option<String>);
+/// Id, type, key text, request id, topic.
+type RowEventColumns = (Option<[u8; 16]>, Option<String>, Option<String>, Option<String>, Option<String>);
 
 fn event_columns(row: &Row<'_>) -> rusqlite::Result<RowEventColumns> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
 }

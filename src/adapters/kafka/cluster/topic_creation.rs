@@ -65,14 +65,14 @@ impl ClusterClient {
     /// exactly.
     async fn check_topic(&self, name: &str, layout: &TopicLayout) -> Result<(), Error> {
         if name != self.options.watermark_topic() {
-            if layout.partitions != self.options.topic_partitions as usize {
-                let (topic, there, configured) = (name, layout.partitions, self.options.topic_partitions);
+            let (topic, there, configured) = (name, layout.partitions, self.options.partitions_of(name));
+            if there != configured as usize {
                 tracing::warn!(
                     event = "topic_partitions_differ",
                     topic,
                     there,
                     configured,
-                    "broker.topic_partitions differs from the topic; the topic is left unchanged, because adding partitions breaks the order of keys unless the outbox is drained first"
+                    "the configured number of partitions differs from the topic's; the topic is left unchanged, because adding partitions breaks the order of keys unless the outbox is drained first"
                 );
             }
             return Ok(());
@@ -129,7 +129,7 @@ impl ClusterClient {
 
     fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
         let replicas = replicas::wanted(brokers) as i32;
-        let mut topic = NewTopic::new(name, self.partitions_wanted(name) as i32, TopicReplication::Fixed(replicas));
+        let mut topic = NewTopic::new(name, self.options.partitions_of(name) as i32, TopicReplication::Fixed(replicas));
         if brokers >= REPLICAS_MAX {
             topic = topic.set("min.insync.replicas", "2");
         }
@@ -144,14 +144,10 @@ impl ClusterClient {
         }
     }
 
-    fn partitions_wanted(&self, name: &str) -> u32 {
-        if name == self.options.watermark_topic() { self.options.partitions } else { self.options.topic_partitions }
-    }
-
     /// The shell command with which an operator creates the topic.
     fn creation_command(&self, name: &str, brokers: usize) -> String {
         let is_watermark_topic = name == self.options.watermark_topic();
-        let partitions = self.partitions_wanted(name);
+        let partitions = self.options.partitions_of(name);
         let compact =
             if is_watermark_topic { " --config cleanup.policy=compact --config segment.bytes=1048576" } else { "" };
         let replicas = replicas::wanted(brokers);

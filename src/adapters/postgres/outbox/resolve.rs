@@ -32,9 +32,9 @@ pub(crate) async fn resolve(
         return Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)).into());
     };
     let batch = open_batch::read(&transaction, partition, token).await?;
-    // Only a trial's row is ever parked as poison, by the rule of its event type.
+    // Only a trial's row is ever parked as poison, by the rule of its topic and event type.
     let events = if open.trial { events(&transaction, &batch).await? } else { HashMap::new() };
-    let trial_rule = |row: RowId| events.get(&row).map(|event| poison.of(&event.kind));
+    let trial_rule = |row: RowId| events.get(&row).map(|event| poison.of(&event.topic, &event.kind));
     let changes: Vec<_> = batch.iter().filter_map(|row| outcome.row_change(row, trial_rule(row.id))).collect();
     row_changes::apply(&transaction, partition, &changes).await?;
     let counter = lease_row::close_batch(&transaction, partition).await?;
@@ -49,14 +49,15 @@ pub(crate) async fn resolve(
 /// The event of each row.
 async fn events(transaction: &Transaction, batch: &[OutboxRow<Uuid>]) -> StatementResult<HashMap<RowId, RowEvent>> {
     let ids: Vec<RowId> = batch.iter().map(|row| row.id).collect();
-    let text = "SELECT i.id, e.event_id, e.type, e.key_text, e.request_id FROM unnest($1::int8[]) i (id) \
+    let text = "SELECT i.id, e.event_id, e.type, e.key_text, e.request_id, e.topic FROM unnest($1::int8[]) i (id) \
          LEFT JOIN outbox_event e ON e.id = i.id";
     let rows = transaction.query(text, &[(&ids, Type::INT8_ARRAY)]).await?;
     let event = |row| {
         let id = event_id(get::<Option<_>>(row, 1)?.unwrap_or_default());
         let kind = get::<Option<&str>>(row, 2)?.unwrap_or_default().into();
         let request_id = get::<Option<&str>>(row, 4)?.map(Into::into);
-        Ok((get(row, 0)?, RowEvent { id, kind, key_text: get(row, 3)?, request_id }))
+        let topic = get::<Option<&str>>(row, 5)?.unwrap_or_default().into();
+        Ok((get(row, 0)?, RowEvent { id, topic, kind, key_text: get(row, 3)?, request_id }))
     };
     rows.iter().map(event).collect()
 }

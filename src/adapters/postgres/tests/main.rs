@@ -14,10 +14,13 @@ mod relay {
     mod adopt;
     mod claim_sizes;
     pub mod claims;
+    mod consume_example;
     #[path = "../../../../../examples/publish/rust/customer_service.rs"]
     mod customer_service;
     mod examples;
     pub mod fixture;
+    #[path = "../../../../../examples/consume/rust/inbox_consumer.rs"]
+    mod inbox_consumer;
     mod open_batches;
     mod publish;
     mod publish_in_transaction;

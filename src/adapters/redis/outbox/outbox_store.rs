@@ -7,7 +7,7 @@ use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, ExclusionOutcome,
-    FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
+    FencedOutcome, OutboxStore, Poison, PoisonPolicy, ResolvedBatch, RowId, Settlement,
 };
 use ports::partitions::{Fence, Token};
 
@@ -90,7 +90,7 @@ impl OutboxStore for RedisStore {
             BatchOutcome::NotSent => "not_sent",
         };
         let arguments = owner(fence).number(fence.counter).number(token).text(outcome);
-        let arguments = poison.skipped_types().fold(arguments, ScriptArguments::text);
+        let arguments = poison_arguments(arguments, poison);
         let mut reply = self.write_list("resolve", &self.inner.scripts.resolve, arguments).await?;
         let parked = Reply::of(reply.take(3))?.lists()?;
         let parked = parked.into_iter().map(row::poison_row).collect::<Result<_, _>>()?;
@@ -122,4 +122,15 @@ fn fenced_outcome(mut reply: Reply) -> Result<FencedOutcome, Error> {
         "STALE" => Ok(FencedOutcome::Stale),
         other => Err(broken(format!("the result of a fenced statement is {other:?}"))),
     }
+}
+
+/// The rules as the resolve script reads them: the kind of a rule, its name, and the value.
+fn poison_arguments(arguments: ScriptArguments, poison: &PoisonPolicy) -> ScriptArguments {
+    let value = |poison: &Poison| match poison {
+        Poison::BlockKey => "block-key",
+        Poison::SkipRow => "skip-row",
+    };
+    let types = poison.types().map(|(name, poison)| ("type", name, value(poison)));
+    let topics = poison.topics().map(|(name, poison)| ("topic", name, value(poison)));
+    types.chain(topics).fold(arguments, |arguments, (kind, name, value)| arguments.text(kind).text(name).text(value))
 }

@@ -1,4 +1,8 @@
-//! The webhooks, and one of them with its latest deliveries. Endpoints are subscribed by HTTP or on the command line, which show the secret once.
+//! The webhooks, and one of them with its latest deliveries and the actions on it.
+pub(crate) mod changes;
+pub(crate) mod dead_letters;
+mod webhook_form;
+
 use app::consume::webhooks::WebhookValues;
 use app::port_types::{AttemptOutcome, Webhook, WebhookDelivery};
 use domain::Timestamp;
@@ -11,7 +15,7 @@ use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 use crate::topics::webhooks::bodies::webhook_id;
-use crate::topics::webhooks::changes::log_change;
+use crate::topics::webhooks::limits::log_change;
 use crate::topics::webhooks::lookups::webhooks;
 
 const TAB: &str = "Webhooks";
@@ -20,7 +24,10 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let now = context.state.operations.now();
     let main = match &context.state.webhooks {
         None => html! { p class="empty" { (Problem::no_webhooks().message()) } },
-        Some(webhooks) => table(&webhooks.list().await?, now),
+        Some(webhooks) => html! {
+            p { a href="/console/webhooks/new" { "New webhook…" } " subscribes an endpoint to topics." }
+            (table(&webhooks.list().await?, now))
+        },
     };
     let page =
         Page { tab: TAB, refreshes: true, title: TAB, main, path: "/webhooks", command: "posthaste webhook list" };
@@ -29,7 +36,7 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
 
 fn table(found: &[(Webhook, Option<WebhookDelivery>)], now: Timestamp) -> Markup {
     if found.is_empty() {
-        return html! { p class="empty" { "No endpoint is subscribed. " code { "posthaste webhook create" } " subscribes one." } };
+        return html! { p class="empty" { "No endpoint is subscribed." } };
     }
     html! {
         div class="wide" { table class="cards" {
@@ -71,6 +78,9 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         h2 { "Actions" }
         (action("test", "Send a test event"))
         (action(switch, if webhook.active { "Deactivate" } else { "Activate" }))
+        (action("rotate", "Replace the secret"))
+        p { "The former secret signs as well for a time. " a href={ "/console/webhooks/" (id) "/dead-letters" } { "Dead letters" } " · "
+            a href={ "/console/webhooks/" (id) "/change" } { "Change" } " · " a href={ "/console/webhooks/" (id) "/delete" } { "Delete…" } }
         p { a href="/console/webhooks" { "Back to the webhooks" } }
     };
     let (path, command) = (format!("/webhooks/{id}/deliveries"), format!("posthaste webhook deliveries {id}"));

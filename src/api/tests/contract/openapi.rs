@@ -139,7 +139,7 @@ async fn every_documented_operation_is_routed() {
             operations += 1;
         }
     }
-    assert_eq!(operations, 46);
+    assert_eq!(operations, 48);
     let served = server.send(get("/openapi.json")).await;
     assert_eq!((served.status, served.json()), (200, document));
 }

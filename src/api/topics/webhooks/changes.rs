@@ -3,7 +3,6 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderValue, LOCATION};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use app::consume::webhooks::{NAMES_MAX, WebhookStart, WebhookValues};
-use domain::WebhookId;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -14,14 +13,11 @@ use crate::request::json::{self, JsonMember, JsonValue};
 use crate::request::query::reject_unknown_names;
 use crate::request::response::{RouteResult, json_response, ok};
 use crate::topics::webhooks::bodies::{WebhookBody, webhook_id};
+use crate::topics::webhooks::limits::{
+    DESCRIPTION_MAX, URL_MAX, illegal_names, illegal_text, legal_names, legal_text, log_change,
+};
 use crate::topics::webhooks::lookups::webhooks;
 
-/// Most characters of a URL.
-const URL_MAX: usize = 2_048;
-/// Most characters of a description.
-const DESCRIPTION_MAX: usize = 1_000;
-/// Most characters of a topic's name or of a type.
-const NAME_MAX: usize = 255;
 const CHANGEABLE: [&str; 5] = ["url", "types", "ordered", "active", "description"];
 
 /// The endpoint of a subscription, and the events that it wants.
@@ -195,37 +191,23 @@ fn values(body: &NewWebhookBody<'_>) -> Result<WebhookValues, Problem> {
 fn text(member: JsonMember<'_>, field: &'static str, max: usize) -> Result<Option<String>, Problem> {
     match member.value() {
         None => Ok(None),
-        Some(JsonValue::Text(text)) if text.chars().count() <= max && !text.contains('\0') => {
-            Ok(Some(text.into_owned()))
-        }
-        Some(_) => Err(Problem::field(
-            field,
-            format!("must be a string of at most {max} characters, none of them a zero byte"),
-        )),
+        Some(JsonValue::Text(text)) => legal_text(field, &text, max).map(Some),
+        Some(_) => Err(illegal_text(field, max)),
     }
 }
 
 fn texts(member: JsonMember<'_>, field: &'static str) -> Result<Option<Vec<String>>, Problem> {
-    let invalid = || {
-        Problem::field(
-            field,
-            format!("must be an array of at most {NAMES_MAX} different names of 1 to {NAME_MAX} characters"),
-        )
-    };
     let elements = match member.value() {
         None => return Ok(None),
         Some(JsonValue::Array(elements)) if elements.len() <= NAMES_MAX => elements,
-        Some(_) => return Err(invalid()),
+        Some(_) => return Err(illegal_names(field)),
     };
     let name = |element: JsonMember<'_>| match element.value() {
-        Some(JsonValue::Text(text)) if !text.is_empty() => {
-            (text.chars().count() <= NAME_MAX && !text.contains('\0')).then(|| text.into_owned())
-        }
+        Some(JsonValue::Text(text)) => Some(text.into_owned()),
         _ => None,
     };
-    let names = elements.into_iter().map(name).collect::<Option<Vec<String>>>().ok_or_else(invalid)?;
-    let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
-    if distinct.len() == names.len() { Ok(Some(names)) } else { Err(invalid()) }
+    let names = elements.into_iter().map(name).collect::<Option<Vec<String>>>();
+    names.ok_or_else(|| illegal_names(field)).and_then(|names| legal_names(field, names)).map(Some)
 }
 
 fn boolean(member: JsonMember<'_>, field: &'static str) -> Result<Option<bool>, Problem> {
@@ -234,12 +216,6 @@ fn boolean(member: JsonMember<'_>, field: &'static str) -> Result<Option<bool>, 
         Some(JsonValue::Bool(value)) => Ok(Some(value)),
         Some(_) => Err(Problem::field(field, "must be true or false")),
     }
-}
-
-pub(crate) fn log_change(context: &RequestContext, action: &str, id: WebhookId) -> Result<(), Problem> {
-    let by = context.identity()?.subject.as_str();
-    tracing::info!(event = "webhook_changed", by, action, webhook = %id, "a webhook was changed: {action}");
-    Ok(())
 }
 
 fn no_content() -> HttpResponse {

@@ -1,6 +1,6 @@
 //! The route table of `/webhooks`, which requires the role ADMIN.
 use crate::request::route::{BodyKind, Endpoint, Resource, handler};
-use crate::topics::webhooks::{changes, deliveries, lookups};
+use crate::topics::webhooks::{changes, dead_letters, deliveries, lookups};
 
 pub(crate) fn resources() -> Vec<Resource> {
     let optional = |endpoint: Endpoint| endpoint.admin().body_kind(BodyKind::OptionalJson);
@@ -19,5 +19,9 @@ pub(crate) fn resources() -> Vec<Resource> {
         Resource::at("/webhooks/{id}/test").private().on(Endpoint::post(handler!(deliveries::test)).admin()),
         Resource::at("/webhooks/{id}/deliveries").private().on(Endpoint::get(handler!(deliveries::list)).admin()),
         Resource::at("/webhooks/{id}/redrive").private().on(optional(Endpoint::post(handler!(deliveries::redrive)))),
+        Resource::at("/webhooks/{id}/dead-letters").private().on(Endpoint::get(handler!(dead_letters::list)).admin()),
+        Resource::at("/webhooks/{id}/dead-letters/{partition}/{offset}/redrive")
+            .private()
+            .on(optional(Endpoint::post(handler!(dead_letters::redrive)))),
     ]
 }

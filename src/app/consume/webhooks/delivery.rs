@@ -97,6 +97,14 @@ pub enum Verdict {
     },
 }
 
+/// How the reason of a failure with a response begins; the status follows.
+const ANSWERED: &str = "the endpoint answered with status ";
+
+/// The status that the reason of a failure names; `None` where no response arrived.
+pub fn status_of_failure(reason: &str) -> Option<u16> {
+    reason.strip_prefix(ANSWERED)?.get(..3)?.parse().ok()
+}
+
 /// The verdict on a call.
 pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
     let failed = |failure_type, reason: String, endpoint_down| Verdict::Failed {
@@ -114,7 +122,7 @@ pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
                 _ => (FailureType::Validation, false),
             };
             let redirect = if (300..=399).contains(status) { "; redirects are not followed" } else { "" };
-            failed(failure_type, format!("the endpoint answered with status {status}{redirect}"), down)
+            failed(failure_type, format!("{ANSWERED}{status}{redirect}"), down)
         }
         Err(error) => failed(error.failure_type, error.reason.clone(), true),
     }
@@ -122,6 +130,17 @@ pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn status_of_a_failure_is_read_from_its_reason() {
+        let error =
+            EndpointError { fault: Fault::Transient, failure_type: FailureType::Timeout, reason: "no response".into() };
+        let cases = [(Ok(503), Some(503)), (Ok(302), Some(302)), (Ok(404), Some(404)), (Err(error), None)];
+        for (result, expected) in cases {
+            let Verdict::Failed { failure, .. } = verdict(&result) else { panic!("{result:?}") };
+            assert_eq!(status_of_failure(&failure.reason), expected, "{}", failure.reason);
+        }
+    }
+
     use domain::WebhookId;
     use ports::Fault;
     use ports::endpoint::webhooks::WebhookSecret;

@@ -9,7 +9,7 @@ use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Header, Record};
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
-use super::position::DeadLetterCursor;
+use super::position::{DeadLetterCursor, DeadLetterPosition};
 use crate::consume::forward::ROUND_HEADER;
 use crate::consume::spring_headers;
 
@@ -78,6 +78,17 @@ impl DeadLetter {
         })
     }
 
+    /// Its place in the dead-letter topic.
+    pub fn position(&self) -> DeadLetterPosition {
+        let position = &self.delivery.position;
+        DeadLetterPosition { partition: position.partition, offset: position.offset }
+    }
+
+    /// The webhook whose endpoint did not accept it.
+    pub fn webhook(&self) -> Option<WebhookId> {
+        self.text(WEBHOOK_HEADER).and_then(WebhookId::parse)
+    }
+
     /// Whether it was replayed to its topic.
     pub fn is_redriven(&self) -> bool {
         self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
@@ -138,6 +149,6 @@ impl DeadLetterFilter {
             && failure_type.is_none_or(|failure| Some(failure) == dead_letter.failure_type())
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
             && redriven.is_none_or(|redriven| redriven == dead_letter.is_redriven())
-            && webhook.is_none_or(|id| record.text(WEBHOOK_HEADER) == Some(&id.to_string()))
+            && webhook.is_none_or(|id| dead_letter.webhook() == Some(id))
     }
 }

@@ -1,4 +1,4 @@
-//! Cases of `OutboxStore`: a row parked by its deaths in trials follows the poison policy of its event type.
+//! Cases of `OutboxStore`: a row parked by its deaths in trials follows the poison policy of its topic and event type.
 use domain::{OrderId, Status};
 use ports::outbox::{BatchOutcome, ClaimedRow, Poison, PoisonPolicy, RowStatus};
 
@@ -49,6 +49,30 @@ pub(super) async fn a_row_parked_as_poison_does_not_block_its_key_under_skip_row
     worker.settle(&later).await;
     assert_eq!(worker.expect_nothing_due().await, (None, false), "the parked row is not claimed again");
     assert_eq!(given.row(row.id).await.status, RowStatus::Parked);
+}
+
+/// Whether the later row of a key is claimed after the first was parked under these rules of its topic and of its event type.
+async fn key_goes_on<B: Backend>(backend: &B, of_topic: Poison, of_type: Poison) -> bool {
+    let given = given(backend);
+    let (mut worker, row) = suspect(&given).await;
+    change_of(&given, &row).await;
+    let mut policy = PoisonPolicy::from_iter([(&*row.kind, of_type)]);
+    policy.insert_topic(&*row.topic, of_topic);
+    policy.insert_topic("another.topic", of_type);
+
+    die_in_two_trials(&given, &mut worker, &policy).await;
+
+    assert_eq!(given.row(row.id).await.status, RowStatus::Parked);
+    let later = worker.drain(ALL).await;
+    later.iter().any(|later| (&later.key, later.sequence) == (&row.key, 2))
+}
+
+pub(super) async fn skip_row_of_a_topic_comes_before_block_key_of_the_event_type<B: Backend>(backend: &B) {
+    assert!(key_goes_on(backend, Poison::SkipRow, Poison::BlockKey).await);
+}
+
+pub(super) async fn block_key_of_a_topic_comes_before_skip_row_of_the_event_type<B: Backend>(backend: &B) {
+    assert!(!key_goes_on(backend, Poison::BlockKey, Poison::SkipRow).await);
 }
 
 pub(super) async fn a_resolution_returns_the_rows_that_it_parked<B: Backend>(backend: &B) {

@@ -1,19 +1,25 @@
 -- A script, because an open batch is closed with its outcome in one step under the counter.
--- ARGV: partition, owner, epoch, counter, token, `published`, `claimer_died` or `not_sent`, then the event types whose rows do not block
--- their key when they are parked. Returns the rows that were parked, too.
+-- ARGV: partition, owner, epoch, counter, token, `published`, `claimer_died` or `not_sent`, then the poison rules, three values each: `topic`
+-- or `type`, its name, `block-key` or `skip-row`. Returns the rows that were parked, too.
 local partition, owner, epoch, counter, token, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lease = read_lease(partition)
 local open = lease.owner == owner and lease.epoch == epoch and lease.token == token
 if not open or lease.counter ~= counter then return repeated_close(lease, owner, epoch, token) end
 
-local skipped_types, parked = {}, {}
-for at = 7, #ARGV do skipped_types[ARGV[at]] = true end
+local rules, parked = { topic = {}, type = {} }, {}
+for at = 7, #ARGV, 3 do rules[ARGV[at]][ARGV[at + 1]] = ARGV[at + 2] end
+
+-- A topic's rule comes before that of an event type. The topic is the first value of the row's metadata.
+local function blocks_key(metadata, kind)
+  local topic = cjson.decode(metadata)[1]
+  return (rules.topic[topic] or rules.type[kind] or 'block-key') == 'block-key'
+end
 
 local function park(id, trial_deaths)
-  local event, key, kind, attempts, extra = unpack(call('HMGET', row_key(id), 'ev', 'k', 'ty', 'a', 'xm'))
+  local event, key, kind, attempts, extra, metadata = unpack(call('HMGET', row_key(id), 'ev', 'k', 'ty', 'a', 'xm', 'e'))
   local reason = string.format(POISON_REASON, trial_deaths)
   call('HSET', row_key(id), 'ft', 'SYSTEM', 'fr', reason)
-  set_parked(id, 'IN_FLIGHT', not skipped_types[kind])
+  set_parked(id, 'IN_FLIGHT', blocks_key(metadata, kind))
   parked[#parked + 1] = { id, event, key, kind, attempts, reason, extra or '' }
 end
 

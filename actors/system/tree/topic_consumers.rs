@@ -1,0 +1,65 @@
+//! The part of the tree that consumes topics of other services.
+use std::sync::Arc;
+
+use supervision::{SupervisionBus, SupervisorSpec, actor};
+
+use crate::consumer_actor::ConsumerActor;
+use crate::consumer_actor::lag_series::LagSeries;
+use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline, group};
+use crate::system::dependencies::Dependencies;
+use crate::system::options::Options;
+use crate::system::tree::limits::{CONSUMER, SMALL, only_child};
+use crate::system::tree::threads::Threads;
+
+/// One supervisor for each consumer; none without a broker. Their lag does not count as pressure: orders do not wait for the endpoint of
+/// another service.
+pub(crate) fn topic_consumers(
+    dependencies: &Dependencies,
+    options: &Options,
+    bus: &SupervisionBus,
+    threads: &Threads,
+) -> Vec<SupervisorSpec> {
+    dependencies
+        .topic_consumers
+        .iter()
+        .flat_map(|topic| consumers_of(topic, dependencies, options, bus, threads))
+        .collect()
+}
+
+fn consumers_of(
+    consumers: &TopicConsumers,
+    dependencies: &Dependencies,
+    options: &Options,
+    bus: &SupervisionBus,
+    threads: &Threads,
+) -> Vec<SupervisorSpec> {
+    let (Some(groups), Some(broker)) = (dependencies.consumer_groups.clone(), dependencies.broker.clone()) else {
+        return Vec::new();
+    };
+    let TopicConsumers { topic, members, chain } = consumers.clone();
+    let pipeline = Arc::new(TopicPipeline {
+        group: group(&topic),
+        topics: outbox::topics::consumed_topics(&topic),
+        members,
+        chain,
+        groups,
+        broker,
+        inbox: Arc::clone(&dependencies.inbox),
+        batch: options.topic_batch,
+        parallel_keys: options.consumer_parallel_keys,
+        retry_delays: options.retry_delays,
+        clock: Arc::clone(&dependencies.clock),
+        metrics: Arc::clone(&dependencies.metrics),
+        events: bus.clone(),
+    });
+    let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
+    let consumer = |number: u32| {
+        let (pipeline, lag_series) = (Arc::clone(&pipeline), Arc::clone(&lag_series));
+        let name = format!("consumer-{topic}-{number}");
+        let (_, spec) = actor(bus, &format!("/{name}"), SMALL, move |_| {
+            ConsumerActor::new(Arc::clone(&pipeline) as _, Some(Arc::clone(&lag_series)), number)
+        });
+        only_child(&name, CONSUMER, spec.arbiter(threads.relay()))
+    };
+    (0..members).map(consumer).collect()
+}

@@ -1,0 +1,77 @@
+//! `examples/consume/rust` on Kafka: each event takes effect once, however often its record comes.
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+
+use crate::relay::inbox_consumer::{Consumed, InboxConsumer};
+use crate::support::Database;
+
+/// Longest wait for a new group to receive its partition.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+fn kafka() -> ClientConfig {
+    let servers = std::env::var("POSTHASTE_TEST_KAFKA");
+    let mut config = ClientConfig::new();
+    config.set(
+        "bootstrap.servers",
+        servers.expect("POSTHASTE_TEST_KAFKA names a broker: run `make services`, or `make test`"),
+    );
+    config
+}
+
+/// Appends records, each with its key and the id of its event.
+fn append(topic: &str, records: &[(&str, Option<&str>)]) {
+    let producer: ThreadedProducer<_> = kafka().create().unwrap();
+    for (key, event_id) in records {
+        let id = event_id.map(|id| OwnedHeaders::new().insert(Header { key: "ce_id", value: Some(id) }));
+        let record = BaseRecord::to(topic).key(*key).payload("{}").headers(id.unwrap_or_default());
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+    }
+    producer.flush(WAIT_MAX).unwrap();
+}
+
+async fn consume(consumer: &mut InboxConsumer, count: usize) -> Vec<Consumed> {
+    let mut consumed = Vec::new();
+    let all = async {
+        while consumed.len() < count {
+            consumed.extend(consumer.consume_next().await.unwrap());
+        }
+    };
+    tokio::time::timeout(WAIT_MAX, all).await.unwrap();
+    consumed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn example_applies_each_event_once_and_publishes_what_follows() {
+    let database = Database::own().await;
+    let topic = format!("inbox-example-{}", uuid::Uuid::new_v4());
+    let admin: AdminClient<DefaultClientContext> = kafka().create().unwrap();
+    let one = NewTopic::new(&topic, 1, TopicReplication::Fixed(1));
+    admin.create_topics(&[one], &AdminOptions::new()).await.unwrap();
+    let servers = kafka().get("bootstrap.servers").unwrap().to_owned();
+    append(&topic, &[("ann", Some("e-1")), ("ann", Some("e-1")), ("bob", Some("e-2")), ("bob", None)]);
+
+    let mut consumer = InboxConsumer::open(&servers, &database.url, &topic, &topic).await.unwrap();
+    let first = consume(&mut consumer, 4).await;
+    drop(consumer);
+    // Another member of the group continues after the acknowledged records, and knows what its predecessor consumed.
+    append(&topic, &[("bob", Some("e-2")), ("ann", Some("e-3"))]);
+    let mut successor = InboxConsumer::open(&servers, &database.url, &topic, &topic).await.unwrap();
+    let second = consume(&mut successor, 2).await;
+    admin.delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
+
+    assert_eq!(first, [Consumed::New, Consumed::Again, Consumed::New, Consumed::Foreign]);
+    assert_eq!(second, [Consumed::Again, Consumed::New]);
+    let client = database.client().await;
+    let moves = client.query("SELECT customer, moves FROM customer_moves ORDER BY customer", &[]).await.unwrap();
+    let moves: Vec<(&str, i64)> = moves.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(moves, [("ann", 2), ("bob", 1)]);
+    let events = "SELECT key_text, sequence FROM outbox_event WHERE topic = 'customer.moves' ORDER BY id";
+    let events = client.query(events, &[]).await.unwrap();
+    let events: Vec<(&str, i64)> = events.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(events, [("ann", 1), ("bob", 1), ("ann", 2)]);
+}

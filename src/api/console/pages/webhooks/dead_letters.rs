@@ -1,0 +1,86 @@
+//! The dead letters of a webhook one by one, each with its redrive.
+use app::operators::dead_letters::{DeadLetter, DeadLetterPosition};
+use app::port_types::Webhook;
+use domain::{Timestamp, WebhookId};
+use maud::{Markup, html};
+
+use crate::admin::dead_letters;
+use crate::console::form;
+use crate::console::format::{or_dash, relative_time};
+use crate::console::layout::{self, Page};
+use crate::console::redrive_state::redrive_state;
+use crate::request::context::RequestContext;
+use crate::request::response::RouteResult;
+use crate::topics::webhooks::bodies::webhook_id;
+use crate::topics::webhooks::dead_letters::{cursor, last_status};
+use crate::topics::webhooks::lookups::webhooks;
+
+/// Dead letters of a page.
+const PAGE_SIZE: u32 = 50;
+
+pub(crate) async fn list(context: RequestContext) -> RouteResult {
+    let (actions, id) = (webhooks(&context)?, webhook_id(&context)?);
+    let webhook = actions.find(id).await?;
+    let page = actions.dead_letters(id, cursor(&context.query())?, PAGE_SIZE).await?;
+    let (now, next) = (context.state.operations.now(), page.next.map(|next| next.to_string()));
+    let main = html! {
+        p { "Events that " strong { (webhook.url) } " did not accept in all attempts." }
+        (table(&context, &webhook, &page.dead_letters, now))
+        p class="pages" {
+            @if let Some(next) = &next { a rel="next" href={ "/console/webhooks/" (id) "/dead-letters?after=" (next) } { "Next page" } }
+        }
+        p { a href={ "/console/webhooks/" (id) } { "Back to the webhook" } }
+    };
+    let (path, command) = (format!("/webhooks/{id}/dead-letters"), format!("posthaste webhook dead-letters {id}"));
+    let title = "Dead letters of a webhook";
+    layout::show(&context, &Page { tab: "Webhooks", refreshes: false, title, main, path: &path, command: &command })
+}
+
+fn table(context: &RequestContext, webhook: &Webhook, found: &[DeadLetter], now: Timestamp) -> Markup {
+    if found.is_empty() {
+        return html! { p class="empty" { "No dead letters." } };
+    }
+    html! {
+        div class="wide" { table class="cards" {
+            caption { "By partition and offset of their topic" }
+            thead { tr { @for name in ["Dead letter", "State", "Type", "Key", "Last status", "Last failure", "Attempts", "When", "Redrive"] { th scope="col" { (name) } } } }
+            tbody { @for dead_letter in found { (row(context, webhook.id, dead_letter, now)) } }
+        } }
+    }
+}
+
+fn row(context: &RequestContext, id: WebhookId, dead_letter: &DeadLetter, now: Timestamp) -> Markup {
+    let place = dead_letter.position();
+    html! {
+        tr {
+            th scope="row" { (place) }
+            td data-label="State" { (redrive_state(dead_letter)) }
+            td data-label="Type" { (or_dash(dead_letter.kind())) }
+            td data-label="Key" { code { (dead_letter.delivery.record.key) } }
+            td class="number" data-label="Last status" { @match last_status(dead_letter) { Some(status) => (status), None => "–" } }
+            td data-label="Last failure" { (or_dash(dead_letter.reason())) }
+            td class="number" data-label="Attempts" { @match dead_letter.attempts() { Some(attempts) => (attempts), None => "–" } }
+            td data-label="When" { (relative_time(dead_letter.delivery.record.timestamp, now)) }
+            td data-label="Redrive" { @if dead_letter.is_redriven() { "–" } @else { (redrive_form(context, id, place)) } }
+        }
+    }
+}
+
+fn redrive_form(context: &RequestContext, id: WebhookId, place: DeadLetterPosition) -> Markup {
+    html! {
+        form method="post" action={ "/console/webhooks/" (id) "/dead-letters/" (place) "/redrive" } class="act" {
+            (form::csrf_field(context)) (form::reason_field()) " " button aria-label={ "Redrive dead letter " (place) } { "Redrive" }
+        }
+    }
+}
+
+pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
+    let (actions, id, place) = (webhooks(&context)?, webhook_id(&context)?, dead_letters::place(&context)?);
+    let audit = dead_letters::audit(&context, form::reason(&form::read(&context.body)?)?)?;
+    actions.redrive_one(id, place, true, &audit).await?;
+    dead_letters::log_redrive(&audit, 1);
+    let on = format!("dead letter {place} of webhook {id}");
+    form::log_operator_action(&context.state, &audit.operator, "send back", &on, &audit.reason);
+    let to = format!("/console/webhooks/{id}/dead-letters");
+    Ok(layout::see_other_with_note(&context, &to, format!("Dead letter {place} is delivered again.")))
+}

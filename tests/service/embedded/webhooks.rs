@@ -1,0 +1,158 @@
+//! Webhooks in the console and their dead letters one by one: forms that keep what was typed, secrets that are shown once, single redrives.
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::{Value, json};
+
+use crate::harness::backend::Backend;
+use crate::harness::console_browser::Browser;
+use crate::harness::endpoint::{Endpoint, EndpointResponse};
+use crate::harness::http::tea_order;
+use crate::harness::process::{Posthaste, command, finish};
+
+/// A new consumer group, and all retries.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const ACCEPTED: EndpointResponse = EndpointResponse::Status(202);
+
+fn start(backend: &Backend) -> Posthaste {
+    let settings = [
+        ("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"),
+        ("POSTHASTE__WEBHOOKS__RETRY_DELAYS", "50ms,50ms,50ms,50ms"),
+        ("POSTHASTE__WEBHOOKS__REFRESH", "100ms"),
+    ];
+    Posthaste::start(backend, &settings)
+}
+
+fn place(service: &Posthaste) -> String {
+    let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    created.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// The secret that a page shows.
+fn secret(page: &str) -> Option<&str> {
+    page.split("<code id=\"secret\">").nth(1)?.split('<').next()
+}
+
+/// The path of the only webhook's page.
+fn only_webhook(browser: &Browser) -> String {
+    let list = browser.get("/console/webhooks").text;
+    let links = list.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let of_webhooks = links.filter(|link| link.strip_prefix("/console/webhooks/").is_some_and(|id| id != "new"));
+    let [webhook] = of_webhooks.collect::<Vec<_>>()[..] else { panic!("{list}") };
+    webhook.to_owned()
+}
+
+#[test]
+fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
+    let backend = Backend::new();
+    let (service, endpoint) = (start(&backend), Endpoint::start(ACCEPTED));
+    let (browser, url) = (Browser::log_in(&service), endpoint.url());
+    let blank = browser.get("/console/webhooks/new").text;
+    assert!(blank.contains(">order.events</textarea>") && !blank.contains("data-refresh"), "{blank}");
+
+    let refused =
+        browser.send("/console/webhooks/new", &[("url", "ftp://x"), ("topics", "no.such"), ("description", "<crm>")]);
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    for kept in ["value=\"ftp://x\"", ">no.such</textarea>", "value=\"&lt;crm&gt;\"", "role=\"alert\""] {
+        assert!(refused.text.contains(kept), "{kept} in {}", refused.text);
+    }
+    assert!(!refused.text.contains("name=\"ordered\" value=\"true\" checked"), "an unchecked box stays so");
+    let fields = [
+        ("url", url.as_str()),
+        ("topics", "order.events"),
+        ("types", "ORDER_CREATED"),
+        ("ordered", "true"),
+        ("active", "true"),
+        ("description", "crm"),
+    ];
+    let created = browser.send("/console/webhooks/new", &fields);
+    assert_eq!(created.status, 201, "{}", created.text);
+    let first = secret(&created.text).expect("the secret is shown").to_owned();
+    assert!(first.starts_with("whsec_"), "{first}");
+
+    let webhook = only_webhook(&browser);
+    let shown = browser.get(&webhook).text;
+    assert!(shown.contains("crm") && shown.contains("ORDER_CREATED") && !shown.contains("whsec_"), "{shown}");
+    let id = place(&service);
+    until("the event arrives", WAIT_MAX, || (endpoint.accepted_for(&id) == [1]).then_some(()));
+    let rotated = browser.send(&format!("{webhook}/rotate"), &[]);
+    assert!(rotated.status == 200 && secret(&rotated.text).is_some_and(|secret| secret != first), "{}", rotated.text);
+
+    let change = format!("{webhook}/change");
+    assert!(browser.get(&change).text.contains("value=\"crm\""));
+    let illegal = browser.send(&change, &[("url", "nonsense"), ("description", "kept")]);
+    assert!(illegal.status == 400 && illegal.text.contains("value=\"kept\"") && illegal.text.contains("order.events"));
+    let done = browser.submit(&change, &[("url", url.as_str()), ("types", ""), ("description", "moved")]);
+    assert!(done.contains("The webhook was changed.") && done.contains("moved") && done.contains("inactive"), "{done}");
+
+    let asked = browser.get(&format!("{webhook}/delete")).text;
+    assert!(asked.contains("Nothing was changed."), "{asked}");
+    let deleted = browser.submit(&format!("{webhook}/delete"), &[]);
+    assert!(
+        deleted.contains("The webhook was deleted.") && deleted.contains("No endpoint is subscribed."),
+        "{deleted}"
+    );
+    until("all changes are logged", WAIT_MAX, || (service.logged("webhook_changed").len() >= 4).then_some(()));
+    let actions: Vec<Value> = service.logged("webhook_changed").iter().map(|line| line["action"].clone()).collect();
+    assert_eq!(actions, ["create", "rotate", "change", "delete"]);
+}
+
+#[test]
+fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
+    let backend = Backend::new();
+    let (service, endpoint) = (start(&backend), Endpoint::start(EndpointResponse::Status(422)));
+    let admin = service.http.admin();
+    let create = |url: String| {
+        let body = json!({"url": url, "topics": ["order.events"], "ordered": false});
+        service.http.post("/webhooks", &admin, &[], &body).json()["id"].as_str().expect("an id").to_owned()
+    };
+    let (webhook, other) = (create(endpoint.url()), create(Endpoint::start(ACCEPTED).url()));
+    let orders: Vec<String> = (0..3).map(|_| place(&service)).collect();
+    let list = |query: &str| service.http.get(&format!("/webhooks/{webhook}/dead-letters{query}"), Some(&admin)).json();
+    let found = until("all are dead letters", WAIT_MAX, || {
+        Some(list("")["deadLetters"].as_array().expect("a list").clone()).filter(|found| found.len() == 3)
+    });
+    let mut keys: Vec<&str> = found.iter().map(|one| one["key"].as_str().expect("a key")).collect();
+    let mut expected: Vec<&str> = orders.iter().map(String::as_str).collect();
+    keys.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+    for one in &found {
+        let facts = [&one["type"], &one["topic"], &one["url"], &one["status"], &one["attempts"], &one["redriven"]];
+        let expected = json!(["ORDER_CREATED", "order.events", endpoint.url(), 422, 5, false]);
+        assert_eq!(json!(facts), expected, "{one}");
+    }
+    assert_eq!(list("?limit=1")["deadLetters"].as_array().expect("a list").len(), 1);
+    let of_other = service.http.get(&format!("/webhooks/{other}/dead-letters"), Some(&admin)).json();
+    assert_eq!(of_other["deadLetters"], json!([]));
+    let place_of = |at: usize| found[at]["position"].as_str().expect("a position").to_owned();
+    let foreign = format!("/webhooks/{other}/dead-letters/{}/redrive", place_of(0));
+    assert_eq!(service.http.post(&foreign, &admin, &[], &json!({"dryRun": false})).status, 404);
+
+    endpoint.set_response(ACCEPTED);
+    let redrive = format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0));
+    assert_eq!(service.http.post(&redrive, &admin, &[], &json!({})).json()["redriven"], false, "a dry run");
+    let redriven = service.http.post(&redrive, &admin, &[], &json!({"dryRun": false, "reason": "fixed"}));
+    assert_eq!((redriven.status, &redriven.json()["redriven"]), (200, &json!(true)), "{}", redriven.text);
+    assert_eq!(service.http.post(&redrive, &admin, &[], &json!({"dryRun": false})).status, 409, "once");
+
+    let browser = Browser::log_in(&service);
+    let page = format!("/console/webhooks/{webhook}/dead-letters");
+    let shown = browser.get(&page).text;
+    assert!(shown.contains("422") && shown.matches(">Redrive</button>").count() == 2, "{shown}");
+    let done = browser.submit(&format!("{page}/{}/redrive", place_of(1)), &[("reason", "fixed")]);
+    assert!(done.contains(&format!("Dead letter {} is delivered again.", place_of(1))), "{done}");
+
+    let address = service.http.base().to_owned();
+    let run = |arguments: &[&str]| {
+        let arguments = [&["webhook"], arguments, &["--url", &address]].concat();
+        finish(command(&backend, &arguments).env("POSTHASTE_TOKEN", &admin))
+    };
+    let (code, table, stderr) = run(&["dead-letters", &webhook]);
+    assert!(code == 0 && table.contains("DEAD LETTER") && table.matches(" no ").count() == 1, "{table}{stderr}");
+    let (code, stdout, stderr) = run(&["redrive", &webhook, &place_of(2), "--reason", "fixed"]);
+    assert!(code == 0 && stdout.contains("is delivered again"), "{stdout}{stderr}");
+    for order in &orders {
+        until("each is delivered again", WAIT_MAX, || (endpoint.accepted_for(order) == [1]).then_some(()));
+    }
+}
