@@ -3,5 +3,6 @@ pub(crate) mod blocking_call;
 pub(crate) mod broker_contact;
 pub(crate) mod client_config;
 pub(crate) mod client_replacement;
+pub(crate) mod message;
 pub(crate) mod open_error;
 pub(crate) mod topic_metadata;

@@ -9,7 +9,6 @@ mod cluster;
 mod connection;
 mod consumer;
 mod error;
-mod message;
 mod options;
 mod producer;
 mod protocol;

@@ -3,9 +3,11 @@
 pub(crate) mod calls;
 pub(crate) mod cluster;
 pub(crate) mod connection;
+mod mechanism;
 pub(crate) mod record_batch;
 pub(crate) mod response_code;
-pub(crate) mod sasl;
+mod sasl;
 mod scram;
 pub(crate) mod settings;
 mod stream;
+mod tls;

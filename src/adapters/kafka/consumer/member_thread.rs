@@ -11,12 +11,12 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Message, TopicPartitionList};
 
+use crate::connection::message::delivery;
 use crate::consumer::context::{AssignmentChange, MemberContext, apply};
 use crate::consumer::member_request::{MemberReply, MemberRequest};
 use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits, PendingAcknowledgement};
 use crate::consumer::partition_buffer::PartitionBuffer;
 use crate::error::{map_err, may_pass};
-use crate::message::delivery;
 use crate::options::Options;
 
 /// Longest wait for a request: a wake-up may be lost.

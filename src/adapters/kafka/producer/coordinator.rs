@@ -22,7 +22,7 @@ pub(crate) struct Coordinator {
 
 /// How long a request is repeated.
 #[derive(Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct RetryLimits {
     pub(crate) deadline: Instant,
     /// Longest time without a connection to any broker.
     pub(crate) unreachable_max: Duration,
@@ -54,11 +54,11 @@ impl Coordinator {
         cluster: &mut Cluster,
         request: &C,
         code_of: impl Fn(&C::Response) -> i16,
-        patience: Patience,
+        limits: RetryLimits,
     ) -> Result<Answer<C::Response>, NoAnswer> {
         let (started, mut pause, mut may_have_arrived) = (Instant::now(), PAUSE_MIN, false);
         loop {
-            let (error, is_unreachable) = match self.ask_once(cluster, request, patience.deadline) {
+            let (error, is_unreachable) = match self.ask_once(cluster, request, limits.deadline) {
                 Ok(response) => match error_code(code_of(&response)) {
                     Some(Code::ConcurrentTransactions) => (delayed(Code::ConcurrentTransactions), false),
                     Some(code) if is_coordinator_moving(code) => {
@@ -76,7 +76,7 @@ impl Coordinator {
                 }
             };
             let now = Instant::now();
-            if now + pause >= patience.deadline || (is_unreachable && started.elapsed() >= patience.unreachable_max) {
+            if now + pause >= limits.deadline || (is_unreachable && started.elapsed() >= limits.unreachable_max) {
                 return Err(NoAnswer { error });
             }
             std::thread::sleep(pause);
@@ -94,11 +94,7 @@ impl Coordinator {
             Some(address) => address.clone(),
             None => {
                 let found = cluster.find_coordinator(&self.transactional_id, deadline);
-                // Nothing of the request itself was sent.
-                let found = found.map_err(|error| match error {
-                    CallError::Unanswered(reason) => CallError::NotSent(reason),
-                    other => other,
-                })?;
+                let found = found.map_err(CallError::before_the_request)?;
                 let address = found.map_err(|code| match code {
                     Code::TransactionalIdAuthorizationFailed => CallError::Refused(code.to_string()),
                     code => delayed(code),

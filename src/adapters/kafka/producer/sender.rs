@@ -10,8 +10,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::connection::broker_contact::BrokerContact;
+use crate::connection::message::encode_headers;
 use crate::error::map_err;
-use crate::message::encode_headers;
 use crate::producer::delivery_reports::DeliveryContext;
 
 /// Pause before a record is offered again to a client whose queue is full.

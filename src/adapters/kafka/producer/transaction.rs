@@ -10,7 +10,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::error::{FailureCause, failure_cause, map_code};
 use crate::options::Options;
-use crate::producer::coordinator::Patience;
+use crate::producer::coordinator::RetryLimits;
 use crate::producer::delivery_reports::DeliveryOutcome;
 use crate::producer::partition_queues::{Chunk, PartitionQueues};
 use crate::producer::produce::ChunkOutcome;
@@ -118,7 +118,7 @@ pub(crate) fn publish(
     // A commit gets more time than the deliveries: a broker that returns from an outage still answers it, and a commit that is given up
     // costs a fence and a read of the watermark.
     let latest = lease.min(now + terms.options.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS).max(now + COMMIT_TIME_MIN);
-    match producer.commit(patient_until(latest)) {
+    match producer.commit(until(latest)) {
         Ok(()) => TransactionEnd::Committed(sending.outcomes),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
         Err(StepError::Unknown(reason)) => TransactionEnd::Unknown(reason),
@@ -144,10 +144,10 @@ pub(crate) fn commit_record(
         timestamp: options.clock.now().millis(),
     };
     let place = (Arc::clone(topic), partition);
-    producer.add_partitions(&[place], patient_until(deadline)).map_err(StepError::into_cause)?;
+    producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
     let chunk = Chunk { topic: Arc::clone(topic), partition, slots: vec![0], records: vec![record] };
     match producer.produce(&[chunk], options.compression, deadline).pop() {
-        Some(ChunkOutcome::Appended(_)) => producer.commit(patient_until(deadline)).map_err(StepError::into_cause),
+        Some(ChunkOutcome::Appended(_)) => producer.commit(until(deadline)).map_err(StepError::into_cause),
         Some(ChunkOutcome::Refused { code, .. }) => Err(map_code(code, format!("{action}: {code}"))),
         Some(ChunkOutcome::NotSent(reason) | ChunkOutcome::Unanswered(reason)) => {
             Err(Error::Unreachable(format!("{action}: {reason}")))
@@ -156,8 +156,8 @@ pub(crate) fn commit_record(
     }
 }
 
-fn patient_until(deadline: Instant) -> Patience {
-    Patience { deadline, unreachable_max: Duration::MAX }
+fn until(deadline: Instant) -> RetryLimits {
+    RetryLimits { deadline, unreachable_max: Duration::MAX }
 }
 
 /// The records of a transaction while they are sent.
@@ -179,9 +179,9 @@ impl Sending {
         terms: &TransactionTerms<'_>,
         deadline: Instant,
     ) -> Result<(), StepError> {
-        let patience = Patience { deadline, unreachable_max: OUTAGE_WAIT };
+        let limits = RetryLimits { deadline, unreachable_max: OUTAGE_WAIT };
         // An earlier transaction that no record reached may still be open.
-        producer.abort(patience)?;
+        producer.abort(limits)?;
         let topics = batches.iter().flat_map(SessionBatch::topics).chain([terms.watermark_topic]);
         let refused = producer.cluster.load(topics.map(|topic| &**topic), deadline).map_err(StepError::Failed)?;
         if !refused.is_empty() {
@@ -189,7 +189,7 @@ impl Sending {
         }
         let watermarks = watermark_texts(batches, &terms.options.installation);
         let mut queues = queued(producer, batches, &watermarks, terms)?;
-        producer.add_partitions(&queues.partitions(), patience)?;
+        producer.add_partitions(&queues.partitions(), limits)?;
         let one_by_one = batches.iter().any(|batch| batch.is_suspect);
         loop {
             let chunks = if one_by_one {
@@ -341,7 +341,7 @@ fn abort_transaction(producer: &mut TransactionalProducer, timeout: Duration, re
     if !report.reached {
         return TransactionEnd::Aborted(report);
     }
-    match producer.abort(patient_until(Instant::now() + timeout)) {
+    match producer.abort(until(Instant::now() + timeout)) {
         Ok(()) => TransactionEnd::Aborted(report),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
         // The broker is unreachable: whether it has aborted the transaction is unknown until it returns.

@@ -18,7 +18,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::error::map_code;
 use crate::options::Options;
-use crate::producer::coordinator::{Answer, Coordinator, NoAnswer, Patience};
+use crate::producer::coordinator::{Answer, Coordinator, NoAnswer, RetryLimits};
 use crate::protocol::cluster::{Cluster, call_error};
 use crate::protocol::record_batch::BatchProducer;
 use crate::protocol::response_code::{error_code, is_fenced};
@@ -87,7 +87,7 @@ impl TransactionalProducer {
             sequences: HashMap::new(),
             is_open: false,
         };
-        producer.renew(Patience { deadline, unreachable_max: options.connect_timeout })?;
+        producer.renew(RetryLimits { deadline, unreachable_max: options.connect_timeout })?;
         Ok(producer)
     }
 
@@ -95,7 +95,7 @@ impl TransactionalProducer {
     pub(crate) fn add_partitions(
         &mut self,
         partitions: &[(Arc<str>, u32)],
-        patience: Patience,
+        limits: RetryLimits,
     ) -> Result<(), StepError> {
         let (mut topics, mut last): (Vec<AddPartitionsToTxnTopic>, Option<&str>) = (Vec::new(), None);
         for (topic, partition) in partitions {
@@ -114,9 +114,9 @@ impl TransactionalProducer {
             .with_v3_and_below_topics(topics);
         let action = "adding partitions to the transaction";
         self.is_open = true;
-        let known_by = patience.deadline.min(Instant::now() + NEW_TOPIC_MAX);
+        let known_by = limits.deadline.min(Instant::now() + NEW_TOPIC_MAX);
         loop {
-            let answer = self.coordinator.ask(&mut self.cluster, &request, first_error, patience);
+            let answer = self.coordinator.ask(&mut self.cluster, &request, first_error, limits);
             let Answer { code, .. } = answer.map_err(|none| StepError::Failed(call_error(&none.error, action)))?;
             // The coordinator may learn of a new topic later than its leader.
             if code != Some(Code::UnknownTopicOrPartition) || Instant::now() + NEW_TOPIC_PAUSE >= known_by {
@@ -134,10 +134,10 @@ impl TransactionalProducer {
         BatchProducer { id: self.id, epoch: self.epoch, first_sequence }
     }
 
-    /// Commits the transaction.
-    pub(crate) fn commit(&mut self, patience: Patience) -> Result<(), StepError> {
+    /// Commits the transaction. Repeats the request until it is answered: a late answer to a repetition may leave the outcome unknown.
+    pub(crate) fn commit(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         let action = "committing";
-        let answer = self.end(true, patience);
+        let answer = self.end(true, limits);
         let Answer { code, is_repetition, .. } =
             answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
         match (code, is_repetition) {
@@ -152,38 +152,38 @@ impl TransactionalProducer {
     }
 
     /// Makes the coordinator abort the transaction, and raises the epoch. Does nothing without a transaction.
-    pub(crate) fn abort(&mut self, patience: Patience) -> Result<(), StepError> {
+    pub(crate) fn abort(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         if !self.is_open {
             return Ok(());
         }
         let action = "aborting";
-        let answer = self.end(false, patience);
+        let answer = self.end(false, limits);
         let Answer { code, .. } = answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
         // Without an added partition there is no transaction.
         self.verdict(code.filter(|code| *code != Code::InvalidTransactionalState), action)?;
-        self.renew(patience)?;
+        self.renew(limits)?;
         self.is_open = false;
         Ok(())
     }
 
-    fn end(&mut self, is_commit: bool, patience: Patience) -> Result<Answer<EndTxnResponse>, NoAnswer> {
+    fn end(&mut self, is_commit: bool, limits: RetryLimits) -> Result<Answer<EndTxnResponse>, NoAnswer> {
         let request = EndTxnRequest::default()
             .with_transactional_id(self.transactional_id())
             .with_producer_id(ProducerId(self.id))
             .with_producer_epoch(self.epoch)
             .with_committed(is_commit);
-        self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, patience)
+        self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, limits)
     }
 
     /// Takes a new epoch, and an id if there is none yet. Waits until the coordinator has ended the last transaction.
-    fn renew(&mut self, patience: Patience) -> Result<(), StepError> {
+    fn renew(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(Some(self.transactional_id()))
             .with_transaction_timeout_ms(i32::try_from(self.transaction_timeout.as_millis()).unwrap_or(i32::MAX))
             .with_producer_id(ProducerId(self.id))
             .with_producer_epoch(self.epoch);
         let action = format!("initialising the transactional id {}", self.coordinator.transactional_id);
-        let answer = self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, patience);
+        let answer = self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, limits);
         let Answer { response, code, .. } =
             answer.map_err(|none| StepError::Failed(call_error(&none.error, &action)))?;
         self.verdict(code, &action)?;

@@ -13,6 +13,7 @@ use crate::error::map_code;
 use crate::protocol::calls::Call;
 use crate::protocol::connection::{CallError, Connection, Sent};
 use crate::protocol::response_code::error_code;
+use crate::protocol::sasl;
 use crate::protocol::settings::ConnectionSettings;
 
 /// After this time the leaders and numbers of partitions are read again.
@@ -96,7 +97,11 @@ impl Cluster {
             self.connections.remove(address);
         }
         if !self.connections.contains_key(address) {
-            let connection = Connection::open(address, &self.settings, deadline)?;
+            let mut connection = Connection::open(address, &self.settings, deadline)?;
+            if let Some(credentials) = &self.settings.sasl {
+                // Nothing of the caller's was sent yet.
+                sasl::authenticate(&mut connection, credentials, deadline).map_err(CallError::before_the_request)?;
+            }
             self.connections.insert(address.to_owned(), connection);
         }
         let missing = || CallError::NotSent(format!("connecting to {address}"));

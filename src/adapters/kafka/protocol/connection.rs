@@ -9,7 +9,6 @@ use kafka_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
 use crate::protocol::calls::Call;
-use crate::protocol::sasl;
 use crate::protocol::settings::{ConnectionSettings, IDLE_MAX, RESPONSE_BYTES_MAX, RESPONSE_TIMEOUT};
 use crate::protocol::stream::Stream;
 
@@ -34,6 +33,16 @@ impl std::fmt::Display for CallError {
     }
 }
 
+impl CallError {
+    /// The error of a step before a request, for which that request was not sent.
+    pub(crate) fn before_the_request(self) -> Self {
+        match self {
+            CallError::Unanswered(reason) => CallError::NotSent(reason),
+            other => other,
+        }
+    }
+}
+
 /// A request that was sent, until its response is read.
 pub(crate) struct Sent<C> {
     correlation: i32,
@@ -53,7 +62,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `host:port`, learns the broker's versions and authenticates.
+    /// Connects to `host:port` and learns the broker's versions.
     pub(crate) fn open(
         address: &str,
         settings: &Arc<ConnectionSettings>,
@@ -69,23 +78,17 @@ impl Connection {
             correlation: 0,
             used_at: Instant::now(),
         };
-        match connection.set_up(deadline) {
-            // Nothing of the caller's was sent yet.
-            Err(CallError::Unanswered(reason)) => Err(CallError::NotSent(reason)),
-            other => other.map(|()| connection),
-        }
+        // Nothing of the caller's was sent yet.
+        connection.set_up(deadline).map_err(CallError::before_the_request).map(|()| connection)
     }
 
     fn set_up(&mut self, deadline: Instant) -> Result<(), CallError> {
         let response = self.call(&ApiVersionsRequest::default(), deadline)?;
         self.versions = response.api_keys.iter().map(|api| (api.api_key, (api.min_version, api.max_version))).collect();
-        match self.settings.sasl.clone() {
-            Some(credentials) => sasl::authenticate(self, &credentials, deadline),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
-    /// The broker's `host:port`.
+    /// The `host:port` that it was opened with.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }

@@ -21,7 +21,7 @@ pub(crate) struct RecordParts<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) headers: &'a [Header],
-    /// Milliseconds since 1970.
+    /// In milliseconds since 1970, by the producer's clock.
     pub(crate) timestamp: i64,
 }
 
@@ -100,7 +100,7 @@ fn put_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
     buffer.extend_from_slice(bytes);
 }
 
-/// A zigzag varint.
+/// Writes a number as a zigzag varint, which takes few bytes near zero.
 fn put_varint(buffer: &mut BytesMut, value: i64) {
     let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     while rest >= 0x80 {

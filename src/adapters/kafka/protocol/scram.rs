@@ -51,7 +51,7 @@ impl Hash {
     }
 }
 
-/// One authentication.
+/// One authentication; its nonce is never used again.
 pub(crate) struct ScramClient<'a> {
     hash: Hash,
     username: String,

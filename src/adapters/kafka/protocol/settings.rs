@@ -5,12 +5,11 @@ use std::time::Duration;
 use kafka_protocol::protocol::StrBytes;
 
 use crate::options::{Options, Sasl};
-use crate::protocol::stream::TlsSettings;
+use crate::protocol::mechanism::Mechanism;
+use crate::protocol::tls::TlsSettings;
 
 /// A broker that sends nothing for this long counts as lost; as for librdkafka's clients.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for a TCP connection to be established.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An idle connection is replaced after this time: brokers and firewalls close connections that were idle for minutes, and a request on
 /// such a connection fails without an answer.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -29,7 +28,7 @@ pub(crate) struct ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// Reads the options.
+    /// Takes from the options what concerns connections.
     ///
     /// # Errors
     /// What is wrong with the file of certificate authorities, or with the mechanism of authentication.
@@ -37,7 +36,7 @@ impl ConnectionSettings {
         let security = &options.security;
         let tls = security.tls.then(|| TlsSettings::new(security.ca_file.as_deref())).transpose()?;
         if let Some(sasl) = &security.sasl {
-            crate::protocol::sasl::Mechanism::named(&sasl.mechanism)?;
+            Mechanism::named(&sasl.mechanism)?;
         }
         let servers = options.bootstrap_servers.split(',').map(str::trim).filter(|server| !server.is_empty());
         Ok(Arc::new(Self {

@@ -1,49 +1,15 @@
 //! A TCP connection to a broker, encrypted or not, whose reads and writes end at a deadline.
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 
-use crate::protocol::settings::CONNECT_TIMEOUT;
+use crate::protocol::tls::TlsSettings;
 
-/// Files in which Linux distributions keep the system's root certificates.
-const BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-
-/// Encryption by rustls and ring; the broker's certificate is checked.
-#[derive(Clone)]
-pub(crate) struct TlsSettings(Arc<ClientConfig>);
-
-impl TlsSettings {
-    /// Trusts the authorities in this PEM file, or those of the system.
-    ///
-    /// # Errors
-    /// Which file cannot be used.
-    pub(crate) fn new(authorities: Option<&Path>) -> Result<Self, String> {
-        let roots = roots(authorities)?;
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))?;
-        Ok(Self(Arc::new(builder.with_root_certificates(roots).with_no_client_auth())))
-    }
-}
-
-fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
-    let bundle = || BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file());
-    let path = authorities.map(Path::to_path_buf).or_else(bundle).unwrap_or_else(|| BUNDLES[0].into());
-    let invalid = |reason: String| format!("the certificate authorities in {}: {reason}", path.display());
-    let mut store = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| invalid(error.to_string()))?;
-    // A bundle may contain certificates that rustls rejects; one usable root is enough.
-    store.add_parsable_certificates(certificates.flatten());
-    if store.is_empty() { Err(invalid("there is none".into())) } else { Ok(store) }
-}
+/// Longest time for a TCP connection to be established.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The bytes of one connection.
 pub(crate) enum Stream {
@@ -68,11 +34,11 @@ impl Stream {
     }
 
     fn over(socket: TcpStream, address: &str, tls: Option<&TlsSettings>) -> io::Result<Self> {
-        let Some(TlsSettings(config)) = tls else { return Ok(Stream::Plain(socket)) };
+        let Some(tls) = tls else { return Ok(Stream::Plain(socket)) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(tls.config(), name).map_err(io::Error::other)?;
         Ok(Stream::Encrypted(Box::new(StreamOwned::new(connection, socket))))
     }
 
@@ -87,7 +53,7 @@ impl Stream {
         }
     }
 
-    /// Fills the buffer.
+    /// Fills the whole buffer; an end of the connection before is an error.
     pub(crate) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -128,8 +94,10 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::sync::Arc;
 
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    use rustls::crypto::ring;
     use rustls::pki_types::PrivateKeyDer;
     use rustls::{ServerConfig, ServerConnection};
 

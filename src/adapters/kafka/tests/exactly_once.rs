@@ -377,28 +377,6 @@ async fn batch_is_published_although_its_caller_was_dropped() {
     assert_eq!(installation.watermark(&session, P0).await, Some(1));
 }
 
-/// A topic of another service that was never created must not stop the relay.
-#[tokio::test]
-async fn event_to_a_missing_topic_is_refused_alone() {
-    let installation = Installation::new().await;
-    let session = installation.session(0).await;
-    let mut records = installation.records(&[("a", "1"), ("b", "nowhere"), ("c", "2")]);
-    records[1].topic = installation.kafka.options().topic("never.created").into();
-    let mixed = batch(P0, 1, records);
-    let other = batch(P1, 1, installation.records(&[("d", "3")]));
-
-    let (first, second) = join!(installation.publish(&session, mixed.clone()), installation.publish(&session, other));
-
-    assert_eq!(refused(&first), [mixed.records[1].0]);
-    let Published::Aborted { refused, .. } = first else { panic!("refused() has checked the variant") };
-    assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
-    assert!(matches!(second, Published::Committed(_)), "{second:?}");
-    let mut rest = mixed;
-    rest.records.remove(1);
-    installation.committed(&session, rest).await;
-    assert_eq!(installation.values().await, ["1", "2", "3"]);
-}
-
 #[tokio::test]
 async fn refused_append_returns_the_rejection() {
     let installation = Installation::new().await;

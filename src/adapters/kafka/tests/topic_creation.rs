@@ -1,13 +1,14 @@
 //! The topics of an installation: created when they are missing, refused with the reason and the remedy when their settings are wrong.
+use futures::join;
 use kafka::{Kafka, KafkaProbe};
 use kit::TestClock;
 use outbox::topics::WATERMARK_TOPIC;
-use ports::Error;
-use ports::broker::Broker;
 use ports::broker::topics::TopicReader;
+use ports::broker::{Broker, Published};
 use ports::probe::Probe;
+use ports::{Error, Fault};
 
-use crate::support::{Installation, create_topic, opened, options, servers};
+use crate::support::{Installation, P0, P1, batch, create_topic, opened, options, servers};
 
 async fn refused(settings: &[(&str, &str)], partitions: i32) -> String {
     let options = options(&servers(), &TestClock::default());
@@ -89,4 +90,26 @@ async fn read_of_a_missing_topic_lists_the_existing_ones() {
 
     let Err(Error::Rejected(reason)) = result else { panic!("{result:?}") };
     assert!(reason.contains(&installation.kafka.options().topic("order.events")), "{reason}");
+}
+
+/// A topic of another service that was never created must not stop the relay.
+#[tokio::test]
+async fn event_to_a_missing_topic_is_refused_alone() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    let mut records = installation.records(&[("a", "1"), ("b", "nowhere"), ("c", "2")]);
+    records[1].topic = installation.kafka.options().topic("never.created").into();
+    let mixed = batch(P0, 1, records);
+    let other = batch(P1, 1, installation.records(&[("d", "3")]));
+
+    let (first, second) = join!(installation.publish(&session, mixed.clone()), installation.publish(&session, other));
+
+    let Published::Aborted { refused, .. } = first else { panic!("it should have been aborted: {first:?}") };
+    assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
+    assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
+    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    let mut rest = mixed;
+    rest.records.remove(1);
+    installation.committed(&session, rest).await;
+    assert_eq!(installation.values().await, ["1", "2", "3"]);
 }

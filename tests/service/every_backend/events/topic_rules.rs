@@ -78,6 +78,11 @@ fn topics_decide_what_becomes_of_an_event_that_cannot_be_published() {
         ],
     );
 
+    // The relay creates them when it first reaches the broker.
+    let topics = [&skipping, &blocking, &diverting];
+    until("the topics are there", WAIT_MAX, || {
+        topics.iter().all(|topic| partitions(&backend, topic).is_some()).then_some(())
+    });
     let whole = ("Whole".to_owned(), 2);
     for topic in [&skipping, &diverting] {
         until("the later event is published", WAIT_MAX, || (records(&backend, topic) == [whole.clone()]).then_some(()));
