@@ -113,6 +113,7 @@ impl TopicPipeline {
 
     /// Sends the events of one poll. Returns the number of those that failed.
     async fn process(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
+        let _in_hand = message_log::in_hand(deliveries);
         let forwarding = self.forwarding();
         let (due, _) = forwarding.due(member, deliveries, |_| true).await?;
         let keys = stream::iter(by_key(due)).map(|messages| self.send_all(messages));
