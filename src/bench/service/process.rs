@@ -1,14 +1,11 @@
 //! The service under load: the measured program as a process of its own.
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::process::Stdio;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use super::log_reader::LogReader;
 use super::metrics_page::{self, HistogramBuckets};
 use super::topic_checker::{TopicReport, check_topic};
 use crate::error::Error;
@@ -31,52 +28,35 @@ pub(crate) struct ServiceProcess<'a, D> {
     pub address: SocketAddr,
     data: &'a D,
     child: Child,
-    /// Ages in milliseconds that the service has logged.
-    acknowledged: Rc<RefCell<Vec<f64>>>,
+    log: RefCell<LogReader>,
 }
 
 impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
     /// Starts the service and waits until it listens. Dropping it kills the process.
     pub(crate) async fn start(data: &'a D, environment: &[(&str, &str)]) -> Result<Self, Error> {
+        let (log, output) = std::io::pipe()?;
         let mut command = data.service()?;
-        command.envs(environment.iter().copied()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn()?;
-        let stdout = child.stdout.take().ok_or_else(|| Error::new("the service has no output"))?;
-        let mut lines = BufReader::new(stdout).lines();
-        while let Some(text) = lines.next_line().await? {
-            let event: Value = serde_json::from_str(&text).unwrap_or_default();
-            if event["event"] == "listening" {
-                let address = event["address"].as_str().and_then(|address| address.parse().ok());
-                let address = address.ok_or_else(|| Error::new("the service's log names no address"))?;
-                let acknowledged: Rc<RefCell<Vec<f64>>> = Rc::default();
-                let ages = Rc::clone(&acknowledged);
-                // The log is read to its end: a full pipe makes the service drop lines, a closed one makes its writes fail.
-                actix_rt::spawn(async move {
-                    while let Ok(Some(line)) = lines.next_line().await {
-                        ages.borrow_mut().extend(acknowledged_ages(&line));
-                    }
-                });
-                return Ok(Self { address, data, child, acknowledged });
-            }
-        }
-        Err(Error::new("the service ended before it listened"))
+        command.envs(environment.iter().copied()).stdout(output).kill_on_drop(true);
+        let child = command.spawn()?;
+        // The command holds the writing end of the pipe; only the service may, so that the log ends with it.
+        drop(command);
+        let (log, listening) = LogReader::start(log)?;
+        let address = listening.await.map_err(|_| Error::new("the service ended before it listened"))?;
+        Ok(Self { address, data, child, log: RefCell::new(log) })
     }
 
     /// Milliseconds from commit to acknowledgement of the newest rows, sorted. Waits until the service has logged this many since the last
     /// call, and then forgets them. The service must run with [`LOG_ACKNOWLEDGEMENTS`].
     pub(crate) async fn take_acknowledged_ms(&self, rows: u64) -> Result<Vec<f64>, Error> {
         let begin = Instant::now();
-        while (self.acknowledged.borrow().len() as u64) < rows {
+        while (self.log.borrow_mut().rows() as u64) < rows {
             if begin.elapsed() > LOG_TIMEOUT {
-                let seen = self.acknowledged.borrow().len();
+                let seen = self.log.borrow_mut().rows();
                 return Err(Error::new(format!("the service logged {seen} of {rows} acknowledgements")));
             }
             tokio::time::sleep(SCRAPE_INTERVAL).await;
         }
-        let mut ages = self.acknowledged.take();
-        ages.drain(..ages.len() - rows as usize);
-        ages.sort_by(f64::total_cmp);
-        Ok(ages)
+        Ok(self.log.borrow_mut().take_newest_ms(rows as usize))
     }
 
     /// Resident memory in MB.
@@ -156,13 +136,4 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         }
         check_topic(self.data, events).await
     }
-}
-
-/// The ages in a line of the log, in milliseconds; none in a line of another kind.
-fn acknowledged_ages(line: &str) -> Vec<f64> {
-    if !line.contains("batch_acknowledged") {
-        return Vec::new();
-    }
-    let event: Value = serde_json::from_str(line).unwrap_or_default();
-    event["ages_ms"].as_str().unwrap_or_default().split(',').filter_map(|age| age.parse().ok()).collect()
 }

@@ -1,0 +1,95 @@
+//! The log of the measured service, read by a thread of its own: the service drops lines when its output is not read, and the thread that
+//! makes the load has no time for that while it saturates the processors.
+use std::io::{BufRead, BufReader, PipeReader};
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// The acknowledgements that the service has logged, and the bench has not taken yet.
+pub(crate) struct LogReader {
+    acknowledgements: Receiver<String>,
+    /// The ages of the rows in the lines that were parsed, in milliseconds.
+    ages_ms: Vec<f64>,
+}
+
+impl LogReader {
+    /// Reads until the service ends. The receiver yields the address on which the service listens, or fails if the service ends before.
+    pub(crate) fn start(log: PipeReader) -> std::io::Result<(Self, oneshot::Receiver<SocketAddr>)> {
+        let (listens, listening) = oneshot::channel();
+        let (acknowledged, acknowledgements) = mpsc::channel();
+        thread::Builder::new().name("service-log".to_owned()).spawn(move || {
+            let mut listens = Some(listens);
+            for line in BufReader::new(log).lines().map_while(Result::ok) {
+                if line.contains("batch_acknowledged") {
+                    // Fails if the bench has dropped the service.
+                    let _ = acknowledged.send(line);
+                } else if let Some(address) = listening_address(&line)
+                    && let Some(listens) = listens.take()
+                {
+                    // Fails if the bench has stopped waiting for the service.
+                    let _ = listens.send(address);
+                }
+            }
+        })?;
+        Ok((Self { acknowledgements, ages_ms: Vec::new() }, listening))
+    }
+
+    /// Number of rows whose acknowledgement was read since the last [`LogReader::take_newest_ms`].
+    pub(crate) fn rows(&mut self) -> usize {
+        self.ages_ms.extend(self.acknowledgements.try_iter().flat_map(|line| acknowledged_ages(&line)));
+        self.ages_ms.len()
+    }
+
+    /// The ages of the newest rows in milliseconds, sorted; forgets all rows that were read so far.
+    pub(crate) fn take_newest_ms(&mut self, rows: usize) -> Vec<f64> {
+        let mut ages = std::mem::take(&mut self.ages_ms);
+        ages.drain(..ages.len().saturating_sub(rows));
+        ages.sort_by(f64::total_cmp);
+        ages
+    }
+}
+
+fn listening_address(line: &str) -> Option<SocketAddr> {
+    let event: Value = serde_json::from_str(line).ok()?;
+    if event["event"] == "listening" { event["address"].as_str()?.parse().ok() } else { None }
+}
+
+/// The ages in a line about acknowledged rows, in milliseconds.
+fn acknowledged_ages(line: &str) -> Vec<f64> {
+    let event: Value = serde_json::from_str(line).unwrap_or_default();
+    event["ages_ms"].as_str().unwrap_or_default().split(',').filter_map(|age| age.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn ages_of_the_newest_rows_are_taken_once() {
+        let (log, mut service) = std::io::pipe().expect("a pipe");
+        let (mut reader, listening) = LogReader::start(log).expect("a thread");
+        writeln!(service, r#"{{"event":"listening","address":"127.0.0.1:8080"}}"#).expect("written");
+        assert_eq!(listening.await.expect("read").port(), 8080);
+
+        writeln!(service, r#"{{"event":"batch_acknowledged","ages_ms":"9.5,3"}}"#).expect("written");
+        writeln!(service, r#"{{"event":"batch_acknowledged","ages_ms":"7.25"}}"#).expect("written");
+        while reader.rows() < 3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reader.take_newest_ms(2), [3.0, 7.25]);
+        assert_eq!(reader.rows(), 0);
+    }
+
+    #[tokio::test]
+    async fn service_that_ends_at_once_has_no_address() {
+        let (log, service) = std::io::pipe().expect("a pipe");
+        let (_reader, listening) = LogReader::start(log).expect("a thread");
+        drop(service);
+        assert!(listening.await.is_err());
+    }
+}
