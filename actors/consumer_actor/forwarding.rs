@@ -19,16 +19,17 @@ use telemetry::Metrics;
 
 use crate::consumer_actor::message_log;
 
-/// Decisions of one poll or of one key's messages in it, applied in this order: forward, detours, processed, acknowledge. A crash in between repeats the poll: the inbox
-/// absorbs the repetition, and only a retried or dead message may then appear twice in its topic.
+/// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its
+/// key goes to a retry topic, and before the later ones wait for it no longer, because other members read them from then on. A crash in between
+/// repeats the poll: the inbox and the detours absorb the repetition, and only a retried or dead message may then appear twice in its topic.
 #[derive(Default)]
 pub struct Decisions {
+    /// Events for the inbox.
+    pub processed: Vec<ProcessedEvent>,
     /// Records for retry topics and dead letters.
     pub forward: Vec<Record>,
     /// Keys whose later messages begin or end to wait.
     pub detours: Vec<DetourChange>,
-    /// Events for the inbox.
-    pub processed: Vec<ProcessedEvent>,
     /// Messages that are done.
     pub acknowledge: Vec<Position>,
     /// When each processed event happened, for its age at its consumption.
@@ -40,9 +41,9 @@ pub struct Decisions {
 impl Decisions {
     /// Adds the decisions on another key's messages.
     pub fn append(&mut self, mut other: Decisions) {
+        self.processed.append(&mut other.processed);
         self.forward.append(&mut other.forward);
         self.detours.append(&mut other.detours);
-        self.processed.append(&mut other.processed);
         self.acknowledge.append(&mut other.acknowledge);
         self.occurred_at.append(&mut other.occurred_at);
         self.failed += other.failed;
@@ -117,14 +118,14 @@ impl Forwarding<'_> {
     /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
     /// earlier message.
     async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
-        let key = &*delivery.record.key;
+        let key = self.detour_key(delivery);
         let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
-            DetourChange::Enter { key: entered, stage } if entered == key => Some(*stage),
+            DetourChange::Enter { key: entered, stage, .. } if *entered == key => Some(*stage),
             DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
         });
         let ahead = match in_this_poll {
             Some(stage) => Some(stage),
-            None => self.inbox.detour(self.group, key).await?.map(|detour| detour.stage),
+            None => self.inbox.detour(self.group, &key).await?.map(|detour| detour.stage),
         };
         Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
     }
@@ -147,7 +148,6 @@ impl Forwarding<'_> {
         // Stage by stage, so that no message of the key overtakes an earlier one.
         let stage = round_of(delivery).map_or(0, |round| round + 1);
         self.forward_to_retry(delivery, stage, Some(ahead), &waits_for_earlier(), attempts_made, decisions);
-        self.leave_detour(delivery, needs_order, decisions);
         Ok(true)
     }
 
@@ -165,7 +165,6 @@ impl Forwarding<'_> {
         let round = round_of(delivery).filter(|_| needs_order);
         let stage = round.map_or(stage, |round| stage.max(round + 1));
         self.forward_to_retry(delivery, stage, needs_order.then_some(stage), failure, attempts, decisions);
-        self.leave_detour(delivery, needs_order, decisions);
     }
 
     fn forward_to_retry(
@@ -191,7 +190,8 @@ impl Forwarding<'_> {
         self.mark(&mut record);
         decisions.forward.push(record);
         if let Some(stage) = detour {
-            decisions.detours.push(DetourChange::Enter { key: delivery.record.key.to_string(), stage });
+            let (key, offset) = (self.detour_key(delivery), first_offset(delivery));
+            decisions.detours.push(DetourChange::Enter { key, stage, offset });
         }
     }
 
@@ -199,7 +199,8 @@ impl Forwarding<'_> {
     pub fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
         let retried = spring_headers::attempts_made(&delivery.record).is_some();
         if needs_order && retried && retry_stage(&delivery.position.topic).is_some() {
-            decisions.detours.push(DetourChange::Leave { key: delivery.record.key.to_string() });
+            let (key, offset) = (self.detour_key(delivery), first_offset(delivery));
+            decisions.detours.push(DetourChange::Leave { key, offset });
         }
     }
 
@@ -221,7 +222,7 @@ impl Forwarding<'_> {
         decisions.forward.push(record);
     }
 
-    /// Sends what is forwarded, and begins and ends detours: the first two steps of applying decisions.
+    /// Sends what is forwarded, and begins and ends detours: the steps between processing messages and acknowledging them.
     ///
     /// # Errors
     /// A port's; the caller acknowledges nothing then, so all messages are delivered again.
@@ -233,6 +234,18 @@ impl Forwarding<'_> {
             self.inbox.set_detours(self.group, std::mem::take(&mut decisions.detours)).await?;
         }
         Ok(())
+    }
+
+    /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.
+    fn detour_key(&self, delivery: &Delivery) -> String {
+        let key = &delivery.record.key;
+        match self.base {
+            None => key.to_string(),
+            Some(_) => {
+                let topic = spring_headers::original_topic(&delivery.record).unwrap_or(&delivery.position.topic);
+                format!("{topic} {key}")
+            }
+        }
     }
 
     fn base<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
@@ -267,6 +280,12 @@ fn round_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
     let round = delivery.record.text(ROUND_HEADER).and_then(|text| text.parse().ok());
     Some(round.unwrap_or(stage))
+}
+
+/// The offset of a message before it was first sent to a retry topic.
+fn first_offset(delivery: &Delivery) -> u64 {
+    let original = spring_headers::original_offset(&delivery.record).and_then(|offset| u64::try_from(offset).ok());
+    original.unwrap_or(delivery.position.offset)
 }
 
 /// The failure of a message that only waits for an earlier one of its key.

@@ -1,4 +1,4 @@
-//! ConsumerPipeline: one poll of a consumer. Poll → decode and decide → forward what failed → record what was consumed → acknowledge.
+//! ConsumerPipeline: one poll of a consumer. Poll → decode and decide → record what was consumed → forward what failed → acknowledge.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -236,11 +236,11 @@ impl ConsumerPipeline {
     }
 
     async fn apply(&self, mut decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
-        self.forwarding().apply(&mut decisions).await?;
         if !decisions.processed.is_empty() {
-            let outcomes = self.inbox.commit(&self.group, decisions.processed).await?;
+            let outcomes = self.inbox.commit(&self.group, std::mem::take(&mut decisions.processed)).await?;
             self.count(&outcomes, &decisions.occurred_at);
         }
+        self.forwarding().apply(&mut decisions).await?;
         if !decisions.acknowledge.is_empty() {
             member.acknowledge(&decisions.acknowledge).await?;
         }

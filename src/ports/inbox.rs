@@ -63,7 +63,7 @@ pub trait Inbox: Send + Sync {
     /// Reads the detour of a key: while one exists, the key's later messages follow the first into retry topic `stage`.
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error>;
 
-    /// Begins or ends detours, all of them or none.
+    /// Begins, extends or ends detours, all of them or none. A change that is repeated or that arrives late ends no detour early.
     async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error>;
 
     /// Deletes at most `limit` records older than `keep` and returns the number deleted.
@@ -73,25 +73,29 @@ pub trait Inbox: Send + Sync {
 /// Retry stage in which a key's messages wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detour {
-    /// Number of the retry topic, from 0.
+    /// Highest number of a retry topic that a message of the detour was sent to, from 0.
     pub stage: u32,
-    /// Number of the key's messages that were sent to retry topics and are not yet consumed.
-    pub outstanding: u32,
+    /// The last of the key's messages that were sent to retry topics, by its offset before it first was.
+    pub last: u64,
 }
 
 /// A change of one key's detour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetourChange {
-    /// One more message of the key is sent to a retry topic.
+    /// A message of the key is sent to a retry topic, for the first time or again.
     Enter {
-        /// Record key of the message.
+        /// The key, as one topic partition has it.
         key: String,
         /// Number of the retry topic, from 0.
         stage: u32,
+        /// The message, by its offset before it was first sent to a retry topic.
+        offset: u64,
     },
-    /// One message of the key was consumed or dead-lettered; the detour ends with the last one.
+    /// A message of the key was consumed or dead-lettered, and all earlier ones with it. The detour ends if it was the last one.
     Leave {
-        /// Record key of the message.
+        /// The key, as one topic partition has it.
         key: String,
+        /// The message, by its offset before it was first sent to a retry topic.
+        offset: u64,
     },
 }

@@ -7,4 +7,4 @@ mod store;
 
 pub use self::broker::FaultyBroker;
 pub use self::script::{Call, FaultScript, InjectedFault};
-pub use self::store::{FaultyLeases, FaultyOrders, FaultyOutbox};
+pub use self::store::{FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};

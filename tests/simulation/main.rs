@@ -7,6 +7,11 @@
 mod chaos;
 mod cluster {
     mod conformance;
+    pub mod consumers {
+        pub mod failure_plan;
+        pub mod handler;
+        pub mod laws;
+    }
     pub mod faults;
     pub mod flaw;
     pub mod instance;
@@ -14,8 +19,17 @@ mod cluster {
         pub mod at_least_once;
         pub mod broker;
         pub mod client;
+        pub mod groups {
+            pub mod buffer;
+            pub mod client;
+            pub mod coordinator;
+            pub mod member;
+            pub mod session;
+            pub mod shares;
+        }
         pub mod log;
         pub mod publish_mode;
+        pub mod reading;
         pub mod refusals;
         pub mod session;
     }
@@ -23,6 +37,7 @@ mod cluster {
     pub mod network;
     pub mod postgres {
         pub mod client;
+        pub mod inbox;
         pub mod rounds;
         pub mod scan_start;
         pub mod server;
@@ -35,6 +50,7 @@ mod cluster {
 }
 mod consumer;
 mod dead_letters;
+mod detours;
 mod membership {
     pub mod agenda;
     pub mod counted_leases;
@@ -59,6 +75,7 @@ mod relay {
     mod unknown_outcomes;
 }
 mod support {
+    pub mod consumption;
     pub mod environment;
     pub mod ledger;
     pub mod log_capture;

@@ -45,9 +45,9 @@ impl Inbox for RedisStore {
 
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
         let Some(text) = self.hash_field("detour", &format!("detours:{group}"), key).await? else { return Ok(None) };
-        let numbers = text.split_once(' ').and_then(|(stage, left)| stage.parse().ok().zip(left.parse().ok()));
-        let (stage, outstanding) = numbers.ok_or_else(|| broken("a detour of an unknown format"))?;
-        Ok(Some(Detour { stage, outstanding }))
+        let numbers = text.split_once(' ').and_then(|(stage, last)| stage.parse().ok().zip(last.parse().ok()));
+        let (stage, last) = numbers.ok_or_else(|| broken("a detour of an unknown format"))?;
+        Ok(Some(Detour { stage, last }))
     }
 
     async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
@@ -55,8 +55,8 @@ impl Inbox for RedisStore {
             return Ok(());
         }
         let change = |arguments: ScriptArguments, change: &DetourChange| match change {
-            DetourChange::Enter { key, stage } => arguments.text(key).number(stage),
-            DetourChange::Leave { key } => arguments.text(key).text(""),
+            DetourChange::Enter { key, stage, offset } => arguments.text(key).number(offset).number(stage),
+            DetourChange::Leave { key, offset } => arguments.text(key).number(offset).text(""),
         };
         let arguments = changes.iter().fold(ScriptArguments::new().text(group), change);
         self.write("detour_set", &self.inner.scripts.set_detours, arguments).await.map(drop)

@@ -61,7 +61,7 @@ pub(crate) fn original_partition(record: &Record) -> Option<i32> {
 }
 
 /// The offset of a record before its first failure.
-pub(crate) fn original_offset(record: &Record) -> Option<i64> {
+pub fn original_offset(record: &Record) -> Option<i64> {
     record.header(ORIGINAL_OFFSET)?.try_into().ok().map(i64::from_be_bytes)
 }
 

@@ -42,6 +42,13 @@ impl Inbox for BrokenInbox {
         if self.flaw == Flaw::NeverEndsDetours {
             changes.retain(|change| matches!(change, DetourChange::Enter { .. }));
         }
+        if self.flaw == Flaw::EndsDetoursEarly {
+            for change in &mut changes {
+                if let DetourChange::Leave { offset, .. } = change {
+                    *offset = u64::MAX;
+                }
+            }
+        }
         self.real.set_detours(self.group(group), changes).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

@@ -22,6 +22,8 @@ suite! { $ inbox:
     an_orders_own_last_change_and_its_remote_stamp_are_kept_apart,
     a_key_without_a_detour_has_none,
     a_detour_ends_with_its_last_message,
+    a_message_that_enters_a_detour_again_or_late_does_not_take_it_back,
+    a_message_that_leaves_a_detour_again_does_not_end_it_for_later_ones,
     detours_belong_to_one_key_of_one_group,
     several_detours_change_in_one_call,
     a_sweep_deletes_only_old_events_up_to_its_limit,
@@ -46,10 +48,10 @@ impl<B: Backend> Given<'_, B> {
         self.backend.inbox().remote(order_id).await.expect("the stamp is read")
     }
 
-    /// The stage of a key's detour and the number of its outstanding messages.
-    async fn detour(&self, group: &str, key: &str) -> Option<(u32, u32)> {
+    /// The stage of a key's detour and its last message.
+    async fn detour(&self, group: &str, key: &str) -> Option<(u32, u64)> {
         let detour = self.backend.inbox().detour(group, key).await.expect("the detour is read");
-        detour.map(|Detour { stage, outstanding }| (stage, outstanding))
+        detour.map(|Detour { stage, last }| (stage, last))
     }
 
     async fn change(&self, group: &str, changes: Vec<DetourChange>) {
@@ -65,12 +67,12 @@ fn stamp(region: &str, millis: i64) -> RemoteStamp {
     RemoteStamp { region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
-fn enter(key: &str, stage: u32) -> DetourChange {
-    DetourChange::Enter { key: key.into(), stage }
+fn enter(key: &str, stage: u32, offset: u64) -> DetourChange {
+    DetourChange::Enter { key: key.into(), stage, offset }
 }
 
-fn leave(key: &str) -> DetourChange {
-    DetourChange::Leave { key: key.into() }
+fn leave(key: &str, offset: u64) -> DetourChange {
+    DetourChange::Leave { key: key.into(), offset }
 }
 
 async fn a_first_delivery_is_new_and_a_second_is_a_duplicate<B: Backend>(backend: &B) {
@@ -226,38 +228,62 @@ async fn a_key_without_a_detour_has_none<B: Backend>(backend: &B) {
 async fn a_detour_ends_with_its_last_message<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    given.change("g", vec![enter("key", 2)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((2, 1)));
-    given.change("g", vec![enter("key", 2), enter("key", 2)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((2, 3)));
-    given.change("g", vec![leave("key"), leave("key")]).await;
-    assert_eq!(given.detour("g", "key").await, Some((2, 1)));
-    given.change("g", vec![leave("key")]).await;
+    given.change("g", vec![enter("key", 2, 7)]).await;
+    assert_eq!(given.detour("g", "key").await, Some((2, 7)));
+    given.change("g", vec![enter("key", 2, 8), enter("key", 3, 9)]).await;
+    assert_eq!(given.detour("g", "key").await, Some((3, 9)));
+    given.change("g", vec![leave("key", 7), leave("key", 8)]).await;
+    assert_eq!(given.detour("g", "key").await, Some((3, 9)));
+    given.change("g", vec![leave("key", 9)]).await;
     assert_eq!(given.detour("g", "key").await, None);
-    given.change("g", vec![enter("key", 0)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((0, 1)), "a new detour starts with its own stage and count");
+    let beyond_32_bits = 5_000_000_000;
+    given.change("g", vec![enter("key", 0, beyond_32_bits)]).await;
+    assert_eq!(given.detour("g", "key").await, Some((0, beyond_32_bits)), "a new detour starts with its own stage");
+}
+
+async fn a_message_that_enters_a_detour_again_or_late_does_not_take_it_back<B: Backend>(backend: &B) {
+    let given = given(backend);
+
+    given.change("g", vec![enter("key", 1, 7), enter("key", 1, 8)]).await;
+    given.change("g", vec![enter("key", 0, 7)]).await;
+
+    assert_eq!(given.detour("g", "key").await, Some((1, 8)));
+    given.change("g", vec![leave("key", 8)]).await;
+    assert_eq!(given.detour("g", "key").await, None, "one end is enough");
+}
+
+async fn a_message_that_leaves_a_detour_again_does_not_end_it_for_later_ones<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.change("g", vec![enter("key", 0, 7), enter("key", 0, 8)]).await;
+
+    for _ in 0..3 {
+        given.change("g", vec![leave("key", 7)]).await;
+    }
+
+    assert_eq!(given.detour("g", "key").await, Some((0, 8)));
 }
 
 async fn detours_belong_to_one_key_of_one_group<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.change("g", vec![enter("key", 1)]).await;
+    given.change("g", vec![enter("key", 1, 5)]).await;
 
     assert_eq!(given.detour("h", "key").await, None);
     assert_eq!(given.detour("g", "other").await, None);
-    given.change("h", vec![enter("key", 3)]).await;
-    given.change("h", vec![leave("key")]).await;
-    assert_eq!(given.detour("g", "key").await, Some((1, 1)));
+    given.change("h", vec![enter("key", 3, 5)]).await;
+    given.change("h", vec![leave("key", 5)]).await;
+    assert_eq!(given.detour("g", "key").await, Some((1, 5)));
 }
 
 async fn several_detours_change_in_one_call<B: Backend>(backend: &B) {
     let given = given(backend);
-    given.change("g", vec![enter("old", 1)]).await;
+    given.change("g", vec![enter("old", 1, 4)]).await;
 
-    given.change("g", vec![enter("new", 0), leave("old"), enter("other", 3), enter("new", 0)]).await;
+    let changes = vec![enter("new", 0, 5), leave("old", 4), enter("other", 3, 6), enter("new", 0, 7)];
+    given.change("g", changes).await;
 
     assert_eq!(given.detour("g", "old").await, None);
-    assert_eq!(given.detour("g", "new").await, Some((0, 2)));
-    assert_eq!(given.detour("g", "other").await, Some((3, 1)));
+    assert_eq!(given.detour("g", "new").await, Some((0, 7)));
+    assert_eq!(given.detour("g", "other").await, Some((3, 6)));
 }
 
 async fn a_sweep_deletes_only_old_events_up_to_its_limit<B: Backend>(backend: &B) {

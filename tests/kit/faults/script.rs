@@ -36,6 +36,10 @@ pub enum Call {
     Adopt,
     Renew,
     Release,
+    /// `Inbox::commit`.
+    Consume,
+    /// `Inbox::set_detours`.
+    SetDetours,
 }
 
 /// How a call fails or is delayed.

@@ -1,4 +1,4 @@
-//! Orders, outbox and leases of a store, each under a fault script.
+//! Orders, outbox, leases and inbox of a store, each under a fault script.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
+use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
     BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
@@ -47,6 +48,29 @@ faulty!(
     /// Partition leases with injected faults.
     FaultyLeases, PartitionLeases
 );
+faulty!(
+    /// An inbox with injected faults.
+    FaultyInbox, Inbox
+);
+
+#[async_trait]
+impl Inbox for FaultyInbox {
+    async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
+        self.script.around(Call::Consume, self.real.commit(group, events)).await
+    }
+    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        self.real.remote(order_id).await
+    }
+    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+        self.real.detour(group, key).await
+    }
+    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+        self.script.around(Call::SetDetours, self.real.set_detours(group, changes)).await
+    }
+    async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.real.sweep(keep, limit).await
+    }
+}
 
 #[async_trait]
 impl OrderStore for FaultyOrders {

@@ -23,15 +23,14 @@ impl State {
 
     fn change_detour(&mut self, group: &str, change: DetourChange) {
         match change {
-            DetourChange::Enter { key, stage } => {
-                let detour = self.detours.entry((group.to_owned(), key)).or_insert(Detour { stage, outstanding: 0 });
-                (detour.stage, detour.outstanding) = (stage, detour.outstanding + 1);
+            DetourChange::Enter { key, stage, offset } => {
+                let new = Detour { stage, last: offset };
+                let detour = self.detours.entry((group.to_owned(), key)).or_insert(new);
+                (detour.stage, detour.last) = (detour.stage.max(stage), detour.last.max(offset));
             }
-            DetourChange::Leave { key } => {
+            DetourChange::Leave { key, offset } => {
                 let key = (group.to_owned(), key);
-                let Some(detour) = self.detours.get_mut(&key) else { return };
-                detour.outstanding -= 1;
-                if detour.outstanding == 0 {
+                if self.detours.get(&key).is_some_and(|detour| detour.last <= offset) {
                     self.detours.remove(&key);
                 }
             }

@@ -5,19 +5,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kit::Backend;
 use kit::conformance::suite::SuiteReport;
-use kit::conformance::{broker, orders, outbox, partitions};
+use kit::conformance::{broker, consumer_groups, inbox, orders, outbox, partitions};
 use ports::Error;
 use ports::broker::Broker;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::{ConsumerGroups, Delivery};
 use ports::broker::topics::{TopicReader, TopicView};
+use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
 use ports::orders::OrderStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use tokio::task::LocalSet;
 
+use crate::cluster::instance::clock;
 use crate::cluster::kafka::broker::{SimulatedKafka, TOPIC_PARTITIONS};
 use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::kafka::groups::client::GroupClient;
 use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::network::{Network, Server};
@@ -31,12 +34,16 @@ const PARTITIONS: u32 = kit::reference::PARTITIONS;
 /// Longer than the markers of a transaction need.
 const MARKER_TIME: Duration = Duration::from_secs(2);
 
+/// Longer than a member needs to join its group and to receive what a topic has, markers included.
+const POLL_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// The servers and the clients of one instance, without faults.
 struct SimulatedBackend {
     postgres: SimulatedPostgres,
     kafka: SimulatedKafka,
     store: Arc<PostgresClient>,
     broker: Arc<KafkaClient>,
+    groups: Arc<GroupClient>,
 }
 
 #[async_trait]
@@ -48,7 +55,8 @@ impl Backend for SimulatedBackend {
         let postgres = SimulatedPostgres::new(PARTITIONS, kafka.clone(), network.clone(), None, trace);
         let store = PostgresClient::new(postgres.clone(), network.link(0, Server::Postgres), 0.0);
         let broker = KafkaClient::new(kafka.clone(), network.link(0, Server::Kafka), PublishMode::ExactlyOnce, "suite");
-        Self { postgres, kafka, store: Arc::new(store), broker: Arc::new(broker) }
+        let groups = GroupClient::new(kafka.clone(), network.link(0, Server::Kafka), clock());
+        Self { postgres, kafka, store: Arc::new(store), broker: Arc::new(broker), groups: Arc::new(groups) }
     }
     async fn advance(&self, by: Duration) {
         tokio::time::sleep(by).await;
@@ -76,6 +84,15 @@ impl Backend for SimulatedBackend {
     }
     fn broker(&self) -> Arc<dyn Broker> {
         self.broker.clone()
+    }
+    fn inbox(&self) -> Arc<dyn Inbox> {
+        self.store.clone()
+    }
+    fn consumer_groups(&self) -> Arc<dyn ConsumerGroups> {
+        self.groups.clone()
+    }
+    fn poll_timeout(&self) -> Duration {
+        POLL_TIMEOUT
     }
     fn topics(&self) -> Arc<dyn TopicReader> {
         Arc::new(CommittedRecords(self.kafka.clone()))
@@ -114,9 +131,11 @@ async fn simulated_postgres_passes_the_suites_of_its_ports() {
     in_an_instance(orders::all::<SimulatedBackend>()).await;
     in_an_instance(outbox::all::<SimulatedBackend>()).await;
     in_an_instance(partitions::all::<SimulatedBackend>()).await;
+    in_an_instance(inbox::all::<SimulatedBackend>()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn simulated_kafka_passes_the_suite_of_its_port() {
+async fn simulated_kafka_passes_the_suites_of_its_ports() {
     in_an_instance(broker::all::<SimulatedBackend>()).await;
+    in_an_instance(consumer_groups::all::<SimulatedBackend>()).await;
 }

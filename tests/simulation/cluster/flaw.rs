@@ -20,11 +20,21 @@ pub enum Flaw {
     AbortedRecordsVisible,
     /// A producer without transactions sends the next record of a key although the brokers have refused the one before.
     KeyGoesOnAfterRefusal,
+    /// Consumers receive the records of open and aborted transactions.
+    UncommittedRecordsDelivered,
+    /// A group member commits the offset of a message when it delivers it.
+    OffsetCommittedAtDelivery,
+    /// The coordinator accepts the offsets of a partition's former owner.
+    FormerOwnerCommits,
+    /// The inbox applies an event although it has recorded it before.
+    InboxAppliesDuplicates,
+    /// The store finds no detour of a key.
+    DetoursNotFound,
 }
 
 impl Flaw {
     /// Every flaw, for the test that each is found.
-    pub const ALL: [Flaw; 8] = [
+    pub const ALL: [Flaw; 13] = [
         Flaw::ScanPassesLateCommitters,
         Flaw::ExclusionUnblocksKey,
         Flaw::SettlementIgnoresToken,
@@ -33,6 +43,11 @@ impl Flaw {
         Flaw::WatermarkReadTooEarly,
         Flaw::AbortedRecordsVisible,
         Flaw::KeyGoesOnAfterRefusal,
+        Flaw::UncommittedRecordsDelivered,
+        Flaw::OffsetCommittedAtDelivery,
+        Flaw::FormerOwnerCommits,
+        Flaw::InboxAppliesDuplicates,
+        Flaw::DetoursNotFound,
     ];
 
     /// The mode that the flaw belongs to.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use actors::{ActorSystem, Dependencies, Options};
 use app::admission::gate::Gate;
 use app::commands::{self, CommandContext};
-use app::consume::handlers::Handlers;
 use app::dispatch::Dispatch;
 use app::health::HealthBoard;
 use futures::FutureExt;
@@ -21,8 +20,10 @@ use telemetry::Metrics;
 use telemetry::traces::Tracer;
 use tokio::task::LocalSet;
 
+use crate::cluster::consumers::handler::SimulatedHandler;
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::kafka::groups::client::GroupClient;
 use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::network::{Network, Server};
 use crate::cluster::postgres::client::PostgresClient;
@@ -42,6 +43,8 @@ pub struct Surroundings {
     pub clock: Arc<TokioClock>,
     pub options: Options,
     pub mode: PublishMode,
+    /// The handler of consumed events.
+    pub handler: Arc<SimulatedHandler>,
     /// Wake-ups between the instances, where they have a channel.
     pub wake_hub: Option<WakeHub>,
     /// Probability of a transaction that commits late.
@@ -100,8 +103,9 @@ impl Instance {
 }
 
 fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Dependencies {
-    let Surroundings { postgres, kafka, network, rng, clock, options, mode, wake_hub, late_commits } =
+    let Surroundings { postgres, kafka, network, rng, clock, options, mode, handler, wake_hub, late_commits } =
         surroundings.clone();
+    let groups = GroupClient::new(kafka.clone(), network.link(number, Server::Kafka), clock.clone());
     let store = Arc::new(PostgresClient::new(postgres.clone(), network.link(number, Server::Postgres), late_commits));
     let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), mode, name);
     let gate = Arc::new(Gate::default());
@@ -122,14 +126,14 @@ fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Depen
         commands: Arc::new(commands),
         outbox: store.clone(),
         events: Arc::new(postgres.data().clone()),
-        leases: store,
+        leases: store.clone(),
         broker: Some(Arc::new(broker)),
-        consumer_groups: None,
+        consumer_groups: Some(Arc::new(groups)),
         webhooks: Arc::new(postgres.data().clone()),
         webhook_client: None,
         wake_channel: wake_hub.map(|hub| hub.connect()),
-        inbox: Arc::new(postgres.data().clone()),
-        handlers: Handlers::default(),
+        inbox: store,
+        handlers: handler.for_all_types(),
         topic_consumers: Vec::new(),
         probes: Vec::new(),
         clock,

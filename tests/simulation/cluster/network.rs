@@ -103,6 +103,11 @@ impl Network {
         Self(Arc::new(Shared { rng: SeededRng::new(seed), trace, state: Mutex::default() }))
     }
 
+    /// The trace of the run.
+    pub fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+
     /// The connections of this instance.
     pub fn link(&self, instance: usize, server: Server) -> Link {
         Link { network: self.clone(), instance, server }

@@ -10,6 +10,9 @@ use ports::clock::Rng;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
+use crate::cluster::consumers::failure_plan::FailureRates;
+use crate::cluster::consumers::handler::SimulatedHandler;
+use crate::cluster::consumers::laws::ConsumerLaws;
 use crate::cluster::faults::Faults;
 use crate::cluster::flaw::Flaw;
 use crate::cluster::instance::{self, Surroundings};
@@ -56,6 +59,8 @@ struct Setting {
     has_wake_channel: bool,
     writers: u64,
     pause_max: Duration,
+    failure_rates: FailureRates,
+    needs_order: bool,
     options: Options,
 }
 
@@ -70,12 +75,18 @@ impl Setting {
         Self {
             instances: pick(rng, &[2, 2, 3]),
             fault_level: pick(rng, &[0.0, 0.005, 0.01, 0.02]),
-            late_commits: pick(rng, &[0.0, 0.1, 0.3]),
+            late_commits: pick(rng, &[0.0, 0.1, 0.2]),
             refusals,
             fail_overs,
             has_wake_channel: pick(rng, &[true, false]),
-            writers: pick(rng, &[3, 6]),
+            writers: pick(rng, &[2, 3]),
             pause_max: Duration::from_millis(pick(rng, &[100, 400, 900])),
+            failure_rates: FailureRates {
+                transient: pick(rng, &[0.0, 0.1, 0.3]),
+                permanent: pick(rng, &[0.0, 0.0, 0.05]),
+                slow: pick(rng, &[0.0, 0.0, 0.1]),
+            },
+            needs_order: pick(rng, &[true, true, false]),
             options: options(rng),
         }
     }
@@ -109,6 +120,8 @@ fn options(rng: &SeededRng) -> Options {
         sweep_interval: Duration::from_secs(3_600),
         promotion_interval: Duration::ZERO,
         request_timeout: Duration::from_secs(3),
+        consumer_batch: pick(rng, &[3, 20, 100]),
+        retry_delays: [100, 150, 200, 300].map(Duration::from_millis),
         shards: 1,
         faults: true,
         threads: false,
@@ -134,6 +147,7 @@ async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
         clock: instance::clock(),
         options: setting.options,
         mode,
+        handler: SimulatedHandler::new(rng.next_u64(), setting.failure_rates, setting.needs_order, trace.clone()),
         wake_hub: setting.has_wake_channel.then(WakeHub::default),
         late_commits: setting.late_commits,
     };
@@ -159,27 +173,34 @@ async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
 
 /// Waits until nothing waits, and checks the laws.
 async fn end(world: &mut World, laws: &Laws<'_>, replies: &Replies, trace: &Trace) -> Result<(), Violation> {
-    let began = Instant::now();
-    while laws.surroundings.network.has_late_requests() || !laws.is_at_rest().await {
+    let (began, consumers) = (Instant::now(), ConsumerLaws(laws.surroundings));
+    while !is_at_rest(laws, &consumers).await {
         laws.retry_parked().await?;
         world.restart_those_that_gave_up().await;
         if began.elapsed() > REST_LIMIT {
-            return Err(laws.remaining_work().await);
+            let remaining = format!("{}\n{}", laws.remaining_work().await, consumers.remaining_work());
+            return Err(first_violation(trace).unwrap_or(remaining));
         }
         world.advance(REST_PAUSE).await;
     }
-    // A transaction of a killed instance hides later records until the coordinator aborts it.
-    while !laws.surroundings.kafka.is_decided() {
-        if began.elapsed() > REST_LIMIT {
-            return Err("a transaction is never decided".to_owned());
-        }
-        world.advance(REST_PAUSE).await;
-    }
-    if let Some(violation) = trace.violations().into_iter().next() {
+    if let Some(violation) = first_violation(trace) {
         return Err(violation);
     }
     for event in 0..laws.duplicates() {
         trace.add("duplicate", event, 0);
     }
-    laws.check_topic(&replies.acknowledged()).await
+    laws.check_topic(&replies.acknowledged()).await?;
+    consumers.check().await
+}
+
+/// Whether every event has left, and everything that has left is consumed. A request may arrive until then, so all of it holds at once.
+async fn is_at_rest(laws: &Laws<'_>, consumers: &ConsumerLaws<'_>) -> bool {
+    let Surroundings { network, kafka, .. } = laws.surroundings;
+    // A transaction of a killed instance hides later records until the coordinator aborts it.
+    !network.has_late_requests() && laws.is_at_rest().await && kafka.is_decided() && consumers.remaining().is_empty()
+}
+
+/// The first law that was broken while the run went on.
+fn first_violation(trace: &Trace) -> Option<Violation> {
+    trace.violations().into_iter().next()
 }

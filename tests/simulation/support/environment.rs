@@ -10,7 +10,7 @@ use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng, TokioClock};
-use kit::faults::{FaultScript, FaultyBroker, FaultyLeases, FaultyOrders, FaultyOutbox};
+use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
 use memory::Memory;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::Rng;
@@ -170,7 +170,7 @@ impl Environment {
             commands: Arc::new(commands),
             outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
             events: real.clone(),
-            leases: Arc::new(FaultyLeases::around(real.clone(), script)),
+            leases: Arc::new(FaultyLeases::around(real.clone(), script.clone())),
             broker: Some(Arc::new(FaultyRecordBroker::around(
                 Arc::new(faulty),
                 self.record_faults.clone(),
@@ -180,7 +180,7 @@ impl Environment {
             webhooks: real.clone(),
             webhook_client: None,
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
-            inbox: real,
+            inbox: Arc::new(FaultyInbox::around(real, script)),
             handlers: self.handlers.clone(),
             topic_consumers: Vec::new(),
             probes: self.probes.clone(),

@@ -6,7 +6,7 @@ use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 use app::consume::handlers::Handlers;
 use app::contract::{self, DecodedEvent};
 use async_trait::async_trait;
-use domain::{EventType, Hlc, OrderEvent, OrderId};
+use domain::{EventId, EventType, Hlc, OrderEvent, OrderId};
 use parking_lot::Mutex;
 use ports::FailureType;
 use ports::broker::Record;
@@ -20,6 +20,8 @@ use crate::support::process::TOPIC;
 pub struct HandlerCall {
     /// Virtual time of the call.
     pub at: Instant,
+    /// Id in the value of the message.
+    pub event_id: EventId,
     /// The order of the event.
     pub order_id: OrderId,
     /// The order's version after the event.
@@ -94,7 +96,8 @@ impl EventHandler for RecordingHandler {
         let event = consumed.event;
         let succeeded = self.succeeds(event);
         let version = event.after.as_ref().map_or(0, |after| after.version);
-        self.calls.lock().push(HandlerCall { at: Instant::now(), order_id: event.order_id, version, succeeded });
+        let (at, event_id, order_id) = (Instant::now(), event.event_id, event.order_id);
+        self.calls.lock().push(HandlerCall { at, event_id, order_id, version, succeeded });
         if succeeded {
             Ok(Vec::new())
         } else {

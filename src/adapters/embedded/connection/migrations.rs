@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/V5__events_of_any_service.sql"),
     include_str!("migrations/V6__events_over_http.sql"),
     include_str!("migrations/V7__webhooks.sql"),
+    include_str!("migrations/V8__detours_end_with_their_last_message.sql"),
 ];
 
 /// The latest schema version of this program.

@@ -36,9 +36,10 @@ impl Inbox for Embedded {
         let (group, key) = (group.to_string(), key.to_string());
         self.read("detour", move |sql| {
             let mut statement =
-                sql.prepare_cached("SELECT stage, outstanding FROM detour WHERE consumer_group = ?1 AND key = ?2")?;
-            let detour =
-                statement.query_row([&group, &key], |row| Ok(Detour { stage: row.get(0)?, outstanding: row.get(1)? }));
+                sql.prepare_cached("SELECT stage, last_offset FROM detour WHERE consumer_group = ?1 AND key = ?2")?;
+            let detour = statement.query_row([&group, &key], |row| {
+                Ok(Detour { stage: row.get(0)?, last: row.get::<_, i64>(1)?.unsigned_abs() })
+            });
             Ok(detour.optional()?)
         })
         .await
@@ -98,22 +99,18 @@ fn remember(context: &WriteContext<'_>, order_id: OrderId, region: &RegionId, hl
 
 fn set_detour(context: &WriteContext<'_>, group: &str, change: &DetourChange) -> CommandResult<()> {
     match change {
-        DetourChange::Enter { key, stage } => {
+        DetourChange::Enter { key, stage, offset } => {
             let mut put = context.sql.prepare_cached(
-                "INSERT INTO detour (consumer_group, key, stage, outstanding) VALUES (?1, ?2, ?3, 1)
-                 ON CONFLICT DO UPDATE SET stage = excluded.stage, outstanding = outstanding + 1",
+                "INSERT INTO detour (consumer_group, key, stage, last_offset) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET stage = max(stage, excluded.stage), last_offset = max(last_offset, excluded.last_offset)",
             )?;
-            put.execute(params![group, key, stage])?;
+            put.execute(params![group, key, stage, *offset as i64])?;
         }
-        DetourChange::Leave { key } => {
-            let mut one_less = context.sql.prepare_cached(
-                "UPDATE detour SET outstanding = outstanding - 1 WHERE consumer_group = ?1 AND key = ?2",
-            )?;
-            one_less.execute(params![group, key])?;
+        DetourChange::Leave { key, offset } => {
             let mut end = context
                 .sql
-                .prepare_cached("DELETE FROM detour WHERE consumer_group = ?1 AND key = ?2 AND outstanding <= 0")?;
-            end.execute(params![group, key])?;
+                .prepare_cached("DELETE FROM detour WHERE consumer_group = ?1 AND key = ?2 AND last_offset <= ?3")?;
+            end.execute(params![group, key, *offset as i64])?;
         }
     }
     Ok(())

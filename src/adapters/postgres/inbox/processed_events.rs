@@ -27,14 +27,12 @@ const COMMIT: &str = "WITH n AS (INSERT INTO processed_events (consumer_group, e
        WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (s.hlc_millis, s.hlc_counter, s.region))
      SELECT event_id FROM n";
 
-const ENTER: &str = "INSERT INTO detour AS d (consumer_group, key, stage, outstanding) VALUES ($1, $2, $3, 1)
-     ON CONFLICT (consumer_group, key) DO UPDATE SET stage = excluded.stage, outstanding = d.outstanding + 1";
+/// A message that enters again, or late, takes a detour neither back to an earlier stage nor to an earlier last message.
+const ENTER: &str = "INSERT INTO detour AS d (consumer_group, key, stage, last_offset) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (consumer_group, key) DO UPDATE
+       SET stage = GREATEST(d.stage, excluded.stage), last_offset = GREATEST(d.last_offset, excluded.last_offset)";
 
-/// Deletes the row with its last message, or subtracts one.
-const LEAVE: [&str; 2] = [
-    "DELETE FROM detour WHERE consumer_group = $1 AND key = $2 AND outstanding <= 1",
-    "UPDATE detour SET outstanding = outstanding - 1 WHERE consumer_group = $1 AND key = $2",
-];
+const LEAVE: &str = "DELETE FROM detour WHERE consumer_group = $1 AND key = $2 AND last_offset <= $3";
 
 const DELETE_OLD: &str = "WITH gone AS (DELETE FROM processed_events WHERE ctid = ANY(ARRAY(SELECT ctid FROM processed_events
        WHERE processed_at < statement_timestamp() - make_interval(secs => $1) ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED))
@@ -67,11 +65,11 @@ impl Inbox for Postgres {
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
         let (core, group, key) = (self.core(), group.to_string(), key.to_string());
         self.run("detour", async move {
-            let text = "SELECT stage, outstanding FROM detour WHERE consumer_group = $1 AND key = $2";
+            let text = "SELECT stage, last_offset FROM detour WHERE consumer_group = $1 AND key = $2";
             let rows = core.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
             let read = |row| {
-                let (stage, outstanding): (i32, i32) = (get(row, 0)?, get(row, 1)?);
-                Ok(Detour { stage: stage.unsigned_abs(), outstanding: outstanding.unsigned_abs() })
+                let (stage, last): (i32, i64) = (get(row, 0)?, get(row, 1)?);
+                Ok(Detour { stage: stage.unsigned_abs(), last: last.unsigned_abs() })
             };
             rows.first().map(read).transpose()
         })
@@ -159,15 +157,16 @@ async fn set_detours(core: &Core, group: &str, changes: &[DetourChange]) -> Stat
     let transaction = core.service_session().await?.begin().await?;
     for change in changes {
         match change {
-            DetourChange::Enter { key, stage } => {
-                let values: [SqlValue<'_>; 3] =
-                    [(&group, Type::TEXT), (key, Type::TEXT), (&(*stage as i32), Type::INT4)];
+            DetourChange::Enter { key, stage, offset } => {
+                let (stage, offset) = (*stage as i32, *offset as i64);
+                let values: [SqlValue<'_>; 4] =
+                    [(&group, Type::TEXT), (key, Type::TEXT), (&stage, Type::INT4), (&offset, Type::INT8)];
                 transaction.query(ENTER, &values).await?;
             }
-            DetourChange::Leave { key } => {
-                for text in LEAVE {
-                    transaction.query(text, &[(&group, Type::TEXT), (key, Type::TEXT)]).await?;
-                }
+            DetourChange::Leave { key, offset } => {
+                let values: [SqlValue<'_>; 3] =
+                    [(&group, Type::TEXT), (key, Type::TEXT), (&(*offset as i64), Type::INT8)];
+                transaction.query(LEAVE, &values).await?;
             }
         }
     }

@@ -41,6 +41,11 @@ const FILES: &[MigrationFile] = &[
     },
     MigrationFile { version: 8, name: "publish_from_sql", text: include_str!("migrations/V8__publish_from_sql.sql") },
     MigrationFile { version: 9, name: "webhooks", text: include_str!("migrations/V9__webhooks.sql") },
+    MigrationFile {
+        version: 10,
+        name: "detours_end_with_their_last_message",
+        text: include_str!("migrations/V10__detours_end_with_their_last_message.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

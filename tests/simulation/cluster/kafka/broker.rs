@@ -7,13 +7,14 @@ use std::time::Duration;
 use kit::murmur2::topic_partition;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::cluster::flaw::Flaw;
+use crate::cluster::kafka::groups::coordinator::Coordinator;
 use crate::cluster::kafka::log::{BrokerTransaction, Content, LogId, Logs, TransactionIndex, TransactionStatus};
 use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::network::Network;
@@ -34,7 +35,10 @@ struct Shared {
     network: Network,
     flaw: Option<Flaw>,
     refusals: Refusals,
+    coordinator: Coordinator,
     state: Mutex<ClusterState>,
+    /// Records were appended or transactions decided.
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -93,7 +97,14 @@ pub enum EndResult {
 impl SimulatedKafka {
     /// A cluster without topics and producers.
     pub fn new(network: Network, flaw: Option<Flaw>, refusals: Refusals) -> Self {
-        Self(Arc::new(Shared { network, flaw, refusals, state: Mutex::default() }))
+        let coordinator = Coordinator::new(flaw, network.trace().clone());
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Shared { network, flaw, refusals, coordinator, state, changed }))
+    }
+
+    /// The coordinator of the consumer groups.
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.0.coordinator
     }
 
     /// The flaw of the simulated servers.
@@ -235,6 +246,7 @@ impl SimulatedKafka {
                 state.committed.entry(event).or_insert(now);
             }
         }
+        self.0.changed.notify_waiters();
         EndResult::Decided
     }
 
@@ -255,6 +267,17 @@ impl SimulatedKafka {
             }
         }
         state
+    }
+
+    /// Reads the logs as they are now.
+    pub(super) fn with_logs<T>(&self, read: impl FnOnce(&Logs, Instant) -> T) -> T {
+        let state = self.state_now();
+        read(&state.logs, Instant::now())
+    }
+
+    /// The notification of the next change of the logs.
+    pub(super) fn changed(&self) -> &Notify {
+        &self.0.changed
     }
 
     /// The highest visible token of a partition. An error while a transaction of the awaited watermark partition is undecided.
@@ -312,25 +335,6 @@ impl SimulatedKafka {
     /// When an event was first committed.
     pub fn committed_at(&self, event: &str) -> Option<Instant> {
         self.0.state.lock().committed.get(event).copied()
-    }
-
-    /// What a `read_committed` consumer has received of a topic, partition by partition.
-    pub fn read(&self, topic: &str) -> Vec<Delivery> {
-        let (state, now) = (self.state_now(), Instant::now());
-        let is_visible = |status| {
-            status == TransactionStatus::Committed
-                || (status == TransactionStatus::Aborted && self.0.flaw == Some(Flaw::AbortedRecordsVisible))
-        };
-        let mut deliveries = Vec::new();
-        for log in state.logs.partitions(topic) {
-            let LogId::Topic(topic, partition) = &log else { continue };
-            for (offset, content, _) in state.logs.stable(&log, now).filter(|(.., status)| is_visible(*status)) {
-                let Content::Event(record) = content else { continue };
-                let position = Position { topic: Arc::clone(topic), partition: *partition, offset };
-                deliveries.push(Delivery { position, record: record.clone() });
-            }
-        }
-        deliveries
     }
 }
 

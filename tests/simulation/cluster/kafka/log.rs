@@ -92,6 +92,17 @@ impl Logs {
             .map(move |(offset, (content, transaction))| (offset, content, status(transaction)))
     }
 
+    /// Every record of a log, whatever becomes of its transaction.
+    pub fn written<'a>(&'a self, log: &'a LogId) -> impl Iterator<Item = (u64, &'a Content)> {
+        (0..).zip(self.entries(log)).map(|(offset, (content, _))| (offset, content))
+    }
+
+    /// When the next marker is written, if one is on its way.
+    pub fn next_marker(&self, now: Instant) -> Option<Instant> {
+        let markers = self.transactions.iter().flat_map(|transaction| transaction.markers.values());
+        markers.filter_map(|marker| *marker).filter(|at| *at > now).min()
+    }
+
     fn entries(&self, log: &LogId) -> impl Iterator<Item = &(Content, TransactionIndex)> {
         self.logs.get(log).into_iter().flatten()
     }
@@ -107,10 +118,5 @@ impl Logs {
     /// The watermark logs that exist.
     pub fn watermark_logs(&self) -> impl Iterator<Item = &LogId> {
         self.logs.keys().filter(|log| matches!(log, LogId::Watermarks(_)))
-    }
-
-    /// The partitions of a topic that exist.
-    pub fn partitions(&self, topic: &str) -> Vec<LogId> {
-        self.logs.keys().filter(|log| matches!(log, LogId::Topic(name, _) if **name == *topic)).cloned().collect()
     }
 }

@@ -45,7 +45,7 @@ impl PostgresClient {
     }
 
     /// A statement that the reference executes.
-    async fn execute<T, F>(
+    pub(super) async fn execute<T, F>(
         &self,
         name: &'static str,
         statement: impl FnOnce(SimulatedPostgres) -> F + Send + 'static,

@@ -10,6 +10,7 @@ use kit::reference::{Reference, ReferenceSnapshot};
 use parking_lot::Mutex;
 use ports::Error;
 use ports::clock::Clock;
+use ports::inbox::InboxOutcome;
 use ports::orders::{Commit, Committed};
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use crate::cluster::flaw::Flaw;
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::network::{Network, Server};
+use crate::cluster::postgres::inbox::AppliedEvent;
 use crate::cluster::postgres::scan_start::{IdSnapshot, ScanStart, TransactionNo};
 use crate::cluster::trace::Trace;
 
@@ -57,6 +59,8 @@ struct PrimaryState {
     order_rows: BTreeMap<OrderId, Arc<tokio::sync::Mutex<()>>>,
     /// Every event that was ever committed, also on a timeline that was lost.
     committed: BTreeSet<EventId>,
+    /// The events whose effects the inbox has committed, in order, also on a timeline that was lost.
+    applied: Vec<AppliedEvent>,
 }
 
 impl SimulatedPostgres {
@@ -290,6 +294,34 @@ impl SimulatedPostgres {
     /// When the last fail-over was adopted.
     pub fn adopted_at(&self) -> Option<Instant> {
         self.0.state.lock().adopted_at
+    }
+
+    /// Prints a line if the trace is printed.
+    pub(super) fn print(&self, line: std::fmt::Arguments<'_>) {
+        self.0.trace.print(line);
+    }
+
+    /// Records the outcome of a consumed event's transaction.
+    pub(super) fn record_consumption(&self, event_id: EventId, outcome: InboxOutcome) {
+        let mut state = self.0.state.lock();
+        let timeline = state.timeline;
+        match outcome {
+            InboxOutcome::New => {
+                if !self.0.kafka.has_committed(&event_id.to_string()) {
+                    self.0
+                        .trace
+                        .violation(format!("event {event_id} was applied, and the broker has not committed it"));
+                }
+                state.applied.push(AppliedEvent { event_id, timeline });
+                self.0.trace.add("applied", state.applied.len() as u64, 0);
+            }
+            InboxOutcome::Duplicate => self.0.trace.add("duplicate message", state.applied.len() as u64, 0),
+        }
+    }
+
+    /// The events whose effects the inbox has committed, in order.
+    pub fn applied_events(&self) -> Vec<AppliedEvent> {
+        self.0.state.lock().applied.clone()
     }
 
     /// Whether an event was ever committed, also on a timeline that was lost.

@@ -1,14 +1,15 @@
--- A script, because all changes of detours are one step.
--- ARGV: group, then for each change: key, stage to enter or empty to leave.
+-- A script, because all changes of detours are one step. A detour is its highest stage and the offset of its last message: a change that is
+-- repeated, or that comes late, does not end it early.
+-- ARGV: group, then for each change: key, offset, stage to enter or empty to leave.
 local detours = prefix .. 'detours:' .. ARGV[1]
-for at = 2, #ARGV, 2 do
-  local key, stage = ARGV[at], ARGV[at + 1]
-  local known, outstanding = string.match(call('HGET', detours, key) or '', '^(%S+) (%S+)$')
-  if stage ~= '' then
-    call('HSET', detours, key, stage .. ' ' .. integer(tonumber(outstanding or '0') + 1))
-  elseif known then
-    local left = tonumber(outstanding) - 1
-    if left > 0 then call('HSET', detours, key, known .. ' ' .. integer(left)) else call('HDEL', detours, key) end
+for at = 2, #ARGV, 3 do
+  local key, offset, stage = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local known, last = string.match(call('HGET', detours, key) or '', '^(%S+) (%S+)$')
+  if stage then
+    local highest, latest = math.max(stage, tonumber(known or '0')), math.max(offset, tonumber(last or '0'))
+    call('HSET', detours, key, integer(highest) .. ' ' .. integer(latest))
+  elseif known and tonumber(last) <= offset then
+    call('HDEL', detours, key)
   end
 end
 return 1

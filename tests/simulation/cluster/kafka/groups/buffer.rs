@@ -1,0 +1,85 @@
+//! Buffer: the messages of one topic partition that a group member has fetched and not acknowledged.
+use std::collections::VecDeque;
+
+use ports::broker::consumer_groups::Delivery;
+use tokio::time::Instant;
+
+/// The messages, in order. Those in flight come first.
+pub struct Buffer {
+    messages: VecDeque<Delivery>,
+    in_flight: usize,
+    /// The offset after the last one that was fetched, records of aborted transactions included.
+    pub fetched: u64,
+    /// Every lower offset was acknowledged.
+    pub acknowledged: u64,
+    /// Until when the messages in flight may delay a revocation. Nothing more is delivered.
+    pub leaves_by: Option<Instant>,
+    /// Nothing is delivered until this time.
+    pub paused_until: Option<Instant>,
+}
+
+impl Buffer {
+    /// An empty buffer that begins at this offset.
+    pub fn new(next: u64) -> Self {
+        let messages = VecDeque::new();
+        Self { messages, in_flight: 0, fetched: next, acknowledged: next, leaves_by: None, paused_until: None }
+    }
+
+    /// Adds what was fetched from `from` on, up to the offset `next`. Ignores a reply that is not the continuation.
+    pub fn push(&mut self, from: u64, messages: Vec<Delivery>, next: u64) {
+        if self.fetched == from {
+            self.messages.extend(messages);
+            self.fetched = next;
+        }
+    }
+
+    /// How many messages can be delivered now.
+    pub fn ready(&self, now: Instant) -> usize {
+        let is_held = self.leaves_by.is_some() || self.paused_until.is_some_and(|until| until > now);
+        if is_held { 0 } else { self.waiting() }
+    }
+
+    /// How many messages are fetched and not in flight.
+    pub fn waiting(&self) -> usize {
+        self.messages.len() - self.in_flight
+    }
+
+    /// How many messages are fetched and not acknowledged.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The first message that is not acknowledged.
+    pub fn oldest(&self) -> Option<&Delivery> {
+        self.messages.front()
+    }
+
+    /// Delivers at most `limit` messages.
+    pub fn take(&mut self, limit: usize, now: Instant) -> Vec<Delivery> {
+        let first = self.in_flight;
+        self.in_flight += self.ready(now).min(limit);
+        self.messages.range(first..self.in_flight).cloned().collect()
+    }
+
+    /// Makes the messages from this offset on deliverable again.
+    pub fn rewind_to(&mut self, offset: u64) {
+        self.in_flight = self.in_flight.min(self.before(offset));
+    }
+
+    /// Removes the messages below this offset.
+    pub fn acknowledge(&mut self, next: u64) {
+        let done = self.before(next);
+        self.messages.drain(..done);
+        self.in_flight = self.in_flight.saturating_sub(done);
+        self.acknowledged = self.acknowledged.max(next);
+    }
+
+    /// Whether a revocation waits no longer.
+    pub fn is_given_up(&self, now: Instant) -> bool {
+        self.leaves_by.is_some_and(|deadline| self.in_flight == 0 || deadline <= now)
+    }
+
+    fn before(&self, offset: u64) -> usize {
+        self.messages.partition_point(|delivery| delivery.position.offset < offset)
+    }
+}
