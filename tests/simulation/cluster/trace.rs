@@ -11,6 +11,15 @@ use tokio::time::Instant;
 /// Offset basis and prime of the 64-bit FNV-1a hash.
 const FNV: (u64, u64) = (0xcbf2_9ce4_8422_2325, 0x0000_0100_0000_01b3);
 
+/// Continues an FNV-1a hash with the bytes of a text.
+pub fn hash_text(hash: u64, text: &str) -> u64 {
+    text.bytes().fold(hash, |hash, byte| hash_number(hash, u64::from(byte)))
+}
+
+fn hash_number(hash: u64, number: u64) -> u64 {
+    (hash ^ number).wrapping_mul(FNV.1)
+}
+
 /// The events of one run. Clones share them.
 #[derive(Clone)]
 pub struct Trace(Arc<Shared>);
@@ -44,12 +53,8 @@ impl Trace {
         let at = self.0.began.elapsed();
         let mut state = self.0.state.lock();
         *state.counts.entry(kind).or_default() += 1;
-        for byte in kind.bytes() {
-            state.hash = (state.hash ^ u64::from(byte)).wrapping_mul(FNV.1);
-        }
-        for number in [at.as_nanos() as u64, first, second] {
-            state.hash = (state.hash ^ number).wrapping_mul(FNV.1);
-        }
+        let numbers = [at.as_nanos() as u64, first, second];
+        state.hash = numbers.into_iter().fold(hash_text(state.hash, kind), hash_number);
     }
 
     /// Prints a line if the trace is printed.

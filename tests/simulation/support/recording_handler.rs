@@ -57,8 +57,7 @@ impl RecordingHandler {
 
     /// Registers this handler for every event type.
     pub fn for_all_types(self: &Arc<Self>) -> Handlers {
-        let kinds = [EventType::OrderCreated, EventType::OrderStatusChanged, EventType::OrderCancelled];
-        kinds.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, self.chain()))
+        for_all_types(&self.chain())
     }
 
     /// A chain with this handler and nothing else.
@@ -104,6 +103,11 @@ impl EventHandler for RecordingHandler {
             Err(HandlerFault { retryable: true, failure_type: FailureType::System, reason: "handler: not now".into() })
         }
     }
+}
+
+/// Registers a chain for every event type.
+pub fn for_all_types(chain: &HandlerChain) -> Handlers {
+    EventType::ALL.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, chain.clone()))
 }
 
 /// The record of an event that another region wrote.

@@ -6,12 +6,13 @@ use app::consume::chain::HandlerChain;
 use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 use app::consume::handlers::Handlers;
 use async_trait::async_trait;
-use domain::{EventId, EventType, Hlc, RegionId};
+use domain::{EventId, Hlc, RegionId};
 use kit::clock::SeededRng;
 use ports::inbox::Effect;
 
 use crate::cluster::consumers::failure_plan::{FailurePlan, FailureRates};
-use crate::cluster::trace::Trace;
+use crate::cluster::trace::{Trace, hash_text};
+use crate::support::recording_handler::for_all_types;
 
 /// The region in the stamps that the handler leaves.
 const REGION: &str = "handled";
@@ -38,25 +39,13 @@ impl SimulatedHandler {
 
     /// How the handler meets an event.
     pub fn plan(&self, event: EventId) -> FailurePlan {
-        let folded = event
-            .to_string()
-            .bytes()
-            .fold(self.seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        self.rates.draw(&SeededRng::new(folded))
+        self.rates.draw(&SeededRng::new(hash_text(self.seed, &event.to_string())))
     }
 
     /// Registers the handler for every event type.
     pub fn for_all_types(self: &Arc<Self>) -> Handlers {
-        let kinds = [EventType::OrderCreated, EventType::OrderStatusChanged, EventType::OrderCancelled];
-        let chain = HandlerChain::of(self.clone());
-        kinds.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, chain.clone()))
+        for_all_types(&HandlerChain::of(self.clone()))
     }
-}
-
-/// An event by its key and its number in it, for traces.
-fn named(consumed: ConsumedEvent<'_>) -> String {
-    let version = consumed.event.after.as_ref().map_or(0, |after| after.version);
-    format!("{}@{}", consumed.event.order_id, version + 1)
 }
 
 #[async_trait]
@@ -67,6 +56,7 @@ impl EventHandler for SimulatedHandler {
 
     async fn handle(&self, consumed: ConsumedEvent<'_>) -> Result<Vec<Effect>, HandlerFault> {
         let event = consumed.event;
+        let version = event.after.as_ref().map_or(0, |after| after.version);
         let plan = self.plan(event.event_id);
         let duration = plan.duration(consumed.attempt);
         if !duration.is_zero() {
@@ -74,11 +64,10 @@ impl EventHandler for SimulatedHandler {
             tokio::time::sleep(duration).await;
         }
         let failure = plan.failure(consumed.attempt);
-        let (topic, attempt) = (&consumed.record.topic, consumed.attempt);
-        self.trace.print(format_args!("handled {} of {topic}, attempt {attempt}: {failure:?}", named(consumed)));
+        let (key, number, topic, attempt) = (event.order_id, version + 1, &consumed.record.topic, consumed.attempt);
+        self.trace.print(format_args!("handled {key}@{number} of {topic}, attempt {attempt}: {failure:?}"));
         let (failure, kind) = match failure {
             None => {
-                let version = event.after.as_ref().map_or(0, |after| after.version);
                 let hlc = Hlc { millis: version as i64, counter: 0 };
                 let region = RegionId::new(REGION);
                 return Ok(vec![Effect::RememberRemote { order_id: event.order_id, region, hlc }]);

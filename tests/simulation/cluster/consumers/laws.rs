@@ -8,7 +8,7 @@ use ports::broker::consumer_groups::Delivery;
 use ports::inbox::Inbox;
 
 use crate::cluster::instance::Surroundings;
-use crate::cluster::kafka::broker::TOPIC_PARTITIONS;
+use crate::cluster::kafka::groups::coordinator::partitions_of;
 use crate::cluster::laws::Violation;
 use crate::support::consumption::Consumption;
 use crate::support::process::{GROUP, TOPIC};
@@ -21,10 +21,8 @@ impl ConsumerLaws<'_> {
     /// The partitions with messages that the group has not acknowledged, each with their number.
     pub fn remaining(&self) -> Vec<(String, u64)> {
         let kafka = &self.0.kafka;
-        let topics = consumed_topics(TOPIC).into_iter().map(Arc::from);
-        let partitions = topics
-            .flat_map(|topic: Arc<str>| (0..TOPIC_PARTITIONS).map(move |partition| (Arc::clone(&topic), partition)));
-        let left = partitions.map(|one| {
+        let topics: Vec<Arc<str>> = consumed_topics(TOPIC).into_iter().map(Arc::from).collect();
+        let left = partitions_of(&topics).map(|one| {
             let messages = kafka.visible_from(&one, kafka.coordinator().committed(GROUP, &one));
             (format!("{}-{}", one.0, one.1), messages)
         });

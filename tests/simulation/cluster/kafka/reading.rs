@@ -8,8 +8,8 @@ use ports::broker::consumer_groups::Delivery;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cluster::flaw::Flaw;
-use crate::cluster::kafka::broker::{SimulatedKafka, TOPIC_PARTITIONS};
-use crate::cluster::kafka::groups::coordinator::TopicPartition;
+use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::kafka::groups::coordinator::{TopicPartition, partitions_of};
 use crate::cluster::kafka::log::{Content, LogId, Logs, TransactionStatus};
 
 /// Most records of one partition in one reply.
@@ -22,9 +22,8 @@ impl SimulatedKafka {
     /// What a `read_committed` consumer has received of a topic, partition by partition.
     pub fn read(&self, topic: &str) -> Vec<Delivery> {
         self.with_logs(|logs, now| {
-            let partition = |partition| (Arc::from(topic), partition);
-            let partitions = (0..TOPIC_PARTITIONS).map(partition);
-            partitions.flat_map(|one| self.visible(logs, &one, 0, now, usize::MAX).0).collect()
+            let all = |one| self.visible(logs, &one, 0, now, usize::MAX).0;
+            partitions_of([&Arc::from(topic)]).flat_map(all).collect()
         })
     }
 

@@ -1,5 +1,4 @@
 //! GroupClient: the consumer groups' port as one process has it.
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,8 +6,8 @@ use kit::clock::TokioClock;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 
-use crate::cluster::kafka::broker::{SimulatedKafka, TOPIC_PARTITIONS};
-use crate::cluster::kafka::groups::coordinator::TopicPartition;
+use crate::cluster::kafka::broker::SimulatedKafka;
+use crate::cluster::kafka::groups::coordinator::partitions_of;
 use crate::cluster::kafka::groups::member::Member;
 use crate::cluster::network::Link;
 
@@ -37,10 +36,7 @@ impl ConsumerGroups for GroupClient {
         let (kafka, group) = (self.kafka.clone(), group.to_owned());
         let topics: Vec<Arc<str>> = topics.iter().map(|topic| topic.as_str().into()).collect();
         let begin = async move {
-            let partitions = topics
-                .iter()
-                .flat_map(|topic| (0..TOPIC_PARTITIONS).map(move |partition| (Arc::clone(topic), partition)));
-            let ends: BTreeMap<TopicPartition, u64> = partitions.map(|one| (one.clone(), kafka.end(&one))).collect();
+            let ends = partitions_of(&topics).map(|one| (one.clone(), kafka.end(&one))).collect();
             kafka.coordinator().begin_at(&group, ends);
         };
         self.link.call("begin_at_end", begin).await

@@ -67,6 +67,12 @@ pub struct Assignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOwner;
 
+/// The partitions of topics, in the order of the topics.
+pub fn partitions_of<'a>(topics: impl IntoIterator<Item = &'a Arc<str>>) -> impl Iterator<Item = TopicPartition> {
+    let of_one = |topic| (0..TOPIC_PARTITIONS).map(move |partition| (Arc::clone(topic), partition));
+    topics.into_iter().flat_map(of_one)
+}
+
 impl Coordinator {
     /// A coordinator without groups.
     pub fn new(flaw: Option<Flaw>, trace: Trace) -> Self {
@@ -100,8 +106,7 @@ impl Coordinator {
         self.with(group, |group, now| {
             group.members.get_mut(&member)?.expires_at = now + SESSION_TIMEOUT;
             for partition in given_up {
-                let is_own = |owner: &Ownership| owner.member == member && owner.since <= generation;
-                if group.owners.get(partition).is_some_and(is_own) {
+                if group.owns(partition, member, generation) {
                     group.owners.remove(partition);
                     group.generation += 1;
                 }
@@ -110,8 +115,7 @@ impl Coordinator {
             if !revoked.is_empty() {
                 self.0.trace.add("revocation", member, revoked.len() as u64);
             }
-            let next = |partition: &TopicPartition| group.offsets.get(partition).copied().unwrap_or(0);
-            let partitions = group.owned_by(member).map(|one| (one.clone(), next(one))).collect();
+            let partitions = group.owned_by(member).map(|one| (one.clone(), group.next_offset(one))).collect();
             Some(Assignment { generation: group.generation, partitions, revoked })
         })
     }
@@ -128,10 +132,7 @@ impl Coordinator {
         offsets: &BTreeMap<TopicPartition, u64>,
     ) -> Result<(), NotOwner> {
         self.with(group, |group, _| {
-            let owns = |partition: &TopicPartition| {
-                group.owners.get(partition).is_some_and(|owner| owner.member == member && owner.since <= generation)
-            };
-            let is_owner = offsets.keys().all(owns);
+            let is_owner = offsets.keys().all(|partition| group.owns(partition, member, generation));
             if !is_owner && self.0.flaw != Some(Flaw::FormerOwnerCommits) {
                 self.0.trace.add("refused commit", member, generation);
                 return Err(NotOwner);
@@ -163,7 +164,7 @@ impl Coordinator {
 
     /// The next offset of a partition; 0 before the first commit.
     pub fn committed(&self, group: &str, partition: &TopicPartition) -> u64 {
-        self.with(group, |group, _| group.offsets.get(partition).copied().unwrap_or(0))
+        self.with(group, |group, _| group.next_offset(partition))
     }
 
     /// Runs on the group after the sessions that are over have ended.
@@ -189,6 +190,16 @@ impl Group {
         }
     }
 
+    /// Whether a member has owned a partition since this generation or an earlier one.
+    fn owns(&self, partition: &TopicPartition, member: MemberNo, generation: Generation) -> bool {
+        self.owners.get(partition).is_some_and(|owner| owner.member == member && owner.since <= generation)
+    }
+
+    /// The next offset to read of a partition; 0 before the first commit.
+    fn next_offset(&self, partition: &TopicPartition) -> u64 {
+        self.offsets.get(partition).copied().unwrap_or(0)
+    }
+
     fn owned_by(&self, member: MemberNo) -> impl Iterator<Item = &TopicPartition> {
         self.owners.iter().filter(move |(_, owner)| owner.member == member).map(|(partition, _)| partition)
     }
@@ -196,10 +207,7 @@ impl Group {
     /// Gives a member free partitions up to its share. Returns those that it has above it.
     fn assign(&mut self, member: MemberNo) -> BTreeSet<TopicPartition> {
         let topics: BTreeSet<&Arc<str>> = self.members.values().flat_map(|one| &one.topics).collect();
-        let all: Vec<TopicPartition> = topics
-            .into_iter()
-            .flat_map(|topic| (0..TOPIC_PARTITIONS).map(move |partition| (Arc::clone(topic), partition)))
-            .collect();
+        let all: Vec<TopicPartition> = partitions_of(topics).collect();
         let owned: BTreeMap<MemberNo, usize> =
             self.members.keys().map(|number| (*number, self.owned_by(*number).count())).collect();
         let quota = quotas(all.len(), &owned)[&member];
