@@ -75,11 +75,11 @@ impl Setting {
         Self {
             instances: pick(rng, &[2, 2, 3]),
             fault_level: pick(rng, &[0.0, 0.005, 0.01, 0.02]),
-            late_commits: pick(rng, &[0.0, 0.1, 0.2]),
+            late_commits: pick(rng, &[0.0, 0.1, 0.3]),
             refusals,
             fail_overs,
             has_wake_channel: pick(rng, &[true, false]),
-            writers: pick(rng, &[2, 3]),
+            writers: pick(rng, &[3, 6]),
             pause_max: Duration::from_millis(pick(rng, &[100, 400, 900])),
             failure_rates: FailureRates {
                 transient: pick(rng, &[0.0, 0.1, 0.3]),

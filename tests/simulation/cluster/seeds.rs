@@ -131,14 +131,12 @@ fn at_least_once_loses_and_reorders_nothing_on_a_simulated_postgres_and_kafka() 
 
 #[test]
 fn a_seed_replays_exactly() {
-    let mut commits = 0;
     for (seed, mode) in (1..=5).flat_map(|seed| [(seed, PublishMode::ExactlyOnce), (seed, PublishMode::AtLeastOnce)]) {
         let (first, second) = (run(seed, mode, None), run(seed, mode, None));
 
-        commits += first.counts["commit"];
+        assert!(first.counts["commit"] > 10, "{first:?}");
         assert_eq!(first.fingerprint, second.fingerprint, "seed {seed}: {:?} {:?}", first.counts, second.counts);
     }
-    assert!(commits > 100, "runs without much work prove little: {commits} commits");
 }
 
 #[test]
