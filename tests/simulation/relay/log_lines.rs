@@ -83,7 +83,8 @@ async fn an_event_parked_by_an_exclusion_is_announced_with_its_request() {
     let process = environment.start().await;
 
     let order = ledger.create_order(&process).await.to_string();
-    process.wait_until("the row is parked", TIMEOUT, async || process.depth().await.parked == 1).await;
+    let is_logged = async || !logs.fields("event_parked", NAMES).is_empty();
+    process.wait_until("the parked row is logged", TIMEOUT, is_logged).await;
 
     let event_id = process.rows(RowStatus::Parked).await[0].event_id.to_string();
     assert_eq!(logs.fields("event_parked", NAMES), [[CREATE_REQUEST, &order, &event_id].map(str::to_owned)]);
@@ -98,7 +99,8 @@ async fn an_event_parked_by_a_resolution_is_announced_with_its_request() {
     let process = environment.start().await;
 
     let order = ledger.create_order(&process).await.to_string();
-    process.wait_until("the row is parked", LONG_TIMEOUT, async || process.depth().await.parked == 1).await;
+    let is_logged = async || !logs.fields("event_parked", NAMES).is_empty();
+    process.wait_until("the parked row is logged", LONG_TIMEOUT, is_logged).await;
 
     let event_id = process.rows(RowStatus::Parked).await[0].event_id.to_string();
     assert_eq!(logs.fields("event_parked", NAMES), [[CREATE_REQUEST, &order, &event_id].map(str::to_owned)]);

@@ -20,6 +20,7 @@ use telemetry::traces::Tracer;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
+use crate::support::log_capture;
 use crate::support::process::{Process, TOPIC};
 use crate::support::record_faults::{FaultyRecordBroker, RecordFaults};
 use crate::support::wake_hub::WakeHub;
@@ -76,6 +77,7 @@ impl Environment {
 
     /// An empty environment with this seed.
     pub fn seeded(seed: u64) -> Self {
+        log_capture::install();
         let options = Options {
             instance: InstanceId("sim".into()),
             partitions: 4,
