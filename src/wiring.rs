@@ -29,13 +29,12 @@ use app::consume::handlers::Handlers;
 use app::consume::topic_reads::TopicReads;
 use app::consume::webhooks::Webhooks;
 use app::health::HealthBoard;
-use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::Operations;
 use app::policy::regional_clock::RegionalClock;
 use app::queries::Queries;
 use memory::SystemClock;
 use ports::clock::{Clock, Rng};
-use ports::operators::redrives::RedriveLedger;
 use ports::partitions::InstanceId;
 use telemetry::Metrics;
 use telemetry::traces::{SpanExporter, Tracer};
@@ -70,7 +69,7 @@ pub(crate) struct Wired {
 pub(crate) struct HttpParts {
     queries: Arc<Queries>,
     operations: Arc<Operations>,
-    dead_letters: Option<Arc<DeadLetters>>,
+    dead_letters: Option<Arc<DeadLettersByTopic>>,
     topic_reads: Option<Arc<TopicReads>>,
     webhooks: Option<Arc<Webhooks>>,
     admission: Arc<Admission>,
@@ -185,7 +184,9 @@ fn assemble(
         gate: Arc::clone(&gate),
         options: options::commands(config),
     });
-    let dead_letters = broker.as_ref().map(|broker| dead_letters(&config.topic(), broker, &store.redrives, &clock));
+    let dead_letters = broker.as_ref().map(|BrokerPorts { topics, broker, .. }| {
+        Arc::new(handlers::topics::dead_letters(config, (topics, broker), &store.redrives, &clock))
+    });
     let topic_reads = broker.as_ref().and_then(topic_reads);
     let producer_slots = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.producer_slots);
     let dependencies = actors::Dependencies {
@@ -226,16 +227,6 @@ fn assemble(
     };
     let actor_options = options::actors(config, instance, producer_slots);
     Ok(Wired { dependencies, actor_options, http, listeners, handles, health, span_exporter: None })
-}
-
-fn dead_letters(
-    topic: &str,
-    BrokerPorts { topics, broker, .. }: &BrokerPorts,
-    redrives: &Arc<dyn RedriveLedger>,
-    clock: &Arc<dyn Clock>,
-) -> Arc<DeadLetters> {
-    let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
-    Arc::new(DeadLetters::new(topic, topics, broker, Arc::clone(redrives), Arc::clone(clock)))
 }
 
 fn topic_reads(broker: &BrokerPorts) -> Option<Arc<TopicReads>> {

@@ -9,6 +9,7 @@ use app::consume::topic_cursor::CursorFault;
 use app::consume::topic_reads::TopicError;
 use app::consume::webhooks::WebhookError;
 use app::error::{CommandError, QueryError};
+use app::operators::dead_letters_by_topic::UnknownTopic;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -146,7 +147,7 @@ impl Problem {
         Self::new(ErrorCode::BadRequest, message)
     }
 
-    pub(crate) fn not_found(message: &'static str) -> Self {
+    pub(crate) fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorCode::NotFound, message)
     }
 
@@ -304,6 +305,12 @@ impl From<QueryError> for Problem {
             QueryError::Unavailable(cause) => Self::dependency_unavailable(cause),
             QueryError::Unknown(cause) => Self::unexpected(cause),
         }
+    }
+}
+
+impl From<UnknownTopic> for Problem {
+    fn from(error: UnknownTopic) -> Self {
+        Self::not_found(error.to_string())
     }
 }
 

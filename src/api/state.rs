@@ -7,7 +7,7 @@ use app::admission::rate_limit::Admission;
 use app::consume::topic_reads::TopicReads;
 use app::consume::webhooks::Webhooks;
 use app::dispatch::Dispatch;
-use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::Operations;
 use app::queries::{CacheCounters, Queries};
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub struct StateParts {
     /// Reads and changes the outbox for operators.
     pub operations: Arc<Operations>,
     /// Reads and redrives dead letters; `None` without a broker.
-    pub dead_letters: Option<Arc<DeadLetters>>,
+    pub dead_letters: Option<Arc<DeadLettersByTopic>>,
     /// Reads topics for clients; `None` where the broker's own clients read them.
     pub topic_reads: Option<Arc<TopicReads>>,
     /// Administrators' actions on webhooks; `None` where they are switched off, or without a broker.
@@ -55,7 +55,7 @@ pub struct HttpState {
     pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) queries: Arc<Queries>,
     pub(crate) operations: Arc<Operations>,
-    pub(crate) dead_letters: Option<Arc<DeadLetters>>,
+    pub(crate) dead_letters: Option<Arc<DeadLettersByTopic>>,
     pub(crate) topic_reads: Option<Arc<TopicReads>>,
     pub(crate) webhooks: Option<Arc<Webhooks>>,
     pub(crate) admission: Arc<Admission>,

@@ -47,6 +47,7 @@ pub mod consume {
 pub mod operators {
     //! What operators may read and change: outbox rows and dead letters.
     pub mod dead_letters;
+    pub mod dead_letters_by_topic;
     pub mod outbox;
 }
 

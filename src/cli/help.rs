@@ -77,10 +77,18 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("posthaste audit", &[("posthaste audit --by olga -n 20", "the last 20 actions of olga")]),
     (
+        "posthaste dlt list",
+        &[
+            ("posthaste dlt list --redriven false", "what waits of the orders"),
+            ("posthaste dlt list --topic invoices --failure TIMEOUT", "another topic of the configuration"),
+        ],
+    ),
+    (
         "posthaste dlt redrive",
         &[
             ("posthaste dlt redrive 3/17 --reason 'ticket 7'", "send one dead letter back"),
             ("posthaste dlt redrive --failure SYSTEM --rate 20 --yes", "20 a second, without a question"),
+            ("posthaste dlt redrive --topic invoices --dry-run", "count those of another topic"),
         ],
     ),
     (

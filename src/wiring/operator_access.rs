@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::health::HealthBoard;
-use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::Operations;
 use embedded::Embedded;
 use memory::SystemClock;
@@ -20,8 +20,8 @@ pub struct OperatorAccess {
     pub operations: Operations,
     /// Topics; `None` where no broker is configured.
     pub topics: Option<Arc<dyn TopicReader>>,
-    /// Dead letters; `None` where no broker is configured.
-    pub dead_letters: Option<DeadLetters>,
+    /// Dead letters by topic; `None` where no broker is configured.
+    pub dead_letters: Option<DeadLettersByTopic>,
 }
 
 /// A store that is opened without an instance lease.
@@ -60,7 +60,7 @@ pub async fn open_for_operator(config: &Config) -> Result<OperatorAccess, StartE
     let StorePorts { outbox, operators, redrives, leases, .. } = ports;
     let topics = broker.as_ref().map(|broker| Arc::clone(&broker.topics));
     let dead_letters = broker.map(|OperatorBroker { topics, broker }| {
-        DeadLetters::new(&config.topic(), topics, broker, redrives, Arc::clone(&clock))
+        super::handlers::topics::dead_letters(config, (&topics, &broker), &redrives, &clock)
     });
     let operations = Operations::new(outbox, operators, leases, clock, HealthBoard::default());
     Ok(OperatorAccess { operations, topics, dead_letters })

@@ -25,5 +25,7 @@ mod processing_chain;
 mod rate_limits;
 #[path = "../service/every_backend/relay.rs"]
 mod relay;
+#[path = "../service/every_backend/events/topic_dead_letters.rs"]
+mod topic_dead_letters;
 #[path = "../service/every_backend/events/topic_rules.rs"]
 mod topic_rules;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use app::error::QueryError;
 use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TIMEOUT, ReplayReport};
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
@@ -209,6 +210,40 @@ async fn filters_select_dead_letters_and_paging_ends() {
         }
     }
     assert_eq!(seen, 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_topic_has_dead_letters_and_counts_of_its_own() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    let make = Factory::seeded(seed(), "invoices-dlt".into());
+    for n in 0..7 {
+        process.store.append(vec![make.record("k", &n.to_string())]).await.expect("appended");
+    }
+    write_dead_letters(&process, 2, 1).await;
+    let topics = ["invoices", "customers", TOPIC].map(str::to_owned);
+    let by_topic = DeadLettersByTopic::new(environment.dead_letters(&process), &topics);
+    let waiting = async |limit| {
+        let counts = by_topic.waiting(limit).await.expect("counted");
+        counts.into_iter().map(|of| (of.topic, of.waiting, of.more)).collect::<Vec<_>>()
+    };
+    let count = |topic: &str, waiting, more| (topic.to_owned(), waiting, more);
+
+    assert_eq!(by_topic.topics().collect::<Vec<_>>(), [TOPIC, "invoices", "customers"], "each once");
+    assert_eq!(waiting(100).await, [count(TOPIC, 2, false), count("invoices", 7, false)]);
+    assert_eq!(waiting(3).await, [count(TOPIC, 2, false), count("invoices", 3, true)]);
+    let invoices = by_topic.of(Some("invoices")).expect("it is known");
+    assert_eq!(redrive(invoices, 100).await.expect("redriven").redriven, 7);
+    assert_eq!(waiting(100).await, [count(TOPIC, 2, false)]);
+    let values: Vec<u8> = process.records("invoices").await.iter().map(|one| one.record.value[0] - b'0').collect();
+    assert_eq!(values, [0, 1, 2, 3, 4, 5, 6], "in the order of their key");
+    assert_eq!(by_topic.of(None).expect("of the orders").topic(), TOPIC);
+    let unknown =
+        by_topic.of(Some("shop")).map(DeadLetters::topic).expect_err("the service publishes to no such topic");
+    assert_eq!(
+        unknown.to_string(),
+        "there is no topic shop whose dead letters are kept; there are: order.events, invoices, customers"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 use app::operators::dead_letters::{
     DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters,
 };
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::port_types::Audit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -16,6 +17,7 @@ use crate::openapi::schemas::{
 };
 use crate::request::context::RequestContext;
 use crate::request::json::JsonMember;
+use crate::request::query::Query;
 use crate::request::response::{RouteResult, ok};
 
 /// Dead letters of a page unless `limit` is given.
@@ -107,6 +109,7 @@ pub(crate) struct RedriveDeadLetterBody<'a> {
 /// List the dead letters
 #[utoipa::path(get, path = "/admin/dlt", tag = "admin", operation_id = "listDeadLetters", security(("bearer" = [])),
     params(
+        ("topic" = Option<String>, Query, description = "The topic whose dead letters are meant, such as `invoices`; that of the orders by default"),
         ("key" = Option<String>, Query, description = "Only dead letters with this key"),
         ("type" = inline(Option<PrintableText>), Query, description = "Only dead letters of this event type"),
         ("failureType" = inline(Option<FailureTypeFilter>), Query, description = "Only dead letters of this class of failure"),
@@ -117,13 +120,13 @@ pub(crate) struct RedriveDeadLetterBody<'a> {
     responses(
         (status = 200, description = "Dead letters by partition and offset", body = DeadLetterPageBody),
         (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No broker is configured", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+        (status = 404, description = "No broker is configured, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let query = context.query();
-    query.reject_unknown(&["key", "type", "failureType", "olderThan", "redriven", "after", "limit"])?;
+    query.reject_unknown(&["topic", "key", "type", "failureType", "olderThan", "redriven", "after", "limit"])?;
     let filter = dead_letter_filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(DEAD_LETTERS_DEFAULT).clamp(1, i64::from(DEAD_LETTERS_MAX)) as u32;
-    let page = dead_letters(&context)?.list(&filter, limit).await?;
+    let page = dead_letters(&context, &query)?.list(&filter, limit).await?;
     let next = page.next.map(|next| next.to_string());
     Ok(ok(&DeadLetterPageBody { dead_letters: page.dead_letters.iter().map(DeadLetterBody::from).collect(), next }))
 }
@@ -131,28 +134,32 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
 /// Read a dead letter
 #[utoipa::path(get, path = "/admin/dlt/{partition}/{offset}", tag = "admin", operation_id = "findDeadLetter",
     security(("bearer" = [])),
-    params(("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition")),
+    params(
+        ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition"),
+        ("topic" = Option<String>, Query, description = "The topic whose dead letters are meant, such as `invoices`; that of the orders by default")),
     responses(
         (status = 200, description = "The dead letter", body = DeadLetterBody),
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such dead letter", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+        (status = 404, description = "No such dead letter, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn find(context: RequestContext) -> RouteResult {
     let place = place(&context)?;
-    Ok(dead_letter_response(&dead_letters(&context)?.find(place).await?))
+    Ok(dead_letter_response(&dead_letters(&context, &context.query())?.find(place).await?))
 }
 
 /// Send dead letters back to their topic
 #[utoipa::path(post, path = "/admin/dlt/redrive", tag = "admin", operation_id = "redriveDeadLetters", security(("bearer" = [])),
-    params(("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
+    params(
+        ("topic" = Option<String>, Query, description = "The topic whose dead letters are meant, such as `invoices`; that of the orders by default"),
+        ("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLettersBody<'_>>, content_type = "application/json",
         example = json!({"failureType": "SYSTEM", "dryRun": false, "reason": "the handler is fixed"})),
     responses(
         (status = 200, description = "The number of dead letters", body = DeadLettersRedriven),
         (status = 400, description = "Not a valid filter", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No broker is configured", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+        (status = 404, description = "No broker is configured, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (query, body): (_, RedriveDeadLettersBody<'_>) = (context.query(), operator_body::read(&context)?);
-    query.reject_unknown(&["dryRun"])?;
+    query.reject_unknown(&["topic", "dryRun"])?;
     let RedriveDeadLettersBody { r#type, key, failure_type, older_than, after, limit, dry_run, reason } = body;
     let key = text(key, "key", printable, TEXT_MESSAGE)?;
     let kind = text(r#type, "type", printable, TEXT_MESSAGE)?;
@@ -162,9 +169,10 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let filter =
         DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after, ..DeadLetterFilter::default() };
     let audit = audit(&context, reason)?;
-    let sent = dead_letters(&context)?.redrive(&filter, limit, !dry_run, &audit).await?;
+    let dead_letters = dead_letters(&context, &query)?;
+    let sent = dead_letters.redrive(&filter, limit, !dry_run, &audit).await?;
     if sent.redriven > 0 {
-        log_redrive(&audit, sent.redriven);
+        log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     let next = sent.next.map(|next| next.to_string());
     Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, next }))
@@ -175,22 +183,24 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     security(("bearer" = [])),
     params(
         ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition"),
+        ("topic" = Option<String>, Query, description = "The topic whose dead letters are meant, such as `invoices`; that of the orders by default"),
         ("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLetterBody<'_>>, content_type = "application/json"),
     responses(
         (status = 200, description = "The changed dead letter", body = DeadLetterBody),
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 404, description = "No such dead letter", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 404, description = "No such dead letter, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 409, description = "Redriven before, or being redriven by another operator", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
     let (place, query) = (place(&context)?, context.query());
     let body: RedriveDeadLetterBody<'_> = operator_body::read(&context)?;
-    query.reject_unknown(&["dryRun"])?;
+    query.reject_unknown(&["topic", "dryRun"])?;
     let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
-    let dead_letter = dead_letters(&context)?.redrive_one(place, !dry_run, &audit).await?;
+    let dead_letters = dead_letters(&context, &query)?;
+    let dead_letter = dead_letters.redrive_one(place, !dry_run, &audit).await?;
     if !dry_run {
-        log_redrive(&audit, 1);
+        log_redrive(&audit, dead_letters.topic(), 1);
     }
     Ok(dead_letter_response(&dead_letter))
 }
@@ -199,9 +209,17 @@ fn dead_letter_response(dead_letter: &DeadLetter) -> actix_web::HttpResponse {
     ok(&DeadLetterBody::from(dead_letter))
 }
 
+/// The dead letters of the topic that a query or a form names; those of the orders by default.
+///
+/// # Errors
+/// 404 when the service publishes to no such topic, or no broker is configured.
+pub(crate) fn dead_letters<'a>(context: &'a RequestContext, query: &Query<'_>) -> Result<&'a DeadLetters, Problem> {
+    by_topic(context)?.of(query.non_empty("topic")?).map_err(Problem::from)
+}
+
 /// # Errors
 /// 404 when no broker is configured.
-pub(crate) fn dead_letters(context: &RequestContext) -> Result<&DeadLetters, Problem> {
+pub(crate) fn by_topic(context: &RequestContext) -> Result<&DeadLettersByTopic, Problem> {
     let none = || Problem::not_found("no broker is configured, so there are no dead letters");
     context.state.dead_letters.as_deref().ok_or_else(none)
 }
@@ -210,9 +228,9 @@ pub(crate) fn audit(context: &RequestContext, reason: String) -> Result<Audit, P
     Ok(Audit { operator: context.identity()?.subject.as_str().to_owned(), reason })
 }
 
-pub(crate) fn log_redrive(audit: &Audit, redriven: u64) {
+pub(crate) fn log_redrive(audit: &Audit, topic: &str, redriven: u64) {
     let Audit { operator, reason } = audit;
-    tracing::info!(event = "dead_letters_redriven", by = %operator, %reason, redriven, "{operator} sent {redriven} dead letters back to their topic: {reason}");
+    tracing::info!(event = "dead_letters_redriven", by = %operator, topic, %reason, redriven, "{operator} sent {redriven} dead letters of {topic} back: {reason}");
 }
 
 /// The partition and offset in the path.

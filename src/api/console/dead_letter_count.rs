@@ -1,18 +1,18 @@
 //! The number of dead letters that wait for an operator, counted at most every few seconds however many pages ask.
+use std::sync::Arc;
 use std::time::Duration;
 
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters};
-use app::port_types::Audit;
+use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use domain::Timestamp;
 use parking_lot::Mutex;
 
-/// How long a count is shown: counting reads the topic.
+/// How long a count is shown: counting reads the topics.
 const FRESH: Duration = Duration::from_secs(10);
-/// Most dead letters that are counted.
+/// Most dead letters that are counted in each topic.
 const COUNT_MAX: u32 = 1_000;
 
 /// A count of dead letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadLetterCount {
     /// Dead letters that were not sent back.
     pub(crate) waiting: u64,
@@ -20,23 +20,37 @@ pub(crate) struct DeadLetterCount {
     pub(crate) more: bool,
 }
 
+impl DeadLetterCount {
+    /// The sum over all topics.
+    pub(crate) fn total(by_topic: &[WaitingDeadLetters]) -> Self {
+        let add =
+            |sum: Self, of: &WaitingDeadLetters| Self { waiting: sum.waiting + of.waiting, more: sum.more | of.more };
+        by_topic.iter().fold(Self::default(), add)
+    }
+}
+
+/// The dead letters that wait, by topic.
+type WaitingByTopic = Arc<[WaitingDeadLetters]>;
+
 /// The last count and its time.
 #[derive(Default)]
-pub(crate) struct CountedDeadLetters(Mutex<Option<(Timestamp, Option<DeadLetterCount>)>>);
+pub(crate) struct CountedDeadLetters(Mutex<Option<(Timestamp, Option<WaitingByTopic>)>>);
 
 impl CountedDeadLetters {
-    /// The dead letters that were not sent back; none without a broker, or while it does not answer.
-    pub(crate) async fn waiting(&self, dead_letters: Option<&DeadLetters>, now: Timestamp) -> Option<DeadLetterCount> {
-        if let Some((at, count)) = *self.0.lock()
-            && now.since(at) < FRESH
+    /// The dead letters that were not sent back, by topic; none without a broker, or while it does not answer.
+    pub(crate) async fn waiting(
+        &self,
+        dead_letters: Option<&DeadLettersByTopic>,
+        now: Timestamp,
+    ) -> Option<WaitingByTopic> {
+        if let Some((at, counts)) = &*self.0.lock()
+            && now.since(*at) < FRESH
         {
-            return count;
+            return counts.clone();
         }
-        let no_operator = Audit { operator: String::new(), reason: String::new() };
-        let report = dead_letters?.redrive(&DeadLetterFilter::default(), COUNT_MAX, false, &no_operator).await.ok();
-        let count = report.map(|report| DeadLetterCount { waiting: report.matched, more: report.next.is_some() });
-        *self.0.lock() = Some((now, count));
-        count
+        let counts: Option<WaitingByTopic> = dead_letters?.waiting(COUNT_MAX).await.ok().map(Arc::from);
+        *self.0.lock() = Some((now, counts.clone()));
+        counts
     }
 
     /// Forgets the count, after an operator has changed it.

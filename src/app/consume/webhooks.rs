@@ -323,6 +323,11 @@ impl Webhooks {
         self.ports.dead_letters.redrive_one(position, commit, audit).await
     }
 
+    /// The topic whose retry topics and dead letters all webhooks share.
+    pub fn shared_topic(&self) -> &str {
+        self.ports.dead_letters.topic()
+    }
+
     /// The topics that the service itself publishes to, that of the orders first.
     pub fn own_topics(&self) -> &[String] {
         &self.options.own_topics

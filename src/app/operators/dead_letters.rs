@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::topics::TopicReader;
+use ports::broker::topics::{TopicReader, TopicView};
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
@@ -32,7 +32,9 @@ const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Lists and replays the dead letters of one topic.
+#[derive(Clone)]
 pub struct DeadLetters {
+    topic: Arc<str>,
     replay_topic: Arc<str>,
     dead_letter_topic: Arc<str>,
     topics: Arc<dyn TopicReader>,
@@ -70,14 +72,21 @@ impl DeadLetters {
         redrives: Arc<dyn RedriveLedger>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self {
-            replay_topic: topic.into(),
-            dead_letter_topic: outbox::topics::dead_letter_topic(topic).into(),
-            topics,
-            broker,
-            redrives,
-            clock,
-        }
+        let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
+        let topic: Arc<str> = topic.into();
+        Self { replay_topic: Arc::clone(&topic), topic, dead_letter_topic, topics, broker, redrives, clock }
+    }
+
+    /// The same actions on the dead letters of another topic.
+    #[must_use]
+    pub fn of_topic(self, topic: &str) -> Self {
+        let Self { topics, broker, redrives, clock, .. } = self;
+        Self::new(topic, topics, broker, redrives, clock)
+    }
+
+    /// Full name of the topic whose dead letters these are.
+    pub fn topic(&self) -> &str {
+        &self.topic
     }
 
     /// Replays to another topic than the one whose dead letters they are.
@@ -154,6 +163,11 @@ impl DeadLetters {
         self.with_redrives(vec![dead_letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
     }
 
+    /// Counts the dead letters that match and were not replayed yet, at most `limit`.
+    pub async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<ReplayReport, QueryError> {
+        self.count_or_replay(filter, limit, None).await
+    }
+
     /// Counts the dead letters that match; with `commit`, replays the first `limit` of them, each key's in order. A repeated call replays
     /// only those that were not replayed yet.
     pub async fn redrive(
@@ -162,6 +176,15 @@ impl DeadLetters {
         limit: u32,
         commit: bool,
         audit: &Audit,
+    ) -> Result<ReplayReport, QueryError> {
+        self.count_or_replay(filter, limit, commit.then_some(audit)).await
+    }
+
+    async fn count_or_replay(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        replay_by: Option<&Audit>,
     ) -> Result<ReplayReport, QueryError> {
         let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
         let (mut report, mut scan) = (ReplayReport::default(), self.scan(filter.after).await?);
@@ -173,10 +196,21 @@ impl DeadLetters {
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
             let dead_letters = self.search(&filter, page, &mut scan).await?;
             report.matched += dead_letters.len() as u64;
-            if commit && !dead_letters.is_empty() {
+            if let Some(audit) = replay_by.filter(|_| !dead_letters.is_empty()) {
                 report.redriven += self.replay(&dead_letters, audit).await?;
             }
         }
+    }
+
+    /// The topics of the broker.
+    pub(super) async fn existing_topics(&self) -> Result<Vec<TopicView>, QueryError> {
+        Ok(self.topics.list().await?)
+    }
+
+    /// Whether its topic keeps records, replayed ones included.
+    pub(super) fn has_records(&self, existing: &[TopicView]) -> bool {
+        let partitions = |topic: &&TopicView| topic.partitions.iter().any(|(first, end)| first < end);
+        existing.iter().find(|topic| *topic.name == *self.dead_letter_topic).as_ref().is_some_and(partitions)
     }
 
     /// Replays the dead letters that can be reserved, all of them or none; returns their number.

@@ -21,6 +21,8 @@ pub(crate) enum Verb {
     /// List dead letters by partition and offset.
     List {
         #[command(flatten)]
+        topic: TopicArgument,
+        #[command(flatten)]
         filter: FilterArguments,
         /// Only dead letters that were sent back (true), or only those that were not (false).
         #[arg(long)]
@@ -37,6 +39,8 @@ pub(crate) enum Verb {
         #[arg(value_name = "PARTITION/OFFSET", value_parser = position)]
         position: DeadLetterPosition,
         #[command(flatten)]
+        topic: TopicArgument,
+        #[command(flatten)]
         output: OutputArguments,
     },
     /// Send dead letters back to their topic, in order for each key; each is sent back once.
@@ -49,6 +53,8 @@ pub(crate) enum Verb {
         )]
         position: Option<DeadLetterPosition>,
         #[command(flatten)]
+        topic: TopicArgument,
+        #[command(flatten)]
         filter: FilterArguments,
         /// Maximum number of dead letters.
         #[arg(short = 'n', long, default_value_t = 1_000)]
@@ -56,6 +62,13 @@ pub(crate) enum Verb {
         #[command(flatten)]
         options: RedriveOptions,
     },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TopicArgument {
+    /// Full name of the topic whose dead letters are meant, such as invoices. By default that of the orders.
+    #[arg(long, value_name = "TOPIC")]
+    topic: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -96,18 +109,24 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
     block_on(async {
         let no_broker = || Failure::new("broker.kind = \"none\": there are no dead letters");
         let access = posthaste::open_for_operator(config).await?;
-        let dead_letters = access.dead_letters.ok_or_else(no_broker)?;
+        let by_topic = access.dead_letters.ok_or_else(no_broker)?;
+        let of = |TopicArgument { topic }| by_topic.of(topic.as_deref()).map_err(Failure::new);
         match verb {
-            Verb::List { filter, redriven, limit, output } => {
-                list::list(&dead_letters, filter.filter(redriven), limit, output.is_json()).await?;
+            Verb::List { topic, filter, redriven, limit, output } => {
+                let dead_letters = of(topic)?;
+                list::list(dead_letters, filter.filter(redriven), limit, output.is_json()).await?;
+                if by_topic.has_others() && !output.is_json() {
+                    list::print_other_topics(&by_topic, dead_letters.topic()).await?;
+                }
             }
-            Verb::Show { position, output } => {
-                let result = dead_letters.find(position).await;
-                let dead_letter = result.map_err(|error| list::not_found(error, position))?;
+            Verb::Show { position, topic, output } => {
+                let dead_letters = of(topic)?;
+                let map_err = |error| list::not_found(error, position, dead_letters.topic());
+                let dead_letter = dead_letters.find(position).await.map_err(map_err)?;
                 list::print_dead_letter(&dead_letter, output.is_json())?;
             }
-            Verb::Redrive { position, filter, limit, options } => {
-                let redrive = redrive::DeadLetterReplay::new(dead_letters, options);
+            Verb::Redrive { position, topic, filter, limit, options } => {
+                let redrive = redrive::DeadLetterReplay::new(of(topic)?.clone(), options);
                 match position {
                     Some(position) => redrive.one(position).await?,
                     None => redrive.all(&filter.filter(None), limit).await?,

@@ -83,8 +83,8 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "dead_letters_redriven",
         levels: &[Level::INFO],
-        fields: &["by", "reason", "redriven"],
-        meaning: "A user sent dead letters back to their topic.",
+        fields: &["by", "topic", "reason", "redriven"],
+        meaning: "A user sent dead letters of a topic back.",
         action: "Nothing to do: it is the audit record.",
     },
 ];

@@ -1,9 +1,15 @@
-//! Builds the consumers of other services' topics.
+//! Builds the consumers of other services' topics, and the operators' actions on the dead letters of all topics.
 use std::sync::Arc;
 
 use actors::TopicConsumers;
 use app::consume::chain::ChainLimits;
 use app::consume::topic_chain::{TopicChain, TopicFallback};
+use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
+use ports::broker::Broker;
+use ports::broker::topics::TopicReader;
+use ports::clock::Clock;
+use ports::operators::redrives::RedriveLedger;
 
 use super::super::start_error::StartError;
 use super::configured_endpoints::ConfiguredEndpoints;
@@ -21,6 +27,18 @@ pub(in crate::wiring) fn consumers(config: &Config) -> Result<Vec<TopicConsumers
         Ok(TopicConsumers { topic: topic.clone(), members: settings.consumers, chain })
     });
     consumers.collect()
+}
+
+/// The dead letters of the topic of the orders, and of every topic to which other services publish.
+pub(in crate::wiring) fn dead_letters(
+    config: &Config,
+    (topics, broker): (&Arc<dyn TopicReader>, &Arc<dyn Broker>),
+    redrives: &Arc<dyn RedriveLedger>,
+    clock: &Arc<dyn Clock>,
+) -> DeadLettersByTopic {
+    let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
+    let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock));
+    DeadLettersByTopic::new(of_orders, &config.foreign_topics())
 }
 
 fn chain(topic: &str, settings: &TopicSettings, endpoints: &ConfiguredEndpoints) -> Result<TopicChain, StartError> {

@@ -17,13 +17,14 @@ const RUN_AXE: &str = "axe.run({resultTypes: ['violations']}).then(({violations}
     .map(({id, nodes}) => id + ': ' + nodes.slice(0, 3).map((node) => node.target + ' ' + node.failureSummary).join(' | ')))";
 const OVERFLOW: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
 
-/// A service with sent rows, an actor that was restarted, and a dead letter.
+/// A service with sent rows, an actor that was restarted, and dead letters of two topics.
 fn service(backend: &Backend) -> Posthaste {
-    let service = Posthaste::start(backend, &[]);
+    let service = Posthaste::start(backend, &[("POSTHASTE__TOPICS__INVOICES__FALLBACK", "dead-letter")]);
     for number in 1..=12 {
         service.http.post("/orders", &service.http.user(), &[], &tea_order(number));
     }
     backend.append_record("order.events", "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11", "{\"schemaVersion\":99}");
+    backend.append_record("invoices-dlt", "7", "{}");
     actors::inject(&service, "/relay/partition-worker-7", "panic");
     service
 }
@@ -58,6 +59,7 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
         ("redrive", "/console/outbox/redrive"),
         ("dead-letters", "/console/dlt"),
         ("dead-letter", dead_letter),
+        ("dead-letters-of-a-topic", "/console/dlt?topic=invoices"),
         ("events", "/console/events"),
         ("webhooks", "/console/webhooks"),
         ("webhook", &webhook),

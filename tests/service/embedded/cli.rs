@@ -205,7 +205,7 @@ fn an_empty_list_is_explained_on_stderr_and_any_case_of_a_status_is_accepted() {
     let (code, stdout, stderr) = run(&backend, &["outbox", "list", "--status", "parked"]);
     assert_eq!((code, stdout.as_str(), stderr.trim()), (0, "", "no rows are PARKED"));
     let (code, stdout, stderr) = run(&backend, &["dlt", "list", "--failure", "System"]);
-    assert_eq!((code, stdout.as_str(), stderr.trim()), (0, "", "no dead letters match"));
+    assert_eq!((code, stdout.as_str(), stderr.trim()), (0, "", "no dead letters match in order.events"));
 }
 
 #[test]

@@ -11,13 +11,14 @@ use kit::wait::{scaled, until};
 use tempfile::TempDir;
 
 /// Documents with command blocks, each executed by a test below.
-const EXECUTED: [&str; 8] = [
+const EXECUTED: [&str; 9] = [
     "README.md",
     "docs/configure.md",
     "docs/deploy.md",
     "docs/failures.md",
     "docs/operate.md",
     "docs/publish/over-http.md",
+    "docs/publish/topics.md",
     "docs/publish/webhooks.md",
     "docs/read.md",
 ];
@@ -53,6 +54,11 @@ fn commands_of_operate_md_work() {
 #[test]
 fn commands_of_publish_over_http_work() {
     Reader::new().follow("docs/publish/over-http.md");
+}
+
+#[test]
+fn commands_of_topics_md_work() {
+    Reader::new().follow("docs/publish/topics.md");
 }
 
 #[test]

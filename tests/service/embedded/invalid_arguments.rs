@@ -52,7 +52,7 @@ fn a_missing_row_event_or_store_is_named_in_the_error() {
         (&["outbox", "park", "7", "--dry-run"], "row 7"),
         (&["outbox", "why", "--event", UNKNOWN_ID], "event 0197a1f0"),
         (&["outbox", "why", "--key", UNKNOWN_ID], "key 0197a1f0"),
-        (&["dlt", "show", "3/17"], "dead letter 3/17"),
+        (&["dlt", "show", "3/17"], "dead letter 3/17 of order.events"),
     ];
     for (arguments, named) in cases {
         let (code, _, stderr) = run(&backend, arguments);

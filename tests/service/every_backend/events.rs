@@ -1,5 +1,7 @@
 //! Events of other services, handed over by HTTP: published once and in the order of each key, under repeated requests, kill -9 and a dead
 //! intake.
+#[path = "events/topic_dead_letters.rs"]
+mod topic_dead_letters;
 #[path = "events/topic_rules.rs"]
 mod topic_rules;
 

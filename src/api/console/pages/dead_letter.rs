@@ -7,27 +7,34 @@ use crate::admin::dead_letters;
 use crate::console::form;
 use crate::console::format::{or_dash, relative_time};
 use crate::console::layout::{self, Page};
+use crate::console::links::{link, shell_command};
 use crate::console::record_view::{header_table, value_view};
 use crate::console::redrive_state::redrive_state;
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
-    let place = dead_letters::place(&context)?;
-    let dead_letter = dead_letters::dead_letters(&context)?.find(place).await?;
+    let (place, query) = (dead_letters::place(&context)?, context.query());
+    let dead_letters = dead_letters::dead_letters(&context, &query)?;
+    let (dead_letter, topic) = (dead_letters.find(place).await?, dead_letters.topic());
+    // Links keep the parameter as it is: without it they lead to the topic of the orders.
+    let parameter = [("topic", query.non_empty("topic")?.unwrap_or_default())];
     let main = html! {
         section class="card" { (facts(&dead_letter, context.state.operations.now())) }
         section class="card" { (value_view(&dead_letter.delivery.record.value)) (header_table(&dead_letter.delivery.record.headers)) }
         h2 { "Actions" }
         @if dead_letter.is_redriven() { p { "None: the dead letter was redriven, which is possible once." } } @else {
             form method="post" action={ "/console/dlt/" (place) "/redrive" } class="act" {
-                (form::csrf_field(&context)) p { "Sends the record back to its topic. This is possible once." } (form::reason_field()) " " button { "Redrive" }
+                (form::csrf_field(&context)) (form::hidden_fields(&parameter))
+                p { "Sends the record back to " (topic) ". This is possible once." }
+                (form::reason_field()) " " button { "Redrive" }
             }
         }
-        p { a href="/console/dlt" { "Back to the dead letters" } }
+        p { a href=(link("/console/dlt", &parameter)) { "Back to the dead letters" } }
     };
-    let (path, command) = (format!("/admin/dlt/{place}"), format!("posthaste dlt show {place}"));
-    let title = format!("Dead letter {place}");
+    let path = link(&format!("/admin/dlt/{place}"), &parameter);
+    let command = shell_command(&format!("posthaste dlt show {place}"), &parameter);
+    let title = format!("Dead letter {place} of {topic}");
     layout::show(
         &context,
         &Page { tab: "Dead letters", refreshes: false, title: &title, main, path: &path, command: &command },
@@ -64,21 +71,23 @@ fn facts(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
 }
 
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
-    let (place, reason) = (dead_letters::place(&context)?, form::reason(&form::read(&context.body)?)?);
-    let audit = dead_letters::audit(&context, reason)?;
-    dead_letters::dead_letters(&context)?.redrive_one(place, true, &audit).await?;
-    dead_letters::log_redrive(&audit, 1);
+    let (place, form) = (dead_letters::place(&context)?, form::read(&context.body)?);
+    let audit = dead_letters::audit(&context, form::reason(&form)?)?;
+    let dead_letters = dead_letters::dead_letters(&context, &form)?;
+    dead_letters.redrive_one(place, true, &audit).await?;
+    dead_letters::log_redrive(&audit, dead_letters.topic(), 1);
     context.state.counted_dead_letters.clear();
     form::log_operator_action(
         &context.state,
         &audit.operator,
         "send back",
-        &format!("dead letter {place}"),
+        &format!("dead letter {place} of {}", dead_letters.topic()),
         &audit.reason,
     );
+    let parameter = [("topic", form.non_empty("topic")?.unwrap_or_default())];
     Ok(layout::see_other_with_note(
         &context,
-        &format!("/console/dlt/{place}"),
+        &link(&format!("/console/dlt/{place}"), &parameter),
         format!("Dead letter {place} was sent back to its topic."),
     ))
 }

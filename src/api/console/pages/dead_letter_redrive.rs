@@ -8,19 +8,19 @@ use crate::admin::operator_body::LIMIT_MAX;
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
-use crate::console::pages::dead_letters::{RawFilter, after, command_options, filter_fields, raw_filter};
+use crate::console::pages::dead_letters::{RawFilter, after, command_options, filter_fields, raw_filter, topic};
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 
 pub(crate) async fn count(context: RequestContext) -> RouteResult {
     let query = context.query();
     let (raw, filter) = (raw_filter(&query)?, dead_letter_filter(&query)?);
-    let audit = dead_letters::audit(&context, String::new())?;
-    let sent = dead_letters::dead_letters(&context)?.redrive(&filter, LIMIT_MAX, false, &audit).await?;
+    let dead_letters = dead_letters::dead_letters(&context, &query)?;
+    let sent = dead_letters.count(&filter, LIMIT_MAX).await?;
     let main = html! {
-        form method="get" action="/console/dlt/redrive" class="filter" { (filter_fields(&raw)) button { "Count" } }
+        form method="get" action="/console/dlt/redrive" class="filter" { (filter_fields(&context, &raw)) button { "Count" } }
         (confirmation(&context, &raw, &sent))
-        p { a href="/console/dlt" { "Back to the dead letters" } }
+        p { a href=(link("/console/dlt", &[topic(&raw)])) { "Back to the dead letters" } }
     };
     let command = shell_command("posthaste dlt redrive --dry-run", &command_options(&raw));
     let path = link("/admin/dlt", &raw);
@@ -57,15 +57,19 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (raw, filter) = (raw_filter(&form)?, dead_letter_filter(&form)?);
     let (reason, limit) = (form::reason(&form)?, form::matched_count(&form)?);
     let audit = dead_letters::audit(&context, reason)?;
-    let sent = dead_letters::dead_letters(&context)?.redrive(&filter, limit, true, &audit).await?;
+    let dead_letters = dead_letters::dead_letters(&context, &form)?;
+    let sent = dead_letters.redrive(&filter, limit, true, &audit).await?;
     if sent.redriven > 0 {
-        dead_letters::log_redrive(&audit, sent.redriven);
+        dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     context.state.counted_dead_letters.clear();
     form::log_operator_action(&context.state, &audit.operator, "send back", &link("dead letters", &raw), &audit.reason);
     let note = format!("{} dead letters were sent back to their topic.", sent.redriven);
     // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());
-    let to = next.map_or_else(|| "/console/dlt".to_owned(), |next| link("/console/dlt/redrive", &after(&raw, &next)));
+    let to = match &next {
+        Some(next) => link("/console/dlt/redrive", &after(&raw, next)),
+        None => link("/console/dlt", &[topic(&raw)]),
+    };
     Ok(layout::see_other_with_note(&context, &to, note))
 }

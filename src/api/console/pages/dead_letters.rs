@@ -2,12 +2,14 @@
 mod groups;
 
 use app::operators::dead_letters::{DeadLetter, DeadLetterPage};
+use app::operators::dead_letters_by_topic::WaitingDeadLetters;
 use domain::Timestamp;
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
 use crate::admin::filters::dead_letter_filter;
 use crate::console::form::{self, select_field};
+use crate::console::format::grouped;
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
 use crate::error::Problem;
@@ -19,10 +21,10 @@ use crate::request::response::RouteResult;
 const PAGE_SIZE: u32 = 50;
 /// The latest dead letters that are shown in groups.
 const LATEST_MAX: u32 = 200;
-const FIELDS: [&str; 6] = ["key", "type", "failureType", "olderThan", "redriven", "after"];
+const FIELDS: [&str; 7] = ["key", "type", "failureType", "olderThan", "redriven", "after", "topic"];
 
 /// The filter's parameters by [`FIELDS`], as the query string contains them.
-pub(crate) type RawFilter<'a> = [(&'static str, &'a str); 6];
+pub(crate) type RawFilter<'a> = [(&'static str, &'a str); 7];
 
 pub(crate) fn raw_filter<'a>(query: &'a Query<'_>) -> Result<RawFilter<'a>, Problem> {
     form::raw_values(query, FIELDS)
@@ -35,9 +37,14 @@ pub(crate) fn after<'a>(raw: &RawFilter<'a>, after: &'a str) -> RawFilter<'a> {
     other
 }
 
+/// The parameter of the topic, which links to other pages keep.
+pub(crate) fn topic<'a>(raw: &RawFilter<'a>) -> (&'static str, &'a str) {
+    raw[6]
+}
+
 /// The filter under the names of the command line's options.
 pub(crate) fn command_options<'a>(raw: &RawFilter<'a>) -> RawFilter<'a> {
-    let names = ["key", "type", "failure", "older-than", "redriven", "after"];
+    let names = ["key", "type", "failure", "older-than", "redriven", "after", "topic"];
     let mut options = *raw;
     options.iter_mut().zip(names).for_each(|(option, name)| option.0 = name);
     options
@@ -50,18 +57,22 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         Ok(filter) => filter,
         Err(problem) => return refused(&context, &query, &problem),
     };
-    let (dead_letters, now) = (dead_letters::dead_letters(&context)?, context.state.operations.now());
+    let (dead_letters, now) = (dead_letters::dead_letters(&context, &query)?, context.state.operations.now());
     let list = if raw[5].1.is_empty() {
         let latest = dead_letters.latest(&filter, LATEST_MAX).await?;
-        html! { (groups::list(&latest, now)) @if latest.len() >= LATEST_MAX as usize { (older_note(&raw)) } }
+        html! { (groups::list(&latest, topic(&raw), now)) @if latest.len() >= LATEST_MAX as usize { (older_note(&raw)) } }
     } else {
         by_offset(&dead_letters.list(&filter, PAGE_SIZE).await?, &raw, now)
     };
+    // Counting reads the topics, so a page of the only topic does without.
+    let by_topic = context.state.dead_letters.as_deref().filter(|by_topic| by_topic.has_others());
+    let waiting = context.state.counted_dead_letters.waiting(by_topic, now).await;
     let [key, kind, failure, age, ..] = raw;
     let main = html! {
-        (filter_form(&raw))
+        (waiting_by_topic(waiting.as_deref().unwrap_or_default(), dead_letters.topic()))
+        (filter_form(&context, &raw))
         (list)
-        p { a href=(link("/console/dlt/redrive", &[key, kind, failure, age])) { "Redrive all that match…" } " The next page counts them first." }
+        p { a href=(link("/console/dlt/redrive", &[key, kind, failure, age, topic(&raw)])) { "Redrive all that match…" } " The next page counts them first." }
         p class="quiet" { a href="/actuator/metrics/kafka.consumer.dlq.count" { "kafka.consumer.dlq.count" } }
     };
     let (path, command) = (link("/admin/dlt", &raw), shell_command("posthaste dlt list", &command_options(&raw)));
@@ -71,7 +82,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
 /// The page of a filter that is not valid: its form with the texts, and what is wrong with them.
 fn refused(context: &RequestContext, query: &Query<'_>, problem: &Problem) -> RouteResult {
     let raw = FIELDS.map(|name| (name, query.non_empty(name).ok().flatten().unwrap_or_default()));
-    let main = html! { (filter_form(&raw)) (layout::problem_notice(problem)) };
+    let main = html! { (filter_form(context, &raw)) (layout::problem_notice(problem)) };
     layout::show_refused(context, &page(main, "/admin/dlt", "posthaste dlt list"), problem)
 }
 
@@ -79,17 +90,45 @@ fn page<'a>(main: Markup, path: &'a str, command: &'a str) -> Page<'a> {
     Page { tab: "Dead letters", refreshes: false, title: "Dead letters", main, path, command }
 }
 
-fn filter_form(raw: &RawFilter<'_>) -> Markup {
+/// The topics whose dead letters wait, unless the shown one is the only one.
+fn waiting_by_topic(waiting: &[WaitingDeadLetters], shown: &str) -> Markup {
     html! {
-        form method="get" action="/console/dlt" class="filter" role="search" {
-            (filter_fields(raw)) (select_field("Redriven", "redriven", &["true", "false"], raw[4].1)) button { "Show" }
+        @if waiting.iter().any(|of| of.topic != shown) {
+            h2 { "Not sent back yet" }
+            ul class="counts" {
+                @for WaitingDeadLetters { topic, waiting, more } in waiting {
+                    li class="bad" {
+                        a href=(link("/console/dlt", &[("topic", topic)])) aria-current=[(topic == shown).then_some("true")] { (topic) }
+                        " " strong { (grouped(*waiting)) @if *more { "+" } }
+                    }
+                }
+            }
         }
     }
 }
 
-pub(crate) fn filter_fields(raw: &RawFilter<'_>) -> Markup {
+fn filter_form(context: &RequestContext, raw: &RawFilter<'_>) -> Markup {
+    html! {
+        form method="get" action="/console/dlt" class="filter" role="search" {
+            (filter_fields(context, raw)) (select_field("Redriven", "redriven", &["true", "false"], raw[4].1)) button { "Show" }
+        }
+    }
+}
+
+/// The topic, where there are several, and the conditions.
+pub(crate) fn filter_fields(context: &RequestContext, raw: &RawFilter<'_>) -> Markup {
     let [(_, key), (_, kind), (_, failure), (_, age), ..] = *raw;
-    form::failure_filter_fields(key, kind, failure, age)
+    let by_topic = context.state.dead_letters.as_deref().filter(|by_topic| by_topic.has_others());
+    html! {
+        @if let Some(by_topic) = by_topic {
+            label { "Topic "
+                select name="topic" {
+                    @for name in by_topic.topics() { option value=(name) selected[name == topic(raw).1] { (name) } }
+                }
+            }
+        }
+        (form::failure_filter_fields(key, kind, failure, age))
+    }
 }
 
 fn older_note(raw: &RawFilter<'_>) -> Markup {
@@ -101,7 +140,7 @@ fn by_offset(page: &DeadLetterPage, raw: &RawFilter<'_>, now: Timestamp) -> Mark
     let next = page.next.map(|next| next.to_string());
     let all: Vec<&DeadLetter> = page.dead_letters.iter().collect();
     html! {
-        (groups::table(if all.is_empty() { "No dead letters match" } else { "Dead letters by partition and offset" }, &all, now))
+        (groups::table(if all.is_empty() { "No dead letters match" } else { "Dead letters by partition and offset" }, &all, topic(raw), now))
         p class="pages" {
             a href=(link("/console/dlt", &after(raw, ""))) { "The latest" } " "
             @if let Some(next) = &next { a rel="next" href=(link("/console/dlt", &after(raw, next))) { "Next page" } }

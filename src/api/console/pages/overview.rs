@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use crate::console::charts::depth_chart::chart;
 use crate::console::charts::depth_history::{UNSENT_STATUSES, unsent_rows};
+use crate::console::dead_letter_count::DeadLetterCount;
 use crate::console::format::{grouped, optional_time};
 use crate::console::layout::{self, Page};
 use crate::request::context::RequestContext;
@@ -18,7 +19,8 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let state = &context.state;
     let (snapshot, now) = (state.operations.health(), state.operations.now());
     let (actors, supervisors) = (state.dispatch.actors(), state.dispatch.supervisors());
-    let dead_letters = state.counted_dead_letters.waiting(state.dead_letters.as_deref(), now).await;
+    let by_topic = state.counted_dead_letters.waiting(state.dead_letters.as_deref(), now).await;
+    let dead_letters = by_topic.map(|by_topic| DeadLetterCount::total(&by_topic));
     let evidence = Evidence {
         snapshot: &snapshot,
         actors: &actors,

@@ -6,18 +6,23 @@ use serde_json::{Value, json};
 use crate::support::fake_ports::KEY;
 use crate::support::test_server::*;
 
-/// Appends dead letters of one key as a consumer does, and returns their partition.
+/// Appends dead letters of one key to those of the orders as a consumer does, and returns their partition.
 pub async fn dead_letter_records(server: &TestServer, count: u64) -> u32 {
+    dead_letter_records_of(server, "order.events", count).await
+}
+
+/// Appends dead letters of one key to those of a topic, and returns their partition.
+pub async fn dead_letter_records_of(server: &TestServer, topic: &str, count: u64) -> u32 {
     let text = |name: &str, value: &str| (name.into(), value.as_bytes().into());
     let mut partition = 0;
     for n in 0..count {
         let record = Record {
-            topic: "order.events-dlt".into(),
+            topic: format!("{topic}-dlt").into(),
             key: KEY.into(),
             headers: vec![
                 text("ce_id", "0197a1f0-0000-7000-8000-000000000001"),
                 text("ce_type", "ORDER_CREATED"),
-                text("kafka_original-topic", "order.events"),
+                text("kafka_original-topic", topic),
                 ("kafka_original-partition".into(), 7_i32.to_be_bytes().as_slice().into()),
                 ("kafka_original-offset".into(), 42_i64.to_be_bytes().as_slice().into()),
                 ("kafka_original-timestamp".into(), 1_000_i64.to_be_bytes().as_slice().into()),
@@ -133,6 +138,40 @@ async fn dead_letters_are_redriven_once_with_operator_and_reason() {
     command(&server, "/0/99/redrive", "").await.problem(404, "NOT_FOUND");
     for bad in [r#"{"limit":0}"#, r#"{"after":"x"}"#, r#"{"failureType":"x"}"#, r#"{"key":1}"#, r#"{"dryRun":"no"}"#] {
         command(&server, "/redrive", bad).await.problem(400, "BAD_REQUEST");
+    }
+}
+
+#[actix_web::test]
+async fn dead_letters_of_another_topic_are_apart_and_return_to_it() {
+    let server = TestServer::new();
+    let partition = dead_letter_records_of(&server, "invoices", 3).await;
+    dead_letter_records(&server, 1).await;
+    let one = format!("/{partition}/1");
+
+    let listed = read(&server, "?topic=invoices").await.json();
+    assert_eq!(listed["letters"].as_array().map(Vec::len), Some(3));
+    assert_eq!(listed["letters"][1], read(&server, &format!("{one}?topic=invoices")).await.json());
+    assert_eq!(listed["letters"][1]["topic"], "invoices-dlt");
+    assert_eq!(read(&server, "?topic=").await.json()["letters"].as_array().map(Vec::len), Some(1), "of the orders");
+
+    let body = r#"{"dryRun":false,"reason":"fixed"}"#;
+    let sent = command(&server, &format!("{one}/redrive?topic=invoices"), body).await.json();
+    assert_eq!((&sent["redriven"]["by"], &sent["redriven"]["arrived"]), (&json!("root"), &json!(true)));
+    command(&server, &format!("{one}/redrive?topic=invoices"), body).await.problem(409, "CONFLICT");
+    let rest = command(&server, "/redrive?topic=invoices", body).await.json();
+    assert_eq!((&rest["matched"], &rest["redriven"]), (&json!(2), &json!(2)));
+
+    let back = server.broker.topics().read("invoices", partition, 0, 10).await.expect("read");
+    let values: Vec<_> = back.iter().map(|one| String::from_utf8_lossy(&one.record.value).into_owned()).collect();
+    assert_eq!(values, [r#"{"n":1}"#, r#"{"n":0}"#, r#"{"n":2}"#]);
+    let waiting = command(&server, "/redrive", "").await.json();
+    assert_eq!(waiting["matched"], 1, "that of the orders was not touched");
+    for path in ["?topic=shop", "?topic=invoices-dlt", "/0/0?topic=shop"] {
+        let unknown = read(&server, path).await.problem(404, "NOT_FOUND");
+        assert!(unknown["detail"].as_str().is_some_and(|text| text.contains("order.events, invoices")), "{unknown}");
+    }
+    for path in ["/redrive?topic=shop", "/0/0/redrive?topic=shop"] {
+        command(&server, path, body).await.problem(404, "NOT_FOUND");
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let webhook = actions.find(id).await?;
     let dead_letter = actions.redrive_one(id, place, !dry_run, &audit).await?;
     if !dry_run {
-        log_redrive(&audit, 1);
+        log_redrive(&audit, actions.shared_topic(), 1);
     }
     Ok(ok(&DeadLetterSummary::of(&dead_letter, &webhook)))
 }

@@ -3,12 +3,16 @@ use api::dead_letter_document;
 use app::contract::rfc3339;
 use app::error::QueryError;
 use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters};
+use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use app::port_types::FailureType;
 
 use super::super::super::failure::Failure;
 use super::super::super::output::print_line;
 use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+
+/// Most dead letters of another topic that are counted.
+const WAITING_MAX: u32 = 1_000;
 
 const COLUMNS: [TableColumn; 7] = [
     TableColumn::number("POSITION"),
@@ -28,13 +32,25 @@ pub(super) async fn list(
 ) -> Result<(), Failure> {
     let found = first(dead_letters, filter, limit).await?;
     if found.is_empty() {
-        eprintln!("no dead letters match");
+        eprintln!("no dead letters match in {}", dead_letters.topic());
         return Ok(());
     }
     if json {
         return found.iter().try_for_each(|dead_letter| print_line(&dead_letter_document(dead_letter).to_string()));
     }
     print_line(&dead_letters_table(&found, Screen::of_stdout()))
+}
+
+/// Names the other topics whose dead letters wait, on stderr: an operator may not have them in mind.
+pub(super) async fn print_other_topics(by_topic: &DeadLettersByTopic, listed: &str) -> Result<(), Failure> {
+    let waiting = by_topic.waiting(WAITING_MAX).await?;
+    for WaitingDeadLetters { topic, waiting, more } in waiting.iter().filter(|of| of.topic != listed) {
+        eprintln!(
+            "{}{waiting} of {topic} were not sent back yet: --topic {topic}",
+            if *more { "at least " } else { "" }
+        );
+    }
+    Ok(())
 }
 
 /// The first dead letters that match, at most `limit`.
@@ -86,6 +102,6 @@ pub(super) fn print_dead_letter(dead_letter: &DeadLetter, json: bool) -> Result<
     print_line(&if json { document.to_string() } else { format!("{document:#}") })
 }
 
-pub(super) fn not_found(error: QueryError, position: DeadLetterPosition) -> Failure {
-    Failure::querying(error, format!("dead letter {position}"))
+pub(super) fn not_found(error: QueryError, position: DeadLetterPosition, topic: &str) -> Failure {
+    Failure::querying(error, format!("dead letter {position} of {topic}"))
 }

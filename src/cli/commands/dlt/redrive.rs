@@ -38,7 +38,7 @@ impl DeadLetterReplay {
     }
 
     pub(super) async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
-        let map_err = |error| not_found(error, position);
+        let map_err = |error| not_found(error, position, self.dead_letters.topic());
         let mut dead_letter = self.dead_letters.redrive_one(position, false, &self.audit).await.map_err(map_err)?;
         if !self.dry_run {
             confirm::require(self.yes, &format!("Send dead letter {position} back?"))?;
@@ -50,7 +50,7 @@ impl DeadLetterReplay {
 
     pub(super) async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
         let mut report = self.count(filter, limit).await?;
-        eprintln!("{} dead letters match", report.matched);
+        eprintln!("{} dead letters match in {}", report.matched, self.dead_letters.topic());
         let mut listed = Vec::new();
         if self.dry_run {
             let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
@@ -72,7 +72,7 @@ impl DeadLetterReplay {
             if left == 0 {
                 return Ok(total);
             }
-            let page = self.dead_letters.redrive(&filter, left.min(PAGE), false, &self.audit).await?;
+            let page = self.dead_letters.count(&filter, left.min(PAGE)).await?;
             total.matched += page.matched;
             match page.next {
                 Some(next) => filter.after = Some(next),

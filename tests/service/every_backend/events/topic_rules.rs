@@ -97,6 +97,12 @@ fn topics_decide_what_becomes_of_an_event_that_cannot_be_published() {
         [&blocking, &diverting, &dead_letters].map(|topic| partitions(&backend, topic)),
         [Some(2), Some(3), Some(3)]
     );
+
+    // An operator publishes the one that the relay has diverted.
+    let redrive = format!("/admin/dlt/redrive?topic={diverting}");
+    let sent = relay.http.post(&redrive, &relay.http.admin(), &[], &json!({"dryRun": false, "reason": "once"})).json();
+    assert_eq!((&sent["matched"], &sent["redriven"]), (&json!(1), &json!(1)), "{sent}");
+    assert_eq!(records(&backend, &diverting), [whole, ("Broken".to_owned(), 1)]);
 }
 
 #[test]

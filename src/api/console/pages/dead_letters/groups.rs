@@ -4,6 +4,7 @@ use domain::Timestamp;
 use maud::{Markup, html};
 
 use crate::console::format::{counted, or_dash, relative_time};
+use crate::console::links::link;
 use crate::console::redrive_state::redrive_state;
 
 /// Dead letters that failed for the same reason, the newest first.
@@ -14,7 +15,7 @@ struct ReasonGroup<'a> {
 }
 
 /// The groups in the order of their newest dead letter.
-pub(super) fn list(latest: &[DeadLetter], now: Timestamp) -> Markup {
+pub(super) fn list(latest: &[DeadLetter], topic: (&str, &str), now: Timestamp) -> Markup {
     let (redriven, waiting): (Vec<&DeadLetter>, Vec<&DeadLetter>) =
         latest.iter().partition(|dead_letter| dead_letter.is_redriven());
     html! {
@@ -25,13 +26,13 @@ pub(super) fn list(latest: &[DeadLetter], now: Timestamp) -> Markup {
                 h2 { (group.reason) }
                 p class="quiet" { (group.failure) " · " (counted(group.dead_letters.len() as u64, "dead letter", "dead letters"))
                     ", the newest " (relative_time(group.dead_letters[0].delivery.record.timestamp, now)) }
-                (table("Newest first", &group.dead_letters, now))
+                (table("Newest first", &group.dead_letters, topic, now))
             }
         }
         @if !redriven.is_empty() {
             section class="card done" {
                 h2 { "Sent back" }
-                (table("Newest first", &redriven, now))
+                (table("Newest first", &redriven, topic, now))
             }
         }
     }
@@ -50,22 +51,22 @@ fn groups<'a>(dead_letters: &[&'a DeadLetter]) -> Vec<ReasonGroup<'a>> {
     groups
 }
 
-pub(super) fn table(caption: &str, dead_letters: &[&DeadLetter], now: Timestamp) -> Markup {
+/// `topic` is the parameter of the links.
+pub(super) fn table(caption: &str, dead_letters: &[&DeadLetter], topic: (&str, &str), now: Timestamp) -> Markup {
     html! {
         div class="wide" { table class="cards" {
             caption { (caption) }
             thead { tr { @for name in ["Dead letter", "State", "Type", "Key", "Failure", "Reason", "Attempts", "Dead-lettered"] { th scope="col" { (name) } } } }
-            tbody { @for dead_letter in dead_letters { (row(dead_letter, now)) } }
+            tbody { @for dead_letter in dead_letters { (row(dead_letter, topic, now)) } }
         } }
     }
 }
 
-fn row(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
-    let (position, record) = (&dead_letter.delivery.position, &dead_letter.delivery.record);
-    let place = format!("{}/{}", position.partition, position.offset);
+fn row(dead_letter: &DeadLetter, topic: (&str, &str), now: Timestamp) -> Markup {
+    let (place, record) = (dead_letter.position(), &dead_letter.delivery.record);
     html! {
         tr {
-            th scope="row" { a href={ "/console/dlt/" (place) } { (place) } }
+            th scope="row" { a href=(link(&format!("/console/dlt/{place}"), &[topic])) { (place) } }
             td data-label="State" { (redrive_state(dead_letter)) }
             td data-label="Type" { (or_dash(dead_letter.kind())) }
             td data-label="Key" { code { (record.key) } }

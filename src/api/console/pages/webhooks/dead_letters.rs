@@ -78,7 +78,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (actions, id, place) = (webhooks(&context)?, webhook_id(&context)?, dead_letters::place(&context)?);
     let audit = dead_letters::audit(&context, form::reason(&form::read(&context.body)?)?)?;
     actions.redrive_one(id, place, true, &audit).await?;
-    dead_letters::log_redrive(&audit, 1);
+    dead_letters::log_redrive(&audit, actions.shared_topic(), 1);
     let on = format!("dead letter {place} of webhook {id}");
     form::log_operator_action(&context.state, &audit.operator, "send back", &on, &audit.reason);
     let to = format!("/console/webhooks/{id}/dead-letters");

@@ -5,7 +5,7 @@ use ports::broker::Record;
 use ports::outbox::Depth;
 
 use crate::console::access::{Browser, PAGES, page};
-use crate::dead_letters::dead_letter_records;
+use crate::dead_letters::{dead_letter_records, dead_letter_records_of};
 use crate::support::fake_ports::KEY;
 use crate::support::test_server::*;
 
@@ -229,6 +229,41 @@ async fn dead_letters_are_shown_and_redriven_with_a_reason() {
 
     let none = TestServer::with_config(TestConfig { broker: false, ..TestConfig::default() });
     assert!(page(&Browser::log_in(&none).await.get("/console/dlt").await, 404).contains("no broker"));
+}
+
+#[actix_web::test]
+async fn dead_letters_of_every_topic_are_counted_shown_and_redriven() {
+    let server = TestServer::new();
+    let partition = dead_letter_records_of(&server, "invoices", 2).await;
+    dead_letter_records(&server, 1).await;
+    let browser = Browser::log_in(&server).await;
+    let (dead_letter, topic) = (format!("/console/dlt/{partition}/0"), "topic=invoices");
+
+    let overview = browser.get("/console").await.text();
+    assert!(overview.contains("3 dead letters wait"), "the sum of both topics: {overview}");
+    let orders = browser.get("/console/dlt").await.text();
+    let count = r#"<a href="/console/dlt?topic=invoices">invoices</a> <strong>2</strong>"#;
+    assert!(orders.contains(count) && !orders.contains(&format!("{dead_letter}?{topic}")), "{orders}");
+    let invoices = browser.get(&format!("/console/dlt?{topic}")).await.text();
+    let selected = r#"<option value="invoices" selected>invoices</option>"#;
+    assert!(invoices.contains(&format!("href=\"{dead_letter}?{topic}\"")) && invoices.contains(selected), "{invoices}");
+    assert!(invoices.contains("posthaste dlt list --topic invoices"), "{invoices}");
+    let one = browser.get(&format!("{dead_letter}?{topic}")).await.text();
+    assert!(one.contains("of invoices") && one.contains(r#"name="topic" value="invoices""#), "{one}");
+
+    let fields = [("topic", "invoices"), ("reason", "fixed")];
+    let sent = browser.act(&format!("{dead_letter}/redrive"), &fields).await;
+    assert!(sent.contains("was sent back to its topic") && sent.contains("of invoices"), "{sent}");
+    let counted = browser.get(&format!("/console/dlt/redrive?{topic}")).await.text();
+    assert!(counted.contains("<strong>1</strong> dead letters match"), "{counted}");
+    let rest = browser.act("/console/dlt/redrive", &[fields[0], fields[1], ("matched", "1")]).await;
+    assert!(rest.contains("1 dead letters were sent back to their topic.") && rest.contains(selected), "{rest}");
+    let back = server.broker.topics().read("invoices", partition, 0, 10).await.expect("read");
+    let values: Vec<_> = back.iter().map(|one| String::from_utf8_lossy(&one.record.value).into_owned()).collect();
+    assert_eq!(values, [r#"{"n":0}"#, r#"{"n":1}"#]);
+    let overview = browser.get("/console").await.text();
+    assert!(overview.contains("1 dead letter waits"), "that of the orders: {overview}");
+    assert!(page(&browser.get("/console/dlt?topic=shop").await, 404).contains("order.events, invoices"));
 }
 
 #[actix_web::test]

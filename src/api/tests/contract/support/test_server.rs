@@ -13,6 +13,7 @@ use app::admission::rate_limit::Admission;
 use app::consume::topic_reads::TopicReads;
 use app::health::{Component, HealthBoard};
 use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::Operations;
 use app::queries::Queries;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -104,8 +105,9 @@ impl TestServer {
         (config.auth)(&mut auth);
         let broker = Reference::new(TestClock::default());
         let port = || Arc::new(broker.clone());
-        let new_dead_letters = || DeadLetters::new("order.events", port(), port(), port(), clock.clone());
-        let dead_letters = config.broker.then(|| Arc::new(new_dead_letters()));
+        let of_orders = DeadLetters::new("order.events", port(), port(), port(), clock.clone());
+        let by_topic = DeadLettersByTopic::new(of_orders, &["invoices".to_owned()]);
+        let dead_letters = config.broker.then(|| Arc::new(by_topic));
         let topic_reads =
             config.broker.then(|| Arc::new(TopicReads::new(Arc::new(FakeTopicLog), "order-processing-group")));
         let state = HttpState::new(StateParts {
