@@ -116,6 +116,9 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     };
     let audit = dead_letters::audit(&context, operator_body::reason(body.reason)?)?;
     let report = webhooks.redrive(id, limit, !dry_run, &audit).await?;
+    if report.redriven > 0 {
+        dead_letters::log_redrive(&audit, webhooks.shared_topic(), report.redriven);
+    }
     Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven }))
 }
 

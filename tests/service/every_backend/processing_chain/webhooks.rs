@@ -193,6 +193,8 @@ fn an_event_that_is_refused_for_good_is_a_dead_letter_until_it_is_redriven() {
     assert_eq!(redrive(&json!({"dryRun": false})), json!({"dryRun": false, "matched": 0, "redriven": 0}));
 
     await_accepted(&endpoint, &refused, &[1, 2]);
+    let log = until("the redrive is logged", WAIT_MAX, || service.logged("dead_letters_redriven").pop());
+    assert_eq!((&log["topic"], &log["redriven"]), (&json!(backend.topic("webhooks")), &json!(1)));
 }
 
 #[test]
