@@ -11,12 +11,10 @@ use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
-use ports::broker::{Broker, Header, Position, Record};
-use ports::clock::Clock;
-use ports::inbox::{DetourChange, Inbox, ProcessedEvent};
-use supervision::SupervisionBus;
-use telemetry::Metrics;
+use ports::broker::{Position, Record};
+use ports::inbox::{DetourChange, ProcessedEvent};
 
+use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
 /// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its
@@ -50,29 +48,7 @@ impl Decisions {
     }
 }
 
-/// What a group needs to forward messages.
-pub struct Forwarding<'a> {
-    /// Name of the consumer group.
-    pub group: &'a str,
-    /// The topic whose retry topics and dead letters are used; `None` for that of each message.
-    pub base: Option<&'a str>,
-    /// Header of every forwarded message.
-    pub mark: Option<Header>,
-    /// How long a message waits in each retry topic.
-    pub retry_delays: &'a [Duration; RETRY_DELAYS.len()],
-    /// Takes the records for retry topics and dead letters.
-    pub broker: &'a dyn Broker,
-    /// Keys whose messages wait.
-    pub inbox: &'a dyn Inbox,
-    /// Stamps forwarded records and decides when a retry is due.
-    pub clock: &'a dyn Clock,
-    /// Counters of the consumers.
-    pub metrics: &'a Metrics,
-    /// The live stream, for dead letters.
-    pub events: &'a SupervisionBus,
-}
-
-impl Forwarding<'_> {
+impl GroupConsumer {
     /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
     /// due, a partition pauses: no task sleeps, and nothing behind that message is acknowledged.
     ///
@@ -125,7 +101,7 @@ impl Forwarding<'_> {
         });
         let ahead = match in_this_poll {
             Some(stage) => Some(stage),
-            None => self.inbox.detour(self.group, &key).await?.map(|detour| detour.stage),
+            None => self.inbox.detour(&self.group, &key).await?.map(|detour| detour.stage),
         };
         Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
     }
@@ -181,7 +157,7 @@ impl Forwarding<'_> {
         let target = retry_topic(self.base(delivery), topic_stage as usize);
         let now = self.clock.now();
         let due = now.after(self.retry_delays[topic_stage as usize]);
-        let forward = Forward { target, group: self.group, failure, attempts_made: attempts, now, due };
+        let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
         record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
         if topic_stage < stage {
@@ -213,10 +189,10 @@ impl Forwarding<'_> {
         decisions: &mut Decisions,
     ) {
         self.metrics.kafka_consumer_dlq_count.inc();
-        message_log::dead_lettered(delivery, failure, self.events);
+        message_log::dead_lettered(delivery, failure, &self.events);
         let target = dead_letter_topic(self.base(delivery));
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.now());
-        let forward = Forward { target, group: self.group, failure, attempts_made, now, due: now };
+        let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(delivery, forward);
         self.mark(&mut record);
         decisions.forward.push(record);
@@ -231,7 +207,7 @@ impl Forwarding<'_> {
             self.broker.append(std::mem::take(&mut decisions.forward)).await?;
         }
         if !decisions.detours.is_empty() {
-            self.inbox.set_detours(self.group, std::mem::take(&mut decisions.detours)).await?;
+            self.inbox.set_detours(&self.group, std::mem::take(&mut decisions.detours)).await?;
         }
         Ok(())
     }
@@ -249,7 +225,7 @@ impl Forwarding<'_> {
     }
 
     fn base<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
-        self.base.unwrap_or_else(|| base_topic(&delivery.position.topic))
+        self.base.as_deref().unwrap_or_else(|| base_topic(&delivery.position.topic))
     }
 
     fn mark(&self, record: &mut Record) {

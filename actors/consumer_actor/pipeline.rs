@@ -10,30 +10,22 @@ use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
 use domain::{OrderId, RegionId, Timestamp};
 use futures::{StreamExt, TryStreamExt, stream};
-use outbox::topics::RETRY_DELAYS;
 use ports::Error;
-use ports::broker::Broker;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
-use ports::clock::Clock;
-use ports::inbox::{Effect, Inbox, InboxOutcome};
+use ports::broker::consumer_groups::{Delivery, GroupMember};
+use ports::inbox::{Effect, InboxOutcome};
 use ports::orders::OrderStore;
-use supervision::SupervisionBus;
-use telemetry::Metrics;
 use telemetry::traces::{ActiveSpan, Tracer};
 use tracing::Instrument;
 
-use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key};
-use crate::consumer_actor::work::ConsumerWork;
+use crate::consumer_actor::forwarding::{Decisions, by_key};
+use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::poll_work::PollWork;
 use crate::consumer_actor::{message_log, message_span};
 
 /// Shared by all consumers of an instance.
 pub struct ConsumerPipeline {
-    /// Source of the messages.
-    pub groups: Arc<dyn ConsumerGroups>,
-    /// Receives the messages for retry topics and dead letters.
-    pub broker: Arc<dyn Broker>,
-    /// Store of the events that were already consumed.
-    pub inbox: Arc<dyn Inbox>,
+    /// The group and its ports.
+    pub consumer: GroupConsumer,
     /// Orders of this region: the last change of an order decides whether an event of another region is stale.
     pub orders: Arc<dyn OrderStore>,
     /// Clock of this region, which the stamps of other regions advance.
@@ -42,83 +34,41 @@ pub struct ConsumerPipeline {
     pub handlers: Handlers,
     /// Region of this instance; events of other regions are checked for conflicts.
     pub region: RegionId,
-    /// Name of the consumer group.
-    pub group: String,
-    /// Topics of the group, retry topics included.
-    pub topics: Vec<String>,
-    /// Number of members in this instance.
-    pub members: u32,
     /// Most messages of one poll.
     pub batch: u32,
-    /// Most keys of a poll whose messages are handled at the same time; those of one key follow each other.
-    pub parallel_keys: usize,
-    /// How long a message waits in each retry topic.
-    pub retry_delays: [Duration; RETRY_DELAYS.len()],
-    /// Time, for delays and ages.
-    pub clock: Arc<dyn Clock>,
-    /// Counters of the consumers.
-    pub metrics: Arc<Metrics>,
     /// Starts the spans of traced messages.
     pub tracer: Tracer,
-    /// The live stream, for dead letters.
-    pub events: SupervisionBus,
 }
 
 #[async_trait(?Send)]
-impl ConsumerWork for ConsumerPipeline {
-    fn group(&self) -> &str {
-        &self.group
+impl PollWork for ConsumerPipeline {
+    type Begun = ();
+
+    fn consumer(&self) -> &GroupConsumer {
+        &self.consumer
     }
 
-    async fn run_once(
-        &self,
-        member: Option<Arc<dyn GroupMember>>,
-        number: u32,
-        timeout: Duration,
-    ) -> Result<Arc<dyn GroupMember>, Error> {
-        let member = match member {
-            Some(member) => member,
-            None => self.groups.join(&self.group, &self.topics, number, self.members).await?,
-        };
-        let deliveries = member.poll(self.batch, timeout).await?;
-        if deliveries.is_empty() {
-            return Ok(member);
-        }
-        let processed = self.process(&*member, &deliveries).await;
-        // After an error no message of the poll is acknowledged: the processing of each has failed.
-        self.metrics.kafka_consumer_errors.inc_by(*processed.as_ref().unwrap_or(&(deliveries.len() as u64)));
-        processed.map(|_| member)
-    }
-}
-
-impl ConsumerPipeline {
-    fn forwarding(&self) -> Forwarding<'_> {
-        Forwarding {
-            group: &self.group,
-            base: None,
-            mark: None,
-            retry_delays: &self.retry_delays,
-            broker: &*self.broker,
-            inbox: &*self.inbox,
-            clock: &*self.clock,
-            metrics: &self.metrics,
-            events: &self.events,
-        }
+    async fn begin(&self, _: Duration) -> Option<(u32, ())> {
+        Some((self.batch, ()))
     }
 
-    /// Processes the messages of one poll. Returns the number of those that failed by themselves.
-    async fn process(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
-        let _in_hand = message_log::in_hand(deliveries);
+    async fn process(&self, (): (), member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
         let decisions = self.decide(member, deliveries).await?;
         let failed = decisions.failed;
         self.apply(decisions, member).await?;
         Ok(failed)
     }
 
+    fn end(&self, failed: u64) {
+        self.consumer.metrics.kafka_consumer_errors.inc_by(failed);
+    }
+}
+
+impl ConsumerPipeline {
     async fn decide(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Decisions, Error> {
-        let (due, _) = self.forwarding().due(member, deliveries, |_| true).await?;
+        let (due, _) = self.consumer.due(member, deliveries, |_| true).await?;
         let by_key = stream::iter(by_key(due)).map(|messages| self.decide_key(messages));
-        let decided: Vec<Decisions> = by_key.buffered(self.parallel_keys.max(1)).try_collect().await?;
+        let decided: Vec<Decisions> = by_key.buffered(self.consumer.parallel_keys.max(1)).try_collect().await?;
         Ok(decided.into_iter().fold(Decisions::default(), |mut all, of_key| {
             all.append(of_key);
             all
@@ -129,7 +79,7 @@ impl ConsumerPipeline {
     async fn decide_key(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
         let mut decisions = Decisions::default();
         for delivery in messages {
-            let mut span = message_span::handled(&self.tracer, delivery, &self.group);
+            let mut span = message_span::handled(&self.tracer, delivery, &self.consumer.group);
             let decide = self.decide_one(delivery, &mut decisions, &mut span);
             decide.instrument(message_log::span(delivery)).await?;
             decisions.acknowledge.push(delivery.position.clone());
@@ -143,26 +93,26 @@ impl ConsumerPipeline {
         decisions: &mut Decisions,
         span: &mut ActiveSpan,
     ) -> Result<(), Error> {
-        let forwarding = self.forwarding();
+        let consumer = &self.consumer;
         let decoded = match intake::decode(delivery) {
             Ok(decoded) => decoded,
             Err(failure) => {
-                self.metrics.kafka_schema_validation_errors.inc();
+                consumer.metrics.kafka_schema_validation_errors.inc();
                 span.fail("undecodable");
                 decisions.failed += 1;
-                forwarding.dead_letter(delivery, None, &failure, decisions);
+                consumer.dead_letter(delivery, None, &failure, decisions);
                 return Ok(());
             }
         };
         let version = decoded.event.schema_version.to_string();
-        self.metrics.kafka_event_version_distribution.with([&version]).inc();
+        consumer.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.of(decoded.event.kind).needs_order();
-        if forwarding.wait_for_earlier(delivery, needs_order, decoded.attempts_made, decisions).await? {
+        if consumer.wait_for_earlier(delivery, needs_order, decoded.attempts_made, decisions).await? {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
         let current = self.current_update(&decoded, decisions).await?;
-        let horizon = self.regional_clock.horizon(self.clock.now());
+        let horizon = self.regional_clock.horizon(consumer.clock.now());
         let step = intake::decide(&self.handlers, delivery, &decoded, current, horizon).await;
         message_span::decided(span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
@@ -181,24 +131,24 @@ impl ConsumerPipeline {
                     "an event was consumed"
                 );
                 if stale {
-                    self.metrics.region_conflict_rejected_count.inc();
+                    consumer.metrics.region_conflict_rejected_count.inc();
                 }
                 if let Some(failure) = fallback_after {
-                    self.metrics.kafka_consumer_fallback_count.inc();
+                    consumer.metrics.kafka_consumer_fallback_count.inc();
                     message_log::handled_by_fallback(delivery, &failure);
                 }
                 decisions.processed.push(event);
                 decisions.occurred_at.push(decoded.event.occurred_at);
-                forwarding.leave_detour(delivery, needs_order, decisions);
+                consumer.leave_detour(delivery, needs_order, decisions);
             }
             IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {
                 decisions.failed += 1;
-                forwarding.retry(delivery, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
+                consumer.retry(delivery, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
             }
             IntakeStep::DeadLetter(failure) => {
                 decisions.failed += 1;
-                forwarding.dead_letter(delivery, Some(decoded.attempts_made + 1), &failure, decisions);
-                forwarding.leave_detour(delivery, needs_order, decisions);
+                consumer.dead_letter(delivery, Some(decoded.attempts_made + 1), &failure, decisions);
+                consumer.leave_detour(delivery, needs_order, decisions);
             }
         }
         Ok(())
@@ -216,7 +166,7 @@ impl ConsumerPipeline {
         }
         let id = decoded.event.order_id;
         let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote(id, decisions))?;
-        self.regional_clock.receive(decoded.stamp.hlc, self.clock.now());
+        self.regional_clock.receive(decoded.stamp.hlc, self.consumer.clock.now());
         Ok(Some(intake::current_update(decoded, order.as_ref(), remote)))
     }
 
@@ -231,16 +181,17 @@ impl ConsumerPipeline {
         if in_this_poll.is_some() {
             return Ok(in_this_poll);
         }
-        let last = self.inbox.remote(id).await?;
+        let last = self.consumer.inbox.remote(id).await?;
         Ok(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region }))
     }
 
     async fn apply(&self, mut decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
         if !decisions.processed.is_empty() {
-            let outcomes = self.inbox.commit(&self.group, std::mem::take(&mut decisions.processed)).await?;
+            let outcomes =
+                self.consumer.inbox.commit(&self.consumer.group, std::mem::take(&mut decisions.processed)).await?;
             self.count(&outcomes, &decisions.occurred_at);
         }
-        self.forwarding().apply(&mut decisions).await?;
+        self.consumer.apply(&mut decisions).await?;
         if !decisions.acknowledge.is_empty() {
             member.acknowledge(&decisions.acknowledge).await?;
         }
@@ -249,14 +200,15 @@ impl ConsumerPipeline {
 
     /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.
     fn count(&self, outcomes: &[InboxOutcome], occurred_at: &[Timestamp]) {
-        let now = self.clock.now();
+        let GroupConsumer { clock, metrics, .. } = &self.consumer;
+        let now = clock.now();
         for (outcome, occurred_at) in outcomes.iter().zip(occurred_at) {
             match outcome {
                 InboxOutcome::New => {
-                    self.metrics.kafka_consumer_processed_count.inc();
-                    self.metrics.kafka_consumer_lag_ms.record(now.since(*occurred_at));
+                    metrics.kafka_consumer_processed_count.inc();
+                    metrics.kafka_consumer_lag_ms.record(now.since(*occurred_at));
                 }
-                InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
+                InboxOutcome::Duplicate => metrics.kafka_consumer_duplicate_count.inc(),
             }
         }
     }

@@ -17,6 +17,7 @@
 //! └ OrderAggregate × shards  one_for_one  20 / 60 s
 //! ```
 //! Stopped in reverse: shards, promoter, intake, webhooks, consumers, workers, publisher, retry handler, managers.
+mod group_consumers;
 mod limits;
 mod threads;
 mod topic_consumers;
@@ -53,6 +54,7 @@ use crate::retry_handler::{self, RetryHandler};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use crate::system::shards::Shards;
+use crate::system::tree::group_consumers::group_consumers;
 use crate::system::tree::limits::{
     CONSUMER, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, only_child, supervisor,
 };
@@ -232,28 +234,17 @@ fn consumers(
     bus: &SupervisionBus,
     threads: &Threads,
 ) -> (Vec<Mailbox<ConsumerActor>>, Vec<ChildSpec>) {
-    let groups = dependencies.consumer_groups.clone().filter(|_| options.orders_enabled);
-    let (Some(groups), Some(broker)) = (groups, dependencies.broker.clone()) else {
-        return (Vec::new(), Vec::new());
-    };
+    let groups = group_consumers(dependencies, options, bus).filter(|_| options.orders_enabled);
+    let Some(groups) = groups else { return (Vec::new(), Vec::new()) };
+    let topics = outbox::topics::consumed_topics(&options.topic);
     let pipeline = Arc::new(ConsumerPipeline {
-        groups,
-        broker,
-        inbox: Arc::clone(&dependencies.inbox),
+        consumer: groups(options.group.clone(), topics, options.consumers),
         orders: Arc::clone(&dependencies.commands.orders),
         regional_clock: Arc::clone(&dependencies.commands.regional_clock),
         handlers: dependencies.handlers.clone(),
         region: options.relay.region.clone(),
-        group: options.group.clone(),
-        topics: outbox::topics::consumed_topics(&options.topic),
-        members: options.consumers,
         batch: options.consumer_batch,
-        parallel_keys: options.consumer_parallel_keys,
-        retry_delays: options.retry_delays,
-        clock: Arc::clone(&dependencies.clock),
-        metrics: Arc::clone(&dependencies.metrics),
         tracer: dependencies.tracer.clone(),
-        events: bus.clone(),
     });
     let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
     let consumer = |number: u32| {

@@ -10,44 +10,29 @@ use app::policy::breaker::{BreakerPermit, CircuitBreaker};
 use async_trait::async_trait;
 use domain::WebhookId;
 use futures::{StreamExt, TryStreamExt, stream};
-use outbox::topics::{RETRY_DELAYS, WEBHOOK_HEADER};
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::Broker;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
-use ports::clock::Clock;
+use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookStore};
-use ports::inbox::Inbox;
-use supervision::SupervisionBus;
-use telemetry::Metrics;
 use telemetry::traces::Tracer;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
-use crate::consumer_actor::forwarding::{Decisions, Forwarding, by_key};
-use crate::consumer_actor::work::ConsumerWork;
+use crate::consumer_actor::forwarding::{Decisions, by_key};
+use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::poll_work::PollWork;
 use crate::consumer_actor::{message_log, message_span};
 
 /// Delivers the events of one webhook.
 pub struct WebhookPipeline {
     /// The webhook whose events this delivers.
     pub id: WebhookId,
-    /// The group that holds the offsets of this webhook.
-    pub group: String,
-    /// The topics that its consumer joins.
-    pub topics: Vec<String>,
-    /// The base of the retry topics and of the dead letters, prefix included.
-    pub base: String,
+    /// The group that holds the offsets of this webhook, and its ports. All webhooks share retry topics and dead letters.
+    pub consumer: GroupConsumer,
     /// The webhooks as they were read last.
     pub subscriptions: Arc<Subscriptions>,
-    /// Source of the events.
-    pub groups: Arc<dyn ConsumerGroups>,
-    /// Receives the events for retry topics and dead letters.
-    pub broker: Arc<dyn Broker>,
-    /// Keys whose events wait for an earlier one.
-    pub inbox: Arc<dyn Inbox>,
     /// Log of the deliveries.
     pub store: Arc<dyn WebhookStore>,
     /// Sends the signed requests.
@@ -56,18 +41,15 @@ pub struct WebhookPipeline {
     pub breaker: Mutex<CircuitBreaker>,
     /// The breaker's clock begins here.
     pub started: Instant,
-    /// Most events that are sent at the same time; those of one key follow each other where the webhook is ordered.
-    pub parallel: usize,
-    /// How long an event waits in each retry topic.
-    pub retry_delays: [Duration; RETRY_DELAYS.len()],
-    /// Stamps attempts, and the signatures of their requests.
-    pub clock: Arc<dyn Clock>,
-    /// Counters of the deliveries.
-    pub metrics: Arc<Metrics>,
     /// Starts the spans of traced messages.
     pub tracer: Tracer,
-    /// The live stream, for dead letters.
-    pub events: SupervisionBus,
+}
+
+/// The webhook at the beginning of a poll.
+pub struct BegunDelivery {
+    webhook: Arc<Webhook>,
+    /// Whether the poll is a trial of an endpoint that did not work.
+    probing: bool,
 }
 
 /// What became of the messages of one poll or key.
@@ -80,76 +62,43 @@ struct Results {
 }
 
 #[async_trait(?Send)]
-impl ConsumerWork for WebhookPipeline {
-    fn group(&self) -> &str {
-        &self.group
+impl PollWork for WebhookPipeline {
+    type Begun = BegunDelivery;
+
+    fn consumer(&self) -> &GroupConsumer {
+        &self.consumer
     }
 
-    async fn run_once(
-        &self,
-        member: Option<Arc<dyn GroupMember>>,
-        number: u32,
-        timeout: Duration,
-    ) -> Result<Arc<dyn GroupMember>, Error> {
-        let member = match member {
-            Some(member) => member,
-            None => self.groups.join(&self.group, &self.topics, number, 1).await?,
-        };
+    async fn begin(&self, timeout: Duration) -> Option<(u32, BegunDelivery)> {
         let Some(webhook) = self.subscriptions.find(self.id) else {
             // The manager ends this consumer at its next refresh.
             tokio::time::sleep(timeout).await;
-            return Ok(member);
+            return None;
         };
         let permit = self.breaker.lock().pass(self.started.elapsed());
-        let (limit, probing) = match permit {
-            BreakerPermit::Free => (2 * self.parallel as u32, false),
-            BreakerPermit::Probe => (1, true),
+        match permit {
+            BreakerPermit::Free => {
+                Some((2 * self.consumer.parallel_keys as u32, BegunDelivery { webhook, probing: false }))
+            }
+            BreakerPermit::Probe => Some((1, BegunDelivery { webhook, probing: true })),
             BreakerPermit::Wait(wait) => {
                 tokio::time::sleep(wait.min(timeout)).await;
-                return Ok(member);
+                None
             }
-        };
-        let result = match member.poll(limit, timeout).await {
-            Ok(messages) => self.process(&webhook, &*member, &messages, probing).await,
-            Err(error) => Err(error),
-        };
-        // A probe that called nothing shows nothing about the endpoint.
-        self.breaker.lock().probe_without_result(self.started.elapsed());
-        result.map(|()| member)
-    }
-}
-
-impl WebhookPipeline {
-    fn forwarding(&self) -> Forwarding<'_> {
-        Forwarding {
-            group: &self.group,
-            base: Some(&self.base),
-            mark: Some((WEBHOOK_HEADER.into(), self.id.to_string().into_bytes().into())),
-            retry_delays: &self.retry_delays,
-            broker: &*self.broker,
-            inbox: &*self.inbox,
-            clock: &*self.clock,
-            metrics: &self.metrics,
-            events: &self.events,
         }
     }
 
     async fn process(
         &self,
-        webhook: &Webhook,
+        begun: BegunDelivery,
         member: &dyn GroupMember,
         messages: &[Delivery],
-        probing: bool,
-    ) -> Result<(), Error> {
-        if messages.is_empty() {
-            return Ok(());
-        }
-        let _in_hand = message_log::in_hand(messages);
-        let forwarding = self.forwarding();
-        let (due, others) = forwarding.due(member, messages, |message| delivery::receives(webhook, message)).await?;
+    ) -> Result<u64, Error> {
+        let (BegunDelivery { webhook, probing }, consumer) = (begun, &self.consumer);
+        let (due, others) = consumer.due(member, messages, |message| delivery::receives(&webhook, message)).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };
-        let groups = stream::iter(groups).map(|messages| self.deliver_all(webhook, messages, probing));
-        let results: Vec<Results> = groups.buffered(self.parallel.max(1)).try_collect().await?;
+        let groups = stream::iter(groups).map(|messages| self.deliver_all(&webhook, messages, probing));
+        let results: Vec<Results> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut all = Results::default();
         for Results { decisions, deliveries, comes_again } in results {
             all.decisions.append(decisions);
@@ -160,15 +109,26 @@ impl WebhookPipeline {
             self.count(&all.deliveries);
             self.store.record_deliveries(&all.deliveries).await?;
         }
-        forwarding.apply(&mut all.decisions).await?;
+        consumer.apply(&mut all.decisions).await?;
         if all.comes_again {
             // What was not decided comes again. What was accepted may come again as well; its id is the same.
-            return member.rewind().await;
+            member.rewind().await?;
+            return Ok(all.decisions.failed);
         }
         all.decisions.acknowledge.extend(others);
-        if all.decisions.acknowledge.is_empty() { Ok(()) } else { member.acknowledge(&all.decisions.acknowledge).await }
+        if !all.decisions.acknowledge.is_empty() {
+            member.acknowledge(&all.decisions.acknowledge).await?;
+        }
+        Ok(all.decisions.failed)
     }
 
+    /// What failed was counted with the deliveries. A probe that called nothing shows nothing about the endpoint.
+    fn end(&self, _: u64) {
+        self.breaker.lock().probe_without_result(self.started.elapsed());
+    }
+}
+
+impl WebhookPipeline {
     /// Delivers messages one after the other; ends early where the rest must come again.
     async fn deliver_all(&self, webhook: &Webhook, messages: Vec<&Delivery>, probing: bool) -> Result<Results, Error> {
         let mut results = Results::default();
@@ -189,9 +149,9 @@ impl WebhookPipeline {
         probing: bool,
         results: &mut Results,
     ) -> Result<(), Error> {
-        let (forwarding, ordered) = (self.forwarding(), webhook.ordered);
+        let (consumer, ordered) = (&self.consumer, webhook.ordered);
         let attempts_made = spring_headers::attempts_made(&message.record).unwrap_or(0);
-        if forwarding.wait_for_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
+        if consumer.wait_for_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
             return Ok(());
         }
         let attempt = attempts_made + 1;
@@ -199,7 +159,7 @@ impl WebhookPipeline {
         match verdict {
             Verdict::Accepted => {
                 self.endpoint_works(webhook);
-                forwarding.leave_detour(message, ordered, &mut results.decisions);
+                consumer.leave_detour(message, ordered, &mut results.decisions);
             }
             Verdict::Gone => {
                 self.disable(webhook).await?;
@@ -218,11 +178,11 @@ impl WebhookPipeline {
                     results.comes_again = true;
                 } else if attempt < ATTEMPTS_MAX {
                     message_log::retried(message, attempt, &failure);
-                    forwarding.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
+                    consumer.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
                 } else {
                     record.outcome = AttemptOutcome::DeadLettered;
-                    forwarding.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
-                    forwarding.leave_detour(message, ordered, &mut results.decisions);
+                    consumer.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
+                    consumer.leave_detour(message, ordered, &mut results.decisions);
                 }
                 record.error = Some(failure.reason);
             }
@@ -232,7 +192,7 @@ impl WebhookPipeline {
     }
 
     async fn call(&self, webhook: &Webhook, message: &Delivery, number: u32) -> (Verdict, WebhookDelivery) {
-        let (at, started) = (self.clock.now(), Instant::now());
+        let (at, started) = (self.consumer.clock.now(), Instant::now());
         let message_id = delivery::message_id(message);
         let request = delivery::request(webhook, &message_id, &message.record, at);
         let mut span = message_span::delivered(&self.tracer, message, webhook.id, number);
@@ -263,7 +223,7 @@ impl WebhookPipeline {
             version: webhook.version + 1,
             active: false,
             disabled_reason: Some(format!("{}: it asks for no further event", delivery::GONE)),
-            updated_at: self.clock.now(),
+            updated_at: self.consumer.clock.now(),
             ..webhook.clone()
         };
         // Otherwise another change came first, and the next call asks again.
@@ -276,7 +236,7 @@ impl WebhookPipeline {
 
     fn endpoint_works(&self, webhook: &Webhook) {
         if self.breaker.lock().succeeded() {
-            self.metrics.webhook_endpoints_down.dec();
+            self.consumer.metrics.webhook_endpoints_down.dec();
             tracing::info!(event = "webhook_endpoint_recovered", webhook = %webhook.id, "the endpoint of webhook {} works again", webhook.id);
         }
     }
@@ -285,7 +245,7 @@ impl WebhookPipeline {
         let mut breaker = self.breaker.lock();
         let was_closed = breaker.name() == "closed";
         if breaker.failed(self.started.elapsed()) && was_closed {
-            self.metrics.webhook_endpoints_down.inc();
+            self.consumer.metrics.webhook_endpoints_down.inc();
             let reason = failure.reason.as_str();
             tracing::warn!(event = "webhook_endpoint_down", webhook = %webhook.id, error = reason, "the endpoint of webhook {} does not work; its events wait: {reason}", webhook.id);
         }
@@ -293,8 +253,8 @@ impl WebhookPipeline {
 
     fn count(&self, deliveries: &[WebhookDelivery]) {
         for delivery in deliveries {
-            self.metrics.webhook_deliveries_total.with([delivery.outcome.as_str()]).inc();
-            self.metrics.webhook_delivery_seconds.record(delivery.duration);
+            self.consumer.metrics.webhook_deliveries_total.with([delivery.outcome.as_str()]).inc();
+            self.consumer.metrics.webhook_delivery_seconds.record(delivery.duration);
         }
     }
 }
@@ -302,7 +262,7 @@ impl WebhookPipeline {
 impl Drop for WebhookPipeline {
     fn drop(&mut self) {
         if self.breaker.get_mut().name() != "closed" {
-            self.metrics.webhook_endpoints_down.dec();
+            self.consumer.metrics.webhook_endpoints_down.dec();
         }
     }
 }

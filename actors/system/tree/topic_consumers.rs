@@ -8,6 +8,7 @@ use crate::consumer_actor::lag_series::LagSeries;
 use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline, group};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
+use crate::system::tree::group_consumers::group_consumers;
 use crate::system::tree::limits::{CONSUMER, SMALL, only_child};
 use crate::system::tree::threads::Threads;
 
@@ -33,24 +34,12 @@ fn consumers_of(
     bus: &SupervisionBus,
     threads: &Threads,
 ) -> Vec<SupervisorSpec> {
-    let (Some(groups), Some(broker)) = (dependencies.consumer_groups.clone(), dependencies.broker.clone()) else {
-        return Vec::new();
-    };
+    let Some(groups) = group_consumers(dependencies, options, bus) else { return Vec::new() };
     let TopicConsumers { topic, members, chain } = consumers.clone();
     let pipeline = Arc::new(TopicPipeline {
-        group: group(&topic),
-        topics: outbox::topics::consumed_topics(&topic),
-        members,
+        consumer: groups(group(&topic), outbox::topics::consumed_topics(&topic), members),
         chain,
-        groups,
-        broker,
-        inbox: Arc::clone(&dependencies.inbox),
         batch: options.topic_batch,
-        parallel_keys: options.consumer_parallel_keys,
-        retry_delays: options.retry_delays,
-        clock: Arc::clone(&dependencies.clock),
-        metrics: Arc::clone(&dependencies.metrics),
-        events: bus.clone(),
     });
     let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
     let consumer = |number: u32| {

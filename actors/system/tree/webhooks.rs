@@ -3,13 +3,16 @@ use std::sync::Arc;
 
 use app::consume::webhooks::{shared_base, shared_topics};
 use app::policy::breaker::CircuitBreaker;
+use outbox::topics::WEBHOOK_HEADER;
 use parking_lot::Mutex;
 use supervision::{Strategy, SupervisionBus, SupervisorSpec, actor};
 use tokio::time::Instant;
 
 use crate::consumer_actor::ConsumerActor;
+use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::{Options, WebhookOptions};
+use crate::system::tree::group_consumers::group_consumers;
 use crate::system::tree::limits::{MANAGER, SMALL, WEBHOOKS, supervisor};
 use crate::system::tree::threads::Threads;
 use crate::webhook_manager::subscriptions::Subscriptions;
@@ -23,7 +26,7 @@ pub(crate) fn webhooks(
     threads: &Threads,
 ) -> Option<SupervisorSpec> {
     let client = dependencies.webhook_client.clone()?;
-    let (groups, broker) = (dependencies.consumer_groups.clone()?, dependencies.broker.clone()?);
+    let groups = group_consumers(dependencies, options, bus)?;
     let subscriptions = Arc::<Subscriptions>::default();
     let shared = shared_topics(&options.topic_prefix);
     let spec: ConsumerSpec = {
@@ -33,23 +36,19 @@ pub(crate) fn webhooks(
             let WebhookOptions { parallel, retry_delays, breaker, .. } = options.webhooks.clone();
             let pipeline = Arc::new(WebhookPipeline {
                 id: webhook.id,
-                group: webhook.group(),
-                topics: consumed_topics(webhook, &shared),
-                base: shared_base(&options.topic_prefix),
+                consumer: GroupConsumer {
+                    base: Some(shared_base(&options.topic_prefix)),
+                    mark: Some((WEBHOOK_HEADER.into(), webhook.id.to_string().into_bytes().into())),
+                    parallel_keys: parallel,
+                    retry_delays,
+                    ..groups(webhook.group(), consumed_topics(webhook, &shared), 1)
+                },
                 subscriptions: Arc::clone(&subscriptions),
-                groups: Arc::clone(&groups),
-                broker: Arc::clone(&broker),
-                inbox: Arc::clone(&dependencies.inbox),
                 store: Arc::clone(&dependencies.webhooks),
                 client: Arc::clone(&client),
                 breaker: Mutex::new(CircuitBreaker::new(breaker)),
                 started: Instant::now(),
-                parallel,
-                retry_delays,
-                clock: Arc::clone(&dependencies.clock),
-                metrics: Arc::clone(&dependencies.metrics),
                 tracer: dependencies.tracer.clone(),
-                events: events.clone(),
             });
             let (_, spec) = actor(&events, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {
                 ConsumerActor::new(Arc::clone(&pipeline) as _, None, 0)

@@ -1,0 +1,83 @@
+//! PollWork: what one kind of consumer does with the messages of a poll. The frame around it is the same for all kinds: join, poll, name what is
+//! in hand, process, count.
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ports::Error;
+use ports::broker::consumer_groups::{Delivery, GroupMember};
+
+use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::message_log;
+use crate::consumer_actor::work::ConsumerWork;
+
+/// The work of one kind of consumer. Its futures stay on the actor's thread.
+#[async_trait(?Send)]
+pub trait PollWork: Send + Sync {
+    /// What [`PollWork::process`] takes over from the beginning of its poll.
+    type Begun;
+
+    /// The group whose messages these are.
+    fn consumer(&self) -> &GroupConsumer;
+
+    /// Begins a poll: the most messages that it may return. `None` where no messages are wanted now, after a wait of at most `timeout`.
+    async fn begin(&self, timeout: Duration) -> Option<(u32, Self::Begun)>;
+
+    /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves.
+    ///
+    /// # Errors
+    /// A port's; no message of the poll is acknowledged then, so all are delivered again.
+    async fn process(
+        &self,
+        begun: Self::Begun,
+        member: &dyn GroupMember,
+        deliveries: &[Delivery],
+    ) -> Result<u64, Error>;
+
+    /// Ends a poll that has begun, also one that returned no message or an error. `failed` messages were not processed.
+    fn end(&self, failed: u64);
+}
+
+#[async_trait(?Send)]
+impl<W: PollWork> ConsumerWork for W {
+    fn group(&self) -> &str {
+        &self.consumer().group
+    }
+
+    async fn run_once(
+        &self,
+        member: Option<Arc<dyn GroupMember>>,
+        number: u32,
+        timeout: Duration,
+    ) -> Result<Arc<dyn GroupMember>, Error> {
+        let member = match member {
+            Some(member) => member,
+            None => self.consumer().join(number).await?,
+        };
+        let Some((limit, begun)) = self.begin(timeout).await else { return Ok(member) };
+        let (failed, result) = poll(self, begun, &*member, limit, timeout).await;
+        self.end(failed);
+        result.map(|()| member)
+    }
+}
+
+/// Polls once and processes what arrives. Returns the number of messages that were not processed, beside the result.
+async fn poll<W: PollWork>(
+    work: &W,
+    begun: W::Begun,
+    member: &dyn GroupMember,
+    limit: u32,
+    timeout: Duration,
+) -> (u64, Result<(), Error>) {
+    let deliveries = match member.poll(limit, timeout).await {
+        Ok(deliveries) if deliveries.is_empty() => return (0, Ok(())),
+        Ok(deliveries) => deliveries,
+        Err(error) => return (0, Err(error)),
+    };
+    let _in_hand = message_log::in_hand(&deliveries);
+    match work.process(begun, member, &deliveries).await {
+        Ok(failed) => (failed, Ok(())),
+        // No message of the poll is acknowledged: the processing of each has failed.
+        Err(error) => (deliveries.len() as u64, Err(error)),
+    }
+}

@@ -1,0 +1,35 @@
+//! The ports that consumer groups of every kind have in common.
+use std::sync::Arc;
+
+use supervision::SupervisionBus;
+
+use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::system::dependencies::Dependencies;
+use crate::system::options::Options;
+
+/// Makes a group of a name, its topics (retry topics included) and its number of members; `None` without a broker.
+pub(crate) fn group_consumers(
+    dependencies: &Dependencies,
+    options: &Options,
+    bus: &SupervisionBus,
+) -> Option<impl Fn(String, Vec<String>, u32) -> GroupConsumer + Send + Sync + use<>> {
+    let (groups, broker) = (dependencies.consumer_groups.clone()?, dependencies.broker.clone()?);
+    let (inbox, clock) = (Arc::clone(&dependencies.inbox), Arc::clone(&dependencies.clock));
+    let (metrics, events) = (Arc::clone(&dependencies.metrics), bus.clone());
+    let (parallel_keys, retry_delays) = (options.consumer_parallel_keys, options.retry_delays);
+    Some(move |group, topics, members| GroupConsumer {
+        group,
+        topics,
+        members,
+        base: None,
+        mark: None,
+        parallel_keys,
+        retry_delays,
+        groups: Arc::clone(&groups),
+        broker: Arc::clone(&broker),
+        inbox: Arc::clone(&inbox),
+        clock: Arc::clone(&clock),
+        metrics: Arc::clone(&metrics),
+        events: events.clone(),
+    })
+}
