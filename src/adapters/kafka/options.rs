@@ -174,14 +174,17 @@ impl Options {
 
     /// The full names of the event topic, its retry topics and its dead-letter topic, and of the further topics.
     pub fn event_topics(&self) -> Vec<String> {
-        let own = topics::all_topics(&self.topic(&self.event_topic));
-        own.into_iter().chain(self.further_topics.iter().cloned()).collect()
+        self.around_event_topic().chain(self.further_topics.iter().cloned()).collect()
     }
 
     /// The full names of the topics without which the relay cannot work.
     pub(crate) fn own_topics(&self) -> Vec<String> {
-        let own = topics::all_topics(&self.topic(&self.event_topic));
-        own.into_iter().chain([self.watermark_topic()]).collect()
+        self.around_event_topic().chain([self.watermark_topic()]).collect()
+    }
+
+    /// The full names of the event topic, its retry topics and its dead-letter topic.
+    fn around_event_topic(&self) -> impl Iterator<Item = String> {
+        topics::all_topics(&self.topic(&self.event_topic)).into_iter()
     }
 
     /// The full names of all topics of the installation.
