@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use kit::wait::until;
 use ports::broker::consumer_groups::Delivery;
 use serde_json::Value;
 
@@ -105,6 +106,15 @@ impl Backend {
     /// Sets one key of a topic's configuration.
     pub fn configure(&self, topic: &str, key: &str, value: &str) {
         kafka::configure(&self.kafka, &self.topic(topic), key, value);
+    }
+
+    /// Deletes the topics whose names begin with this text, and waits until Kafka has none of them.
+    pub fn delete_topics(&self, beginning: &str) {
+        let beginning = self.topic(beginning);
+        kafka::delete_topics(&self.kafka, &beginning);
+        until("the topics are deleted", Duration::from_secs(30), || {
+            kafka::topics(&self.kafka, &beginning)?.is_empty().then_some(())
+        });
     }
 
     /// Gives every event in the outbox a value that breaks its contract.

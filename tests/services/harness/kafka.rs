@@ -134,12 +134,18 @@ pub fn as_json(Delivery { position, record }: &Delivery) -> Value {
     })
 }
 
+/// The topics whose names begin with a text; `None` where Kafka does not respond.
+pub fn topics(servers: &str, prefix: &str) -> Option<Vec<String>> {
+    let metadata = consumer(servers, "read_committed").fetch_metadata(None, TIMEOUT).ok()?;
+    let names = metadata.topics().iter().map(|topic| topic.name().to_owned());
+    Some(names.filter(|name| name.starts_with(prefix)).collect())
+}
+
 /// Deletes every topic with this prefix. Best effort.
 pub fn delete_topics(servers: &str, prefix: &str) {
     let admin: AdminClient<DefaultClientContext> = config(servers, "read_committed").create().expect("a client");
-    let Ok(metadata) = admin.inner().fetch_metadata(None, TIMEOUT) else { return };
-    let names: Vec<&str> = metadata.topics().iter().map(|topic| topic.name()).collect();
-    let matching: Vec<&str> = names.into_iter().filter(|name| name.starts_with(prefix)).collect();
+    let Some(matching) = topics(servers, prefix) else { return };
+    let matching: Vec<&str> = matching.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     // A topic that remains costs the next test only disk space.
     let _ = runtime.block_on(admin.delete_topics(&matching, &AdminOptions::new()));

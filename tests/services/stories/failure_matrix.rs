@@ -1,5 +1,6 @@
 //! Rows of the failure matrix that leave the services running: fault, protection, outcome and metric. The rows with an outage are in
 //! `outages`.
+mod missing_topic;
 mod poison;
 mod slow_settlement;
 

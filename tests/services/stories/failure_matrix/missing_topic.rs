@@ -1,0 +1,54 @@
+//! A topic of another service that was deleted: its events are tried as often as the rule of the topic says, and then parked; every other
+//! event is sent.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kit::wait::until;
+use serde_json::json;
+
+use crate::harness::backend::Backend;
+use crate::harness::http::tea_order;
+use crate::harness::process::Posthaste;
+
+/// Three attempts, each of which may wait some seconds for the topic.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+fn publish(service: &Posthaste, topic: &str) {
+    let event = json!({"topic": topic, "key": topic, "type": "CustomerMoved", "payload": {}});
+    let token = service.http.token("shop", "PUBLISHER");
+    let response = service.http.try_send("POST", "/events", Some(&token), &[], Some(event.to_string()));
+    assert_eq!(response.expect("a response").status, 201);
+}
+
+#[test]
+fn events_of_a_missing_topic_are_parked_after_the_attempts_of_the_topic() {
+    let backend = Backend::new();
+    let [with_rule, without] = ["deleted.with.rule", "deleted.without"].map(|name| backend.topic(name));
+    let rule = format!("POSTHASTE__TOPICS__{}__ATTEMPTS_MAX", with_rule.replace('.', "__").to_uppercase());
+    let service = Posthaste::start(
+        &backend,
+        &[
+            ("POSTHASTE__BROKER__TOPICS", &without),
+            (&rule, "2"),
+            ("POSTHASTE__OUTBOX__RETRY__ATTEMPTS_MAX", "3"),
+            ("POSTHASTE__OUTBOX__RETRY__BASE", "100ms"),
+        ],
+    );
+    let topics = [&with_rule, &without];
+    topics.into_iter().for_each(|topic| publish(&service, topic));
+    service.drain();
+
+    backend.delete_topics("deleted.");
+    topics.into_iter().for_each(|topic| publish(&service, topic));
+    service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+
+    until("both events are parked", WAIT_MAX, || (service.rows(&["PARKED"]).len() == 2).then_some(()));
+    let parked = service.rows(&["PARKED"]);
+    let attempts: BTreeMap<&str, u64> = parked
+        .iter()
+        .map(|row| (row["key"].as_str().expect("text"), row["retryCount"].as_u64().expect("a number")))
+        .collect();
+    assert_eq!(attempts, BTreeMap::from([(&*with_rule, 2), (&*without, 3)]), "{parked:?}");
+    service.drain();
+    assert_eq!(backend.events().len(), 1, "the event of the order is sent");
+}
