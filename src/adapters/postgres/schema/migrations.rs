@@ -46,6 +46,11 @@ const FILES: &[MigrationFile] = &[
         name: "detours_end_with_their_last_message",
         text: include_str!("migrations/V10__detours_end_with_their_last_message.sql"),
     },
+    MigrationFile {
+        version: 11,
+        name: "publish_with_fewer_expressions",
+        text: include_str!("migrations/V11__publish_with_fewer_expressions.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

@@ -21,9 +21,11 @@ mod relay {
     pub mod fixture;
     #[path = "../../../../../examples/consume/rust/inbox_consumer.rs"]
     mod inbox_consumer;
+    pub mod migration_files;
     mod open_batches;
     mod publish;
     mod publish_in_transaction;
+    mod publish_upgrade;
     mod rounds;
     mod rounds_with_faults;
     mod scan_starts;

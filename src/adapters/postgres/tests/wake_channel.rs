@@ -55,3 +55,32 @@ async fn no_wake_ups_are_sent_behind_a_pooler() {
 
     assert!(tokio::time::timeout(Duration::from_millis(200), b.notified()).await.is_err());
 }
+
+#[tokio::test]
+async fn transaction_that_publishes_wakes_the_relay_whatever_was_before_its_event() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    let cases = [
+        "SELECT posthaste.publish('t', 'k', 't', 'x'::text)",
+        "BEGIN; CREATE TEMPORARY TABLE own (x integer); SELECT posthaste.publish('t', 'k', 't', 'x'::text); COMMIT",
+        "BEGIN; SAVEPOINT s; SELECT posthaste.publish('t', 'k', 't', 'x'::text); ROLLBACK TO s; SELECT posthaste.publish('t', 'k', 't', 'x'::text);
+           COMMIT",
+        "BEGIN; SELECT posthaste.publish('t', 'k', 't', 'x'::text); SAVEPOINT s; SELECT posthaste.publish('t', 'k', 't', 'x'::text); ROLLBACK TO s;
+           COMMIT",
+        "BEGIN; CREATE TEMPORARY TABLE other (x integer); SAVEPOINT s; SELECT posthaste.publish('t', 'k', 't', 'x'::text); ROLLBACK TO s;
+           SELECT posthaste.publish('t', 'l', 't', 'x'::text); COMMIT",
+    ];
+    for case in cases {
+        client.batch_execute("SELECT setval('outbox_wake_time', 0)").await.unwrap();
+
+        client.batch_execute(case).await.unwrap();
+
+        let woken: i64 = client.query_one("SELECT last_value FROM outbox_wake_time", &[]).await.unwrap().get(0);
+        assert!(woken > 0, "{case}");
+    }
+    let many = "SELECT count(posthaste.publish('t', 'k' || n, 't', 'x'::text)) FROM generate_series(1, 20) n";
+    client.batch_execute(&format!("DELETE FROM outbox_sequence; {many}")).await.unwrap();
+    let waking = "SELECT count(*) FROM outbox_sequence WHERE wakes";
+    let waking: i64 = client.query_one(waking, &[]).await.unwrap().get(0);
+    assert!((1..=2).contains(&waking), "{waking} of 20 events of a transaction wake");
+}

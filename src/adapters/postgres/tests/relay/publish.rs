@@ -16,23 +16,24 @@ use uuid::Uuid;
 
 use crate::relay::claims::settle;
 use crate::relay::fixture::RelayFixture;
+use crate::relay::migration_files::MIGRATIONS;
 use crate::support::{Database, PARTITIONS, connect, until};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-async fn publish(client: &Client, key: &str) -> Uuid {
+pub async fn publish(client: &Client, key: &str) -> Uuid {
     let text = "SELECT posthaste.publish('customers', $1, 'moved', '{\"street\": \"Main\"}')";
     client.query_one(text, &[&key]).await.unwrap().get(0)
 }
 
 /// The numbers of a key's events, in the order of their ids.
-async fn numbers(client: &Client, key: &str) -> Vec<i64> {
+pub async fn numbers(client: &Client, key: &str) -> Vec<i64> {
     let text = "SELECT sequence FROM outbox_event WHERE coalesce(key_text, key::text) = $1 ORDER BY id";
     client.query(text, &[&key]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
 /// Texts of 0 to 40 characters of one to four bytes, and forms of UUIDs.
-fn random_keys(seed: u64) -> Vec<String> {
+pub fn random_keys(seed: u64) -> Vec<String> {
     let rng = SeededRng::new(seed);
     let alphabet: Vec<char> = "abz019-_./ ÄßéЖ中🙂".chars().collect();
     let character = |_| alphabet[(rng.next_u64() % alphabet.len() as u64) as usize];
@@ -192,6 +193,8 @@ async fn event_that_the_relay_would_park_is_refused_at_once() {
         ("'t', 'k', repeat('x', 1025), 'x'::text", "22023", "the type"),
         ("'t', 'k', NULL, 'x'::text", "22004", "NULL"),
         ("'t', 'k', 't', NULL::bytea", "22004", "NULL"),
+        ("'t', 'k', 't', 'x'::text, content_type => NULL", "22004", "NULL"),
+        ("'t', 'k', E'a\\u0085', 'x'::text", "22023", "the type"),
         ("'t', 'k', 't', repeat('x', 983041)", "54000", "983041 bytes"),
         ("'t', 'k', 't', 'x'::text, content_type => 'ä'", "22023", "content type"),
         ("'t', 'k', 't', 'x'::text, headers => '[]'", "22023", "no JSON object"),
@@ -200,15 +203,19 @@ async fn event_that_the_relay_would_park_is_refused_at_once() {
         ("'t', 'k', 't', 'x'::text, headers => '{\"CE_id\": \"1\"}'", "22023", "written by the relay"),
         ("'t', 'k', 't', 'x'::text, headers => jsonb_build_object('a', repeat('x', 16384))", "54000", "too large"),
     ];
-    for (arguments, code, part) in cases {
-        let refused = client.batch_execute(&format!("SELECT posthaste.publish({arguments})")).await.unwrap_err();
-        let error = refused.as_db_error().unwrap();
-        assert_eq!(error.code().code(), code, "{arguments}: {error}");
-        assert!(
-            error.message().contains(part) && (code == "22004" || error.hint().is_some()),
-            "{arguments}: {error:?}"
-        );
+    for of_known_key in [false, true] {
+        if of_known_key {
+            client.batch_execute("SELECT posthaste.publish('t', 'k', 't', 'x'::text)").await.unwrap();
+        }
+        for (arguments, code, part) in cases {
+            let refused = client.batch_execute(&format!("SELECT posthaste.publish({arguments})")).await.unwrap_err();
+            let error = refused.as_db_error().unwrap();
+            assert_eq!(error.code().code(), code, "{arguments}: {error}");
+            let named = error.message().contains(part) && (code == "22004" || error.hint().is_some());
+            assert!(named, "{arguments}: {error:?}");
+        }
     }
+    assert_eq!(numbers(&client, "k").await, [1]);
     let longest =
         "SELECT posthaste.publish(repeat('t', 249), repeat('é', 512), repeat('x', 1024), repeat('x', 983040))";
     client.batch_execute(longest).await.unwrap();
@@ -302,7 +309,7 @@ async fn write(client: &Client, rng: &SeededRng) {
 }
 
 /// Claims and settles all partitions once.
-async fn relay(fixture: &mut RelayFixture, sent: &mut Vec<ClaimedRow>) {
+pub async fn relay(fixture: &mut RelayFixture, sent: &mut Vec<ClaimedRow>) {
     for partition in 0..PARTITIONS as usize {
         if let Claimed::Batch(batch) = fixture.claim(partition).await {
             fixture.fences[partition].counter = batch.token;
@@ -351,7 +358,7 @@ async fn second_installation_has_the_functions_in_its_own_schema() {
     let database = Database::own().await;
     let client = database.client().await;
     client.batch_execute("CREATE SCHEMA \"Second One\"; SET search_path = \"Second One\"").await.unwrap();
-    for file in MIGRATIONS {
+    for (_, file) in MIGRATIONS {
         client.batch_execute(file).await.unwrap();
         if file.contains("CREATE TABLE installation") {
             client.batch_execute("INSERT INTO installation (partitions) VALUES (3)").await.unwrap();
@@ -367,15 +374,3 @@ async fn second_installation_has_the_functions_in_its_own_schema() {
     publish(&client, "k").await;
     assert_eq!(numbers(&client, "k").await, [1]);
 }
-
-/// Every migration, in its order.
-const MIGRATIONS: [&str; 8] = [
-    include_str!("../../../../../migrations/postgres/V1__orders_outbox_and_inbox.sql"),
-    include_str!("../../../../../migrations/postgres/V2__redriven_dead_letters.sql"),
-    include_str!("../../../../../migrations/postgres/V3__open_batch_in_the_lease.sql"),
-    include_str!("../../../../../migrations/postgres/V4__store_timeline.sql"),
-    include_str!("../../../../../migrations/postgres/V5__debezium_types.sql"),
-    include_str!("../../../../../migrations/postgres/V6__last_attempts.sql"),
-    include_str!("../../../../../migrations/postgres/V7__events_of_any_service.sql"),
-    include_str!("../../../../../migrations/postgres/V8__publish_from_sql.sql"),
-];

@@ -7,13 +7,11 @@ use tokio_postgres::Client;
 
 use crate::relay::claims::settle;
 use crate::relay::fixture::{LEASE, acquire, batch, claim};
-use crate::support::{Database, PARTITIONS};
+use crate::relay::migration_files::database_of_version;
+use crate::support::Database;
 
-/// The migrations of the version that marks rows.
-const EARLIER: [(&str, &str); 2] = [
-    ("orders_outbox_and_inbox", include_str!("../../../../../migrations/postgres/V1__orders_outbox_and_inbox.sql")),
-    ("redriven_dead_letters", include_str!("../../../../../migrations/postgres/V2__redriven_dead_letters.sql")),
-];
+/// The last migration of the version that marks rows.
+const EARLIER: usize = 2;
 
 /// Five rows of partition 0: the second is a FAILED head that is due.
 const ROWS: &str = "WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic,
@@ -35,22 +33,8 @@ const CLOSE: &str = "UPDATE outbox_lease SET counter = counter + 1, in_flight = 
 
 /// A database of the earlier version with an open batch.
 async fn earlier_version() -> (Database, Client) {
-    let database = Database::empty().await;
+    let database = database_of_version(EARLIER).await;
     let client = database.client().await;
-    let applied =
-        "CREATE TABLE posthaste_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
-         applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
-    client.batch_execute(applied).await.unwrap();
-    for (number, (name, text)) in EARLIER.into_iter().enumerate() {
-        client.batch_execute(text).await.unwrap();
-        let record = "INSERT INTO posthaste_migration VALUES ($1, $2, encode(sha256($3), 'hex'))";
-        client.execute(record, &[&(number as i32 + 1), &name, &text.as_bytes()]).await.unwrap();
-    }
-    let install = format!(
-        "INSERT INTO installation (partitions) VALUES ({PARTITIONS});
-         INSERT INTO outbox_lease (partition) SELECT generate_series(0, {PARTITIONS} - 1)"
-    );
-    client.batch_execute(&install).await.unwrap();
     client.batch_execute(ROWS).await.unwrap();
     client.batch_execute(CLAIM).await.unwrap();
     (database, client)

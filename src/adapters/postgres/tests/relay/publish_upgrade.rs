@@ -1,0 +1,121 @@
+//! Writers in SQL that run while migration V11 replaces the functions they call.
+use std::time::Duration;
+
+use kit::clock::SeededRng;
+use ports::clock::Rng;
+use ports::outbox::Claimed;
+use postgres::{Postgres, migrate};
+use tokio::time::timeout;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::relay::fixture::{LEASE, acquire, claim};
+use crate::relay::migration_files::database_of_version;
+use crate::relay::publish::{numbers, publish, random_keys};
+use crate::support::{PARTITIONS, until};
+
+/// The last migration before the functions are replaced.
+const EARLIER: usize = 10;
+
+/// The hash and the group of each key, and the hash of each sequence of bytes.
+async fn computed(client: &Client, keys: &[String], bytes: &[Vec<u8>]) -> (Vec<(i64, Uuid)>, Vec<i64>) {
+    let text = "SELECT outbox_murmur2(convert_to(k, 'UTF8')), outbox_key_group(k) FROM unnest($1::text[]) WITH ORDINALITY AS u (k, n) ORDER BY n";
+    let of_keys = client.query(text, &[&keys]).await.unwrap();
+    let text = "SELECT outbox_murmur2(b) FROM unnest($1::bytea[]) WITH ORDINALITY AS u (b, n) ORDER BY n";
+    let of_bytes = client.query(text, &[&bytes]).await.unwrap();
+    (of_keys.iter().map(|row| (row.get(0), row.get(1))).collect(), of_bytes.iter().map(|row| row.get(0)).collect())
+}
+
+#[tokio::test]
+async fn replaced_functions_compute_what_the_earlier_ones_did() {
+    let database = database_of_version(EARLIER).await;
+    let client = database.client().await;
+    let rng = SeededRng::new(11);
+    let of_length = |length| (0..length).map(|_| rng.next_u64() as u8).collect::<Vec<u8>>();
+    let bytes: Vec<Vec<u8>> = (0..=40).cycle().take(41 * 25).map(of_length).collect();
+    let keys: Vec<String> = (20..24).flat_map(random_keys).collect();
+    let earlier = computed(&client, &keys, &bytes).await;
+
+    migrate(&database.options("a")).await.unwrap();
+
+    let later = computed(&client, &keys, &bytes).await;
+    assert_eq!((earlier.0.len(), earlier.1.len()), (keys.len(), bytes.len()));
+    for ((key, earlier), later) in keys.iter().zip(&earlier.0).zip(&later.0) {
+        assert_eq!(earlier, later, "{key:?}");
+    }
+    for ((bytes, earlier), later) in bytes.iter().zip(&earlier.1).zip(&later.1) {
+        assert_eq!(earlier, later, "{bytes:?}");
+    }
+    let null = "SELECT outbox_key_group(NULL) IS NULL AND outbox_murmur2(NULL) IS NULL";
+    assert!(client.query_one(null, &[]).await.unwrap().get::<_, bool>(0));
+}
+
+#[tokio::test]
+async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_key() {
+    let database = database_of_version(EARLIER).await;
+    let [before, open, waiting, watch] =
+        [database.client().await, database.client().await, database.client().await, database.client().await];
+    publish(&before, "a").await;
+    open.batch_execute("BEGIN").await.unwrap();
+    publish(&open, "a").await;
+    let waits = async {
+        let text = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'";
+        until("a writer waits for the key", async || watch.query_opt(text, &[]).await.unwrap()).await;
+    };
+
+    let upgrade = async {
+        waits.await;
+        let applied = timeout(Duration::from_secs(20), migrate(&database.options("a"))).await;
+        let applied = applied.expect("the migration waits for no writer").unwrap();
+        assert_eq!(applied.iter().map(|migration| migration.version).collect::<Vec<_>>(), [11]);
+        publish(&open, "a").await;
+        publish(&open, "b").await;
+        open.batch_execute("COMMIT").await.unwrap();
+    };
+    futures::join!(publish(&waiting, "a"), upgrade);
+    for client in [&before, &open, &waiting] {
+        publish(client, "a").await;
+    }
+
+    assert_eq!(numbers(&watch, "a").await, [1, 2, 3, 4, 5, 6, 7]);
+    let places = "SELECT count(DISTINCT (e.key, e.partition))::int4, count(*)::int4 FROM outbox_event e JOIN outbox q USING (id, key, partition)
+        WHERE e.key_text = 'a'";
+    let places = watch.query_one(places, &[]).await.unwrap();
+    assert_eq!((places.get::<_, i32>(0), places.get::<_, i32>(1)), (1, 7));
+    assert_eq!(claimed_rows(&Postgres::open(database.options("a")).await.unwrap()).await, 8);
+}
+
+/// The number of rows that the relay claims in all partitions.
+async fn claimed_rows(store: &Postgres) -> usize {
+    let mut rows = 0;
+    for partition in 0..PARTITIONS {
+        let fence = acquire(store, partition, LEASE).await.fence;
+        if let Claimed::Batch(batch) = claim(store, &fence, 100).await.unwrap() {
+            rows += batch.rows.len();
+        }
+    }
+    rows
+}
+
+#[tokio::test]
+async fn replaced_functions_keep_the_rights_and_settings_of_the_earlier_ones() {
+    let database = database_of_version(EARLIER).await;
+    let client = database.client().await;
+    let text = "SELECT p.oid::regprocedure::text, pg_get_function_arguments(p.oid), proacl::text, prosecdef, proconfig::text, provolatile::text,
+        proowner::int8 FROM pg_proc p WHERE proname IN ('publish', 'publish_all', 'outbox_wake', 'outbox_murmur2') ORDER BY p.oid";
+    let rights = async || {
+        let row = |row: &tokio_postgres::Row| {
+            let texts: [Option<String>; 5] = [row.get(0), row.get(1), row.get(2), row.get(4), row.get(5)];
+            (texts, row.get::<_, bool>(3), row.get::<_, i64>(6))
+        };
+        client.query(text, &[]).await.unwrap().iter().map(row).collect::<Vec<_>>()
+    };
+    let earlier = rights().await;
+    let body = "SELECT prosrc FROM pg_proc WHERE oid = 'posthaste.publish(text, text, text, bytea, jsonb, text, uuid)'::regprocedure";
+    let earlier_body: String = client.query_one(body, &[]).await.unwrap().get(0);
+
+    migrate(&database.options("a")).await.unwrap();
+
+    assert_eq!((rights().await, earlier.len()), (earlier, 7));
+    assert_ne!(client.query_one(body, &[]).await.unwrap().get::<_, String>(0), earlier_body);
+}
