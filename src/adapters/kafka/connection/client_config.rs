@@ -89,6 +89,7 @@ pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
         // A fetch that waits for more records would delay the next read.
         .set("fetch.wait.max.ms", "5")
         .set("fetch.error.backoff.ms", "50")
+        .set("fetch.queue.backoff.ms", "10")
         .set("queued.max.messages.kbytes", "16384");
     config
 }
@@ -112,9 +113,11 @@ pub(crate) fn group_member(options: &Options, group: &str) -> ClientConfig {
         .set("max.poll.interval.ms", "60000")
         .set("fetch.wait.max.ms", "100")
         .set("fetch.error.backoff.ms", "50")
-        // Bounds the memory of prefetched messages.
+        // Bounds the memory of prefetched messages. By default the client fetches nothing for a second after it has reached the bound, and
+        // the events that come meanwhile wait for it.
         .set("queued.min.messages", "1000")
         .set("queued.max.messages.kbytes", "16384")
+        .set("fetch.queue.backoff.ms", "10")
         // Only the statistics report the fetch position, control records included.
         .set("statistics.interval.ms", "500");
     config
