@@ -1,6 +1,6 @@
 //! `create`: orders over HTTP as fast as they are answered, while relay and consumer must keep pace. With PostgreSQL, pgbench runs the
 //! same statement in turns with it.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -35,7 +35,8 @@ struct CreateTotals {
     answered: u64,
     refused: u64,
     pending_rows_max: u64,
-    drained_max: Duration,
+    settled_max: Duration,
+    consumed_max: Duration,
 }
 
 async fn rounds<P: Program>(
@@ -57,12 +58,16 @@ async fn rounds<P: Program>(
     for round in 1..=plan.rounds {
         bench.reporter.progress(&format!("create, round {round} of {}", plan.rounds));
         let result = load.run(data).await?;
+        let last_answer = Instant::now();
         totals.rates.push(result.rate());
         totals.answered += result.answered;
         totals.refused += result.refused;
         totals.micros.extend(result.micros);
         totals.pending_rows_max = totals.pending_rows_max.max(service.pending_rows().await?);
-        totals.drained_max = totals.drained_max.max(service.await_consumed(totals.answered).await?);
+        let settled = service.await_settled(totals.answered).await?;
+        totals.settled_max = totals.settled_max.max(settled - last_answer);
+        service.await_consumed(totals.answered).await?;
+        totals.consumed_max = totals.consumed_max.max(last_answer.elapsed());
         if let Some(data) = pgbench_data
             && let Some(rate) = pgbench::orders_per_second(data, plan.clients, plan.time).await?
         {
@@ -77,7 +82,8 @@ async fn rounds<P: Program>(
     let mut figures = json!({
         "answeredPerS": rate.round(), "roundsPerS": rounded(&totals.rates), "answered": totals.answered, "refused": totals.refused,
         "latencyMs": percentiles(&latency), "waitingAtMost": totals.pending_rows_max,
-        "drainedAfterMsAtMost": totals.drained_max.as_millis() as u64, "residentIdleMb": idle_mb, "residentLoadedMb": loaded_mb,
+        "settledAfterMsAtMost": totals.settled_max.as_millis() as u64, "consumedAfterMsAtMost": totals.consumed_max.as_millis() as u64,
+        "residentIdleMb": idle_mb, "residentLoadedMb": loaded_mb,
         "checked": checked.json(),
     });
     if pgbench_data.is_some() {
