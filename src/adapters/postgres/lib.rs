@@ -18,6 +18,7 @@ mod orders {
     pub(crate) mod commit_queue;
     pub(crate) mod committer;
     pub(crate) mod group_commit;
+    pub(crate) mod group_pace;
     pub(crate) mod order_row;
     pub(crate) mod order_store;
     pub(crate) mod resolve_commit;

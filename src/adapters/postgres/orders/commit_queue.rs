@@ -1,13 +1,16 @@
 //! The queue of commits that wait for a committer, and the choice of the next group.
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{OrderId, Subject};
 use parking_lot::Mutex;
 use ports::Error;
 use ports::orders::{Commit, Committed};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
 
+use crate::orders::group_pace::GroupPace;
 use crate::store::options::Options;
 
 /// A commit and the caller that waits for its result.
@@ -39,7 +42,15 @@ struct QueueState {
     commits: VecDeque<QueuedCommit>,
     /// Commits of groups that are being committed.
     in_progress: usize,
+    pace: GroupPace,
     shut: bool,
+}
+
+/// What a free committer does next.
+enum NextStep {
+    Start(Vec<QueuedCommit>),
+    WaitForCommit,
+    WaitUntil(Instant),
 }
 
 impl CommitQueue {
@@ -89,11 +100,13 @@ impl CommitQueue {
     /// Waits for the next group, and counts it as in progress until [`CommitQueue::finish`].
     pub(crate) async fn next_group(&self, options: &Options) -> Vec<QueuedCommit> {
         loop {
-            let group = self.state.lock().take_group(options);
-            if !group.is_empty() {
-                return group;
+            let step = self.state.lock().next_step(options, Instant::now());
+            match step {
+                NextStep::Start(group) => return group,
+                NextStep::WaitForCommit => self.added.notified().await,
+                // Ends early when a commit is added, which may fill the group.
+                NextStep::WaitUntil(start) => drop(timeout_at(start, self.added.notified()).await),
             }
-            self.added.notified().await;
         }
     }
 
@@ -105,9 +118,10 @@ impl CommitQueue {
         self.added.notify_one();
     }
 
-    /// Ends a group of `size` commits.
-    pub(crate) fn finish(&self, size: usize) {
+    /// Ends a group of `size` commits that took this long.
+    pub(crate) fn finish(&self, size: usize, took: Duration) {
         let mut state = self.state.lock();
+        state.pace.record_end(took);
         state.in_progress -= size;
         if state.is_drained() {
             self.drained.notify_waiters();
@@ -118,6 +132,17 @@ impl CommitQueue {
 impl QueueState {
     fn is_drained(&self) -> bool {
         self.commits.is_empty() && self.in_progress == 0
+    }
+
+    fn next_step(&mut self, options: &Options, now: Instant) -> NextStep {
+        if self.commits.is_empty() {
+            return NextStep::WaitForCommit;
+        }
+        if let Some(start) = self.pace.waits_until(self.commits.len(), now) {
+            return NextStep::WaitUntil(start);
+        }
+        self.pace.record_start(now, options.group_distance_max);
+        NextStep::Start(self.take_group(options))
     }
 
     /// The next group. No order and no idempotency mark occurs in it twice, because one statement does not define which of two comes first.

@@ -1,9 +1,10 @@
-//! Group commit: a free committer takes the commits that queued up meanwhile and commits them in one transaction. A lone commit does not
-//! wait for others.
+//! Group commit: a free committer takes the commits that queued up meanwhile and commits them in one transaction. Groups keep a small distance
+//! while commits are slow (`group_pace.rs`).
 use std::sync::Arc;
 
 use ports::Error;
 use ports::orders::Commit;
+use tokio::time::Instant;
 
 use crate::connection::statement_error::StatementError;
 use crate::orders::commit_queue::{CommitQueue, QueuedCommit};
@@ -18,9 +19,9 @@ const RETRIES_MAX: u32 = 5;
 pub(crate) async fn run(core: Arc<Core>, queue: Arc<CommitQueue>) {
     loop {
         let group = queue.next_group(&core.options).await;
-        let size = group.len();
+        let (size, begin) = (group.len(), Instant::now());
         commit(&core, &queue, group).await;
-        queue.finish(size);
+        queue.finish(size, begin.elapsed());
     }
 }
 

@@ -57,6 +57,9 @@ pub struct Options {
     pub queue_max: usize,
     /// Most commits in one transaction: beyond 256 a group only adds latency.
     pub group_max: usize,
+    /// Most time between the starts of two groups of commits, which are four times as far apart as the last group took. 5 ms bounds what a
+    /// create waits for others.
+    pub group_distance_max: Duration,
     /// Most bytes of a group's events, so that one statement stays small beside the server's memory. One commit is always taken.
     pub group_bytes_max: usize,
     /// Longest wait for a connection of the pool; then the call is refused.
@@ -116,6 +119,7 @@ impl Options {
             flush_settlements: true,
             queue_max: 8192,
             group_max: 256,
+            group_distance_max: ms(5),
             group_bytes_max: 8 * 1024 * 1024,
             checkout_timeout: s(2),
             connect_timeout: s(3),

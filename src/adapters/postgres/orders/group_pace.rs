@@ -1,0 +1,73 @@
+//! GroupPace: when the next group of commits starts. A transaction has a price that does not depend on the number of its commits, so on a busy
+//! server groups that start at once make each other slow and small. After a quiet moment a lone commit starts at once.
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A group starts at least this many times the duration of the last one after the group before it.
+const DISTANCE_FACTOR: u32 = 4;
+/// So many commits start at once: the price of their transaction is a small part of theirs.
+const FULL_GROUP: usize = 16;
+
+/// The pace of all committers together.
+#[derive(Debug, Default)]
+pub(crate) struct GroupPace {
+    /// The earliest start of the next group; `None` before the first.
+    next: Option<Instant>,
+    /// How long the group that ended last took.
+    last: Duration,
+}
+
+impl GroupPace {
+    /// The moment until which `waiting` commits wait for more; `None` if they start now.
+    pub(crate) fn waits_until(&self, waiting: usize, now: Instant) -> Option<Instant> {
+        self.next.filter(|next| *next > now && waiting < FULL_GROUP)
+    }
+
+    /// A group starts; the next one starts at most `distance_max` later.
+    pub(crate) fn record_start(&mut self, now: Instant, distance_max: Duration) {
+        self.next = Some(now + self.last.saturating_mul(DISTANCE_FACTOR).min(distance_max));
+    }
+
+    /// A group has ended, whatever its result.
+    pub(crate) fn record_end(&mut self, took: Duration) {
+        self.last = took;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: Duration = Duration::from_millis(5);
+
+    fn us(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn groups_start_four_times_the_last_duration_apart_up_to_the_limit() {
+        let (mut pace, start) = (GroupPace::default(), Instant::now());
+        assert_eq!(pace.waits_until(1, start), None, "the first group waits for nothing");
+
+        for (took, distance) in
+            [(us(0), us(0)), (us(500), us(2_000)), (us(1_000), us(4_000)), (us(1_300), MAX), (us(4_000_000), MAX)]
+        {
+            pace.record_end(took);
+            pace.record_start(start, MAX);
+            let next = start + distance;
+            assert_eq!(pace.waits_until(1, start), (distance > us(0)).then_some(next), "after {took:?}");
+            assert_eq!(pace.waits_until(1, next), None, "after {took:?}");
+        }
+    }
+
+    #[test]
+    fn full_group_starts_at_once() {
+        let (mut pace, start) = (GroupPace::default(), Instant::now());
+        pace.record_end(us(10_000));
+        pace.record_start(start, MAX);
+
+        assert_eq!(pace.waits_until(FULL_GROUP - 1, start), Some(start + MAX));
+        assert_eq!(pace.waits_until(FULL_GROUP, start), None);
+    }
+}
