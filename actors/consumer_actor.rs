@@ -1,9 +1,11 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
+pub mod decisions;
 pub mod forwarding;
 pub mod group_consumer;
 pub mod lag_series;
 pub mod message_log;
 pub mod message_span;
+pub mod message_work;
 pub mod pipeline;
 pub mod poll_work;
 pub mod topic_pipeline;

@@ -7,46 +7,15 @@ use std::time::Duration;
 use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
-use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::broker::{Position, Record};
-use ports::inbox::{DetourChange, ProcessedEvent};
+use ports::inbox::DetourChange;
 
+use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
-
-/// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its
-/// key goes to a retry topic, and before the later ones wait for it no longer, because other members read them from then on. A crash in between
-/// repeats the poll: the inbox and the detours absorb the repetition, and only a retried or dead message may then appear twice in its topic.
-#[derive(Default)]
-pub struct Decisions {
-    /// Events for the inbox.
-    pub processed: Vec<ProcessedEvent>,
-    /// Records for retry topics and dead letters.
-    pub forward: Vec<Record>,
-    /// Keys whose later messages begin or end to wait.
-    pub detours: Vec<DetourChange>,
-    /// Messages that are done.
-    pub acknowledge: Vec<Position>,
-    /// When each processed event happened, for its age at its consumption.
-    pub occurred_at: Vec<Timestamp>,
-    /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
-    pub failed: u64,
-}
-
-impl Decisions {
-    /// Adds the decisions on another key's messages.
-    pub fn append(&mut self, mut other: Decisions) {
-        self.processed.append(&mut other.processed);
-        self.forward.append(&mut other.forward);
-        self.detours.append(&mut other.detours);
-        self.acknowledge.append(&mut other.acknowledge);
-        self.occurred_at.append(&mut other.occurred_at);
-        self.failed += other.failed;
-    }
-}
 
 impl GroupConsumer {
     /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
@@ -196,20 +165,6 @@ impl GroupConsumer {
         let mut record = forward_record(delivery, forward);
         self.mark(&mut record);
         decisions.forward.push(record);
-    }
-
-    /// Sends what is forwarded, and begins and ends detours: the steps between processing messages and acknowledging them.
-    ///
-    /// # Errors
-    /// A port's; the caller acknowledges nothing then, so all messages are delivered again.
-    pub async fn apply(&self, decisions: &mut Decisions) -> Result<(), Error> {
-        if !decisions.forward.is_empty() {
-            self.broker.append(std::mem::take(&mut decisions.forward)).await?;
-        }
-        if !decisions.detours.is_empty() {
-            self.inbox.set_detours(&self.group, std::mem::take(&mut decisions.detours)).await?;
-        }
-        Ok(())
     }
 
     /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.

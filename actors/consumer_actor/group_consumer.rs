@@ -1,15 +1,18 @@
-//! GroupConsumer: a consumer group in this instance, with the ports of its messages. `forwarding.rs` has its actions on messages that failed.
+//! GroupConsumer: a consumer group in this instance, with the ports of its messages. `forwarding.rs` has its decisions on messages that failed.
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::Timestamp;
 use outbox::topics::RETRY_DELAYS;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::{Broker, Header};
 use ports::clock::Clock;
-use ports::inbox::Inbox;
+use ports::inbox::{Inbox, InboxOutcome};
 use supervision::SupervisionBus;
 use telemetry::Metrics;
+
+use crate::consumer_actor::decisions::Decisions;
 
 /// Shared by all members of a group in an instance.
 pub struct GroupConsumer {
@@ -48,5 +51,38 @@ impl GroupConsumer {
     /// The broker cannot be reached, or accepts no member now.
     pub async fn join(&self, number: u32) -> Result<Arc<dyn GroupMember>, Error> {
         self.groups.join(&self.group, &self.topics, number, self.members).await
+    }
+
+    /// Applies decisions in the order of their fields.
+    ///
+    /// # Errors
+    /// A port's; no message is acknowledged then, so all are delivered again.
+    pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
+        let Decisions { processed, forward, detours, acknowledge, occurred_at, failed: _ } = decisions;
+        if !processed.is_empty() {
+            let outcomes = self.inbox.commit(&self.group, processed).await?;
+            self.count(&outcomes, &occurred_at);
+        }
+        if !forward.is_empty() {
+            self.broker.append(forward).await?;
+        }
+        if !detours.is_empty() {
+            self.inbox.set_detours(&self.group, detours).await?;
+        }
+        if acknowledge.is_empty() { Ok(()) } else { member.acknowledge(&acknowledge).await }
+    }
+
+    /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.
+    fn count(&self, outcomes: &[InboxOutcome], occurred_at: &[Timestamp]) {
+        let now = self.clock.now();
+        for (outcome, occurred_at) in outcomes.iter().zip(occurred_at) {
+            match outcome {
+                InboxOutcome::New => {
+                    self.metrics.kafka_consumer_processed_count.inc();
+                    self.metrics.kafka_consumer_lag_ms.record(now.since(*occurred_at));
+                }
+                InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
+            }
+        }
     }
 }

@@ -1,6 +1,5 @@
-//! ConsumerPipeline: one poll of a consumer. Poll → decode and decide → record what was consumed → forward what failed → acknowledge.
+//! ConsumerPipeline: one message of a consumer of the orders. Decode → apply the rule of regions → handle → decide what becomes of it.
 use std::sync::Arc;
-use std::time::Duration;
 
 use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::handlers::Handlers;
@@ -8,18 +7,16 @@ use app::consume::intake::{self, DecodedMessage, IntakeStep};
 use app::policy::conflict::VersionStamp;
 use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
-use domain::{OrderId, RegionId, Timestamp};
-use futures::{StreamExt, TryStreamExt, stream};
+use domain::{OrderId, RegionId};
 use ports::Error;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
-use ports::inbox::{Effect, InboxOutcome};
+use ports::broker::consumer_groups::Delivery;
+use ports::inbox::Effect;
 use ports::orders::OrderStore;
-use telemetry::traces::{ActiveSpan, Tracer};
-use tracing::Instrument;
+use telemetry::traces::Tracer;
 
-use crate::consumer_actor::forwarding::{Decisions, by_key};
+use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
-use crate::consumer_actor::poll_work::PollWork;
+use crate::consumer_actor::message_work::MessageWork;
 use crate::consumer_actor::{message_log, message_span};
 
 /// Shared by all consumers of an instance.
@@ -41,59 +38,18 @@ pub struct ConsumerPipeline {
 }
 
 #[async_trait(?Send)]
-impl PollWork for ConsumerPipeline {
-    type Begun = ();
-
-    fn consumer(&self) -> &GroupConsumer {
+impl MessageWork for ConsumerPipeline {
+    fn group_consumer(&self) -> &GroupConsumer {
         &self.consumer
     }
 
-    async fn begin(&self, _: Duration) -> Option<(u32, ())> {
-        Some((self.batch, ()))
+    fn batch(&self) -> u32 {
+        self.batch
     }
 
-    async fn process(&self, (): (), member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
-        let decisions = self.decide(member, deliveries).await?;
-        let failed = decisions.failed;
-        self.apply(decisions, member).await?;
-        Ok(failed)
-    }
-
-    fn end(&self, failed: u64) {
-        self.consumer.metrics.kafka_consumer_errors.inc_by(failed);
-    }
-}
-
-impl ConsumerPipeline {
-    async fn decide(&self, member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<Decisions, Error> {
-        let (due, _) = self.consumer.due(member, deliveries, |_| true).await?;
-        let by_key = stream::iter(by_key(due)).map(|messages| self.decide_key(messages));
-        let decided: Vec<Decisions> = by_key.buffered(self.consumer.parallel_keys.max(1)).try_collect().await?;
-        Ok(decided.into_iter().fold(Decisions::default(), |mut all, of_key| {
-            all.append(of_key);
-            all
-        }))
-    }
-
-    /// Decides on the messages of one key, one after the other.
-    async fn decide_key(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
-        let mut decisions = Decisions::default();
-        for delivery in messages {
-            let mut span = message_span::handled(&self.tracer, delivery, &self.consumer.group);
-            let decide = self.decide_one(delivery, &mut decisions, &mut span);
-            decide.instrument(message_log::span(delivery)).await?;
-            decisions.acknowledge.push(delivery.position.clone());
-        }
-        Ok(decisions)
-    }
-
-    async fn decide_one(
-        &self,
-        delivery: &Delivery,
-        decisions: &mut Decisions,
-        span: &mut ActiveSpan,
-    ) -> Result<(), Error> {
+    async fn decide(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
         let consumer = &self.consumer;
+        let mut span = message_span::handled(&self.tracer, delivery, &consumer.group);
         let decoded = match intake::decode(delivery) {
             Ok(decoded) => decoded,
             Err(failure) => {
@@ -114,7 +70,7 @@ impl ConsumerPipeline {
         let current = self.current_update(&decoded, decisions).await?;
         let horizon = self.regional_clock.horizon(consumer.clock.now());
         let step = intake::decide(&self.handlers, delivery, &decoded, current, horizon).await;
-        message_span::decided(span, &step, decoded.attempts_made.saturating_add(1));
+        message_span::decided(&mut span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
             IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(delivery, failure),
             IntakeStep::Retry { failure, .. } => {
@@ -153,7 +109,9 @@ impl ConsumerPipeline {
         }
         Ok(())
     }
+}
 
+impl ConsumerPipeline {
     /// The update that an event of another region must win against; the outer `None` where the event is of this region. A received stamp
     /// advances the clock of this region.
     async fn current_update(
@@ -183,33 +141,5 @@ impl ConsumerPipeline {
         }
         let last = self.consumer.inbox.remote(id).await?;
         Ok(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region }))
-    }
-
-    async fn apply(&self, mut decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
-        if !decisions.processed.is_empty() {
-            let outcomes =
-                self.consumer.inbox.commit(&self.consumer.group, std::mem::take(&mut decisions.processed)).await?;
-            self.count(&outcomes, &decisions.occurred_at);
-        }
-        self.consumer.apply(&mut decisions).await?;
-        if !decisions.acknowledge.is_empty() {
-            member.acknowledge(&decisions.acknowledge).await?;
-        }
-        Ok(())
-    }
-
-    /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.
-    fn count(&self, outcomes: &[InboxOutcome], occurred_at: &[Timestamp]) {
-        let GroupConsumer { clock, metrics, .. } = &self.consumer;
-        let now = clock.now();
-        for (outcome, occurred_at) in outcomes.iter().zip(occurred_at) {
-            match outcome {
-                InboxOutcome::New => {
-                    metrics.kafka_consumer_processed_count.inc();
-                    metrics.kafka_consumer_lag_ms.record(now.since(*occurred_at));
-                }
-                InboxOutcome::Duplicate => metrics.kafka_consumer_duplicate_count.inc(),
-            }
-        }
     }
 }

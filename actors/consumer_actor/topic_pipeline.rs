@@ -1,21 +1,17 @@
-//! TopicPipeline: one poll of a consumer of another service's topic. Poll → call the endpoint → forward what failed → acknowledge.
-use std::time::Duration;
-
+//! TopicPipeline: one message of a consumer of another service's topic. Call the endpoint → decide what becomes of the message.
 use app::consume::chain::{ATTEMPTS_MAX, ChainOutcome};
 use app::consume::event_handler::HandlerFault;
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
 use app::consume::topic_chain::TopicChain;
 use async_trait::async_trait;
-use futures::{StreamExt, TryStreamExt, stream};
 use ports::Error;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
-use tracing::Instrument;
+use ports::broker::consumer_groups::Delivery;
 
-use crate::consumer_actor::forwarding::{Decisions, by_key};
+use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
-use crate::consumer_actor::poll_work::PollWork;
+use crate::consumer_actor::message_work::MessageWork;
 
 /// The group that holds the offsets of a topic's consumers.
 pub fn group(topic: &str) -> String {
@@ -44,48 +40,16 @@ pub struct TopicPipeline {
 }
 
 #[async_trait(?Send)]
-impl PollWork for TopicPipeline {
-    type Begun = ();
-
-    fn consumer(&self) -> &GroupConsumer {
+impl MessageWork for TopicPipeline {
+    fn group_consumer(&self) -> &GroupConsumer {
         &self.consumer
     }
 
-    async fn begin(&self, _: Duration) -> Option<(u32, ())> {
-        Some((self.batch, ()))
+    fn batch(&self) -> u32 {
+        self.batch
     }
 
-    async fn process(&self, (): (), member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
-        let consumer = &self.consumer;
-        let (due, _) = consumer.due(member, deliveries, |_| true).await?;
-        let keys = stream::iter(by_key(due)).map(|messages| self.send_all(messages));
-        let decided: Vec<Decisions> = keys.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
-        let mut decisions = Decisions::default();
-        decided.into_iter().for_each(|of_key| decisions.append(of_key));
-        consumer.apply(&mut decisions).await?;
-        if !decisions.acknowledge.is_empty() {
-            member.acknowledge(&decisions.acknowledge).await?;
-        }
-        Ok(decisions.failed)
-    }
-
-    fn end(&self, failed: u64) {
-        self.consumer.metrics.kafka_consumer_errors.inc_by(failed);
-    }
-}
-
-impl TopicPipeline {
-    /// Sends the events of one key, one after the other.
-    async fn send_all(&self, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
-        let mut decisions = Decisions::default();
-        for message in messages {
-            self.send(message, &mut decisions).instrument(message_log::span(message)).await?;
-            decisions.acknowledge.push(message.position.clone());
-        }
-        Ok(decisions)
-    }
-
-    async fn send(&self, message: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
+    async fn decide(&self, message: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
         let (consumer, ordered) = (&self.consumer, true);
         let stage = spring_headers::attempts_made(&message.record).unwrap_or(0);
         if consumer.wait_for_earlier(message, ordered, stage, decisions).await? {

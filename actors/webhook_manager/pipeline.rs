@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
-use crate::consumer_actor::forwarding::{Decisions, by_key};
+use crate::consumer_actor::decisions::Decisions;
+use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::poll_work::PollWork;
 use crate::consumer_actor::{message_log, message_span};
@@ -109,17 +110,19 @@ impl PollWork for WebhookPipeline {
             self.count(&all.deliveries);
             self.store.record_deliveries(&all.deliveries).await?;
         }
-        consumer.apply(&mut all.decisions).await?;
-        if all.comes_again {
+        let Results { mut decisions, comes_again, .. } = all;
+        let failed = decisions.failed;
+        if comes_again {
             // What was not decided comes again. What was accepted may come again as well; its id is the same.
+            decisions.acknowledge.clear();
+        } else {
+            decisions.acknowledge.extend(others);
+        }
+        consumer.apply(decisions, member).await?;
+        if comes_again {
             member.rewind().await?;
-            return Ok(all.decisions.failed);
         }
-        all.decisions.acknowledge.extend(others);
-        if !all.decisions.acknowledge.is_empty() {
-            member.acknowledge(&all.decisions.acknowledge).await?;
-        }
-        Ok(all.decisions.failed)
+        Ok(failed)
     }
 
     /// What failed was counted with the deliveries. A probe that called nothing shows nothing about the endpoint.

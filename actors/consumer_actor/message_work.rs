@@ -1,0 +1,70 @@
+//! MessageWork: a kind of consumer that decides on each message by itself. Keys are processed side by side, the messages of a key one after the
+//! other, and what was decided on a poll is applied together.
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt, stream};
+use ports::Error;
+use ports::broker::consumer_groups::{Delivery, GroupMember};
+use tracing::Instrument;
+
+use crate::consumer_actor::decisions::Decisions;
+use crate::consumer_actor::forwarding::by_key;
+use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::message_log;
+use crate::consumer_actor::poll_work::PollWork;
+
+/// The work of one kind of consumer. Its futures stay on the actor's thread.
+#[async_trait(?Send)]
+pub trait MessageWork: Send + Sync {
+    /// The group whose messages these are.
+    fn group_consumer(&self) -> &GroupConsumer;
+
+    /// Most messages of one poll.
+    fn batch(&self) -> u32;
+
+    /// Decides on a message, after those of its key before it; `decisions` has those of this poll. Its acknowledgement is added afterwards.
+    ///
+    /// # Errors
+    /// A port's; no message of the poll is acknowledged then.
+    async fn decide(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error>;
+}
+
+#[async_trait(?Send)]
+impl<W: MessageWork> PollWork for W {
+    type Begun = ();
+
+    fn consumer(&self) -> &GroupConsumer {
+        self.group_consumer()
+    }
+
+    async fn begin(&self, _: Duration) -> Option<(u32, ())> {
+        Some((self.batch(), ()))
+    }
+
+    async fn process(&self, (): (), member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
+        let consumer = self.group_consumer();
+        let (due, _) = consumer.due(member, deliveries, |_| true).await?;
+        let by_key = stream::iter(by_key(due)).map(|messages| decide_key(self, messages));
+        let decided: Vec<Decisions> = by_key.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
+        let mut decisions = Decisions::default();
+        decided.into_iter().for_each(|of_key| decisions.append(of_key));
+        let failed = decisions.failed;
+        consumer.apply(decisions, member).await?;
+        Ok(failed)
+    }
+
+    fn end(&self, failed: u64) {
+        self.group_consumer().metrics.kafka_consumer_errors.inc_by(failed);
+    }
+}
+
+/// Decides on the messages of one key, one after the other.
+async fn decide_key<W: MessageWork>(work: &W, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
+    let mut decisions = Decisions::default();
+    for delivery in messages {
+        work.decide(delivery, &mut decisions).instrument(message_log::span(delivery)).await?;
+        decisions.acknowledge.push(delivery.position.clone());
+    }
+    Ok(decisions)
+}
