@@ -87,10 +87,8 @@ pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
         .set("enable.partition.eof", "true")
         .set("auto.offset.reset", "earliest")
         // A fetch that waits for more records would delay the next read.
-        .set("fetch.wait.max.ms", "5")
-        .set("fetch.error.backoff.ms", "50")
-        .set("fetch.queue.backoff.ms", "10")
-        .set("queued.max.messages.kbytes", "16384");
+        .set("fetch.wait.max.ms", "5");
+    bound_prefetch(&mut config);
     config
 }
 
@@ -112,15 +110,20 @@ pub(crate) fn group_member(options: &Options, group: &str) -> ClientConfig {
         // The member's thread polls all the time; only a process that is stopped for this long loses its membership.
         .set("max.poll.interval.ms", "60000")
         .set("fetch.wait.max.ms", "100")
-        .set("fetch.error.backoff.ms", "50")
-        // Bounds the memory of prefetched messages. By default the client fetches nothing for a second after it has reached the bound, and
-        // the events that come meanwhile wait for it.
         .set("queued.min.messages", "1000")
-        .set("queued.max.messages.kbytes", "16384")
-        .set("fetch.queue.backoff.ms", "10")
         // Only the statistics report the fetch position, control records included.
         .set("statistics.interval.ms", "500");
+    bound_prefetch(&mut config);
     config
+}
+
+/// Bounds the memory of prefetched messages. By default the client fetches nothing for a second after it has reached a bound, and the events
+/// that come meanwhile wait for it.
+fn bound_prefetch(config: &mut ClientConfig) {
+    config
+        .set("queued.max.messages.kbytes", "16384")
+        .set("fetch.queue.backoff.ms", "10")
+        .set("fetch.error.backoff.ms", "50");
 }
 
 /// A producer without transactions, for the guarantee at least once.
