@@ -2,7 +2,7 @@
 mod groups;
 
 use app::operators::dead_letters::{DeadLetter, DeadLetterPage};
-use app::operators::dead_letters_by_topic::WaitingDeadLetters;
+use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -65,8 +65,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         by_offset(&dead_letters.list(&filter, PAGE_SIZE).await?, &raw, now)
     };
     // Counting reads the topics, so a page of the only topic does without.
-    let by_topic = context.state.dead_letters.as_deref().filter(|by_topic| by_topic.has_others());
-    let waiting = context.state.counted_dead_letters.waiting(by_topic, now).await;
+    let waiting = context.state.counted_dead_letters.waiting(several_topics(&context), now).await;
     let [key, kind, failure, age, ..] = raw;
     let main = html! {
         (waiting_by_topic(waiting.as_deref().unwrap_or_default(), dead_letters.topic()))
@@ -88,6 +87,11 @@ fn refused(context: &RequestContext, query: &Query<'_>, problem: &Problem) -> Ro
 
 fn page<'a>(main: Markup, path: &'a str, command: &'a str) -> Page<'a> {
     Page { tab: "Dead letters", refreshes: false, title: "Dead letters", main, path, command }
+}
+
+/// The dead letters by topic, where there are several topics.
+fn several_topics(context: &RequestContext) -> Option<&DeadLettersByTopic> {
+    context.state.dead_letters.as_deref().filter(|by_topic| by_topic.has_others())
 }
 
 /// The topics whose dead letters wait, unless the shown one is the only one.
@@ -118,9 +122,8 @@ fn filter_form(context: &RequestContext, raw: &RawFilter<'_>) -> Markup {
 /// The topic, where there are several, and the conditions.
 pub(crate) fn filter_fields(context: &RequestContext, raw: &RawFilter<'_>) -> Markup {
     let [(_, key), (_, kind), (_, failure), (_, age), ..] = *raw;
-    let by_topic = context.state.dead_letters.as_deref().filter(|by_topic| by_topic.has_others());
     html! {
-        @if let Some(by_topic) = by_topic {
+        @if let Some(by_topic) = several_topics(context) {
             label { "Topic "
                 select name="topic" {
                     @for name in by_topic.topics() { option value=(name) selected[name == topic(raw).1] { (name) } }
