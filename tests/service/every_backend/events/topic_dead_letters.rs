@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
+use crate::harness::foreign_events::{self, topic_variable};
 use crate::harness::metrics::metric;
 use crate::harness::process::{Posthaste, command, finish};
 
@@ -24,7 +25,7 @@ impl Setup {
     fn start(endpoint: &Endpoint) -> Self {
         let backend = Backend::new();
         let topic = backend.topic("customers");
-        let variable = |key: &str| format!("POSTHASTE__TOPICS__{}__{key}", topic.replace('.', "__").to_uppercase());
+        let variable = |key| topic_variable(&topic, key);
         let settings = vec![(variable("CONSUMERS"), "2".to_owned()), (variable("CONSUMER_URL"), endpoint.url())];
         let borrowed: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (&**name, &**value)).collect();
         let service = Posthaste::start(&backend, &borrowed);
@@ -33,10 +34,7 @@ impl Setup {
 
     fn publish(&self, key: &str, value: u32) {
         let event = json!({"topic": self.topic, "key": key, "type": "CustomerMoved", "payload": {"value": value}});
-        let http = &self.service.http;
-        let token = http.token("shop", "PUBLISHER");
-        let response = http.try_send("POST", "/events", Some(&token), &[], Some(event.to_string()));
-        assert_eq!(response.expect("a response").status, 201);
+        foreign_events::publish(&self.service.http, &event);
     }
 
     /// The lines that a command prints, and its messages.

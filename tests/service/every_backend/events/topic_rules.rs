@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
+use crate::harness::foreign_events::{self, topic_variable};
 use crate::harness::metrics::metric;
 use crate::harness::process::{Posthaste, run};
 
@@ -16,11 +17,6 @@ const ACCEPTED: EndpointResponse = EndpointResponse::Status(202);
 const REFUSED: EndpointResponse = EndpointResponse::Status(400);
 const UNAVAILABLE: EndpointResponse = EndpointResponse::Status(503);
 
-/// The variable of a topic's key.
-fn variable(topic: &str, key: &str) -> String {
-    format!("POSTHASTE__TOPICS__{}__{key}", topic.replace('.', "__").to_uppercase())
-}
-
 fn start(backend: &Backend, settings: &[(String, &str)]) -> Posthaste {
     let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     Posthaste::start(backend, &settings)
@@ -28,9 +24,7 @@ fn start(backend: &Backend, settings: &[(String, &str)]) -> Posthaste {
 
 fn publish(service: &Posthaste, topic: &str, key: &str, kind: &str, value: u32) {
     let event = json!({"topic": topic, "key": key, "type": kind, "payload": {"value": value}});
-    let token = service.http.token("shop", "PUBLISHER");
-    let response = service.http.try_send("POST", "/events", Some(&token), &[], Some(event.to_string()));
-    assert_eq!(response.expect("a response").status, 201);
+    foreign_events::publish(&service.http, &event);
 }
 
 fn lines(backend: &Backend, arguments: &[&str]) -> Vec<Value> {
@@ -71,10 +65,10 @@ fn topics_decide_what_becomes_of_an_event_that_cannot_be_published() {
     let relay = start(
         &backend,
         &[
-            (variable(&skipping, "POISON"), "skip-row"),
-            (variable(&blocking, "PARTITIONS"), "2"),
-            (variable(&diverting, "FALLBACK"), "dead-letter"),
-            (variable(&diverting, "PARTITIONS"), "3"),
+            (topic_variable(&skipping, "POISON"), "skip-row"),
+            (topic_variable(&blocking, "PARTITIONS"), "2"),
+            (topic_variable(&diverting, "FALLBACK"), "dead-letter"),
+            (topic_variable(&diverting, "PARTITIONS"), "3"),
         ],
     );
 
@@ -112,9 +106,9 @@ fn consumers_of_a_topic_send_each_keys_events_in_order() {
     let endpoint = Endpoint::start(ACCEPTED);
     let url = endpoint.url();
     let settings = [
-        (variable(&topic, "CONSUMERS"), "2"),
-        (variable(&topic, "CONSUMER_URL"), url.as_str()),
-        (variable(&topic, "PARTITIONS"), "4"),
+        (topic_variable(&topic, "CONSUMERS"), "2"),
+        (topic_variable(&topic, "CONSUMER_URL"), url.as_str()),
+        (topic_variable(&topic, "PARTITIONS"), "4"),
     ];
     let service = start(&backend, &settings);
     let keys: Vec<String> = (0..5).map(|key| format!("customer {key}")).collect();
@@ -147,9 +141,9 @@ fn event_that_the_endpoint_of_a_topic_refuses_is_a_dead_letter_after_its_attempt
     });
     let url = endpoint.url();
     let settings = [
-        (variable(&topic, "CONSUMERS"), "1"),
-        (variable(&topic, "CONSUMER_URL"), url.as_str()),
-        (variable(&topic, "CONSUMER_ATTEMPTS_MAX"), "2"),
+        (topic_variable(&topic, "CONSUMERS"), "1"),
+        (topic_variable(&topic, "CONSUMER_URL"), url.as_str()),
+        (topic_variable(&topic, "CONSUMER_ATTEMPTS_MAX"), "2"),
         ("POSTHASTE__CONSUMER__RETRY_DELAYS".to_owned(), "100ms,100ms,100ms,100ms"),
     ];
     let service = start(&backend, &settings);
@@ -175,10 +169,10 @@ fn fallback_of_a_topic_receives_what_its_endpoint_does_not_accept() {
     let (endpoint, fallback) = (Endpoint::start(REFUSED), Endpoint::start(ACCEPTED));
     let (url, fallback_url) = (endpoint.url(), fallback.url());
     let settings = [
-        (variable(&topic, "CONSUMERS"), "1"),
-        (variable(&topic, "CONSUMER_URL"), url.as_str()),
-        (variable(&topic, "CONSUMER_FALLBACK"), "post"),
-        (variable(&topic, "CONSUMER_FALLBACK_URL"), fallback_url.as_str()),
+        (topic_variable(&topic, "CONSUMERS"), "1"),
+        (topic_variable(&topic, "CONSUMER_URL"), url.as_str()),
+        (topic_variable(&topic, "CONSUMER_FALLBACK"), "post"),
+        (topic_variable(&topic, "CONSUMER_FALLBACK_URL"), fallback_url.as_str()),
     ];
     let relay = Posthaste::start_command(
         &backend,

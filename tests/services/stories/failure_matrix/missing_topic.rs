@@ -7,6 +7,7 @@ use kit::wait::until;
 use serde_json::json;
 
 use crate::harness::backend::Backend;
+use crate::harness::foreign_events::{self, topic_variable};
 use crate::harness::http::tea_order;
 use crate::harness::process::Posthaste;
 
@@ -15,16 +16,14 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn publish(service: &Posthaste, topic: &str) {
     let event = json!({"topic": topic, "key": topic, "type": "CustomerMoved", "payload": {}});
-    let token = service.http.token("shop", "PUBLISHER");
-    let response = service.http.try_send("POST", "/events", Some(&token), &[], Some(event.to_string()));
-    assert_eq!(response.expect("a response").status, 201);
+    foreign_events::publish(&service.http, &event);
 }
 
 #[test]
 fn events_of_a_missing_topic_are_parked_after_the_attempts_of_the_topic() {
     let backend = Backend::new();
     let [with_rule, without] = ["deleted.with.rule", "deleted.without"].map(|name| backend.topic(name));
-    let rule = format!("POSTHASTE__TOPICS__{}__ATTEMPTS_MAX", with_rule.replace('.', "__").to_uppercase());
+    let rule = topic_variable(&with_rule, "ATTEMPTS_MAX");
     let service = Posthaste::start(
         &backend,
         &[

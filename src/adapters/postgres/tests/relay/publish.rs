@@ -309,7 +309,7 @@ async fn write(client: &Client, rng: &SeededRng) {
 }
 
 /// Claims and settles all partitions once.
-pub async fn relay(fixture: &mut RelayFixture, sent: &mut Vec<ClaimedRow>) {
+async fn relay(fixture: &mut RelayFixture, sent: &mut Vec<ClaimedRow>) {
     for partition in 0..PARTITIONS as usize {
         if let Claimed::Batch(batch) = fixture.claim(partition).await {
             fixture.fences[partition].counter = batch.token;
