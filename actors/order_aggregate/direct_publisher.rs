@@ -57,6 +57,7 @@ impl DirectPublisher {
             request_id: row.request_id.clone(),
             headers: row.headers.clone(),
             content_type: row.content_type.clone(),
+            contract_checksum: row.contract_checksum,
             attempt: 1,
             created_at: row.occurred_at,
         };

@@ -181,7 +181,7 @@ impl BatchSender {
         let settlement = Settlement {
             fence: session.fence.clone(),
             token: batch.token,
-            positions,
+            positions: positions.into(),
             by_fallback: batch.fallback.iter().map(|refused| refused.row).collect(),
         };
         // A batch without any row left to send says nothing about the broker; as the breaker's probe it must not close the breaker.

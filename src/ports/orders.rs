@@ -58,6 +58,9 @@ pub struct NewRow {
     pub headers: EventHeaders,
     /// Media type of the payload; `None` is `application/json`.
     pub content_type: Option<Arc<str>>,
+    /// The codec's checksum of the payload, by which the relay recognises a value that it need not parse again. `None` for a value that
+    /// another program encoded. A store may drop it: then the value is checked in full.
+    pub contract_checksum: Option<u32>,
 }
 
 /// The stamp of a change in one of several regions.

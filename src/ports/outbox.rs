@@ -99,6 +99,8 @@ pub struct ClaimedRow {
     pub headers: EventHeaders,
     /// Media type of the payload; `None` is `application/json`.
     pub content_type: Option<Arc<str>>,
+    /// The codec's checksum of the payload as it was inserted; `None` if the row has none.
+    pub contract_checksum: Option<u32>,
     /// Number of this attempt, from 1.
     pub attempt: u32,
     /// Commit time of the row's transaction, by the store's clock.
@@ -112,8 +114,8 @@ pub struct Settlement {
     pub fence: Fence,
     /// Fencing token of the batch: of its claim, or of its last exclusion.
     pub token: Token,
-    /// Topic position of each row, as far as known.
-    pub positions: Vec<(RowId, Position)>,
+    /// Topic position of each row, as far as known. Shared, because a settlement is kept for a repetition until the store has answered.
+    pub positions: Arc<[(RowId, Position)]>,
     /// Rows that were published to their type's fallback instead of their topic.
     pub by_fallback: Vec<RowId>,
 }

@@ -94,6 +94,7 @@ impl Factory {
             request_id: Some("request-1".into()),
             headers: EventHeaders::default(),
             content_type: None,
+            contract_checksum: Some(0x8000_0000 | event.sequence as u32),
         }
     }
 
@@ -113,6 +114,7 @@ impl Factory {
             request_id: Some("request-7".into()),
             headers: EventHeaders::of([("tenant", "müller & \"söhne\""), ("empty", "")]),
             content_type: Some("application/x-protobuf".into()),
+            contract_checksum: None,
         }
     }
 

@@ -52,13 +52,15 @@ impl Default for Options {
 impl Options {
     /// Builds the outbox row of an event, with the trace context and the id of the request that made the change.
     pub fn row(&self, event: &OrderEvent, trace: Option<TraceContext>, request_id: Option<Arc<str>>) -> NewRow {
+        let (key, payload) = (event_key(event.order_id), contract::encode(event, self.schema_version));
         NewRow {
             event_id: event.id,
-            key: event_key(event.order_id),
+            contract_checksum: Some(contract::checksum(event.id, &key, event.kind.as_str(), &payload)),
+            key,
             kind: event.kind.as_str().into(),
             topic: Arc::clone(&self.topic),
             partition: outbox::partition::of_key(&event.order_id.to_string(), self.partitions),
-            payload: contract::encode(event, self.schema_version).into(),
+            payload: payload.into(),
             sequence: event.sequence,
             occurred_at: event.occurred_at,
             stamp: Some(RegionStamp { region: event.region.clone(), hlc: event.hlc }),

@@ -4,7 +4,7 @@ use ports::event_headers::EventHeaders;
 use ports::orders::{RegionStamp, event_key};
 use ports::outbox::{ClaimedRow, EventKey};
 
-use crate::contract::order_values;
+use crate::contract::{checksum, order_values};
 use crate::relay::records::{RecordEnvelope, plan, record};
 
 const ORDER_TOPIC: &str = "order.events";
@@ -29,6 +29,7 @@ fn foreign() -> ClaimedRow {
         request_id: None,
         headers: EventHeaders::of([("tenant", "blue")]),
         content_type: Some("application/x-protobuf".into()),
+        contract_checksum: None,
         attempt: 2,
         created_at: Timestamp::from_millis(1_000),
     }
@@ -126,6 +127,27 @@ fn contract_of_orders_is_checked_in_the_order_topic_only() {
 
     assert_eq!((plan.send.len(), plan.refused.len()), (1, 1));
     assert!(plan.refused[0].off_contract && plan.refused[0].reason.starts_with("not an event"), "{:?}", plan.refused);
+}
+
+#[test]
+fn value_with_the_checksum_of_its_encoding_is_sent_without_being_parsed() {
+    let row = ClaimedRow { topic: ORDER_TOPIC.into(), ..foreign() };
+    let value = row.payload.clone().unwrap();
+    let row = ClaimedRow { contract_checksum: Some(checksum(row.event_id, &row.key, &row.kind, &value)), ..row };
+    // It is no event: only a value that is parsed is refused.
+    assert!(reasons(std::slice::from_ref(&row)).is_empty());
+
+    let changed = [
+        ClaimedRow { payload: Some([0, 159, 147].as_slice().into()), ..row.clone() },
+        ClaimedRow { event_id: EventId::at(Timestamp::from_millis(1_000), [8; 10]), ..row.clone() },
+        ClaimedRow { key: EventKey::of_text("customer-8"), ..row.clone() },
+        ClaimedRow { key: EventKey::stored(row.key.group(), None), ..row.clone() },
+        ClaimedRow { kind: "customer left".into(), ..row.clone() },
+        ClaimedRow { contract_checksum: None, ..row },
+    ];
+    let reasons = reasons(&changed);
+    assert_eq!(reasons.len(), changed.len());
+    assert!(reasons.iter().all(|reason| reason.starts_with("not an event")), "{reasons:?}");
 }
 
 #[test]

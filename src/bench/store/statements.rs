@@ -123,7 +123,8 @@ async fn settle(
     batch: &ClaimedBatch,
     positions: Vec<(RowId, Position)>,
 ) -> Result<u64, ports::Error> {
-    let settlement = Settlement { fence: fence.clone(), token: batch.token, positions, by_fallback: Vec::new() };
+    let settlement =
+        Settlement { fence: fence.clone(), token: batch.token, positions: positions.into(), by_fallback: Vec::new() };
     match outbox.settle(settlement).await? {
         FencedOutcome::Done { counter, .. } => Ok(counter),
         FencedOutcome::Stale => Err(ports::Error::Broken("another process uses the bench's data".into())),

@@ -52,6 +52,7 @@ impl ForeignEvent {
             request_id: self.request_id,
             headers: self.headers,
             content_type: self.content_type,
+            contract_checksum: None,
         }
     }
 }

@@ -50,6 +50,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Grant the role EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_lsn.",
     },
     LogEvent {
+        name: "migration_waits",
+        levels: &[Level::WARN],
+        fields: &["version", "name"],
+        meaning: "A migration of PostgreSQL needs a table that an open transaction has locked. It is rolled back after half a second, so that others \
+                  go on, and tried again every second until that transaction ends.",
+        action: "End the transaction if it is forgotten: `pg_stat_activity` shows the oldest by `xact_start`.",
+    },
+    LogEvent {
         name: "archive_day_not_made",
         levels: &[Level::DEBUG],
         fields: &["day", "error"],

@@ -119,6 +119,7 @@ pub(crate) fn claimed(row: &Row) -> ClaimedRow {
         request_id: event.request_id.clone(),
         headers: event.headers.clone(),
         content_type: event.content_type.clone(),
+        contract_checksum: event.contract_checksum,
         attempt: row.attempts,
         created_at: row.created_at,
     }

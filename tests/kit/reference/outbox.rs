@@ -138,7 +138,7 @@ impl State {
         if !self.has_open(&fence, token) {
             return self.repeated_close(&fence, token);
         }
-        let mut positions: BTreeMap<RowId, _> = positions.into_iter().collect();
+        let mut positions: BTreeMap<RowId, _> = positions.iter().cloned().collect();
         let mut rows = 0;
         for row in self.batch(fence.partition, token) {
             row.mark_sent(now);

@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/V6__events_over_http.sql"),
     include_str!("migrations/V7__webhooks.sql"),
     include_str!("migrations/V8__detours_end_with_their_last_message.sql"),
+    include_str!("migrations/V9__contract_checksum.sql"),
 ];
 
 /// The latest schema version of this program.

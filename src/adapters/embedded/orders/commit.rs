@@ -121,8 +121,8 @@ pub(crate) fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> 
 pub(crate) fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> CommandResult<()> {
     let mut insert = context.sql.prepare_cached(
         "INSERT INTO outbox_event (event_id, key, type, topic, partition, sequence, occurred_at, region, hlc_millis, hlc_counter,
-           traceparent, tracestate, created_at, payload, key_text, headers, content_type, request_id)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+           traceparent, tracestate, created_at, payload, key_text, headers, content_type, request_id, contract_checksum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?;
     let (trace, stamp) = (event.trace.as_ref(), event.stamp.as_ref());
     insert.execute(params![
@@ -144,6 +144,7 @@ pub(crate) fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> Co
         event.headers.to_json(),
         event.content_type.as_deref(),
         event.request_id.as_deref(),
+        event.contract_checksum,
     ])?;
     let mut queue = context.sql.prepare_cached("INSERT INTO outbox (partition, id, key) VALUES (?1, ?2, ?3)")?;
     queue.execute(params![event.partition.0, context.sql.last_insert_rowid(), event.key.group()])?;

@@ -19,7 +19,8 @@ const SUSPECTS_EXAMINED: u32 = 16;
 macro_rules! columns {
     () => {
         "q.id, q.key, q.deaths, q.attempts, e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis,
-         e.hlc_counter, e.traceparent, e.tracestate, e.created_at, e.payload, e.key_text, e.headers, e.content_type, e.request_id"
+         e.hlc_counter, e.traceparent, e.tracestate, e.created_at, e.payload, e.key_text, e.headers, e.content_type, e.request_id,
+         e.contract_checksum"
     };
 }
 
@@ -196,6 +197,7 @@ fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> CommandRes
         request_id: text(row, 19)?.map(Arc::from),
         headers: text(row, 17)?.map(EventHeaders::from_json).unwrap_or_default(),
         content_type: text(row, 18)?.map(Arc::from),
+        contract_checksum: row.get(20)?,
         attempt: row.get::<_, u32>(3)? + 1,
         created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
     };

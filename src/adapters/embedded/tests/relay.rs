@@ -26,6 +26,7 @@ async fn events_are_claimed_in_order_and_counted() {
 
     let batch = worker.claim_as(4, ClaimKind::Ordinary).await;
     assert_eq!(texts(&batch), ["1/0", "2/0", "1/1", "2/1"]);
+    assert!(batch.rows.iter().all(|row| row.contract_checksum == Some(u32::MAX)), "as it was written: {batch:?}");
     assert!(batch.more);
     assert!(matches!(worker.try_claim(4, ClaimKind::Ordinary).await, Claimed::Fenced), "a batch is open");
     let published = worker.publish(&batch).await;
@@ -151,7 +152,7 @@ async fn stale_fence_changes_nothing() {
     let settlement = ports::outbox::Settlement {
         fence: worker.fence.clone(),
         token: batch.token,
-        positions: vec![],
+        positions: [].into(),
         by_fallback: vec![],
     };
     assert_eq!(store.settle(settlement).await.unwrap(), ports::outbox::FencedOutcome::Stale);

@@ -88,6 +88,7 @@ pub fn change(number: u16, version: u64) -> Commit {
         request_id: None,
         headers: EventHeaders::default(),
         content_type: None,
+        contract_checksum: Some(u32::MAX),
     };
     let expected = version.checked_sub(1);
     Commit { order: Order { version, ..order }, expected, events: vec![row], mark: None }
@@ -154,8 +155,12 @@ impl Worker {
 
     pub async fn settle(&mut self, batch: &ClaimedBatch, published: Published) -> u64 {
         let Published::Committed(positions) = published else { panic!("{published:?}") };
-        let settlement =
-            Settlement { fence: self.fence.clone(), token: batch.token, positions, by_fallback: Vec::new() };
+        let settlement = Settlement {
+            fence: self.fence.clone(),
+            token: batch.token,
+            positions: positions.into(),
+            by_fallback: Vec::new(),
+        };
         let changed = self.store.settle(settlement).await.unwrap();
         self.done(changed)
     }

@@ -74,7 +74,7 @@ impl Variant {
                 let settlement = Settlement {
                     fence: fence.clone(),
                     token: batch.token,
-                    positions: Vec::new(),
+                    positions: [].into(),
                     by_fallback: Vec::new(),
                 };
                 let FencedOutcome::Done { counter, .. } = store.settle(settlement).await.expect("the server replied")

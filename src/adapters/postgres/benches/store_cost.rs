@@ -80,7 +80,7 @@ async fn drain(store: &Postgres, owner: &InstanceId, partition: PartitionNo) -> 
         let Claimed::Batch(batch) = store.claim(claim).await.expect("the server replied") else { return settled };
         settled += batch.rows.len();
         let settlement =
-            Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() };
+            Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() };
         let FencedOutcome::Done { counter, .. } = store.settle(settlement).await.expect("the server replied") else {
             panic!("stale")
         };

@@ -61,6 +61,7 @@ pub(crate) struct EventColumns<'a> {
     headers: Vec<Option<String>>,
     content_types: Vec<Option<&'a str>>,
     request_ids: Vec<Option<&'a str>>,
+    contract_checksums: Vec<Option<i32>>,
 }
 
 impl<'a> EventColumns<'a> {
@@ -87,12 +88,13 @@ impl<'a> EventColumns<'a> {
                 columns.headers.push(event.headers.to_json());
                 columns.content_types.push(event.content_type.as_deref());
                 columns.request_ids.push(event.request_id.as_deref());
+                columns.contract_checksums.push(event.contract_checksum.map(u32::cast_signed));
             }
         }
         columns
     }
 
-    pub(crate) fn values(&self) -> [SqlValue<'_>; 18] {
+    pub(crate) fn values(&self) -> [SqlValue<'_>; 19] {
         [
             (&self.orders, Type::UUID_ARRAY),
             (&self.ids, Type::UUID_ARRAY),
@@ -112,6 +114,7 @@ impl<'a> EventColumns<'a> {
             (&self.headers, Type::TEXT_ARRAY),
             (&self.content_types, Type::TEXT_ARRAY),
             (&self.request_ids, Type::TEXT_ARRAY),
+            (&self.contract_checksums, Type::INT4_ARRAY),
         ]
     }
 }

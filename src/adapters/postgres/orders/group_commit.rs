@@ -33,13 +33,14 @@ const DELETE_MARKS: &str = "DELETE FROM mark m USING unnest($1::text[], $2::text
 macro_rules! events {
     () => {
         ", e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
-             traceparent, tracestate, payload, key_text, headers, content_type, request_id)
+             traceparent, tracestate, payload, key_text, headers, content_type, request_id, contract_checksum)
            SELECT v.event_id, v.key, v.partition, v.sequence, v.occurred_at, v.hlc_millis, v.hlc_counter, v.type, v.topic, v.region,
-             v.traceparent, v.tracestate, v.payload, v.key_text, v.headers::jsonb, v.content_type, v.request_id
+             v.traceparent, v.tracestate, v.payload, v.key_text, v.headers::jsonb, v.content_type, v.request_id, v.contract_checksum
            FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int4[], $5::int8[], $6::timestamptz[], $7::int8[], $8::int8[], $9::text[],
-             $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::text[], $16::text[], $17::text[], $18::text[]) WITH ORDINALITY AS v (order_id, event_id, key, partition,
+             $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::text[], $16::text[], $17::text[], $18::text[],
+             $19::int4[]) WITH ORDINALITY AS v (order_id, event_id, key, partition,
              sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, traceparent, tracestate, payload, key_text, headers,
-             content_type, request_id, place)
+             content_type, request_id, contract_checksum, place)
            JOIN o ON o.id = v.order_id ORDER BY v.place RETURNING id, key, partition, octet_length(payload) AS bytes),
          q AS (INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, coalesce(bytes, 0) FROM e)
          SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}') FROM o"
@@ -50,8 +51,8 @@ const CREATE: &str = concat!(
     "WITH o AS (INSERT INTO orders (id, owner, status, version, created_at, updated_at, items, total, region, hlc_millis, hlc_counter)
        SELECT u.id, u.owner, u.status, u.version, u.created_at, u.updated_at, u.items::json, u.total::numeric, u.region, u.hlc_millis,
          u.hlc_counter
-       FROM unnest($19::uuid[], $20::text[], $21::text[], $22::int8[], $23::timestamptz[], $24::timestamptz[], $25::text[], $26::text[],
-         $27::text[], $28::int8[], $29::int8[]) AS u (id, owner, status, version, created_at, updated_at, items, total, region,
+       FROM unnest($20::uuid[], $21::text[], $22::text[], $23::int8[], $24::timestamptz[], $25::timestamptz[], $26::text[], $27::text[],
+         $28::text[], $29::int8[], $30::int8[]) AS u (id, owner, status, version, created_at, updated_at, items, total, region,
          hlc_millis, hlc_counter) ON CONFLICT (id) DO NOTHING RETURNING id)",
     events!()
 );
@@ -65,7 +66,7 @@ const LOCK: &str =
 const CHANGE: &str = concat!(
     "WITH o AS (UPDATE orders t SET status = u.status, version = u.version, updated_at = u.updated_at, region = u.region,
          hlc_millis = u.hlc_millis, hlc_counter = u.hlc_counter
-       FROM unnest($19::uuid[], $20::text[], $21::int8[], $22::timestamptz[], $23::text[], $24::int8[], $25::int8[])
+       FROM unnest($20::uuid[], $21::text[], $22::int8[], $23::timestamptz[], $24::text[], $25::int8[], $26::int8[])
          AS u (id, status, version, updated_at, region, hlc_millis, hlc_counter) WHERE t.id = u.id RETURNING t.id)",
     events!()
 );

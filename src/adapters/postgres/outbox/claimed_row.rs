@@ -16,7 +16,8 @@ use crate::connection::statement_error::StatementResult;
 macro_rules! event_columns {
     () => {
         "e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate,
-           e.created_at, e.payload, e.key_text, e.headers::text, e.content_type, e.request_id"
+           e.created_at, e.payload, e.key_text, e.headers::text, e.content_type, e.request_id,
+           e.contract_checksum"
     };
 }
 pub(crate) use event_columns;
@@ -72,6 +73,7 @@ fn read(row: &Row, first: usize, previous: Option<&ClaimedRow>) -> StatementResu
         request_id: get::<Option<&str>>(row, first + 18)?.map(Arc::from),
         headers: get::<Option<&str>>(row, first + 16)?.map(EventHeaders::from_json).unwrap_or_default(),
         content_type: get::<Option<&str>>(row, first + 17)?.map(Arc::from),
+        contract_checksum: get::<Option<i32>>(row, first + 19)?.map(i32::cast_unsigned),
         attempt: get::<i32>(row, first + 2)?.unsigned_abs(),
         created_at: get_time_opt(row, first + 13)?.unwrap_or_default(),
     })

@@ -1,5 +1,9 @@
 //! The schema's migrations, forward only. Each runs in one transaction together with the row that records it.
+use std::time::Duration;
+
 use domain::Timestamp;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
@@ -51,10 +55,23 @@ const FILES: &[MigrationFile] = &[
         name: "publish_with_fewer_expressions",
         text: include_str!("migrations/V11__publish_with_fewer_expressions.sql"),
     },
+    MigrationFile {
+        version: 12,
+        name: "contract_checksum",
+        text: include_str!("migrations/V12__contract_checksum.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.
 const LOCK: i64 = 0x7068_7374_0001;
+
+/// How long a migration waits for a table that others use. Statements that need the table after it queue behind it, so it gives up after this time,
+/// is rolled back, lets them pass and tries again.
+const TABLE_WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
+/// The pause between two such attempts.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How often an operator is reminded of a migration that waits.
+const REMINDER: Duration = Duration::from_secs(30);
 
 /// A migration and whether it was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,19 +123,24 @@ pub(crate) async fn status(client: &Client, location: &str) -> Result<Vec<Migrat
 }
 
 /// Applies the pending migrations under a lock, one transaction each, and returns them. If two processes migrate at once, the second
-/// finds nothing pending.
+/// finds nothing pending. A migration that needs a table in use waits for it without stopping others for longer than [`TABLE_WAIT`].
 pub(crate) async fn apply(
     client: &Client,
     location: &str,
     partitions: u32,
 ) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
-    let mut done = Vec::new();
+    let (mut done, mut waiting) = (Vec::new(), TableWait::default());
     loop {
         let pending = status(client, location).await?.into_iter().find(|migration| migration.applied_at.is_none());
         let Some(pending) = pending else { return Ok(done) };
         match apply_one(client, &pending, partitions).await {
             Ok(true) => done.push(pending),
             Ok(false) => {}
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                client.batch_execute("ROLLBACK").await.map_err(|error| PostgresOpenError::of(location, &error))?;
+                waiting.report(&pending);
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
             Err(error) => {
                 // The connection closes after this, so an error of the rollback does not matter.
                 let _ = client.batch_execute("ROLLBACK").await;
@@ -128,11 +150,34 @@ pub(crate) async fn apply(
     }
 }
 
+/// Reports a migration that waits for a table, at once and then every [`REMINDER`].
+#[derive(Default)]
+struct TableWait {
+    reported: Option<(u32, Instant)>,
+}
+
+impl TableWait {
+    fn report(&mut self, pending: &MigrationStatus) {
+        let now = Instant::now();
+        if self.reported.is_some_and(|(version, at)| version == pending.version && now - at < REMINDER) {
+            return;
+        }
+        self.reported = Some((pending.version, now));
+        tracing::warn!(
+            event = "migration_waits",
+            version = pending.version,
+            name = pending.name,
+            "A migration needs a table that a transaction has locked; it is tried again until that transaction ends"
+        );
+    }
+}
+
 /// Applies one migration; returns false if another process applied it first.
 async fn apply_one(client: &Client, pending: &MigrationStatus, partitions: u32) -> Result<bool, tokio_postgres::Error> {
     // The lock belongs to the transaction, so it works behind a pooler too. It may wait for another process's long migration.
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
     client.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
+    client.batch_execute(TABLE_WAIT).await?;
     client.batch_execute(&own_schema::first("posthaste_migration")).await?;
     client
         .batch_execute(

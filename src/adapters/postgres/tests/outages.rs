@@ -166,7 +166,7 @@ async fn settlement_with_a_lost_reply_can_be_repeated() {
     fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
     let fence = fixture.fence().await;
     let Claimed::Batch(open) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
-    let settlement = Settlement { fence, token: open.token, positions: Vec::new(), by_fallback: vec![open.rows[0].id] };
+    let settlement = Settlement { fence, token: open.token, positions: [].into(), by_fallback: vec![open.rows[0].id] };
     // The message with the token executes the statement; the one that prepares it contains no values.
     fixture.proxy.cut_at(&open.token.to_be_bytes(), Cut::AfterReply);
 

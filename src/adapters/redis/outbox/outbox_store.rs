@@ -66,9 +66,9 @@ impl OutboxStore for RedisStore {
         let Settlement { fence, token, positions, by_fallback } = settlement;
         let mut by_fallback: HashSet<RowId> = by_fallback.into_iter().collect();
         let mut arguments = owner(&fence).number(token);
-        for (row, position) in positions {
-            let fallback = u8::from(by_fallback.remove(&row));
-            arguments = arguments.number(row).number(fallback);
+        for (row, position) in &*positions {
+            let fallback = u8::from(by_fallback.remove(row));
+            arguments = arguments.number(*row).number(fallback);
             arguments = arguments.number(position.partition).number(position.offset).text(&position.topic);
         }
         for row in by_fallback {

@@ -90,6 +90,8 @@ pub(crate) fn claimed_row(mut row: Reply) -> Result<ClaimedRow, Error> {
         request_id: request_id.map(Arc::from),
         headers: headers.as_deref().map(EventHeaders::from_json).unwrap_or_default(),
         content_type: content_type.map(Arc::from),
+        // The form of the stored metadata is fixed, so that instances of earlier versions read it.
+        contract_checksum: None,
         attempt: row.number(5)?,
         created_at: row.time(6)?.ok_or_else(|| broken("a row without a time"))?,
     })

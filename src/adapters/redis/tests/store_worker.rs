@@ -71,7 +71,7 @@ impl<'s> Worker<'s> {
     }
 
     pub fn settlement(&self, batch: &ClaimedBatch) -> Settlement {
-        Settlement { fence: self.fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() }
+        Settlement { fence: self.fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() }
     }
 
     pub async fn settle(&mut self, batch: &ClaimedBatch) {

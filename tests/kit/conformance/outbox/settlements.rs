@@ -32,7 +32,7 @@ pub(super) async fn a_settlement_records_positions_and_fallbacks<B: Backend>(bac
     let batch = worker.claim(ALL).await;
     let mut settlement = worker.settlement(&batch);
     let (known, position) = settlement.positions[0].clone();
-    settlement.positions.truncate(1);
+    settlement.positions = [(known, position.clone())].into();
     settlement.by_fallback = vec![batch.rows[1].id];
     assert_eq!(known, batch.rows[0].id);
 

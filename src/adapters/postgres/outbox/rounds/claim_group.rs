@@ -59,11 +59,11 @@ const CLAIM: &str = concat!(
        NULL::int8, NULL::bool, NULL::int8, NULL::bool, NULL::bool, NULL::int8, NULL::bool, NULL::float8, NULL::bool,
        NULL::bool, NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
        NULL::int8, NULL::text, NULL::text, NULL::timestamptz, NULL::bytea, NULL::text, NULL::text, NULL::text,
-       NULL::text
+       NULL::text, NULL::int4
      FROM n
      UNION ALL
      SELECT u.partition, NULL, NULL, NULL, NULL, u.start, s.partition IS NOT NULL, s.last_ready, s.ready_left, s.more, l.counter,
-       z.valid, z.next_due, z.suspect_due, s.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       z.valid, z.next_due, z.suspect_due, s.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
      FROM u LEFT JOIN s ON s.partition = u.partition LEFT JOIN l ON l.partition = u.partition LEFT JOIN LATERAL (
        SELECT coalesce(t.owner = u.owner AND t.epoch = u.epoch AND t.counter = u.counter AND t.in_flight IS NULL
            AND t.expires_at > clock_timestamp(), false) AS valid, ",

@@ -282,7 +282,7 @@ async fn settlement_after_a_takeover_changes_nothing() {
     acquire(&fixture.store, LEASE).await;
 
     let late =
-        Settlement { fence: fixture.fence.clone(), token: open.token, positions: Vec::new(), by_fallback: Vec::new() };
+        Settlement { fence: fixture.fence.clone(), token: open.token, positions: [].into(), by_fallback: Vec::new() };
 
     assert_eq!(fixture.store.settle(late).await.unwrap(), FencedOutcome::Stale);
     assert_eq!(fixture.statuses().await, [RowStatus::InFlight; 3]);
@@ -290,7 +290,7 @@ async fn settlement_after_a_takeover_changes_nothing() {
 
 pub async fn settle(store: &Postgres, fence: &Fence, batch: &ClaimedBatch) -> u64 {
     let settlement =
-        Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() };
+        Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() };
     match store.settle(settlement).await.unwrap() {
         FencedOutcome::Done { counter, .. } => counter,
         FencedOutcome::Stale => panic!("the batch is open"),

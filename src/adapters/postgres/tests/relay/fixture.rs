@@ -166,7 +166,7 @@ pub async fn claim(store: &Postgres, fence: &Fence, limit: u32) -> Result<Claime
 }
 
 pub fn settlement(fence: &Fence, batch: &ClaimedBatch) -> Settlement {
-    Settlement { fence: fence.clone(), token: batch.token, positions: Vec::new(), by_fallback: Vec::new() }
+    Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() }
 }
 
 pub fn batch(claimed: Claimed) -> ClaimedBatch {

@@ -1,4 +1,4 @@
-//! Writers in SQL that run while migration V11 replaces the functions they call.
+//! Writers in SQL that run while migration V11 replaces the functions they call, and while V12 waits for their table.
 use std::time::Duration;
 
 use kit::clock::SeededRng;
@@ -53,8 +53,10 @@ async fn replaced_functions_compute_what_the_earlier_ones_did() {
 #[tokio::test]
 async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_key() {
     let database = database_of_version(EARLIER).await;
-    let [before, open, waiting, watch] =
-        [database.client().await, database.client().await, database.client().await, database.client().await];
+    let [before, open, waiting, other, watch] = futures::future::join_all((0..5).map(|_| database.client()))
+        .await
+        .try_into()
+        .unwrap_or_else(|_| panic!("five clients"));
     publish(&before, "a").await;
     open.batch_execute("BEGIN").await.unwrap();
     publish(&open, "a").await;
@@ -65,12 +67,21 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
 
     let upgrade = async {
         waits.await;
-        let applied = timeout(Duration::from_secs(20), migrate(&database.options("a"))).await;
-        let applied = applied.expect("the migration waits for no writer").unwrap();
-        assert_eq!(applied.iter().map(|migration| migration.version).collect::<Vec<_>>(), [11]);
-        publish(&open, "a").await;
-        publish(&open, "b").await;
-        open.batch_execute("COMMIT").await.unwrap();
+        let options = database.options("a");
+        let writers = async {
+            let replaced = "SELECT 1 FROM posthaste_migration WHERE version = 11";
+            until("the functions are replaced", async || watch.query_opt(replaced, &[]).await.unwrap()).await;
+            let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation' AND query LIKE '%ADD COLUMN%'";
+            until("V12 waits for the table", async || watch.query_opt(waits, &[]).await.unwrap()).await;
+            let goes_on = timeout(Duration::from_secs(20), publish(&other, "c")).await;
+            goes_on.expect("a migration that waits lets other writers pass");
+            publish(&open, "a").await;
+            publish(&open, "b").await;
+            open.batch_execute("COMMIT").await.unwrap();
+        };
+        let (applied, ()) = futures::join!(migrate(&options), writers);
+        let versions: Vec<u32> = applied.unwrap().iter().map(|migration| migration.version).collect();
+        assert_eq!(versions, (11..=12).collect::<Vec<u32>>());
     };
     futures::join!(publish(&waiting, "a"), upgrade);
     for client in [&before, &open, &waiting] {
@@ -82,7 +93,7 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
         WHERE e.key_text = 'a'";
     let places = watch.query_one(places, &[]).await.unwrap();
     assert_eq!((places.get::<_, i32>(0), places.get::<_, i32>(1)), (1, 7));
-    assert_eq!(claimed_rows(&Postgres::open(database.options("a")).await.unwrap()).await, 8);
+    assert_eq!(claimed_rows(&Postgres::open(database.options("a")).await.unwrap()).await, 9);
 }
 
 /// The number of rows that the relay claims in all partitions.

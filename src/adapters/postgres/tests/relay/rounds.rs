@@ -23,6 +23,7 @@ async fn claims_of_several_partitions_share_a_transaction() {
         assert_eq!((batch.token, batch.more), (fence.next_token(), false));
         assert!(batch.rows.is_sorted_by_key(|row| row.id));
         assert!(batch.rows.iter().all(|row| row.attempt == 1 && row.payload.is_some()));
+        assert!(batch.rows.iter().all(|row| row.contract_checksum == Some(0x8000_0001)), "{batch:?}");
     }
     assert_eq!(fixture.statuses().await, [RowStatus::InFlight; 6]);
     assert_eq!(fixture.writers(&[0, 1, 2, 3]).await, 1);
@@ -33,6 +34,7 @@ async fn settlements_and_claims_share_a_transaction() {
     let mut fixture = RelayFixture::new().await;
     fixture.create_in_all().await;
     let (first, second) = (fixture.claim_batch(0).await, fixture.claim_batch(1).await);
+    assert_eq!(first.rows[0].contract_checksum, Some(0x8000_0001), "as the factory wrote it");
 
     enum Either {
         Claimed(Claimed),

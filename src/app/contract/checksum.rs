@@ -1,0 +1,16 @@
+//! The checksum of a value by the codec that encoded it. The relay recognises by it a value of this service that has not changed since, and sends
+//! it without parsing it again, which is a fifth of what the service does for an event.
+use domain::EventId;
+use ports::outbox::EventKey;
+
+/// Raised with every change by which [`validate`](super::validate) refuses a value that it accepted before: values that were encoded under
+/// earlier rules are then checked in full.
+const RULES: u8 = 1;
+
+/// CRC-32C of the value, and of what the event's row says of it: a value that stands in another row is checked in full. It protects against
+/// programs that change rows without knowing of it, and against damage; not against one that computes it too.
+pub fn checksum(event_id: EventId, key: &EventKey, kind: &str, value: &[u8]) -> u32 {
+    let group = key.group();
+    let parts: [&[u8]; 5] = [&event_id.bytes(), &group, key.text().unwrap_or("").as_bytes(), kind.as_bytes(), value];
+    parts.iter().fold(crc32c::crc32c(&[RULES]), |sum, part| crc32c::crc32c_append(sum, part))
+}
