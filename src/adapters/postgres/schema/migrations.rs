@@ -60,6 +60,16 @@ const FILES: &[MigrationFile] = &[
         name: "contract_checksum",
         text: include_str!("migrations/V12__contract_checksum.sql"),
     },
+    MigrationFile {
+        version: 13,
+        name: "archive_index_of_wide_batches",
+        text: include_str!("migrations/V13__archive_index_of_wide_batches.sql"),
+    },
+    MigrationFile {
+        version: 14,
+        name: "narrow_batches_by_their_first_id",
+        text: include_str!("migrations/V14__narrow_batches_by_their_first_id.sql"),
+    },
 ];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.

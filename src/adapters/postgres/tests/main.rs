@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod acquisitions;
-mod archive_days;
+mod archive {
+    mod days;
+    mod upgrade;
+}
 mod commits;
 mod conformance;
 mod debezium_view;

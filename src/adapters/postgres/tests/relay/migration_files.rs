@@ -2,7 +2,7 @@
 use crate::support::{Database, PARTITIONS};
 
 /// Every migration with its name, in its order.
-pub const MIGRATIONS: [(&str, &str); 12] = [
+pub const MIGRATIONS: [(&str, &str); 14] = [
     ("orders_outbox_and_inbox", include_str!("../../../../../migrations/postgres/V1__orders_outbox_and_inbox.sql")),
     ("redriven_dead_letters", include_str!("../../../../../migrations/postgres/V2__redriven_dead_letters.sql")),
     ("open_batch_in_the_lease", include_str!("../../../../../migrations/postgres/V3__open_batch_in_the_lease.sql")),
@@ -21,6 +21,14 @@ pub const MIGRATIONS: [(&str, &str); 12] = [
         include_str!("../../../../../migrations/postgres/V11__publish_with_fewer_expressions.sql"),
     ),
     ("contract_checksum", include_str!("../../../../../migrations/postgres/V12__contract_checksum.sql")),
+    (
+        "archive_index_of_wide_batches",
+        include_str!("../../../../../migrations/postgres/V13__archive_index_of_wide_batches.sql"),
+    ),
+    (
+        "narrow_batches_by_their_first_id",
+        include_str!("../../../../../migrations/postgres/V14__narrow_batches_by_their_first_id.sql"),
+    ),
 ];
 
 /// A database that has the migrations up to this one and no later.
