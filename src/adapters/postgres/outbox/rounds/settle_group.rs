@@ -16,6 +16,7 @@ use crate::store::core::Core;
 
 /// Does per partition what the settlement of one partition does, with the lease rows locked in the order of their numbers. The positions
 /// of all partitions stand one after another; those of a partition are a slice, which is archived as it is if it names exactly the rows.
+/// A FULL JOIN, because PostgreSQL runs it as a hash join only: it expects one lease row, and would compare each with all others in a LEFT JOIN.
 const SETTLE: &str = concat!(
     "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
        u (partition, owner, epoch, token, low, high, fallback)),
@@ -47,13 +48,13 @@ const SETTLE: &str = concat!(
              array_agg(($10)[i.at] ORDER BY i.number) AS places, array_agg(($11)[i.at] ORDER BY i.number) AS topics,
              array_agg(($12)[i.at] ORDER BY i.number) AS by_fallback
            FROM (SELECT i.number, p.low + array_position(p.known, i.id) - 1 AS at FROM unnest(p.ids) WITH ORDINALITY i (id, number)) i
-           WHERE NOT p.exact) o ON true)
+           WHERE NOT p.exact) o ON true),
+     j AS MATERIALIZED (SELECT l.partition, n.sent FROM l FULL JOIN n ON n.partition = l.partition)
      UPDATE outbox_lease t SET ",
     close_open_batch!(),
-    ", archived = t.archived + coalesce(n.sent, 0)
-     FROM l LEFT JOIN n ON n.partition = l.partition
-       LEFT JOIN (SELECT partition, count(*) AS unblocked FROM w GROUP BY partition) w ON w.partition = l.partition
-     WHERE t.partition = l.partition RETURNING t.partition, t.counter, coalesce(n.sent, 0), coalesce(w.unblocked, 0)"
+    ", archived = t.archived + coalesce(j.sent, 0)
+     FROM j LEFT JOIN (SELECT partition, count(*) AS unblocked FROM w GROUP BY partition) w ON w.partition = j.partition
+     WHERE t.partition = j.partition RETURNING t.partition, t.counter, coalesce(j.sent, 0), coalesce(w.unblocked, 0)"
 );
 
 /// The open batches that are settled, one array per column.
