@@ -94,6 +94,7 @@ mod wake {
 mod schema {
     pub(crate) mod archive_days;
     pub(crate) mod commands;
+    pub(crate) mod migration_files;
     pub(crate) mod migrations;
     pub(crate) mod own_schema;
     pub mod throwaway;

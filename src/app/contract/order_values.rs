@@ -23,7 +23,7 @@ pub fn order_values(topic: Arc<str>, schemas: Option<SchemaIds>) -> TopicContrac
 
 impl ValueContract for OrderValues {
     fn check(&self, row: &ClaimedRow, payload: &[u8]) -> Result<(), String> {
-        if row.contract_checksum == Some(checksum(row.event_id, &row.key, &row.kind, payload)) {
+        if row.contract_checksum.is_some_and(|sum| sum == checksum(row.event_id, &row.key, &row.kind, payload)) {
             return Ok(());
         }
         let event = validate(payload).map_err(|error| error.to_string())?;

@@ -9,68 +9,8 @@ use tokio_postgres::{Client, Row};
 
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value;
+use crate::schema::migration_files::FILES;
 use crate::schema::own_schema;
-
-/// A migration as this program contains it.
-struct MigrationFile {
-    version: u32,
-    name: &'static str,
-    text: &'static str,
-}
-
-/// Every migration, oldest first.
-const FILES: &[MigrationFile] = &[
-    MigrationFile {
-        version: 1,
-        name: "orders_outbox_and_inbox",
-        text: include_str!("migrations/V1__orders_outbox_and_inbox.sql"),
-    },
-    MigrationFile {
-        version: 2,
-        name: "redriven_dead_letters",
-        text: include_str!("migrations/V2__redriven_dead_letters.sql"),
-    },
-    MigrationFile {
-        version: 3,
-        name: "open_batch_in_the_lease",
-        text: include_str!("migrations/V3__open_batch_in_the_lease.sql"),
-    },
-    MigrationFile { version: 4, name: "store_timeline", text: include_str!("migrations/V4__store_timeline.sql") },
-    MigrationFile { version: 5, name: "debezium_types", text: include_str!("migrations/V5__debezium_types.sql") },
-    MigrationFile { version: 6, name: "last_attempts", text: include_str!("migrations/V6__last_attempts.sql") },
-    MigrationFile {
-        version: 7,
-        name: "events_of_any_service",
-        text: include_str!("migrations/V7__events_of_any_service.sql"),
-    },
-    MigrationFile { version: 8, name: "publish_from_sql", text: include_str!("migrations/V8__publish_from_sql.sql") },
-    MigrationFile { version: 9, name: "webhooks", text: include_str!("migrations/V9__webhooks.sql") },
-    MigrationFile {
-        version: 10,
-        name: "detours_end_with_their_last_message",
-        text: include_str!("migrations/V10__detours_end_with_their_last_message.sql"),
-    },
-    MigrationFile {
-        version: 11,
-        name: "publish_with_fewer_expressions",
-        text: include_str!("migrations/V11__publish_with_fewer_expressions.sql"),
-    },
-    MigrationFile {
-        version: 12,
-        name: "contract_checksum",
-        text: include_str!("migrations/V12__contract_checksum.sql"),
-    },
-    MigrationFile {
-        version: 13,
-        name: "archive_index_of_wide_batches",
-        text: include_str!("migrations/V13__archive_index_of_wide_batches.sql"),
-    },
-    MigrationFile {
-        version: 14,
-        name: "narrow_batches_by_their_first_id",
-        text: include_str!("migrations/V14__narrow_batches_by_their_first_id.sql"),
-    },
-];
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.
 const LOCK: i64 = 0x7068_7374_0001;

@@ -143,7 +143,7 @@ async fn claim_with_a_lost_reply_is_unknown_and_its_batch_is_open() {
     fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
     let mut fence = fixture.fence().await;
     let Claimed::Batch(first) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
-    fence.counter = crate::relay::claims::settle(&fixture.store, &fence, &first).await;
+    fence.counter = crate::relay::fixture::settle(&fixture.store, &fence, &first).await;
     fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
     fixture.proxy.cut_at(b"lost-session", Cut::AfterReply);
 

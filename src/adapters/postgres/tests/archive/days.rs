@@ -26,7 +26,7 @@ async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
     let claim =
         Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
     let Claimed::Batch(batch) = store.claim(claim).await.unwrap() else { panic!("a row is due") };
-    fence.counter = crate::relay::claims::settle(store, fence, &batch).await;
+    fence.counter = crate::relay::fixture::settle(store, fence, &batch).await;
 }
 
 async fn days(client: &tokio_postgres::Client) -> Vec<String> {

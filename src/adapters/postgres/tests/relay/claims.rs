@@ -6,7 +6,7 @@ use domain::Status;
 use kit::Factory;
 use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::{
     AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -14,10 +14,10 @@ use postgres::Postgres;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
+use crate::relay::fixture::{LEASE, batch, settle, settlement};
 use crate::support::{Database, until};
 
 const P0: PartitionNo = PartitionNo(0);
-const LEASE: Duration = Duration::from_secs(3_600);
 
 /// A store with two rows of one key (head and follower) and a row of another key, and a session outside the store.
 struct ClaimFixture {
@@ -79,13 +79,6 @@ async fn claim(store: &Postgres, fence: Fence, limit: u32) -> Claimed {
         .claim(Claim { fence, session: ProducerSessionId("session".into()), limit, kind: ClaimKind::Ordinary })
         .await
         .unwrap()
-}
-
-fn batch(claimed: Claimed) -> ClaimedBatch {
-    match claimed {
-        Claimed::Batch(batch) => batch,
-        other => panic!("{other:?}"),
-    }
 }
 
 fn ids(batch: &ClaimedBatch) -> Vec<i64> {
@@ -281,18 +274,8 @@ async fn settlement_after_a_takeover_changes_nothing() {
     let open = batch(claim(&fixture.store, fixture.fence.clone(), 10).await);
     acquire(&fixture.store, LEASE).await;
 
-    let late =
-        Settlement { fence: fixture.fence.clone(), token: open.token, positions: [].into(), by_fallback: Vec::new() };
+    let late = settlement(&fixture.fence, &open);
 
     assert_eq!(fixture.store.settle(late).await.unwrap(), FencedOutcome::Stale);
     assert_eq!(fixture.statuses().await, [RowStatus::InFlight; 3]);
-}
-
-pub async fn settle(store: &Postgres, fence: &Fence, batch: &ClaimedBatch) -> u64 {
-    let settlement =
-        Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() };
-    match store.settle(settlement).await.unwrap() {
-        FencedOutcome::Done { counter, .. } => counter,
-        FencedOutcome::Stale => panic!("the batch is open"),
-    }
 }

@@ -87,10 +87,8 @@ impl RelayFixture {
     }
 
     pub async fn settle(&mut self, partition: usize, batch: &ClaimedBatch) {
-        match self.store.settle(settlement(&self.fences[partition], batch)).await.unwrap() {
-            FencedOutcome::Done { counter, .. } => self.fences[partition].counter = counter,
-            FencedOutcome::Stale => panic!("the batch is open"),
-        }
+        let fence = &mut self.fences[partition];
+        fence.counter = settle(&self.store, fence, batch).await;
     }
 
     pub async fn sql(&self, text: &str) {
@@ -167,6 +165,14 @@ pub async fn claim(store: &Postgres, fence: &Fence, limit: u32) -> Result<Claime
 
 pub fn settlement(fence: &Fence, batch: &ClaimedBatch) -> Settlement {
     Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() }
+}
+
+/// Settles an open batch, and returns the counter after it.
+pub async fn settle(store: &Postgres, fence: &Fence, batch: &ClaimedBatch) -> u64 {
+    match store.settle(settlement(fence, batch)).await.unwrap() {
+        FencedOutcome::Done { counter, .. } => counter,
+        FencedOutcome::Stale => panic!("the batch is open"),
+    }
 }
 
 pub fn batch(claimed: Claimed) -> ClaimedBatch {

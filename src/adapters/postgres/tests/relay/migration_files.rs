@@ -1,34 +1,29 @@
 //! The migrations' texts, and databases of earlier versions.
 use crate::support::{Database, PARTITIONS};
 
+/// The name and the text of the migration whose file is named by its version and its name.
+macro_rules! migration {
+    ($version:literal, $name:literal) => {
+        ($name, include_str!(concat!("../../../../../migrations/postgres/V", $version, "__", $name, ".sql")))
+    };
+}
+
 /// Every migration with its name, in its order.
 pub const MIGRATIONS: [(&str, &str); 14] = [
-    ("orders_outbox_and_inbox", include_str!("../../../../../migrations/postgres/V1__orders_outbox_and_inbox.sql")),
-    ("redriven_dead_letters", include_str!("../../../../../migrations/postgres/V2__redriven_dead_letters.sql")),
-    ("open_batch_in_the_lease", include_str!("../../../../../migrations/postgres/V3__open_batch_in_the_lease.sql")),
-    ("store_timeline", include_str!("../../../../../migrations/postgres/V4__store_timeline.sql")),
-    ("debezium_types", include_str!("../../../../../migrations/postgres/V5__debezium_types.sql")),
-    ("last_attempts", include_str!("../../../../../migrations/postgres/V6__last_attempts.sql")),
-    ("events_of_any_service", include_str!("../../../../../migrations/postgres/V7__events_of_any_service.sql")),
-    ("publish_from_sql", include_str!("../../../../../migrations/postgres/V8__publish_from_sql.sql")),
-    ("webhooks", include_str!("../../../../../migrations/postgres/V9__webhooks.sql")),
-    (
-        "detours_end_with_their_last_message",
-        include_str!("../../../../../migrations/postgres/V10__detours_end_with_their_last_message.sql"),
-    ),
-    (
-        "publish_with_fewer_expressions",
-        include_str!("../../../../../migrations/postgres/V11__publish_with_fewer_expressions.sql"),
-    ),
-    ("contract_checksum", include_str!("../../../../../migrations/postgres/V12__contract_checksum.sql")),
-    (
-        "archive_index_of_wide_batches",
-        include_str!("../../../../../migrations/postgres/V13__archive_index_of_wide_batches.sql"),
-    ),
-    (
-        "narrow_batches_by_their_first_id",
-        include_str!("../../../../../migrations/postgres/V14__narrow_batches_by_their_first_id.sql"),
-    ),
+    migration!(1, "orders_outbox_and_inbox"),
+    migration!(2, "redriven_dead_letters"),
+    migration!(3, "open_batch_in_the_lease"),
+    migration!(4, "store_timeline"),
+    migration!(5, "debezium_types"),
+    migration!(6, "last_attempts"),
+    migration!(7, "events_of_any_service"),
+    migration!(8, "publish_from_sql"),
+    migration!(9, "webhooks"),
+    migration!(10, "detours_end_with_their_last_message"),
+    migration!(11, "publish_with_fewer_expressions"),
+    migration!(12, "contract_checksum"),
+    migration!(13, "archive_index_of_wide_batches"),
+    migration!(14, "narrow_batches_by_their_first_id"),
 ];
 
 /// A database that has the migrations up to this one and no later.

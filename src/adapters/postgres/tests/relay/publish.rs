@@ -14,8 +14,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
-use crate::relay::claims::settle;
-use crate::relay::fixture::RelayFixture;
+use crate::relay::fixture::{RelayFixture, settle};
 use crate::relay::migration_files::MIGRATIONS;
 use crate::support::{Database, PARTITIONS, connect, until};
 

@@ -5,8 +5,7 @@ use ports::partitions::{Fence, ProducerSessionId};
 use postgres::{Options, Postgres, migrate};
 use tokio_postgres::Client;
 
-use crate::relay::claims::settle;
-use crate::relay::fixture::{LEASE, acquire, batch, claim};
+use crate::relay::fixture::{LEASE, acquire, batch, claim, settle};
 use crate::relay::migration_files::database_of_version;
 use crate::support::Database;
 
