@@ -9,4 +9,5 @@ pub(crate) mod open_error;
 pub(crate) mod options;
 mod probe;
 mod scripts;
+pub(crate) mod shared_connection;
 mod warn_once;

@@ -2,7 +2,7 @@
 //! holds the only copy of nothing (the store keeps the durable marks and the orders), so every one of its ports may fail and the callers
 //! continue without it. [`RedisStore`] is a store whose only home is Redis.
 //!
-//! One [`Redis`] is a pool of connections and one maintenance task. The first call that cannot reach the server marks it unavailable. From
+//! One [`Redis`] is one connection, which all calls share, and one maintenance task. The first call that cannot reach the server marks it unavailable. From
 //! then on every call fails at once, and only the maintenance task tries the server, until it accepts a write again. So an outage costs one
 //! time-out and not one for each request.
 //!

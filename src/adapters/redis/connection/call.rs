@@ -1,10 +1,10 @@
 //! One call to the server: a connection, a request, its reply, and the consequences of a failure for later calls.
 use std::time::Instant;
 
+use deadpool_redis::redis;
+use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{FromRedisValue, Pipeline, RedisResult, ScriptInvocation};
-use deadpool_redis::{Connection, redis};
 use ports::Error;
-use tokio::time::timeout;
 
 use crate::connection::client::RedisInner;
 use crate::connection::error;
@@ -40,7 +40,7 @@ pub(crate) enum Request<'a> {
 }
 
 impl Request<'_> {
-    async fn send<T: FromRedisValue>(&self, connection: &mut Connection) -> RedisResult<T> {
+    async fn send<T: FromRedisValue>(&self, connection: &mut MultiplexedConnection) -> RedisResult<T> {
         match self {
             Request::Script(script) => script.invoke_async(connection).await,
             Request::Pipeline(pipeline) => pipeline.query_async(connection).await,
@@ -88,12 +88,7 @@ impl RedisInner {
         request: Request<'_>,
     ) -> Result<T, Error> {
         let started = Instant::now();
-        let result = match self.connection().await {
-            Ok(mut connection) => {
-                request.send(&mut connection).await.map_err(|error| error::of_call(operation, &error))
-            }
-            Err(error) => Err(error),
-        };
+        let result = self.exchange(operation, request).await;
         let duration = started.elapsed();
         if let Some(metrics) = &self.options.metrics {
             metrics.redis_command_latency.record(duration);
@@ -113,14 +108,10 @@ impl RedisInner {
         Some(Error::Unreachable(format!("Redis has not answered for {seconds} s")))
     }
 
-    /// A connection that has just answered. The pool tests idle connections one after the other, each with its own limit; this limit
-    /// covers all of them.
-    async fn connection(&self) -> Result<Connection, Error> {
-        let limit = self.options.connect_timeout;
-        match timeout(limit, self.pool.get()).await {
-            Ok(result) => result.map_err(|error| error::of_pool(&error)),
-            Err(_) => Err(Error::Unreachable(format!("connect: no connection answered within {limit:?}"))),
-        }
+    async fn exchange<T: FromRedisValue>(&self, operation: &str, request: Request<'_>) -> Result<T, Error> {
+        let _permit = self.connection.permit().await?;
+        let mut connection = self.connection.get().await?;
+        request.send(&mut connection).await.map_err(|error| error::of_call(operation, &error))
     }
 
     /// Serves nothing from the cache until the maintenance task has raised the epoch.
@@ -132,15 +123,14 @@ impl RedisInner {
 
     /// A call got no reply: later calls fail at once instead of waiting for the same time-out.
     fn mark_unavailable(&self, error: &Error) {
-        if self.pool.is_closed() {
+        if self.connection.is_closed() {
             return;
         }
         self.distrust_cache();
         let mut unavailable_since = self.unavailable_since.lock();
         if unavailable_since.is_none() {
             *unavailable_since = Some(Instant::now());
-            // Idle connections lead to the same unreachable server, and the pool would try them first after its return.
-            let _ = self.pool.retain(|_, _| false);
+            self.connection.discard();
             tracing::warn!(event = "redis_away", error = %error, "Redis does not answer; continuing without it: {error}");
             self.maintenance.notify_one();
         }

@@ -2,7 +2,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use deadpool_redis::Pool;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -10,6 +9,7 @@ use crate::cache::epoch::EpochTracker;
 use crate::connection::keys::KeyNames;
 use crate::connection::options::Options;
 use crate::connection::scripts::SharedScripts;
+use crate::connection::shared_connection::SharedConnection;
 use crate::connection::warn_once::WarnOnce;
 use crate::idempotency::pending_releases::PendingReleases;
 
@@ -20,7 +20,7 @@ pub struct Redis {
 }
 
 pub(crate) struct RedisInner {
-    pub(crate) pool: Pool,
+    pub(crate) connection: SharedConnection,
     pub(crate) options: Options,
     pub(crate) keys: KeyNames,
     pub(crate) scripts: SharedScripts,

@@ -1,6 +1,6 @@
 //! Maps errors of Redis to the port's errors in one place: the effect that a failed call may have had decides the variant.
 use deadpool_redis::redis::{ErrorKind, RedisError};
-use deadpool_redis::{HookError, PoolError, TimeoutType};
+use deadpool_redis::{HookError, PoolError};
 use ports::Error;
 
 /// The error of a call that may have reached the server.
@@ -18,7 +18,6 @@ pub(crate) fn of_call(operation: &str, error: &RedisError) -> Error {
 pub(crate) fn of_pool(error: &PoolError) -> Error {
     let text = format!("connect: {error}");
     match error {
-        PoolError::Timeout(TimeoutType::Wait) => Error::Overloaded(text),
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => match error.kind() {
             ErrorKind::Io => Error::Unreachable(text),
             _ => of_server(code(error).as_deref(), text),
@@ -80,6 +79,6 @@ mod tests {
         assert!(matches!(of_call("put", &io(std::io::ErrorKind::ConnectionRefused)), Error::Unreachable(_)));
         let connecting = PoolError::Backend(io(std::io::ErrorKind::TimedOut));
         assert!(matches!(of_pool(&connecting), Error::Unreachable(_)));
-        assert!(matches!(of_pool(&PoolError::Timeout(TimeoutType::Wait)), Error::Overloaded(_)));
+        assert!(matches!(of_pool(&PoolError::Closed), Error::Unreachable(_)));
     }
 }

@@ -14,7 +14,7 @@ use crate::connection::client::RedisInner;
 pub(crate) async fn run(inner: Weak<RedisInner>, wakeup: Arc<Notify>) {
     let mut delay = Duration::ZERO;
     loop {
-        let Some(inner) = inner.upgrade().filter(|inner| !inner.pool.is_closed()) else { return };
+        let Some(inner) = inner.upgrade().filter(|inner| !inner.connection.is_closed()) else { return };
         let (delay_min, delay_max) = (inner.options.retry_delay_min, inner.options.retry_delay_max);
         let succeeded = inner.maintain().await.is_ok();
         delay = if succeeded { Duration::ZERO } else { (delay * 2).clamp(delay_min, delay_max.max(delay_min)) };

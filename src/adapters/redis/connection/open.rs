@@ -16,6 +16,7 @@ use crate::connection::maintenance;
 use crate::connection::open_error::RedisOpenError;
 use crate::connection::options::Options;
 use crate::connection::scripts::SharedScripts;
+use crate::connection::shared_connection::SharedConnection;
 use crate::connection::warn_once::WarnOnce;
 use crate::idempotency::pending_releases::PendingReleases;
 
@@ -30,8 +31,9 @@ impl Redis {
         let runtime = Handle::try_current().map_err(|_| RedisOpenError::NoRuntime)?;
         let (epoch, wakeup) = (Arc::new(Mutex::new(EpochTracker::new())), Arc::new(Notify::new()));
         let boot_id = format!("{:016x}", options.rng.next_u64());
+        let pool = pool(&options, &boot_id, Arc::clone(&epoch), Arc::clone(&wakeup))?;
         let inner = Arc::new(RedisInner {
-            pool: pool(&options, &boot_id, Arc::clone(&epoch), Arc::clone(&wakeup))?,
+            connection: SharedConnection::new(pool, runtime.clone(), &options),
             keys: KeyNames(options.prefix.clone()),
             scripts: SharedScripts::new(),
             boot_id,
@@ -54,7 +56,7 @@ impl Redis {
         delete.key(inner.keys.heartbeat(&inner.options.instance)).arg(&inner.boot_id);
         // A heartbeat that could not be deleted expires by itself.
         let _: Result<i64, _> = inner.call(Caller::Maintenance, "leave", Request::Script(&delete)).await;
-        inner.pool.close();
+        inner.connection.close();
         inner.maintenance.notify_one();
     }
 }
@@ -64,7 +66,7 @@ fn check(options: &Options) -> Result<(), RedisOpenError> {
         return Err(RedisOpenError::Prefix(options.prefix.clone()));
     }
     let zero = [
-        ("connections", options.connections == 0),
+        ("calls_max", options.calls_max == 0),
         ("connect_timeout", options.connect_timeout.is_zero()),
         ("response_timeout", options.response_timeout.is_zero()),
         ("dead_after", options.dead_after.as_millis() == 0),
@@ -89,8 +91,7 @@ fn pool(
     let manager = Manager::new_with_config(options.url.expose_secret(), config)
         .map_err(|error| RedisOpenError::Url(error.category().to_owned()))?;
     Pool::builder(manager)
-        .max_size(options.connections)
-        .wait_timeout(Some(options.checkout_timeout))
+        .max_size(1)
         .create_timeout(Some(options.connect_timeout))
         .recycle_timeout(Some(options.response_timeout))
         .runtime(Runtime::Tokio1)

@@ -26,11 +26,11 @@ pub struct Options {
     pub default_capacity: u32,
     /// Window of a policy that sets only its capacity.
     pub default_window: Duration,
-    /// Most connections. A call holds one for two round trips, so 32 carry some thousand requests a second at half a millisecond each; a
-    /// server's default of 10,000 clients has room for 300 instances.
-    pub connections: usize,
-    /// Longest wait for a free connection: a pool that is empty for so long is overloaded, and every port has a fallback.
-    pub checkout_timeout: Duration,
+    /// Most calls in flight. They share one connection; at half a millisecond each, 256 carry half a million a second, more than a server
+    /// does. Beyond it a call waits, so that a slow server has a bounded queue.
+    pub calls_max: usize,
+    /// Longest wait for another call to end: a server that ends none for so long is overloaded, and every port has a fallback.
+    pub permit_timeout: Duration,
     /// Longest time to find a connection that answers, a new one included. A server in the same zone connects in one millisecond, another
     /// zone in five; a hundred times that is an outage.
     pub connect_timeout: Duration,
@@ -73,8 +73,8 @@ impl Options {
             legacy_key_prefix: None,
             default_capacity: 120,
             default_window: Duration::from_secs(60),
-            connections: 32,
-            checkout_timeout: Duration::from_millis(100),
+            calls_max: 256,
+            permit_timeout: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
             response_timeout: Duration::from_millis(250),
             retry_delay_min: Duration::from_millis(50),

@@ -33,7 +33,6 @@ impl Probe for Redis {
     }
 
     fn saturation(&self) -> Option<f64> {
-        let pool = self.inner.pool.status();
-        Some((pool.size - pool.available.min(pool.size)) as f64 / pool.max_size.max(1) as f64)
+        Some(self.inner.connection.saturation())
     }
 }

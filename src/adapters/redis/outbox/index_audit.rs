@@ -86,7 +86,9 @@ impl RedisStore {
             let mut position = AuditPosition::default();
             loop {
                 tokio::time::sleep(interval).await;
-                let Some(inner) = store.upgrade().filter(|inner| !inner.redis.inner.pool.is_closed()) else { return };
+                let Some(inner) = store.upgrade().filter(|inner| !inner.redis.inner.connection.is_closed()) else {
+                    return;
+                };
                 position = RedisStore { inner }.audit_in_turn(position, interval).await;
             }
         };

@@ -98,9 +98,9 @@ fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
     let mut handle = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.rng));
     handle.prefix = format!("{}store:", options.prefix);
     handle.legacy_key_prefix = options.legacy_key_prefix.clone();
-    handle.connections = options.connections;
-    // A store has no fallback: a call that finds every connection taken waits for one.
-    handle.checkout_timeout = options.response_timeout;
+    handle.calls_max = options.calls_max;
+    // A store has no fallback: beyond its limit a call waits for another to end.
+    handle.permit_timeout = options.response_timeout;
     handle.response_timeout = options.response_timeout;
     handle.connect_timeout = options.response_timeout;
     handle.dead_after = options.dead_after;

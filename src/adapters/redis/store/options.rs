@@ -32,8 +32,8 @@ pub struct StoreOptions {
     pub legacy_key_prefix: Option<String>,
     /// The number of partitions of a new installation.
     pub partitions: u32,
-    /// Most connections of this instance. Concurrent commits share an fsync, so many connections raise the throughput.
-    pub connections: usize,
+    /// Most calls of this instance in flight. Concurrent commits share an fsync, so many raise the throughput.
+    pub calls_max: usize,
     /// Time between two pages of the audit that compares indexes with rows; zero switches it off.
     pub audit_interval: Duration,
     /// Whether instances send each other wake-ups; without them another instance's rows wait for the poll.
@@ -62,7 +62,7 @@ impl StoreOptions {
             prefix: "posthaste:".into(),
             legacy_key_prefix: None,
             partitions: 64,
-            connections: 64,
+            calls_max: 64,
             audit_interval: Duration::from_secs(1),
             notify: true,
             durability: Durability::default(),

@@ -41,7 +41,7 @@ pub fn options(url: &str, prefix: &str, instance: &str) -> Options {
     options.prefix = prefix.into();
     options.policy_prefix = format!("{prefix}rate_limit:config:");
     options.epoch_age_min = Duration::ZERO;
-    (options.checkout_timeout, options.connect_timeout, options.response_timeout) = (LIMIT, LIMIT, LIMIT);
+    (options.permit_timeout, options.connect_timeout, options.response_timeout) = (LIMIT, LIMIT, LIMIT);
     options
 }
 
