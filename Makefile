@@ -18,7 +18,11 @@ install: ## Builds a release and installs program, manual pages, completions and
 test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs what is missing, runs them on free ports, stops them.
 	tests/services/install.sh
 	cargo test --workspace --all-targets --no-run
-	tests/services/with.sh bash -c 'cargo test --workspace --all-targets && cargo test --workspace --doc'
+	$(encrypted) --no-run
+	tests/services/with.sh bash -c 'cargo test --workspace --all-targets && cargo test --workspace --doc && $(encrypted)'
+
+# TLS and SCRAM are features of a build of their own, because OpenSSL takes long to build.
+encrypted := cargo test --package posthaste-kafka --features tls --test kafka secured
 
 services: ## The same three to play with, until Ctrl-C; says how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh

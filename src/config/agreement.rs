@@ -44,7 +44,7 @@ fn store(config: &Config) -> Vec<String> {
 
 fn broker(config: &Config) -> Vec<String> {
     let broker = &config.broker;
-    let secured = broker.tls || broker.sasl.mechanism.is_some();
+    let scram = broker.sasl.mechanism.as_ref().is_some_and(|mechanism| mechanism.starts_with("SCRAM"));
     violated([
         (
             broker.kind != BrokerKind::Embedded || config.store.kind == StoreKind::Embedded,
@@ -55,8 +55,8 @@ fn broker(config: &Config) -> Vec<String> {
             "broker.bootstrap_servers: must be set for broker.kind = \"kafka\"",
         ),
         (
-            cfg!(feature = "kafka-tls") || !secured,
-            "broker.tls and broker.sasl: this program was built without them; build it with --features kafka-tls",
+            cfg!(feature = "kafka-tls") || !(broker.tls || scram),
+            "broker.tls and the SCRAM mechanisms of broker.sasl: this program was built without them; build it with --features kafka-tls",
         ),
         (
             config.outbox.enabled || broker.kind != BrokerKind::None,

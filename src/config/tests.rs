@@ -313,6 +313,29 @@ fn contradicting_values_are_reported() {
 }
 
 #[test]
+fn security_of_kafka_needs_another_build_only_where_it_needs_openssl() {
+    let load = |mechanism, tls| {
+        let pairs = [
+            ("POSTHASTE__BROKER__SASL__MECHANISM", mechanism),
+            ("POSTHASTE__BROKER__SASL__USERNAME", "a"),
+            ("POSTHASTE__BROKER__SASL__PASSWORD", "b"),
+            ("POSTHASTE__BROKER__TLS", tls),
+        ];
+        Config::load(Some(file("").path()), &environment(&pairs)).map(drop)
+    };
+
+    load("PLAIN", "false").expect("librdkafka speaks PLAIN without OpenSSL");
+    for needs_openssl in [load("PLAIN", "true"), load("SCRAM-SHA-512", "false")] {
+        if cfg!(feature = "kafka-tls") {
+            needs_openssl.expect("this build has OpenSSL");
+        } else {
+            let report = needs_openssl.expect_err("this build has no OpenSSL").to_string();
+            assert!(report.contains("--features kafka-tls"), "{report}");
+        }
+    }
+}
+
+#[test]
 fn shipped_configuration_files_have_no_mistakes() {
     for name in ["local.toml", "production.toml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name);

@@ -63,21 +63,7 @@ pub(super) async fn open(
 
 #[cfg(feature = "kafka")]
 pub(super) fn open_kafka(options: kafka::Options) -> Result<kafka::Kafka, StartError> {
-    #[cfg(not(feature = "kafka-tls"))]
-    refuse_openssl_settings(&options.security)?;
     kafka::Kafka::open(options).map_err(|error| StartError::Config(error.to_string()))
-}
-
-/// Refuses settings that need OpenSSL. Without this check, the client's own error names neither the setting nor the remedy.
-#[cfg(all(feature = "kafka", not(feature = "kafka-tls")))]
-fn refuse_openssl_settings(security: &kafka::Security) -> Result<(), StartError> {
-    let scram = security.sasl.as_ref().filter(|sasl| sasl.mechanism.starts_with("SCRAM"));
-    let setting = match scram {
-        _ if security.tls => "broker.tls = true".to_owned(),
-        Some(sasl) => format!("broker.sasl.mechanism = \"{}\"", sasl.mechanism),
-        None => return Ok(()),
-    };
-    Err(StartError::Config(format!("{setting}: this program was built without it; build it with --features kafka-tls")))
 }
 
 /// Creates missing topics, so that `topic list` shows all of them before the first record is written.
@@ -89,27 +75,5 @@ async fn create_topics(config: &Config, store: &embedded::Embedded) {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if let Err(error) = store.create_topics(&names).await {
         tracing::warn!(event = "topics_not_created", error = %error, "the topics could not be created; each is created with its first record");
-    }
-}
-
-#[cfg(all(test, feature = "kafka", not(feature = "kafka-tls")))]
-mod tests {
-    use kafka::{Sasl, Security};
-
-    use super::refuse_openssl_settings;
-
-    #[test]
-    fn a_setting_that_needs_openssl_is_refused_with_the_feature_to_build() {
-        let sasl = |mechanism: &str| {
-            let sasl = Sasl { mechanism: mechanism.into(), username: "a".into(), password: "b".into() };
-            Security { sasl: Some(sasl), ..Security::default() }
-        };
-        for security in [Security { tls: true, ..Security::default() }, sasl("SCRAM-SHA-512")] {
-            let refused = refuse_openssl_settings(&security).expect_err("it needs OpenSSL").to_string();
-            assert!(refused.contains("--features kafka-tls") && refused.starts_with("broker."), "{refused}");
-        }
-        for security in [Security::default(), sasl("PLAIN")] {
-            refuse_openssl_settings(&security).expect("it needs no OpenSSL");
-        }
     }
 }

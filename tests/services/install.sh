@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing packages for the named services (postgres, redis, kafka, chromium; all by default). Prints nothing when none is missing.
+# Installs missing packages for the named parts of the tests (postgres, redis, kafka, chromium, openssl; all by default). Prints nothing when none is missing.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=environment/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
@@ -7,7 +7,7 @@ set -euo pipefail
 . "$here/java.sh"
 # shellcheck source-path=SCRIPTDIR source=environment/postgres.sh
 . "$here/postgres.sh"
-[ $# -gt 0 ] || set -- postgres redis kafka chromium
+[ $# -gt 0 ] || set -- postgres redis kafka chromium openssl
 
 files_cached() {
   [ -f "$(cache_folder)/kafka-$kafka_version/complete" ]
@@ -24,7 +24,7 @@ browser_programs() {
   command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable
 }
 
-# Prints missing programs, one a line: postgres, redis, java, mvn, chromium.
+# Prints what is missing, one a line: postgres, redis, java, mvn, chromium, openssl.
 missing_programs() {
   local service
   for service in "$@"; do
@@ -36,6 +36,7 @@ missing_programs() {
         files_cached || command -v mvn >/dev/null || echo mvn
         ;;
       chromium) browser_programs >/dev/null || echo chromium ;;
+      openssl) pkg-config --exists openssl 2>/dev/null || echo openssl ;;
       *) die "unknown service: $service" ;;
     esac
   done
@@ -59,6 +60,7 @@ packages() {
       java) java_package ;;
       mvn) echo maven ;;
       chromium) echo chromium ;;
+      openssl) printf '%s\n' pkg-config libssl-dev ;;
     esac
   done
 }
@@ -78,7 +80,7 @@ as_root() {
 
 missing=$(missing_programs "$@")
 [ -n "$missing" ] || finish "$@"
-by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven, chromium)"
+by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven, chromium, pkg-config, libssl-dev)"
 command -v apt-get >/dev/null || die "apt-get is not available: $by_hand"
 root=()
 if [ "$(id -u)" != 0 ]; then

@@ -41,6 +41,9 @@ impl Kafka {
     /// # Errors
     /// Only options that can never work, or a thread that cannot be started.
     pub fn open(options: Options) -> Result<Self, KafkaOpenError> {
+        // Otherwise OpenSSL frees its state when `main` returns, while threads of librdkafka still use it: the process would end with SIGSEGV.
+        #[cfg(feature = "tls")]
+        openssl_sys::init();
         let options = Arc::new(options);
         let contact = Arc::new(BrokerContact::default());
         let config = client_config::metadata(&options);

@@ -53,7 +53,7 @@ pub struct Sasl {
 pub struct Security {
     /// Encrypts connections; needs the feature `tls`.
     pub tls: bool,
-    /// Trusted certificates, instead of the system's.
+    /// PEM file with the trusted certificates, instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// Credentials; `None` connects without authentication.
     pub sasl: Option<Sasl>,

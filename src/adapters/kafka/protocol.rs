@@ -10,4 +10,4 @@ mod sasl;
 mod scram;
 pub(crate) mod settings;
 mod stream;
-mod tls;
+pub(crate) mod tls;

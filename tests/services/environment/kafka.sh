@@ -4,6 +4,8 @@
 # shellcheck disable=SC2034,SC2154 # shared with service.sh
 # shellcheck source-path=SCRIPTDIR source=java.sh
 . "$here/java.sh"
+# shellcheck source-path=SCRIPTDIR source=kafka_security.sh
+. "$here/kafka_security.sh"
 
 stop_signal=TERM
 drop_signal=KILL
@@ -22,6 +24,8 @@ make_data() {
     # The broker gives its folder an id of its own at its first start.
     sed -i -e 's/^node.id=1$/node.id=2/' -e '/^directory.id=/d' data/meta.properties
     printf '%s\n' "$POSTHASTE_KAFKA_MEMBER_OF" >member_of
+  else
+    cp "$(certificate_folder)"/{keystore.p12,authority.pem} .
   fi
 }
 
@@ -29,31 +33,48 @@ make_data() {
 # (POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation). Native libraries are unpacked into this folder, so that no file remains.
 start_command() {
   # A further broker reads the controller's port once, when it is created: the first node is not started again in between.
-  local client controller
+  local client others
   client=$(cat port)
   if [ -f member_of ]; then
     member_properties "$client" "$(cat member_of)" >server.properties
   else
-    controller=$client
-    while [ "$controller" = "$client" ]; do controller=$(free_port); done
-    printf '%s\n' "$controller" >controller_port
-    properties "$client" "$controller" >server.properties
+    mapfile -t others < <(other_ports "$client" 3)
+    printf '%s\n' "${others[0]}" >controller_port
+    printf '%s\n' "${others[1]}" >sasl_port
+    printf '%s\n' "${others[2]}" >tls_port
+    {
+      properties "$client" "${others[@]}"
+      secured_properties
+    } >server.properties
   fi
   command=("$(cat java)" -Xmx512m -XX:+UseSerialGC "${POSTHASTE_KAFKA_JIT:--XX:TieredStopAtLevel=1}" -XX:-UsePerfData -Djava.io.tmpdir="$PWD/tmp"
     -Dlog4j2.configurationFile="$here/log4j2.properties" -cp "$(cat jars)/*" kafka.Kafka server.properties)
 }
 
+# Prints so many unused ports, all different, and different from this one.
+other_ports() {
+  local taken=" $1 " left=$2 port
+  while [ "$left" -gt 0 ]; do
+    port=$(free_port)
+    case $taken in *" $port "*) continue ;; esac
+    printf '%s\n' "$port"
+    taken+="$port "
+    left=$((left - 1))
+  done
+}
+
+# properties PORT CONTROLLER_PORT [SASL_PORT TLS_PORT].
 # A session of 2 s: after kill -9 the controller fences the new broker until the old session expires.
 properties() {
   cat <<END
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$2
-listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$2
-advertised.listeners=PLAINTEXT://127.0.0.1:$1
+listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$2${3:+,SASL://127.0.0.1:$3,TLS://127.0.0.1:$4}
+advertised.listeners=PLAINTEXT://127.0.0.1:$1${3:+,SASL://127.0.0.1:$3,TLS://127.0.0.1:$4}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL
 log.dirs=$PWD/data
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=500

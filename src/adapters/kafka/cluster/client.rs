@@ -12,7 +12,7 @@ use rdkafka::error::{IsError, KafkaError, KafkaResult, RDKafkaErrorCode as Code}
 use crate::cluster::replicas::Replicas;
 use crate::connection::broker_contact::{BrokerContact, ContactContext};
 use crate::connection::client_config;
-use crate::error::{map_code, map_err};
+use crate::error::map_code;
 use crate::options::Options;
 
 /// A reachable broker answers within milliseconds, and a probe may take two seconds at most.
@@ -69,13 +69,9 @@ impl ClusterClient {
         while self.clients.metadata.poll(Duration::ZERO).is_some() {}
     }
 
-    /// The port's error, with the reason of the last failed connection: it may be a wrong password.
     fn map_err(&self, error: &KafkaError, action: &str) -> Error {
         self.serve_events();
-        match self.contact.failed_connection() {
-            Some(reason) => map_err(error, &format!("{action} ({reason})")),
-            None => map_err(error, action),
-        }
+        self.contact.map_err(error, action)
     }
 
     /// The replication of the installation's topics that exist.

@@ -4,10 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use ports::Error;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::Notify;
+
+use crate::error::map_err;
 
 /// librdkafka's log facility for failed connections.
 const FAIL: &str = "FAIL";
@@ -23,8 +26,8 @@ pub(crate) struct BrokerContact {
 
 #[derive(Debug, Default)]
 struct LastContact {
-    /// librdkafka's log line about the last failed connection. A call's error says only that no broker is reachable; a refused password
-    /// or certificate appears nowhere else.
+    /// librdkafka's log line about the last connection that failed since the last response. A call's error says only that no broker is
+    /// reachable; a refused password or certificate appears nowhere else.
     failed_connection: Option<String>,
     response_at: Option<Instant>,
 }
@@ -35,9 +38,12 @@ impl BrokerContact {
         self.unreachable.load(Ordering::Relaxed)
     }
 
-    /// Why a connection failed, if one has failed since the last response.
-    pub(crate) fn failed_connection(&self) -> Option<String> {
-        self.last.lock().failed_connection.clone()
+    /// The port's error, with the reason of the last failed connection, which the error of a call lacks: it may be a wrong password.
+    pub(crate) fn map_err(&self, error: &KafkaError, action: &str) -> Error {
+        match &self.last.lock().failed_connection {
+            Some(reason) => map_err(error, &format!("{action} ({reason})")),
+            None => map_err(error, action),
+        }
     }
 
     /// Whether a broker has answered any client since `moment`.

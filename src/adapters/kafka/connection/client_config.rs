@@ -5,6 +5,7 @@ use rdkafka::ClientConfig;
 use secrecy::ExposeSecret;
 
 use crate::options::Options;
+use crate::protocol::tls::authority_file;
 
 fn millis(time: Duration) -> String {
     time.as_millis().to_string()
@@ -47,8 +48,9 @@ fn secure(config: &mut ClientConfig, options: &Options) {
         (true, true) => "sasl_ssl",
     };
     config.set("security.protocol", protocol);
-    if let Some(file) = &security.ca_file {
-        config.set("ssl.ca.location", file.to_string_lossy());
+    if security.tls {
+        // Also for the system's: an OpenSSL that is compiled in looks for them elsewhere.
+        config.set("ssl.ca.location", authority_file(security.ca_file.as_deref()).to_string_lossy());
     }
     if let Some(sasl) = &security.sasl {
         config

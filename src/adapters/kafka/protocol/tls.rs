@@ -33,9 +33,14 @@ impl TlsSettings {
     }
 }
 
-fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
+/// The file with the trusted certificates: this one, or that of the system.
+pub(crate) fn authority_file(configured: Option<&Path>) -> PathBuf {
     let bundle = || BUNDLES.iter().map(PathBuf::from).find(|path| path.is_file());
-    let path = authorities.map(Path::to_path_buf).or_else(bundle).unwrap_or_else(|| BUNDLES[0].into());
+    configured.map(Path::to_path_buf).or_else(bundle).unwrap_or_else(|| BUNDLES[0].into())
+}
+
+fn roots(configured: Option<&Path>) -> Result<RootCertStore, String> {
+    let path = authority_file(configured);
     let invalid = |reason: String| format!("the certificate authorities in {}: {reason}", path.display());
     let mut store = RootCertStore::empty();
     let certificates = CertificateDer::pem_file_iter(&path).map_err(|error| invalid(error.to_string()))?;

@@ -6,6 +6,7 @@ mod fence_all;
 mod groups;
 mod outages;
 mod proxy;
+mod secured;
 mod support;
 mod topic_creation;
 mod watermark_layouts;

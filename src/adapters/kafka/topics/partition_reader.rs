@@ -208,7 +208,10 @@ impl PartitionReader {
     /// All topics of the cluster, with their numbers of partitions.
     pub(crate) fn topics(&self) -> Result<BTreeMap<String, u32>, Error> {
         let metadata = self.uncommitted.fetch_metadata(None, REQUEST_TIMEOUT);
-        let metadata = metadata.map_err(|error| map_err(&error, "reading the list of topics"))?;
+        let metadata = metadata.map_err(|error| {
+            self.serve_events();
+            self.contact.map_err(&error, "reading the list of topics")
+        })?;
         self.contact.record_response();
         let size =
             |topic: &rdkafka::metadata::MetadataTopic| (topic.name().to_owned(), topic.partitions().len() as u32);
