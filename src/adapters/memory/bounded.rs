@@ -1,39 +1,42 @@
 //! A bounded map whose entries are changed one caller at a time.
-use std::hash::Hash;
-use std::sync::Arc;
+use std::hash::{Hash, RandomState};
 
-use moka::policy::EvictionPolicy;
-use moka::sync::Cache;
+use hashlink::LruCache;
 use parking_lot::Mutex;
 
-/// At most about `capacity` entries; the least recently used is dropped first. Least recently used, and not moka's frequency sketch: under
-/// that policy a full map refuses new keys, and a new key is the one that a caller is about to use.
+/// At most `capacity` entries; the least recently used is dropped first: a new key is the one that a caller is about to use. One lock for
+/// all keys, because it is held for less than a microsecond; a concurrent map costs a create several of them.
 pub(crate) struct BoundedMap<K, V> {
-    entries: Cache<K, Arc<Mutex<Option<V>>>>,
+    entries: Mutex<LruCache<K, Option<V>, RandomState>>,
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static> BoundedMap<K, V> {
+impl<K: Hash + Eq, V> BoundedMap<K, V> {
     pub(crate) fn new(capacity: usize) -> Self {
-        let capacity = u64::try_from(capacity).unwrap_or(u64::MAX).max(1);
-        Self { entries: Cache::builder().max_capacity(capacity).eviction_policy(EvictionPolicy::lru()).build() }
+        Self { entries: Mutex::new(LruCache::with_hasher(capacity.max(1), RandomState::new())) }
     }
 
     /// Reads an entry, without creating it.
     pub(crate) fn read<R>(&self, key: &K, read: impl FnOnce(&V) -> Option<R>) -> Option<R> {
-        self.entries.get(key)?.lock().as_ref().and_then(read)
+        self.entries.lock().get(key)?.as_ref().and_then(read)
     }
 
     /// Changes an entry that exists; does nothing where it does not.
     pub(crate) fn change(&self, key: &K, change: impl FnOnce(&mut Option<V>)) {
-        if let Some(entry) = self.entries.get(key) {
-            change(&mut entry.lock());
+        if let Some(entry) = self.entries.lock().get_mut(key) {
+            change(entry);
         }
     }
 
-    /// Changes an entry, which is `None` where it did not exist. Callers with the same key take turns.
+    /// Changes an entry, which is `None` where it did not exist. Callers take turns.
     pub(crate) fn update<R>(&self, key: K, update: impl FnOnce(&mut Option<V>) -> R) -> R {
-        let entry = self.entries.get_with(key, || Arc::new(Mutex::new(None)));
-        update(&mut entry.lock())
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.get_mut(&key) {
+            return update(entry);
+        }
+        let mut entry = None;
+        let result = update(&mut entry);
+        entries.insert(key, entry);
+        result
     }
 }
 
@@ -48,7 +51,6 @@ mod tests {
         for number in 0..100 {
             map.update(number, |entry| *entry = Some(number));
             map.update(0, |entry| *entry = Some(0));
-            map.entries.run_pending_tasks();
             assert_eq!(map.read(&0, |value| Some(*value)), Some(0), "after {number}");
         }
 
