@@ -172,6 +172,7 @@ pub struct IdempotencySettings {
 #[serde(deny_unknown_fields)]
 pub struct RedisSettings {
     pub url: SecretString,
+    pub ca_file: Option<PathBuf>,
     pub legacy_key_prefix: Option<String>,
 }
 

@@ -193,6 +193,7 @@ pub(super) fn redis_store(
     use crate::config::WeakDurability;
     let rng = std::sync::Arc::new(super::thread_rng::ThreadRng);
     let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), rng);
+    options.root_certificates = config.store.ca_file.clone();
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;
     options.notify = config.store.notify;
@@ -223,6 +224,7 @@ pub(super) fn redis_cache(
     metrics: &std::sync::Arc<telemetry::Metrics>,
 ) -> redis::Options {
     let mut options = redis::Options::new(config.redis.url.clone(), instance.clone(), std::sync::Arc::clone(rng));
+    options.root_certificates = config.redis.ca_file.clone();
     // Two installations may share a server; the prefix separates their keys.
     options.prefix = format!("posthaste:{installation}:");
     options.legacy_key_prefix = config.redis.legacy_key_prefix.clone();

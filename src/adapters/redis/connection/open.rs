@@ -4,11 +4,11 @@ use std::sync::Arc;
 use deadpool_redis::redis::{self, AsyncConnectionConfig};
 use deadpool_redis::{Hook, HookError, Manager, Pool, Runtime};
 use parking_lot::Mutex;
-use secrecy::ExposeSecret;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::cache::epoch::EpochTracker;
+use crate::connection::address::connection_info;
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::{Redis, RedisInner};
 use crate::connection::keys::KeyNames;
@@ -88,8 +88,9 @@ fn pool(
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(options.connect_timeout))
         .set_response_timeout(Some(options.response_timeout));
-    let manager = Manager::new_with_config(options.url.expose_secret(), config)
-        .map_err(|error| RedisOpenError::Url(error.category().to_owned()))?;
+    let info = connection_info(&options.url, options.root_certificates.as_deref())?;
+    let manager =
+        Manager::new_with_config(info, config).map_err(|error| RedisOpenError::Url(error.category().to_owned()))?;
     Pool::builder(manager)
         .max_size(1)
         .create_timeout(Some(options.connect_timeout))

@@ -1,5 +1,6 @@
 //! Options of a handle, with defaults that run and the reason for each bound.
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,10 @@ use secrecy::SecretString;
 /// Options of [`crate::Redis`], the keys, cache and buckets that instances share.
 #[derive(Clone)]
 pub struct Options {
-    /// `redis://[user:password@]host:port/db` or `unix://…`. Secret, because it may contain a password.
+    /// `redis://[user:password@]host:port/db`, `rediss://…` for TLS, or `unix://…`. Secret, because it may contain a password.
     pub url: SecretString,
+    /// PEM file with the certificate authorities that `rediss://` trusts; `None` trusts those of the system.
+    pub root_certificates: Option<PathBuf>,
     /// This instance, which holds the keys that it takes.
     pub instance: InstanceId,
     /// Draws the boot id and the jitter of expiries.
@@ -66,6 +69,7 @@ impl Options {
     pub fn new(url: impl Into<SecretString>, instance: InstanceId, rng: Arc<dyn Rng>) -> Self {
         Self {
             url: url.into(),
+            root_certificates: None,
             instance,
             rng,
             prefix: "posthaste:".into(),

@@ -5,9 +5,9 @@ use deadpool_redis::redis::cmd;
 use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
-use secrecy::ExposeSecret;
 use tokio::sync::watch;
 
+use crate::connection::address::connection_info;
 use crate::connection::client::Redis;
 use crate::connection::options::Options;
 use crate::store::client::{RedisStore, StoreInner};
@@ -41,8 +41,10 @@ impl RedisStore {
             store.start_audit(options.audit_interval);
         }
         if options.notify {
+            let info = connection_info(&options.url, options.root_certificates.as_deref())
+                .map_err(|error| StoreOpenError::Options(error.to_string()))?;
             store
-                .start_wake_channel(options.url.expose_secret(), &options.instance)
+                .start_wake_channel(info, &options.instance)
                 .map_err(|error| StoreOpenError::Options(error.to_string()))?;
         }
         Ok(store)
@@ -96,6 +98,7 @@ impl RedisStore {
 /// The handle of the store's server, and the prefix of the store's keys.
 fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
     let mut handle = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.rng));
+    handle.root_certificates = options.root_certificates.clone();
     handle.prefix = format!("{}store:", options.prefix);
     handle.legacy_key_prefix = options.legacy_key_prefix.clone();
     handle.calls_max = options.calls_max;

@@ -1,5 +1,6 @@
 //! Options of the store, with defaults that run.
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ pub enum Durability {
 /// Options of [`crate::RedisStore`], for a service or for an operator's command.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// `redis://[user:password@]host:port/db`. Secret, because it may contain a password.
+    /// `redis://[user:password@]host:port/db`, or `rediss://…` for TLS. Secret, because it may contain a password.
     pub url: SecretString,
+    /// PEM file with the certificate authorities that `rediss://` trusts; `None` trusts those of the system.
+    pub root_certificates: Option<PathBuf>,
     /// This instance, whose name the store holds.
     pub instance: InstanceId,
     /// The address where the service listens, shown to a second process of the same instance name.
@@ -57,6 +60,7 @@ impl StoreOptions {
     pub fn new(url: impl Into<SecretString>, instance: InstanceId, rng: Arc<dyn Rng>) -> Self {
         Self {
             url: url.into(),
+            root_certificates: None,
             instance,
             address: String::new(),
             prefix: "posthaste:".into(),

@@ -4,13 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod cache_epochs;
-mod due_index;
+mod encryption;
 mod idempotency_keys;
-mod index_audit;
-mod lost_leases;
 mod outages;
 mod rate_limits;
-mod rules;
 mod server;
 mod shared_conformance;
 mod store;

@@ -24,6 +24,18 @@ impl Server {
         Self::run(Arc::new(tempfile::tempdir().unwrap()), port, &[]).await
     }
 
+    /// A server that also listens on a port with TLS, with the certificate and key in these files of the folder.
+    pub async fn start_encrypted(folder: TempDir, certificate: &str, key: &str) -> (Self, u16) {
+        let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (port, tls_port) = (free_port(), free_port());
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let (certificate, key) = (path(certificate), path(key));
+        let options = ["--tls-port", &tls_port.to_string(), "--tls-auth-clients", "no", "--tls-cert-file"];
+        let files = [&*certificate, "--tls-key-file", &*key, "--tls-ca-cert-file", &*certificate];
+        let server = Self::run(Arc::new(folder), port, &[&options[..], &files[..]].concat()).await;
+        (server, tls_port)
+    }
+
     async fn run(folder: Arc<TempDir>, port: u16, more: &[&str]) -> Self {
         let program = std::env::var("POSTHASTE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
         let mut command = Command::new(&program);

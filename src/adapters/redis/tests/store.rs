@@ -1,4 +1,9 @@
 //! The store on Redis: instance names, durability settings, installations and wake-ups.
+mod due_index;
+mod index_audit;
+mod lost_leases;
+mod rules;
+
 use std::time::Duration;
 
 use ports::partitions::wake::{WakeChannel, WakeUp};
@@ -76,7 +81,7 @@ async fn an_absent_server_is_temporary_and_an_invalid_url_is_a_config_error() {
 }
 
 /// Notifies until the receiver gets it: a receiver that has just subscribed may miss the first notification.
-async fn notified(receiver: &RedisStore, sender: &RedisStore, wake_up: WakeUp) {
+pub async fn notified(receiver: &RedisStore, sender: &RedisStore, wake_up: WakeUp) {
     until("the notification arrives", async || {
         sender.notify(wake_up);
         let result = tokio::time::timeout(Duration::from_millis(100), receiver.notified()).await;
