@@ -1,5 +1,5 @@
 //! The handle of one Redis server: its options, pool, calls, maintenance task and probe.
-pub(crate) mod address;
+mod address;
 pub(crate) mod call;
 pub(crate) mod client;
 mod error;

@@ -1,9 +1,8 @@
 //! One call to the server: a connection, a request, its reply, and the consequences of a failure for later calls.
 use std::time::Instant;
 
-use deadpool_redis::redis;
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{FromRedisValue, Pipeline, RedisResult, ScriptInvocation};
+use deadpool_redis::redis::{self, FromRedisValue, Pipeline, RedisResult, ScriptInvocation};
 use ports::Error;
 
 use crate::connection::client::RedisInner;

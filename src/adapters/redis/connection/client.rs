@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use deadpool_redis::redis::ConnectionInfo;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -20,6 +21,8 @@ pub struct Redis {
 }
 
 pub(crate) struct RedisInner {
+    /// Address and trust of the server, for a client that needs a connection of its own.
+    pub(crate) server: ConnectionInfo,
     pub(crate) connection: SharedConnection,
     pub(crate) options: Options,
     pub(crate) keys: KeyNames,

@@ -1,7 +1,7 @@
 //! Opening and closing a handle: checks the options, creates an empty pool, starts the maintenance task. Does not connect.
 use std::sync::Arc;
 
-use deadpool_redis::redis::{self, AsyncConnectionConfig};
+use deadpool_redis::redis::{self, AsyncConnectionConfig, ConnectionInfo};
 use deadpool_redis::{Hook, HookError, Manager, Pool, Runtime};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -31,8 +31,10 @@ impl Redis {
         let runtime = Handle::try_current().map_err(|_| RedisOpenError::NoRuntime)?;
         let (epoch, wakeup) = (Arc::new(Mutex::new(EpochTracker::new())), Arc::new(Notify::new()));
         let boot_id = format!("{:016x}", options.rng.next_u64());
-        let pool = pool(&options, &boot_id, Arc::clone(&epoch), Arc::clone(&wakeup))?;
+        let server = connection_info(&options.url, options.root_certificates.as_deref())?;
+        let pool = pool(&options, &server, &boot_id, Arc::clone(&epoch), Arc::clone(&wakeup))?;
         let inner = Arc::new(RedisInner {
+            server,
             connection: SharedConnection::new(pool, runtime.clone(), &options),
             keys: KeyNames(options.prefix.clone()),
             scripts: SharedScripts::new(),
@@ -81,6 +83,7 @@ fn check(options: &Options) -> Result<(), RedisOpenError> {
 
 fn pool(
     options: &Options,
+    server: &ConnectionInfo,
     boot_id: &str,
     epoch: Arc<Mutex<EpochTracker>>,
     wakeup: Arc<Notify>,
@@ -88,9 +91,8 @@ fn pool(
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(options.connect_timeout))
         .set_response_timeout(Some(options.response_timeout));
-    let info = connection_info(&options.url, options.root_certificates.as_deref())?;
-    let manager =
-        Manager::new_with_config(info, config).map_err(|error| RedisOpenError::Url(error.category().to_owned()))?;
+    let manager = Manager::new_with_config(server.clone(), config)
+        .map_err(|error| RedisOpenError::Url(error.category().to_owned()))?;
     Pool::builder(manager)
         .max_size(1)
         .create_timeout(Some(options.connect_timeout))

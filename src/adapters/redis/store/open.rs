@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use ports::Error;
 use tokio::sync::watch;
 
-use crate::connection::address::connection_info;
 use crate::connection::client::Redis;
 use crate::connection::options::Options;
 use crate::store::client::{RedisStore, StoreInner};
@@ -41,11 +40,7 @@ impl RedisStore {
             store.start_audit(options.audit_interval);
         }
         if options.notify {
-            let info = connection_info(&options.url, options.root_certificates.as_deref())
-                .map_err(|error| StoreOpenError::Options(error.to_string()))?;
-            store
-                .start_wake_channel(info, &options.instance)
-                .map_err(|error| StoreOpenError::Options(error.to_string()))?;
+            store.start_wake_channel(&options.instance).map_err(|error| StoreOpenError::Options(error.to_string()))?;
         }
         Ok(store)
     }

@@ -20,13 +20,11 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self::run(Arc::new(tempfile::tempdir().unwrap()), port, &[]).await
+        Self::run(Arc::new(tempfile::tempdir().unwrap()), free_port(), &[]).await
     }
 
     /// A server that also listens on a port with TLS, with the certificate and key in these files of the folder.
     pub async fn start_encrypted(folder: TempDir, certificate: &str, key: &str) -> (Self, u16) {
-        let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (port, tls_port) = (free_port(), free_port());
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         let (certificate, key) = (path(certificate), path(key));
@@ -80,6 +78,10 @@ impl Server {
     pub async fn save(&self) {
         let () = command(&self.url(), &["SAVE"]).await;
     }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Drop for Server {

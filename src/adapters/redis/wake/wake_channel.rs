@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_redis::redis::{Client, ConnectionInfo, RedisResult, cmd};
+use deadpool_redis::redis::{Client, RedisResult, cmd};
 use futures::StreamExt;
 use ports::partitions::InstanceId;
 use ports::partitions::wake::{WakeChannel, WakeUp, format_hint, parse_hint};
@@ -18,8 +18,8 @@ const RESUBSCRIBE_DELAY: (Duration, Duration) = (Duration::from_millis(100), Dur
 
 impl RedisStore {
     /// Starts the task that announces this instance's partitions and the task that receives those of other instances.
-    pub(crate) fn start_wake_channel(&self, server: ConnectionInfo, instance: &InstanceId) -> RedisResult<()> {
-        let client = Client::open(server)?;
+    pub(crate) fn start_wake_channel(&self, instance: &InstanceId) -> RedisResult<()> {
+        let client = Client::open(self.inner.redis.inner.server.clone())?;
         let (inner, wake) = (Arc::downgrade(&self.inner), &self.inner.wake);
         let (outgoing, name) = (Arc::clone(&wake.outgoing), instance.clone());
         let announcer = tokio::spawn(async move {

@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use crate::relay::fixture::{RelayFixture, settle};
-use crate::relay::migration_files::MIGRATIONS;
+use crate::relay::migration_files::FILES;
 use crate::support::{Database, PARTITIONS, connect, until};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -357,9 +357,9 @@ async fn second_installation_has_the_functions_in_its_own_schema() {
     let database = Database::own().await;
     let client = database.client().await;
     client.batch_execute("CREATE SCHEMA \"Second One\"; SET search_path = \"Second One\"").await.unwrap();
-    for (_, file) in MIGRATIONS {
-        client.batch_execute(file).await.unwrap();
-        if file.contains("CREATE TABLE installation") {
+    for file in FILES {
+        client.batch_execute(file.text).await.unwrap();
+        if file.text.contains("CREATE TABLE installation") {
             client.batch_execute("INSERT INTO installation (partitions) VALUES (3)").await.unwrap();
         }
     }
