@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
 use ports::partitions::PartitionNo;
-use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, SupervisorSpec, actor};
+use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, SupervisorSpec};
 
 use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::ConsumerActor;
@@ -46,7 +46,7 @@ use crate::outbox_publisher::membership::Membership;
 use crate::outbox_publisher::workers::{WorkerSpec, Workers, worker_id};
 use crate::partition_worker::PartitionWorker;
 use crate::partition_worker::context::RelayContext;
-use crate::partition_worker::lease_book::LeaseBook;
+use crate::partition_worker::local_leases::LocalLeases;
 use crate::partition_worker::producer_sessions::ProducerSessions;
 use crate::partition_worker::relay::Relay;
 use crate::pending_promoter::PendingPromoter;
@@ -56,7 +56,7 @@ use crate::system::options::Options;
 use crate::system::shards::Shards;
 use crate::system::tree::group_consumers::group_consumers;
 use crate::system::tree::limits::{
-    CONSUMER, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, only_child, supervisor,
+    CONSUMER, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, actor, only_child, supervisor,
 };
 use crate::system::tree::topic_consumers::topic_consumers;
 use crate::system::tree::webhooks::webhooks;
@@ -67,14 +67,14 @@ pub use threads::Threads;
 const PARTITIONS: &str = "partitions";
 
 /// Longest drain of each later sibling in the relay after an earlier one failed: the failed actor must be back within a second. Ten times
-/// the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row is blamed for it.
+/// the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row counts a death for it.
 const SIBLING_DRAIN_MAX: Duration = Duration::from_millis(300);
 
 /// The tree before its start, with the mailboxes that the rest of the service uses.
 pub struct Tree {
     /// The root supervisor; start it with [`supervision::RootSupervisor::start`].
     pub spec: SupervisorSpec,
-    /// Inboxes of the OrderAggregate shards.
+    /// Mailboxes of the OrderAggregate shards, by shard number.
     pub shards: Shards,
     /// Mailbox of the intake of other services' events.
     pub intake: Mailbox<EventIntake>,
@@ -151,14 +151,14 @@ fn relay(
     threads: &Threads,
 ) -> (SupervisorSpec, Mailbox<OutboxPublisher>, WakeUps) {
     let (retry, retry_spec) = retry_handler(dependencies, options, bus);
-    let book = Arc::new(LeaseBook::new(Arc::clone(&dependencies.clock), options.relay.lease));
+    let local_leases = Arc::new(LocalLeases::new(Arc::clone(&dependencies.clock), options.relay.lease));
     let workers = dependencies.broker.clone().filter(|_| options.publisher_enabled).map(|broker| {
         let context = RelayContext {
             producers: ProducerSessions::new(Arc::clone(&broker), options.producers),
             broker,
             outbox: Arc::clone(&dependencies.outbox),
             leases: Arc::clone(&dependencies.leases),
-            book: Arc::clone(&book),
+            local_leases: Arc::clone(&local_leases),
             retry,
             poison: options.rules.poison.clone(),
             instance: options.instance.clone(),
@@ -180,7 +180,7 @@ fn relay(
         actor(bus, "/relay/outbox-publisher", capacity, move |_| {
             let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
             let membership =
-                Membership::new(leases, Arc::clone(&book), instance, options.dead_after, options.partitions);
+                Membership::new(leases, Arc::clone(&local_leases), instance, options.dead_after, options.partitions);
             let (dependencies, options) = (dependencies.clone(), Arc::clone(&options));
             OutboxPublisher::new(dependencies, options, events.clone(), workers.clone(), membership, dirty.clone())
         })

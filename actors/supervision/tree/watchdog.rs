@@ -1,6 +1,7 @@
 //! The watchdog: inspects every mailbox, every actor's progress and every probed arbiter, a few times a second.
 
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::Level;
@@ -17,10 +18,29 @@ use crate::mailbox::state::UndeliveredReason;
 
 /// Runs concurrently with the tree until the future is dropped.
 pub(crate) async fn run(bus: SupervisionBus) {
+    let mut last = Instant::now();
     loop {
         tokio::time::sleep(bus.options().inspection_interval).await;
-        inspect(&bus, Instant::now());
+        let now = Instant::now();
+        if was_suspended(now.duration_since(last), bus.options()) {
+            forgive(&bus, now);
+        }
+        inspect(&bus, now);
+        last = now;
     }
+}
+
+/// Whether the whole process stood still since the last inspection (SIGSTOP, a suspended machine): then no actor could progress, and to kill
+/// all that held a message would use up the restarts of the tree.
+fn was_suspended(since_last: Duration, options: &Options) -> bool {
+    since_last > options.inspection_interval + options.arbiter_stalled_after
+}
+
+/// Begins the time without progress of every actor anew.
+fn forgive(bus: &SupervisionBus, now: Instant) {
+    bus.registry().with_entries(|entries| {
+        entries.values().filter_map(|entry| entry.mailbox.as_ref()).for_each(|mailbox| mailbox.record_progress(now));
+    });
 }
 
 fn inspect(bus: &SupervisionBus, now: Instant) {

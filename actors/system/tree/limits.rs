@@ -1,12 +1,16 @@
 //! Sizes of mailboxes and restart intensities, and supervisors made of them.
 use std::time::Duration;
 
-use supervision::{ChildSpec, Strategy, SupervisorSpec};
+use supervision::{ChildSpec, Incarnation, Mailbox, Strategy, SupervisedActor, SupervisionBus, SupervisorSpec};
 
 /// Mailbox size of actors that receive few messages.
 pub(crate) const SMALL: usize = 64;
 /// Mailbox size of a worker: a second message waits outside, which is the backpressure.
 pub(crate) const ONE: usize = 1;
+
+/// An actor that holds messages and completes none of them for this long is killed and restarted. Every wait of an actor has a limit of its
+/// own, the longest that of a lease (30 s): four times that passes only when something hangs that should not.
+const STUCK_AFTER: Duration = Duration::from_secs(120);
 
 /// Restart intensity: restarts and window in seconds.
 pub(crate) type Intensity = (usize, u64);
@@ -28,4 +32,15 @@ pub(crate) fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): In
 /// A supervisor with only this child, so that the child has a restart intensity of its own.
 pub(crate) fn only_child(name: &str, intensity: Intensity, child: ChildSpec) -> SupervisorSpec {
     supervisor(name, Strategy::OneForOne, intensity).child(child)
+}
+
+/// An actor of the tree, which the watchdog restarts when it hangs.
+pub(crate) fn actor<A: SupervisedActor>(
+    bus: &SupervisionBus,
+    path: &str,
+    capacity: usize,
+    factory: impl Fn(Incarnation) -> A + Send + 'static,
+) -> (Mailbox<A>, ChildSpec) {
+    let (mailbox, spec) = supervision::actor(bus, path, capacity, factory);
+    (mailbox, spec.stuck_after(STUCK_AFTER))
 }

@@ -1,7 +1,7 @@
 //! The part of the tree that consumes topics of other services.
 use std::sync::Arc;
 
-use supervision::{SupervisionBus, SupervisorSpec, actor};
+use supervision::{SupervisionBus, SupervisorSpec};
 
 use crate::consumer_actor::ConsumerActor;
 use crate::consumer_actor::lag_series::LagSeries;
@@ -9,7 +9,7 @@ use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline, group
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use crate::system::tree::group_consumers::group_consumers;
-use crate::system::tree::limits::{CONSUMER, SMALL, only_child};
+use crate::system::tree::limits::{CONSUMER, SMALL, actor, only_child};
 use crate::system::tree::threads::Threads;
 
 /// One supervisor for each consumer; none without a broker. Their lag does not count as pressure: orders do not wait for the endpoint of

@@ -5,7 +5,7 @@ use app::consume::webhooks::{shared_base, shared_topics};
 use app::policy::breaker::CircuitBreaker;
 use outbox::topics::WEBHOOK_HEADER;
 use parking_lot::Mutex;
-use supervision::{Strategy, SupervisionBus, SupervisorSpec, actor};
+use supervision::{Strategy, SupervisionBus, SupervisorSpec};
 use tokio::time::Instant;
 
 use crate::consumer_actor::ConsumerActor;
@@ -13,7 +13,7 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::{Options, WebhookOptions};
 use crate::system::tree::group_consumers::group_consumers;
-use crate::system::tree::limits::{MANAGER, SMALL, WEBHOOKS, supervisor};
+use crate::system::tree::limits::{MANAGER, SMALL, WEBHOOKS, actor, supervisor};
 use crate::system::tree::threads::Threads;
 use crate::webhook_manager::subscriptions::Subscriptions;
 use crate::webhook_manager::{self, ConsumerSpec, WebhookManager, WebhookPipeline, consumed_topics, consumer_id};

@@ -150,3 +150,23 @@ async fn a_crash_counts_even_if_the_first_acquisition_after_it_fails() {
     assert_eq!(attempts(&process).await, ["2"], "the claimer died with the row, whatever failed afterwards");
     ledger.assert_guarantees(&process).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn watchdog_restarts_a_worker_that_waits_forever_for_a_call() {
+    // A publication has a limit of its own.
+    for call in [Call::Claim, Call::Settle] {
+        let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+        environment.options.partitions = 1;
+        let process = environment.start().await;
+        process.advance(TIMEOUT).await;
+        environment.script.once(call, InjectedFault::Hang);
+
+        ledger.create_orders(&process, 2).await;
+        process.wait_until_drained(Duration::from_secs(180)).await;
+
+        ledger.assert_guarantees(&process).await;
+        assert_eq!(environment.script.injected(), [(call, InjectedFault::Hang)]);
+        let killed = process.metrics.actor_restarts_total.with(["PartitionWorker", "killed"]).get();
+        assert_eq!(killed, 1, "{call:?}");
+    }
+}

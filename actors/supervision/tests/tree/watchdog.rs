@@ -105,6 +105,26 @@ virtual_time_test!(child_without_progress_is_killed_and_keeps_its_queue, {
     assert_eq!((exited.reason, exited.text("detail")), (Some("killed"), Some("watchdog: no progress")));
 });
 
+virtual_time_test!(time_in_which_the_process_is_suspended_does_not_count_as_stuck, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
+    let (w, spec) = worker(&bus, &env, "/w");
+    let spec = supervisor(Strategy::OneForOne, 3).child(spec.stuck_after(ms(3_000)));
+    let _root = RootSupervisor::start(spec, bus).await;
+    w.ask(Behavior::Hang, FIVE_SECONDS).await.unwrap();
+    w.try_send(Ping).map_err(|(error, _)| error).unwrap();
+    tokio::time::sleep(ms(1_000)).await;
+
+    // The clock jumps: no timer fires in between, as after SIGCONT.
+    tokio::time::advance(ONE_HOUR).await;
+    let resumed = Instant::now();
+
+    let stuck = events.wait_for("child_stuck", "/w").await;
+    assert!(resumed.elapsed() >= ms(3_000) && resumed.elapsed() < ms(3_500), "{:?}", resumed.elapsed());
+    assert!(stuck.number("idle_ms").unwrap() < 3_500, "{:?}", stuck.number("idle_ms"));
+});
+
 virtual_time_test!(slow_progress_idleness_and_pause_do_not_count_as_stuck, {
     let env = WorkerEnv::default();
     let bus = bus_without_jitter();
