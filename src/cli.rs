@@ -7,7 +7,6 @@ mod failure;
 mod help;
 mod operator;
 mod output;
-mod pacing;
 mod running_service;
 mod runtime;
 mod value_parsers;
@@ -38,7 +37,7 @@ pub(crate) struct CommandLine {
 pub(crate) enum Command {
     /// Run the service. Without configuration: embedded store and broker, data in ./data.
     Serve(serve::Arguments),
-    /// Relay the events that other services publish in the database, without the order API: a sidecar of theirs.
+    /// Relay the events that other services publish in the database, without the order API; runs as a sidecar.
     Relay(serve::Arguments),
     /// Start an embedded service, place orders and show how each event travels; then keep running.
     Demo(demo::Arguments),

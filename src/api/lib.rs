@@ -109,6 +109,7 @@ mod admin {
     pub(crate) mod operator_body;
     pub(crate) mod outbox;
     pub(crate) mod outbox_row;
+    pub(crate) mod paced_redrive;
     pub(crate) mod partitions;
     pub(crate) mod redrive;
     pub(crate) mod routes;
@@ -173,6 +174,7 @@ pub use admin::documents::{
     audit_entry_document, dead_letter_document, partition_document, record_document, row_diagnosis_document,
     row_document, row_record_document,
 };
+pub use admin::paced_redrive::{Pace, PacedRedrive};
 pub use console::links::shell_quoted;
 pub use http::listeners::Listeners;
 pub use http::options::{Options, Surface, TopicReadLimits};

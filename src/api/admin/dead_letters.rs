@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letter_body::DeadLetterBody;
 use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
-use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
+use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, redrive_time_max, text};
+use crate::admin::paced_redrive::{Pace, PacedRedrive};
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{
     AgeFilter, AgeText, AnyInteger, BooleanFilter, CursorFilter, CursorText, FailureTypeFilter, FailureTypeName,
@@ -80,6 +81,11 @@ pub(crate) struct RedriveDeadLettersBody<'a> {
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 1000)]
     limit: JsonMember<'a>,
+    /// Most per second; as fast as possible without it. The request then changes what fits into four fifths of `http.request_timeout`: repeat
+    /// it with `next` as `after` while `next` is not null.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 100)]
+    rate: JsonMember<'a>,
     /// Only count the dead letters; true by default.
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<bool>, default = true, example = false)]
@@ -142,8 +148,8 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such dead letter, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn find(context: RequestContext) -> RouteResult {
-    let place = place(&context)?;
-    Ok(dead_letter_response(&dead_letters(&context, &context.query())?.find(place).await?))
+    let position = position(&context)?;
+    Ok(dead_letter_response(&dead_letters(&context, &context.query())?.find(position).await?))
 }
 
 /// Send dead letters back to their topic
@@ -160,17 +166,25 @@ pub(crate) async fn find(context: RequestContext) -> RouteResult {
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (query, body): (_, RedriveDeadLettersBody<'_>) = (context.query(), operator_body::read(&context)?);
     query.reject_unknown(&["topic", "dryRun"])?;
-    let RedriveDeadLettersBody { r#type, key, failure_type, older_than, after, limit, dry_run, reason } = body;
+    let RedriveDeadLettersBody { r#type, key, failure_type, older_than, after, limit, rate, dry_run, reason } = body;
     let key = text(key, "key", printable, TEXT_MESSAGE)?;
     let kind = text(r#type, "type", printable, TEXT_MESSAGE)?;
     let after = text(after, "after", DeadLetterCursor::parse, CURSOR_MESSAGE)?;
-    let members = RedriveMembers { failure_type, older_than, limit, dry_run, reason };
-    let RedriveSettings { failure_type, older_than, limit, dry_run, reason } = RedriveSettings::read(&members, &query)?;
+    let members = RedriveMembers { failure_type, older_than, limit, rate, dry_run, reason };
+    let RedriveSettings { failure_type, older_than, limit, rate, dry_run, reason } =
+        RedriveSettings::read(&members, &query)?;
     let filter =
         DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after, ..DeadLetterFilter::default() };
     let audit = audit(&context, reason)?;
     let dead_letters = dead_letters(&context, &query)?;
-    let sent = dead_letters.redrive(&filter, limit, !dry_run, &audit).await?;
+    let sent = match rate.filter(|_| !dry_run) {
+        Some(rate) => {
+            let (pace, time_max) = (Pace::of_rate(Some(rate)), Some(redrive_time_max(&context)));
+            let redrive = PacedRedrive { limit: limit.into(), pace, time_max, progress: &|_| {} };
+            redrive.dead_letters(dead_letters, &filter, &audit).await?
+        }
+        None => dead_letters.redrive(&filter, limit, !dry_run, &audit).await?,
+    };
     if sent.redriven > 0 {
         log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
@@ -192,13 +206,13 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         (status = 404, description = "No such dead letter, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 409, description = "Redriven before, or being redriven by another operator", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
-    let (place, query) = (place(&context)?, context.query());
+    let (position, query) = (position(&context)?, context.query());
     let body: RedriveDeadLetterBody<'_> = operator_body::read(&context)?;
     query.reject_unknown(&["topic", "dryRun"])?;
     let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let dead_letters = dead_letters(&context, &query)?;
-    let dead_letter = dead_letters.redrive_one(place, !dry_run, &audit).await?;
+    let dead_letter = dead_letters.redrive_one(position, !dry_run, &audit).await?;
     if !dry_run {
         log_redrive(&audit, dead_letters.topic(), 1);
     }
@@ -234,7 +248,7 @@ pub(crate) fn log_redrive(audit: &Audit, topic: &str, redriven: u64) {
 }
 
 /// The partition and offset in the path.
-pub(crate) fn place(context: &RequestContext) -> Result<DeadLetterPosition, Problem> {
+pub(crate) fn position(context: &RequestContext) -> Result<DeadLetterPosition, Problem> {
     let text = format!("{}/{}", context.path_parameter("partition"), context.path_parameter("offset"));
     DeadLetterPosition::parse(&text).ok_or_else(|| Problem::field("offset", "partition and offset must be numbers"))
 }

@@ -16,8 +16,10 @@ use crate::request::query::{Query, reject_unknown_names};
 
 /// Redriven records unless the body sets a limit.
 pub(crate) const LIMIT_DEFAULT: u32 = 1_000;
-/// Upper bound of one redrive, which keeps its statement short.
+/// Upper bound of one redrive, which keeps its statement short, and of its rate.
 pub(crate) const LIMIT_MAX: u32 = 10_000;
+/// Message of a limit or rate that is not valid.
+pub(crate) const COUNT_MESSAGE: &str = "must be an integer from 1 to 10000";
 /// Characters of a reason.
 pub(crate) const REASON_MAX: usize = 1_000;
 
@@ -37,6 +39,7 @@ pub(crate) struct RedriveMembers<'a> {
     pub(crate) failure_type: JsonMember<'a>,
     pub(crate) older_than: JsonMember<'a>,
     pub(crate) limit: JsonMember<'a>,
+    pub(crate) rate: JsonMember<'a>,
     pub(crate) dry_run: JsonMember<'a>,
     pub(crate) reason: JsonMember<'a>,
 }
@@ -46,6 +49,8 @@ pub(crate) struct RedriveSettings {
     pub(crate) failure_type: Option<FailureType>,
     pub(crate) older_than: Option<Duration>,
     pub(crate) limit: u32,
+    /// Most per second; as fast as possible without it.
+    pub(crate) rate: Option<u32>,
     pub(crate) dry_run: bool,
     pub(crate) reason: String,
 }
@@ -56,7 +61,8 @@ impl RedriveSettings {
             failure_type: text(members.failure_type, "failureType", FailureType::parse, FAILURE_TYPE_MESSAGE)?,
             older_than: text(members.older_than, "olderThan", |text: &str| duration(text).ok(), AGE_MESSAGE)?,
             dry_run: dry_run(members.dry_run, query)?,
-            limit: limit(members.limit)?,
+            limit: count(members.limit, "limit")?.unwrap_or(LIMIT_DEFAULT),
+            rate: count(members.rate, "rate")?,
             reason: reason(members.reason)?,
         })
     }
@@ -131,13 +137,21 @@ pub(crate) fn is_reason(text: &str) -> bool {
     text.chars().count() <= REASON_MAX && !text.contains('\0')
 }
 
-fn limit(member: JsonMember<'_>) -> Result<u32, Problem> {
-    let invalid = || Problem::field("limit", "must be an integer from 1 to 10000");
+fn count(member: JsonMember<'_>, name: &str) -> Result<Option<u32>, Problem> {
+    let invalid = || Problem::field(name, COUNT_MESSAGE);
     match member.non_null() {
-        None => Ok(LIMIT_DEFAULT),
-        Some(JsonValue::Number(number)) => {
-            number.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(invalid)
-        }
+        None => Ok(None),
+        Some(JsonValue::Number(number)) => parse_count(number).map(Some).ok_or_else(invalid),
         Some(_) => Err(invalid()),
     }
+}
+
+/// A limit or a rate: 1…[`LIMIT_MAX`].
+pub(crate) fn parse_count(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|count| (1..=LIMIT_MAX).contains(count))
+}
+
+/// How long a redrive at a rate may go on in one request: four fifths of the request timeout, so that its last step is answered in time.
+pub(crate) fn redrive_time_max(context: &RequestContext) -> Duration {
+    context.state.options.request_timeout * 4 / 5
 }

@@ -3,8 +3,10 @@ use app::port_types::RowFilter;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::admin::dead_letters::audit;
 use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, parse_key, printable};
-use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, text};
+use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, redrive_time_max, text};
+use crate::admin::paced_redrive::{Pace, PacedRedrive};
 use crate::error::ProblemBody;
 use crate::openapi::schemas::{AgeText, EventKeyText, FailureTypeName, PrintableText, ReasonText};
 use crate::request::context::RequestContext;
@@ -35,6 +37,11 @@ pub(crate) struct RedriveBody<'a> {
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 1000)]
     limit: JsonMember<'a>,
+    /// Most per second; as fast as possible without it. The request then changes what fits into four fifths of `http.request_timeout`: repeat
+    /// it while `redriven` is less than `matched`.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 100)]
+    rate: JsonMember<'a>,
     /// Only count the rows; true by default.
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<bool>, default = true, example = false)]
@@ -72,16 +79,24 @@ pub(crate) struct RowsRedriven {
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (query, body): (_, RedriveBody<'_>) = (context.query(), operator_body::read(&context)?);
     query.reject_unknown(&["dryRun"])?;
-    let RedriveBody { r#type, key, failure_type, older_than, limit, dry_run, reason } = body;
+    let RedriveBody { r#type, key, failure_type, older_than, limit, rate, dry_run, reason } = body;
     let filter = RowFilter {
         key: text(key, "key", parse_key, KEY_MESSAGE)?,
         kind: text(r#type, "type", printable, TEXT_MESSAGE)?,
         ..RowFilter::default()
     };
-    let members = RedriveMembers { failure_type, older_than, limit, dry_run, reason };
-    let RedriveSettings { failure_type, older_than, limit, dry_run, reason } = RedriveSettings::read(&members, &query)?;
+    let members = RedriveMembers { failure_type, older_than, limit, rate, dry_run, reason };
+    let RedriveSettings { failure_type, older_than, limit, rate, dry_run, reason } =
+        RedriveSettings::read(&members, &query)?;
     let filter = RowFilter { failure_type, older_than, ..filter };
-    let operator = context.identity()?.subject.as_str();
-    let rows = context.state.operations.redrive(&filter, limit, !dry_run, operator, &reason).await?;
+    let (operations, audit) = (&context.state.operations, audit(&context, reason)?);
+    if let Some(rate) = rate.filter(|_| !dry_run) {
+        let matched = operations.redrive(&filter, limit, false, &audit.operator, "").await?;
+        let (pace, time_max) = (Pace::of_rate(Some(rate)), Some(redrive_time_max(&context)));
+        let redrive = PacedRedrive { limit: matched.min(limit.into()), pace, time_max, progress: &|_| {} };
+        let redriven = redrive.rows(operations, &filter, &audit).await?;
+        return Ok(ok(&RowsRedriven { dry_run, matched, redriven }));
+    }
+    let rows = operations.redrive(&filter, limit, !dry_run, &audit.operator, &audit.reason).await?;
     Ok(ok(&RowsRedriven { dry_run, matched: rows, redriven: if dry_run { 0 } else { rows } }))
 }

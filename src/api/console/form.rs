@@ -2,7 +2,8 @@
 use app::port_types::FailureType;
 use maud::{Markup, html};
 
-use crate::admin::operator_body::{LIMIT_MAX, REASON_MAX, is_reason};
+use crate::admin::operator_body::{COUNT_MESSAGE, LIMIT_MAX, REASON_MAX, is_reason, parse_count};
+use crate::admin::paced_redrive::Pace;
 use crate::console::session::ConsoleSession;
 use crate::error::Problem;
 use crate::request::context::RequestContext;
@@ -29,6 +30,19 @@ pub(crate) fn matched_count(form: &Query<'_>) -> Result<u32, Problem> {
     let count = form.non_empty("matched")?.and_then(|count| count.parse().ok());
     let count = count.filter(|count| (1..=LIMIT_MAX).contains(count));
     count.ok_or_else(|| Problem::field("matched", "must be the number that the count returned: count first"))
+}
+
+/// The optional field of a redrive's rate.
+pub(crate) fn rate_field() -> Markup {
+    html! {
+        label { "At most per second " input type="number" name="rate" min="1" max=(LIMIT_MAX) placeholder="no limit" autocomplete="off"; }
+    }
+}
+
+/// The pace of a redrive by [`rate_field`].
+pub(crate) fn pace(form: &Query<'_>) -> Result<Pace, Problem> {
+    let Some(rate) = form.non_empty("rate")? else { return Ok(Pace::of_rate(None)) };
+    parse_count(rate).map(|rate| Pace::of_rate(Some(rate))).ok_or_else(|| Problem::field("rate", COUNT_MESSAGE))
 }
 
 pub(crate) fn reason_field() -> Markup {
@@ -74,7 +88,7 @@ pub(crate) fn text_field(label: &str, name: &str, value: &str) -> Markup {
     html! { label { (label) " " input type="text" name=(name) value=(value) autocomplete="off"; } }
 }
 
-/// A select element for a filter; its first option is no filter.
+/// A select element for a filter; its first option switches the filter off.
 pub(crate) fn select_field(label: &str, name: &str, options: &[&str], selected: &str) -> Markup {
     html! {
         label { (label) " "

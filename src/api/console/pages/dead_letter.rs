@@ -14,9 +14,9 @@ use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
-    let (place, query) = (dead_letters::place(&context)?, context.query());
+    let (position, query) = (dead_letters::position(&context)?, context.query());
     let dead_letters = dead_letters::dead_letters(&context, &query)?;
-    let (dead_letter, topic) = (dead_letters.find(place).await?, dead_letters.topic());
+    let (dead_letter, topic) = (dead_letters.find(position).await?, dead_letters.topic());
     // Links keep the parameter as it is: without it they lead to the topic of the orders.
     let parameter = [("topic", query.non_empty("topic")?.unwrap_or_default())];
     let main = html! {
@@ -24,7 +24,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         section class="card" { (value_view(&dead_letter.delivery.record.value)) (header_table(&dead_letter.delivery.record.headers)) }
         h2 { "Actions" }
         @if dead_letter.is_redriven() { p { "None: the dead letter was redriven, which is possible once." } } @else {
-            form method="post" action={ "/console/dlt/" (place) "/redrive" } class="act" {
+            form method="post" action={ "/console/dlt/" (position) "/redrive" } class="act" {
                 (form::csrf_field(&context)) (form::hidden_fields(&parameter))
                 p { "Sends the record back to " (topic) ". This is possible once." }
                 (form::reason_field()) " " button { "Redrive" }
@@ -32,9 +32,9 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         }
         p { a href=(link("/console/dlt", &parameter)) { "Back to the dead letters" } }
     };
-    let path = link(&format!("/admin/dlt/{place}"), &parameter);
-    let command = shell_command(&format!("posthaste dlt show {place}"), &parameter);
-    let title = format!("Dead letter {place} of {topic}");
+    let path = link(&format!("/admin/dlt/{position}"), &parameter);
+    let command = shell_command(&format!("posthaste dlt show {position}"), &parameter);
+    let title = format!("Dead letter {position} of {topic}");
     layout::show(
         &context,
         &Page { tab: "Dead letters", refreshes: false, title: &title, main, path: &path, command: &command },
@@ -71,23 +71,23 @@ fn facts(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
 }
 
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
-    let (place, form) = (dead_letters::place(&context)?, form::read(&context.body)?);
+    let (position, form) = (dead_letters::position(&context)?, form::read(&context.body)?);
     let audit = dead_letters::audit(&context, form::reason(&form)?)?;
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
-    dead_letters.redrive_one(place, true, &audit).await?;
+    dead_letters.redrive_one(position, true, &audit).await?;
     dead_letters::log_redrive(&audit, dead_letters.topic(), 1);
     context.state.counted_dead_letters.clear();
     form::log_operator_action(
         &context.state,
         &audit.operator,
         "send back",
-        &format!("dead letter {place} of {}", dead_letters.topic()),
+        &format!("dead letter {position} of {}", dead_letters.topic()),
         &audit.reason,
     );
     let parameter = [("topic", form.non_empty("topic")?.unwrap_or_default())];
     Ok(layout::see_other_with_note(
         &context,
-        &link(&format!("/console/dlt/{place}"), &parameter),
-        format!("Dead letter {place} was sent back to its topic."),
+        &link(&format!("/console/dlt/{position}"), &parameter),
+        format!("Dead letter {position} was sent back to its topic."),
     ))
 }

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use crate::admin::dead_letters;
 use crate::admin::filters::dead_letter_filter;
-use crate::admin::operator_body::LIMIT_MAX;
+use crate::admin::operator_body::{LIMIT_MAX, redrive_time_max};
+use crate::admin::paced_redrive::PacedRedrive;
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
@@ -46,7 +47,7 @@ fn confirmation(context: &RequestContext, raw: &RawFilter<'_>, sent: &ReplayRepo
         @if sent.matched > 0 {
             form method="post" action="/console/dlt/redrive" class="act" {
                 (form::csrf_field(context)) (hidden_fields(raw)) input type="hidden" name="matched" value=(sent.matched);
-                (form::reason_field()) " " button { "Redrive these dead letters" }
+                (form::rate_field()) " " (form::reason_field()) " " button { "Redrive these dead letters" }
             }
         }
     }
@@ -58,7 +59,9 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (reason, limit) = (form::reason(&form)?, form::matched_count(&form)?);
     let audit = dead_letters::audit(&context, reason)?;
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
-    let sent = dead_letters.redrive(&filter, limit, true, &audit).await?;
+    let (pace, time_max) = (form::pace(&form)?, Some(redrive_time_max(&context)));
+    let redrive = PacedRedrive { limit: limit.into(), pace, time_max, progress: &|_| {} };
+    let sent = redrive.dead_letters(dead_letters, &filter, &audit).await?;
     if sent.redriven > 0 {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }

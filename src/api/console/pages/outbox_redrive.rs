@@ -2,8 +2,10 @@
 use app::port_types::RowFilter;
 use maud::html;
 
+use crate::admin::dead_letters::audit;
 use crate::admin::filters::{failure_type, older_than, row_filter};
-use crate::admin::operator_body::LIMIT_MAX;
+use crate::admin::operator_body::{LIMIT_MAX, redrive_time_max};
+use crate::admin::paced_redrive::PacedRedrive;
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
@@ -29,7 +31,7 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
         @if matched > 0 {
             form method="post" action="/console/outbox/redrive" class="act" {
                 (form::csrf_field(&context)) (hidden_fields(&raw)) input type="hidden" name="matched" value=(matched.min(LIMIT_MAX.into()));
-                (form::reason_field()) " " button { "Redrive these rows" }
+                (form::rate_field()) " " (form::reason_field()) " " button { "Redrive these rows" }
             }
         }
         p { a href="/console/outbox?status=PARKED" { "Back to the parked rows" } }
@@ -45,17 +47,24 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
 
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let form = form::read(&context.body)?;
-    let (filter, reason, limit) = (parked_row_filter(&form)?, form::reason(&form)?, form::matched_count(&form)?);
-    let operator = context.identity()?.subject.as_str();
-    let rows = context.state.operations.redrive(&filter, limit, true, operator, &reason).await?;
+    let (filter, limit) = (parked_row_filter(&form)?, form::matched_count(&form)?);
+    let (pace, audit) = (form::pace(&form)?, audit(&context, form::reason(&form)?)?);
+    let time_max = Some(redrive_time_max(&context));
+    let redrive = PacedRedrive { limit: limit.into(), pace, time_max, progress: &|_| {} };
+    let rows = redrive.rows(&context.state.operations, &filter, &audit).await?;
     form::log_operator_action(
         &context.state,
-        operator,
+        &audit.operator,
         "redrive",
         &link("outbox", &form::raw_values(&form, FIELDS)?),
-        &reason,
+        &audit.reason,
     );
-    Ok(layout::see_other_with_note(&context, "/console/outbox", format!("{rows} parked rows are due now.")))
+    let note = if rows < u64::from(limit) {
+        format!("{rows} of {limit} parked rows are due now. Redrive again for the others.")
+    } else {
+        format!("{rows} parked rows are due now.")
+    };
+    Ok(layout::see_other_with_note(&context, "/console/outbox", note))
 }
 
 fn parked_row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {

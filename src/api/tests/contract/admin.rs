@@ -146,6 +146,8 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     let body = json!({"type": "ORDER_CREATED", "key": KEY, "failureType": "NETWORK", "olderThan": "5s", "limit": 10,
         "dryRun": false, "reason": "go"});
     assert_eq!(act("redrive", &body.to_string()).await.json(), json!({"dryRun": false, "matched": 1, "redriven": 1}));
+    let paced = json!({"rate": 100, "dryRun": false, "reason": "slowly"});
+    assert_eq!(act("redrive", &paced.to_string()).await.json(), json!({"dryRun": false, "matched": 1, "redriven": 1}));
     let dry_run = |query: &str, body: &str| {
         let request = post(&format!("/admin/outbox/redrive{query}"), body).insert_header(admin());
         async { server.send(request).await.json()["dryRun"].clone() }
@@ -165,6 +167,8 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     for bad in [
         r#"{"limit":0}"#,
         r#"{"limit":1.5}"#,
+        r#"{"rate":0}"#,
+        r#"{"rate":"1"}"#,
         r#"{"dryRun":"no"}"#,
         r#"{"olderThan":"5"}"#,
         r#"{"failureType":"x"}"#,
@@ -175,7 +179,7 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     }
     let audits = server.outbox.audits.lock();
     let texts: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
-    assert_eq!(texts, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "")]);
+    assert_eq!(texts, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "slowly"), ("root", "")]);
 }
 
 #[actix_web::test]

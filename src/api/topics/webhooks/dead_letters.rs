@@ -6,7 +6,7 @@ use app::port_types::Webhook;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::admin::dead_letters::{RedriveDeadLetterBody, audit, log_redrive, place};
+use crate::admin::dead_letters::{RedriveDeadLetterBody, audit, log_redrive, position};
 use crate::admin::filters::CURSOR_MESSAGE;
 use crate::admin::operator_body;
 use crate::error::{Problem, ProblemBody};
@@ -124,12 +124,12 @@ pub(crate) fn cursor(query: &Query<'_>) -> Result<Option<DeadLetterCursor>, Prob
         (status = 409, description = "Redriven before, or being redriven by another operator", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
-    let (actions, id, place) = (webhooks(&context)?, webhook_id(&context)?, place(&context)?);
+    let (actions, id, position) = (webhooks(&context)?, webhook_id(&context)?, position(&context)?);
     let body: RedriveDeadLetterBody<'_> = operator_body::read(&context)?;
     let dry_run = operator_body::dry_run(body.dry_run, &context.query())?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let webhook = actions.find(id).await?;
-    let dead_letter = actions.redrive_one(id, place, !dry_run, &audit).await?;
+    let dead_letter = actions.redrive_one(id, position, !dry_run, &audit).await?;
     if !dry_run {
         log_redrive(&audit, actions.shared_topic(), 1);
     }

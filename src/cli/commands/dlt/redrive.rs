@@ -1,7 +1,5 @@
 //! `dlt redrive`: sends one dead letter back, or those that match a filter, at a rate.
-use std::time::Duration;
-
-use api::dead_letter_document;
+use api::{Pace, PacedRedrive, dead_letter_document};
 use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport};
 use app::port_types::Audit;
 use serde_json::json;
@@ -12,7 +10,6 @@ use super::super::super::operator::operator;
 use super::super::super::output::print_line;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
-use super::super::super::pacing::Pace;
 use super::list::{dead_letters_table, first, not_found, print_dead_letter};
 
 /// Maximum number of dead letters that one call of a count examines.
@@ -81,25 +78,14 @@ impl DeadLetterReplay {
         }
     }
 
-    /// Sends the first `limit` dead letters back, step by step.
+    /// Sends the first `limit` dead letters back.
     async fn send_back(&self, filter: &DeadLetterFilter, limit: u64) -> Result<ReplayReport, Failure> {
-        let (mut filter, mut total) = (filter.clone(), ReplayReport::default());
         let bar = progress_bar("sending back", limit);
-        let mut interval = tokio::time::interval(self.pace.interval.max(Duration::from_millis(1)));
-        while total.matched < limit {
-            interval.tick().await;
-            let step = self.pace.next_step(limit - total.matched);
-            let page = self.dead_letters.redrive(&filter, step, true, &self.audit).await?;
-            total.matched += page.matched;
-            total.redriven += page.redriven;
-            bar.set_position(total.matched);
-            match page.next {
-                Some(next) => filter.after = Some(next),
-                None => break,
-            }
-        }
+        let progress = |seen| bar.set_position(seen);
+        let redrive = PacedRedrive { limit, pace: self.pace, time_max: None, progress: &progress };
+        let report = redrive.dead_letters(&self.dead_letters, filter, &self.audit).await?;
         bar.finish_and_clear();
-        Ok(total)
+        Ok(report)
     }
 
     fn print(&self, report: &ReplayReport, listed: &[DeadLetter]) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! `outbox redrive`: makes parked rows due again, oldest first, at a rate.
 use std::time::Duration;
 
-use api::row_document;
+use api::{Pace, PacedRedrive, row_document};
 use app::operators::outbox::Operations;
-use app::port_types::{EventKey, FailureType, RowFilter, RowStatus, RowView};
+use app::port_types::{Audit, EventKey, FailureType, RowFilter, RowStatus, RowView};
 use app::units::duration;
 use serde_json::{Value, json};
 
@@ -13,7 +13,6 @@ use super::super::super::operator::operator;
 use super::super::super::output::print_line;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
-use super::super::super::pacing::Pace;
 use super::super::super::value_parsers::{event_key, event_type, failure_type};
 use super::rows::rows_table;
 
@@ -54,44 +53,17 @@ pub(super) async fn redrive(operations: &Operations, arguments: RedriveArguments
         // The operator confirms this number, so rows that were parked after the count are not retried.
         let limit = matched.min(u64::from(limit));
         confirm::require(yes, &format!("Retry {limit} parked rows?"))?;
-        let redrive = ParkedRowRedrive { operations, pace: Pace::of_rate(rate), operator: operator(), reason };
-        redriven = redrive.run(filter, limit).await?;
+        let (bar, audit) = (progress_bar("redriving", limit), Audit { operator: operator(), reason });
+        let progress = |seen| bar.set_position(seen);
+        let redrive = PacedRedrive { limit, pace: Pace::of_rate(rate), time_max: None, progress: &progress };
+        redriven = redrive.rows(operations, &filter, &audit).await?;
+        bar.finish_and_clear();
         eprintln!("{redriven} rows are due now");
     }
     if output.is_json() {
         return print_line(&report(dry_run, matched, redriven, &listed).to_string());
     }
     print_listed(&listed, matched)
-}
-
-/// One redrive that an operator confirmed.
-struct ParkedRowRedrive<'a> {
-    operations: &'a Operations,
-    pace: Pace,
-    operator: String,
-    reason: String,
-}
-
-impl ParkedRowRedrive<'_> {
-    /// Makes the first `limit` rows due, step by step in id order; returns the number of changed rows. A row that is parked again meanwhile
-    /// is not changed twice, because each step begins after the rows of the one before.
-    async fn run(&self, mut filter: RowFilter, limit: u64) -> Result<u64, Failure> {
-        let bar = progress_bar("redriving", limit);
-        let mut interval = tokio::time::interval(self.pace.interval.max(Duration::from_millis(1)));
-        let (mut seen, mut redriven) = (0, 0);
-        while seen < limit {
-            interval.tick().await;
-            let page = self.operations.rows(&filter, self.pace.next_step(limit - seen)).await?;
-            let Some(last) = page.rows.last().map(|row| row.id) else { break };
-            let step = page.rows.len() as u32;
-            redriven += self.operations.redrive(&filter, step, true, &self.operator, &self.reason).await?;
-            filter.after = Some(last);
-            seen += u64::from(step);
-            bar.set_position(seen);
-        }
-        bar.finish_and_clear();
-        Ok(redriven)
-    }
 }
 
 /// The result as JSON; a dry run lists its first rows.

@@ -50,10 +50,10 @@ fn table(context: &RequestContext, webhook: &Webhook, found: &[DeadLetter], now:
 }
 
 fn row(context: &RequestContext, id: WebhookId, dead_letter: &DeadLetter, now: Timestamp) -> Markup {
-    let place = dead_letter.position();
+    let position = dead_letter.position();
     html! {
         tr {
-            th scope="row" { (place) }
+            th scope="row" { (position) }
             td data-label="State" { (redrive_state(dead_letter)) }
             td data-label="Type" { (or_dash(dead_letter.kind())) }
             td data-label="Key" { code { (dead_letter.delivery.record.key) } }
@@ -61,26 +61,26 @@ fn row(context: &RequestContext, id: WebhookId, dead_letter: &DeadLetter, now: T
             td data-label="Last failure" { (or_dash(dead_letter.reason())) }
             td class="number" data-label="Attempts" { @match dead_letter.attempts() { Some(attempts) => (attempts), None => "–" } }
             td data-label="When" { (relative_time(dead_letter.delivery.record.timestamp, now)) }
-            td data-label="Redrive" { @if dead_letter.is_redriven() { "–" } @else { (redrive_form(context, id, place)) } }
+            td data-label="Redrive" { @if dead_letter.is_redriven() { "–" } @else { (redrive_form(context, id, position)) } }
         }
     }
 }
 
-fn redrive_form(context: &RequestContext, id: WebhookId, place: DeadLetterPosition) -> Markup {
+fn redrive_form(context: &RequestContext, id: WebhookId, position: DeadLetterPosition) -> Markup {
     html! {
-        form method="post" action={ "/console/webhooks/" (id) "/dead-letters/" (place) "/redrive" } class="act" {
-            (form::csrf_field(context)) (form::reason_field()) " " button aria-label={ "Redrive dead letter " (place) } { "Redrive" }
+        form method="post" action={ "/console/webhooks/" (id) "/dead-letters/" (position) "/redrive" } class="act" {
+            (form::csrf_field(context)) (form::reason_field()) " " button aria-label={ "Redrive dead letter " (position) } { "Redrive" }
         }
     }
 }
 
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
-    let (actions, id, place) = (webhooks(&context)?, webhook_id(&context)?, dead_letters::place(&context)?);
+    let (actions, id, position) = (webhooks(&context)?, webhook_id(&context)?, dead_letters::position(&context)?);
     let audit = dead_letters::audit(&context, form::reason(&form::read(&context.body)?)?)?;
-    actions.redrive_one(id, place, true, &audit).await?;
+    actions.redrive_one(id, position, true, &audit).await?;
     dead_letters::log_redrive(&audit, actions.shared_topic(), 1);
-    let on = format!("dead letter {place} of webhook {id}");
+    let on = format!("dead letter {position} of webhook {id}");
     form::log_operator_action(&context.state, &audit.operator, "send back", &on, &audit.reason);
     let to = format!("/console/webhooks/{id}/dead-letters");
-    Ok(layout::see_other_with_note(&context, &to, format!("Dead letter {place} is delivered again.")))
+    Ok(layout::see_other_with_note(&context, &to, format!("Dead letter {position} is delivered again.")))
 }

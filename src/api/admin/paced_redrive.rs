@@ -1,0 +1,165 @@
+//! A redrive at a rate, step by step, so that a second's share does not arrive at once. The command line, HTTP and the console share it.
+use std::time::Duration;
+
+use app::error::QueryError;
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, ReplayReport};
+use app::operators::outbox::Operations;
+use app::port_types::{Audit, RowFilter, RowStatus};
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// Rows or dead letters that one call changes when no rate is set.
+const STEP_MAX: u32 = 500;
+/// Calls that a rate is divided into.
+const STEPS_PER_SECOND: u32 = 10;
+
+/// How many rows or dead letters one call changes, and how far apart the calls begin at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    step: u32,
+    interval: Duration,
+}
+
+impl Pace {
+    /// The pace of a rate per second; as fast as possible without one.
+    pub fn of_rate(rate: Option<u32>) -> Self {
+        let Some(rate) = rate.filter(|rate| *rate > 0) else {
+            return Self { step: STEP_MAX, interval: Duration::ZERO };
+        };
+        let step = rate.div_ceil(STEPS_PER_SECOND).min(STEP_MAX);
+        Self { step, interval: Duration::from_secs(1) * step / rate }
+    }
+
+    /// The size of the next call when `left` rows or dead letters are left.
+    fn next_step(self, left: u64) -> u32 {
+        u32::try_from(left).map_or(self.step, |left| left.min(self.step))
+    }
+}
+
+/// A redrive that an operator has confirmed.
+pub struct PacedRedrive<'a> {
+    /// Changes no more than this number, which is the one that was counted.
+    pub limit: u64,
+    /// Size of its steps and time between them.
+    pub pace: Pace,
+    /// No step begins after this time; the rest is left for a further call.
+    pub time_max: Option<Duration>,
+    /// Receives the number that was looked at, after each step.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+impl PacedRedrive<'_> {
+    /// Makes parked rows due, in id order; returns the number of changed rows. A row that is parked again meanwhile is not changed twice,
+    /// because each step begins after the rows of the one before.
+    ///
+    /// # Errors
+    /// The store's. The rows of earlier steps are due then.
+    pub async fn rows(&self, operations: &Operations, filter: &RowFilter, audit: &Audit) -> Result<u64, QueryError> {
+        let mut filter = RowFilter { status: Some(RowStatus::Parked), after: None, ..filter.clone() };
+        let (mut steps, mut seen, mut redriven) = (self.steps(), 0, 0);
+        while seen < self.limit && steps.next().await {
+            let page = operations.rows(&filter, self.pace.next_step(self.limit - seen)).await?;
+            let Some(last) = page.rows.last().map(|row| row.id) else { break };
+            let step = page.rows.len() as u32;
+            redriven += operations.redrive(&filter, step, true, &audit.operator, &audit.reason).await?;
+            filter.after = Some(last);
+            seen += u64::from(step);
+            (self.progress)(seen);
+        }
+        Ok(redriven)
+    }
+
+    /// Sends dead letters back; the report's `next` is where a further call continues.
+    ///
+    /// # Errors
+    /// The broker's or the store's. The dead letters of earlier steps were sent back then.
+    pub async fn dead_letters(
+        &self,
+        dead_letters: &DeadLetters,
+        filter: &DeadLetterFilter,
+        audit: &Audit,
+    ) -> Result<ReplayReport, QueryError> {
+        let (mut filter, mut steps) = (filter.clone(), self.steps());
+        let mut total = ReplayReport { next: filter.after, ..ReplayReport::default() };
+        while total.matched < self.limit && steps.next().await {
+            let page =
+                dead_letters.redrive(&filter, self.pace.next_step(self.limit - total.matched), true, audit).await?;
+            total.matched += page.matched;
+            total.redriven += page.redriven;
+            total.next = page.next;
+            (self.progress)(total.matched);
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => break,
+            }
+        }
+        Ok(total)
+    }
+
+    fn steps(&self) -> Steps {
+        let begin = Instant::now();
+        let mut interval = tokio::time::interval(self.pace.interval.max(Duration::from_millis(1)));
+        // A slow call must not be followed by several at once.
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Steps { interval, end: self.time_max.map(|time| begin + time) }
+    }
+}
+
+struct Steps {
+    interval: tokio::time::Interval,
+    end: Option<Instant>,
+}
+
+impl Steps {
+    /// Waits for the next step; `false` when it would begin too late.
+    async fn next(&mut self) -> bool {
+        let wait = async { self.interval.tick().await };
+        match self.end {
+            None => wait.await,
+            Some(end) => match tokio::time::timeout_at(end, wait).await {
+                Ok(tick) => tick,
+                Err(_) => return false,
+            },
+        };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_step_and_an_interval() {
+        let cases = [
+            (None, 500, 0),
+            (Some(1), 1, 1_000),
+            (Some(5), 1, 200),
+            (Some(10), 1, 100),
+            (Some(100), 10, 100),
+            (Some(50_000), 500, 10),
+        ];
+        for (rate, step, interval_ms) in cases {
+            let pace = Pace::of_rate(rate);
+            assert_eq!(pace, Pace { step, interval: Duration::from_millis(interval_ms) }, "{rate:?}");
+        }
+        assert_eq!((Pace::of_rate(None).next_step(7), Pace::of_rate(None).next_step(u64::MAX)), (7, 500));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_step_begins_after_the_time() {
+        let redrive = PacedRedrive {
+            limit: 100,
+            pace: Pace::of_rate(Some(10)),
+            time_max: Some(Duration::from_millis(250)),
+            progress: &|_| {},
+        };
+        let mut steps = redrive.steps();
+
+        let mut taken = 0;
+        while steps.next().await {
+            taken += 1;
+        }
+
+        assert_eq!(taken, 3, "at 0, 100 and 200 ms");
+    }
+}
