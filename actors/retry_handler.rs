@@ -83,15 +83,15 @@ impl RetryHandler {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
             let (topic, kind, attempt, fault) = (&row.topic, &row.kind, row.attempt, refused.fault);
-            let failure = PublishFailure { topic, kind, attempt, fault, in_fallback };
+            let has_payload = row.payload.is_some();
+            let failure = PublishFailure { topic, kind, attempt, fault, in_fallback, has_payload };
             let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
             steps.push((refused.fault, step));
             match disposition(step) {
-                // A row without its payload cannot be sent anywhere, not even to a fallback.
-                None if row.payload.is_some() => fallback.push(refused),
-                disposition => exclusions.push(Exclusion {
+                None => fallback.push(refused),
+                Some(disposition) => exclusions.push(Exclusion {
                     row: row.id,
-                    disposition: disposition.unwrap_or_else(|| self.rules.poison.of(topic, kind).disposition()),
+                    disposition,
                     failure_type: refused.failure_type,
                     reason: outbox::truncate_reason(&refused.reason),
                 }),

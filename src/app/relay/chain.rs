@@ -62,6 +62,8 @@ pub struct PublishFailure<'a> {
     pub fault: Fault,
     /// Whether the fallback failed, not the row's own topic.
     pub in_fallback: bool,
+    /// Whether the row has its payload. Without it nothing can be sent to a fallback.
+    pub has_payload: bool,
 }
 
 /// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`].
@@ -71,7 +73,7 @@ pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64,
         return ChainStep::Retry(delay);
     }
     let fallback = rules.fallback.of(failure.topic, failure.kind);
-    if fallback == Fallback::DeadLetter && !failure.in_fallback {
+    if fallback == Fallback::DeadLetter && !failure.in_fallback && failure.has_payload {
         return ChainStep::Fallback;
     }
     ChainStep::Park(rules.poison.of(failure.topic, failure.kind))
@@ -91,7 +93,7 @@ mod tests {
     }
 
     fn failure(topic: &str, attempt: u32, fault: Fault) -> PublishFailure<'_> {
-        PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, in_fallback: false }
+        PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, in_fallback: false, has_payload: true }
     }
 
     fn steps(rules: &ChainRules, fault: Fault) -> Vec<ChainStep> {
@@ -126,6 +128,12 @@ mod tests {
         rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
         let failure = PublishFailure { in_fallback: true, ..failure("order.events", 1, Fault::Permanent) };
         assert_eq!(next_step(&rules, failure, 1.0, 0.5), ChainStep::Park(Poison::SkipRow));
+    }
+
+    #[test]
+    fn row_without_its_payload_is_parked_although_its_type_has_a_fallback() {
+        let failure = PublishFailure { has_payload: false, ..failure("order.events", 1, Fault::Permanent) };
+        assert_eq!(next_step(&rules(Fallback::DeadLetter), failure, 1.0, 0.5), ChainStep::Park(Poison::BlockKey));
     }
 
     #[test]
