@@ -3,29 +3,33 @@ use std::sync::Arc;
 
 use app::commands::request_id;
 use app::consume::intake::IntakeFailure;
+use domain::EventType;
 use ports::broker::Position;
 use ports::broker::consumer_groups::Delivery;
-use supervision::{InHand, SupervisionBus};
+use supervision::{SupervisionBus, WorkInProgress};
 
 /// Messages of a poll that the event of a death names.
 const MESSAGES_NAMED_MAX: usize = 5;
 
-/// The span of one message: its key is the order, and the request is the one that made the change.
-pub fn span(delivery: &Delivery) -> tracing::Span {
+/// The span of one message. The key of an order's event is the order, by its type or because all keys of the topic are (`key_is_order`); the
+/// request is the one that made the change.
+pub fn span(delivery: &Delivery, key_is_order: bool) -> tracing::Span {
     let Delivery { position, record } = delivery;
     let (request_id, event_id) = (request_id::of_record(record), record.text("ce_id"));
-    tracing::error_span!("message", request_id, order_id = &*record.key, event_id, topic = &*position.topic)
+    let has_order_type = || record.text("ce_type").is_some_and(|kind| EventType::parse(kind).is_some());
+    let order_id = (key_is_order || has_order_type()).then_some(&*record.key);
+    tracing::error_span!("message", request_id, order_id, key = &*record.key, event_id, topic = &*position.topic)
 }
 
 /// Names the messages of a poll, for the case that the consumer dies with them.
-pub fn in_hand(deliveries: &[Delivery]) -> InHand {
+pub fn in_progress(deliveries: &[Delivery]) -> WorkInProgress {
     let count = deliveries.len();
     let first: Vec<(Position, Arc<str>)> = deliveries
         .iter()
         .take(MESSAGES_NAMED_MAX)
         .map(|delivery| (delivery.position.clone(), Arc::clone(&delivery.record.key)))
         .collect();
-    supervision::in_hand(move || {
+    supervision::in_progress(move || {
         let named = first.iter().map(|(Position { topic, partition, offset }, key)| {
             format!("{topic}/{partition} offset {offset} of key {key}")
         });

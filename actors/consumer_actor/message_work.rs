@@ -17,6 +17,9 @@ use crate::consumer_actor::poll_work::PollWork;
 /// The work of one kind of consumer. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
 pub trait MessageWork: Send + Sync {
+    /// Whether the key of each message is an order, also of a message that cannot be read.
+    const KEY_IS_ORDER: bool;
+
     /// The group whose messages these are.
     fn group_consumer(&self) -> &GroupConsumer;
 
@@ -63,7 +66,7 @@ impl<W: MessageWork> PollWork for W {
 async fn decide_key<W: MessageWork>(work: &W, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
     let mut decisions = Decisions::default();
     for delivery in messages {
-        work.decide(delivery, &mut decisions).instrument(message_log::span(delivery)).await?;
+        work.decide(delivery, &mut decisions).instrument(message_log::span(delivery, W::KEY_IS_ORDER)).await?;
         decisions.acknowledge.push(delivery.position.clone());
     }
     Ok(decisions)

@@ -39,6 +39,8 @@ pub struct ConsumerPipeline {
 
 #[async_trait(?Send)]
 impl MessageWork for ConsumerPipeline {
+    const KEY_IS_ORDER: bool = true;
+
     fn group_consumer(&self) -> &GroupConsumer {
         &self.consumer
     }

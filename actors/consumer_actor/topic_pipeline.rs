@@ -41,6 +41,8 @@ pub struct TopicPipeline {
 
 #[async_trait(?Send)]
 impl MessageWork for TopicPipeline {
+    const KEY_IS_ORDER: bool = false;
+
     fn group_consumer(&self) -> &GroupConsumer {
         &self.consumer
     }

@@ -53,7 +53,7 @@ pub struct BegunDelivery {
     probing: bool,
 }
 
-/// What became of the messages of one poll or key.
+/// Outcome of the messages of one poll or key.
 #[derive(Default)]
 struct Results {
     decisions: Decisions,
@@ -136,7 +136,7 @@ impl WebhookPipeline {
     async fn deliver_all(&self, webhook: &Webhook, messages: Vec<&Delivery>, probing: bool) -> Result<Results, Error> {
         let mut results = Results::default();
         for message in messages {
-            self.deliver(webhook, message, probing, &mut results).instrument(message_log::span(message)).await?;
+            self.deliver(webhook, message, probing, &mut results).instrument(message_log::span(message, false)).await?;
             if results.comes_again {
                 break;
             }
@@ -240,7 +240,7 @@ impl WebhookPipeline {
     fn endpoint_works(&self, webhook: &Webhook) {
         if self.breaker.lock().succeeded() {
             self.consumer.metrics.webhook_endpoints_down.dec();
-            tracing::info!(event = "webhook_endpoint_recovered", webhook = %webhook.id, "the endpoint of webhook {} works again", webhook.id);
+            tracing::info!(event = "webhook_endpoint_recovered", webhook = %webhook.id, "the endpoint of webhook {} recovered", webhook.id);
         }
     }
 

@@ -160,6 +160,10 @@ fn event_that_the_endpoint_of_a_topic_refuses_is_a_dead_letter_after_its_attempt
     assert_eq!(records(&backend, &dead_letters), [("Late".to_owned(), 2), ("Never".to_owned(), 4)]);
     let counted = || metric(&service.http, "kafka_consumer_dlq_count_total") == 2.0;
     until("both are counted", WAIT_MAX, || counted().then_some(()));
+    let logged = until("both are logged", WAIT_MAX, || {
+        Some(service.logged("message_dead_lettered")).filter(|lines| lines.len() == 2)
+    });
+    assert!(logged.iter().all(|line| line["key"] == "k" && line["order_id"].is_null()), "keys of no order: {logged:?}");
 }
 
 #[test]
