@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorCode;
 
-    /// Sends so many requests at once, each of which the store answers after a second; returns how many were admitted.
+    /// Sends `size` requests at once, each of which the store answers after a second; returns how many were admitted.
     async fn burst(limiter: &ConcurrencyLimiter, size: usize) -> usize {
         let permits: Vec<RequestPermit<'_>> = (0..size).filter_map(|_| limiter.try_acquire()).collect();
         sleep(Duration::from_secs(1)).await;

@@ -1,10 +1,10 @@
 //! One request and its response: the headers that every response carries, its log line and its metrics.
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_web::body::BoxBody;
-use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
-use actix_web::http::{ConnectionType, Method};
+use actix_web::http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use app::admission::rate_limit::AdmissionDecision;
 use app::contract::rfc3339;
@@ -138,10 +138,7 @@ impl Exchange {
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         match self.header_policy {
             HeaderPolicy::Plain => {}
-            HeaderPolicy::Private => {
-                headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-                headers.insert(VARY, HeaderValue::from_static("Authorization"));
-            }
+            HeaderPolicy::Private => add_private_headers(headers),
             HeaderPolicy::Console => layout::add_headers(headers),
         }
         if let Some(admitted) = &self.admitted {
@@ -154,37 +151,56 @@ impl Exchange {
         let (method, status) = (method_label(method), response.status());
         state.metrics.http_server_requests.with([method, self.template, status.as_str()]).record(elapsed);
         state.requests_by_region.inc();
-        self.log(method, status.as_u16(), (elapsed.as_secs_f64() * 1e6).round() / 1e3);
-    }
-
-    fn log(&self, method: &'static str, status: u16, duration_ms: f64) {
-        let (route, request_id) = (self.template, &*self.request_id);
-        if self.is_routine {
-            tracing::debug!(
-                event = "request",
-                method,
-                route,
-                status,
-                duration_ms,
-                request_id,
-                "{method} {route} was answered {status} in {duration_ms} ms"
-            );
-        } else {
-            tracing::info!(
-                event = "request",
-                method,
-                route,
-                status,
-                duration_ms,
-                request_id,
-                "{method} {route} was answered {status} in {duration_ms} ms"
-            );
-        }
+        log_request(self.is_routine, method, self.template, status, elapsed, &self.request_id);
     }
 }
 
+/// The line of one request. That of a routine request is at DEBUG.
+pub(crate) fn log_request(
+    is_routine: bool,
+    method: &'static str,
+    route: &'static str,
+    status: StatusCode,
+    elapsed: Duration,
+    request_id: &str,
+) {
+    let (status, duration_ms) = (status.as_u16(), (elapsed.as_secs_f64() * 1e6).round() / 1e3);
+    if is_routine {
+        tracing::debug!(
+            event = "request",
+            method,
+            route,
+            status,
+            duration_ms,
+            request_id,
+            "{method} {route} was answered {status} in {duration_ms} ms"
+        );
+    } else {
+        tracing::info!(
+            event = "request",
+            method,
+            route,
+            status,
+            duration_ms,
+            request_id,
+            "{method} {route} was answered {status} in {duration_ms} ms"
+        );
+    }
+}
+
+/// Whether a response says something about orders, errors included: only the client's own cache may keep it.
+pub(crate) fn is_about_orders(path: &str) -> bool {
+    path == "/orders" || path.starts_with("/orders/")
+}
+
+/// The headers of responses about orders.
+pub(crate) fn add_private_headers(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("Authorization"));
+}
+
 /// Whether a machine sends the request again and again: platforms and Prometheus, or the script of an open console page.
-fn is_routine(request: &HttpRequest, template: &str) -> bool {
+pub(crate) fn is_routine(request: &HttpRequest, template: &str) -> bool {
     let probes = ["/livez", "/readyz", "/startupz", "/metrics", "/actuator/prometheus"];
     probes.contains(&template)
         || template.starts_with("/actuator/health")
@@ -203,7 +219,7 @@ fn request_span(request: &HttpRequest, request_id: &str, template: &str) -> Span
 }
 
 /// Limits the label to a closed set: clients may send any method.
-fn method_label(method: &Method) -> &'static str {
+pub(crate) fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
         "HEAD" => "HEAD",

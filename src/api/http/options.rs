@@ -16,7 +16,7 @@ pub struct Options {
     pub request_timeout: Duration,
     /// `http.header_timeout`: a request head that takes longer gets 408 and its connection is closed.
     pub header_timeout: Duration,
-    /// `http.body_timeout`: a request body that takes longer gets 408. A client that reads nothing of a response for so long is disconnected.
+    /// `http.body_timeout`: a request body that takes longer gets 408. A client that reads nothing of a response for this long is disconnected.
     pub body_timeout: Duration,
     /// `http.body_max` in bytes, inclusive.
     pub body_max: usize,

@@ -16,7 +16,7 @@ use crate::auth::identity::Identity;
 use crate::auth::verifier::Verifier;
 use crate::console::access;
 use crate::error::{ErrorCode, Problem};
-use crate::http::exchange::Exchange;
+use crate::http::exchange::{Exchange, is_about_orders};
 use crate::http::rate_limit;
 use crate::request::body::{ArrivingBody, UnreadBody, broken, discard_arrived, read_body};
 use crate::request::context::RequestContext;
@@ -58,8 +58,7 @@ pub(crate) async fn handle_unknown_route(
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    let private = request.path() == "/orders" || request.path().starts_with("/orders/");
-    let header_policy = if private { HeaderPolicy::Private } else { HeaderPolicy::Plain };
+    let header_policy = if is_about_orders(request.path()) { HeaderPolicy::Private } else { HeaderPolicy::Plain };
     let exchange = Exchange::begin(&state, &request, "UNKNOWN", header_policy);
     let to_console = has_console && request.path() == "/" && media_types::prefers_html(request.headers());
     let result = match check_size(&request) {

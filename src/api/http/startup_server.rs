@@ -3,6 +3,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use actix_server::{Server, ServerHandle};
 use actix_web::body::BoxBody;
@@ -19,12 +20,16 @@ use tokio::task::JoinHandle;
 use crate::error::{ErrorCode, Problem};
 use crate::health::status::with_retry_after;
 use crate::http::connection::{late_head_response, timed_connection, timeouts};
+use crate::http::exchange::{add_private_headers, is_about_orders, is_routine, log_request, method_label};
 use crate::http::listeners::Listeners;
 use crate::http::options::Options;
 use crate::http::tracked_body::{InFlightGuard, TrackedBody};
 use crate::request::body::{ArrivingBody, discard_arrived};
 use crate::request::headers::request_id;
 use crate::request::response::{json_response, with_type};
+
+/// The route that the line of a request names: the routes of the service do not exist yet.
+const STARTUP_ROUTE: &str = "STARTUP";
 
 /// A server that answers 503 until the real one takes its listeners over.
 pub struct StartupServer {
@@ -66,7 +71,14 @@ fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(Server
         };
         let handler = move |request: HttpRequest, payload: Payload| {
             let (context, in_flight) = (context.clone(), InFlightGuard::begin(&count, &request));
-            async move { complete(respond(&context, &request), payload, in_flight).await }
+            let (started, request_id) = (Instant::now(), request_id(request.headers()));
+            async move {
+                let response = complete(respond(&context, &request, &request_id), payload, in_flight).await;
+                let is_routine = is_routine(&request, request.path());
+                let (method, status) = (method_label(request.method()), response.status());
+                log_request(is_routine, method, STARTUP_ROUTE, status, started.elapsed(), &request_id);
+                response
+            }
         };
         let timeouts = timeouts(options.header_timeout, options.body_timeout);
         let routes = move |config: &mut web::ServiceConfig| {
@@ -87,10 +99,9 @@ async fn complete(mut response: HttpResponse, payload: Payload, in_flight: InFli
     response.map_body(|_, body| BoxBody::new(TrackedBody::new(body, in_flight, unread)))
 }
 
-fn respond(context: &StartupContext, request: &HttpRequest) -> HttpResponse {
+fn respond(context: &StartupContext, request: &HttpRequest, request_id: &str) -> HttpResponse {
     let unavailable = ErrorCode::Infrastructure.status();
     let text = |status, text: &'static str| with_type(status, "text/plain; charset=utf-8", text);
-    let request_id = request_id(request.headers());
     let mut response = match request.path() {
         "/livez" => text(StatusCode::OK, "ok\n"),
         "/readyz" | "/startupz" => text(unavailable, "not ok\n"),
@@ -101,17 +112,20 @@ fn respond(context: &StartupContext, request: &HttpRequest) -> HttpResponse {
         }
         path => Problem::dependency_unavailable("the store is not available yet").response(
             path,
-            &request_id,
+            request_id,
             rfc3339((context.now)()),
         ),
     };
     let headers = response.headers_mut();
-    for (name, value) in [("x-request-id", request_id.as_str()), ("x-region-id", context.region.as_str())] {
+    for (name, value) in [("x-request-id", request_id), ("x-region-id", context.region.as_str())] {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if is_about_orders(request.path()) {
+        add_private_headers(headers);
+    }
     with_retry_after(response)
 }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::http::connection_timeouts::{ConnectionPhase, ConnectionTimeouts};
 use crate::http::header_names::HeaderNameCheck;
 
-/// After a deadline the socket is read once more for so long: bytes that arrived in time must be seen before the client gets 408.
+/// After a deadline the socket is read once more for this long: bytes that arrived in time must be seen before the client gets 408.
 const FINAL_READ: Duration = Duration::from_millis(100);
 
 /// The whole response to a head with a header name that is too long.

@@ -33,6 +33,9 @@ async fn while_the_store_is_unavailable_probes_and_problems_are_served() {
         }
         let refused = send("/orders");
         assert!(refused.contains("content-type: application/problem+json\r\n"), "{refused}");
+        assert!(
+            refused.contains("cache-control: private, no-cache\r\n") && refused.contains("vary: Authorization\r\n")
+        );
         let body: Value = serde_json::from_str(refused.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         assert_eq!((&body["code"], &body["status"]), (&"INFRASTRUCTURE_ERROR".into(), &503.into()));
         assert_eq!((&body["instance"], &body["requestId"]), (&"/orders".into(), &"me".into()));
