@@ -1,6 +1,5 @@
 //! FailoverManager: probes the dependencies in parallel rounds, switches the region between ACTIVE and PASSIVE, and sets the gate.
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::prelude::*;
 use app::health::Component;
@@ -13,9 +12,6 @@ use supervision::SupervisionBus;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 
-/// A Redis reply slower than this counts as a failure (the threshold of the requirements).
-const REDIS_LATENCY_MAX: Duration = Duration::from_millis(150);
-
 /// Probes at an interval; a restart reads the region's state from the gate.
 pub struct FailoverManager {
     dependencies: Dependencies,
@@ -24,7 +20,6 @@ pub struct FailoverManager {
     region: RegionHealth,
 }
 
-/// Result of one probe.
 struct ProbeResult {
     name: &'static str,
     /// Its failure makes the region passive.
@@ -41,8 +36,9 @@ impl FailoverManager {
     }
 
     fn round(&mut self, ctx: &mut Context<Self>) {
-        let (probes, limit) = (self.dependencies.probes.clone(), self.options.probe_timeout);
-        let work = async move { join_all(probes.into_iter().map(|(probe, gates)| check(probe, gates, limit))).await };
+        let (probes, options) = (self.dependencies.probes.clone(), Arc::clone(&self.options));
+        let work =
+            async move { join_all(probes.into_iter().map(|(probe, gates)| check(probe, gates, &options))).await };
         ctx.spawn(work.into_actor(self).map(|results, this, ctx| {
             this.evaluate(results);
             ctx.run_later(this.options.probe_interval, Self::round);
@@ -70,13 +66,13 @@ impl FailoverManager {
     /// A full store accepts no write, so readiness fails at once and not only after several failed rounds.
     fn update_full_store(&self, results: &[ProbeResult]) {
         let Some(db) = results.iter().find(|result| result.name == "db") else { return };
-        let no_room = match &db.report {
+        let storage_full = match &db.report {
             Ok(_) => None,
             Err(error) if db.is_full => Some(error.clone()),
             // It does not answer at all, so its free space is unknown: the last known state remains.
             Err(_) => return,
         };
-        self.dependencies.health.update(|snapshot| snapshot.no_room = no_room);
+        self.dependencies.health.update(|snapshot| snapshot.storage_full = storage_full);
     }
 
     fn report_change(&self, result: &ProbeResult, was_up: bool) {
@@ -141,14 +137,14 @@ impl FailoverManager {
     }
 }
 
-async fn check(probe: Arc<dyn Probe>, gates: bool, limit: Duration) -> ProbeResult {
-    let name = probe.name();
+async fn check(probe: Arc<dyn Probe>, gates: bool, options: &Options) -> ProbeResult {
+    let (name, limit) = (probe.name(), options.probe_timeout);
     let reply = tokio::time::timeout(limit, probe.check()).await;
     let is_full = matches!(reply, Ok(Err(Error::Full(_))));
     let report = match reply {
         Err(_) => Err(format!("no reply within {} ms", limit.as_millis())),
         Ok(Err(error)) => Err(error.to_string()),
-        Ok(Ok(report)) if name == "redis" && report.latency > REDIS_LATENCY_MAX => {
+        Ok(Ok(report)) if name == "redis" && report.latency > options.redis_latency_max => {
             Err(format!("replied only after {} ms", report.latency.as_millis()))
         }
         Ok(Ok(report)) => Ok(report),

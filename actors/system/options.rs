@@ -62,8 +62,8 @@ pub struct Options {
     /// Least time between the starts of two cycles. 5 ms: under load a cycle then carries several events, which bounds the work of the store
     /// and the broker; an idle relay starts at once.
     pub cycle_spacing_min: Duration,
-    /// Longest time between the starts of two cycles, reached where the processor is saturated. 50 ms: shorter than a cycle then takes, so that
-    /// it bounds cycles that became fast again.
+    /// Longest time between the starts of two cycles, reached where the processor is saturated. 50 ms: less than a cycle takes under
+    /// saturation, so it takes effect only once cycles are fast again.
     pub cycle_spacing_max: Duration,
     /// Up to this duration, cycles follow each other at once: their spacing is not longer than they are. 40 ms: what claim and transaction
     /// take at most on a machine that is busy, but not saturated.
@@ -99,7 +99,7 @@ pub struct Options {
     pub topic_batch: u32,
     /// Most keys of a poll whose messages are handled at the same time. A handler that waits for another system delays only its own key.
     pub consumer_parallel_keys: usize,
-    /// Prefix of all topics.
+    /// `broker.topic_prefix`, used unchanged.
     pub topic_prefix: String,
     /// Limits of the deliveries to webhooks.
     pub webhooks: WebhookOptions,
@@ -107,6 +107,8 @@ pub struct Options {
     pub probe_interval: Duration,
     /// Longest time a probe may take; longer counts as failed.
     pub probe_timeout: Duration,
+    /// Longest reply of Redis; longer counts as a failed probe.
+    pub redis_latency_max: Duration,
     /// Time between two promotions; zero switches them off.
     pub promotion_interval: Duration,
     /// Most orders in one page of a promotion.
@@ -167,6 +169,7 @@ impl Default for Options {
             webhooks: WebhookOptions::default(),
             probe_interval: Duration::from_secs(5),
             probe_timeout: Duration::from_secs(2),
+            redis_latency_max: Duration::from_millis(150),
             promotion_interval: Duration::from_secs(300),
             promotion_batch: 500,
             shards: 16,

@@ -36,9 +36,9 @@ fn store(config: &Config) -> Vec<String> {
         (kind == StoreKind::Embedded || given, "store.url: must be set for this store.kind"),
         (
             kind != StoreKind::Postgres || !given || is_postgres(url),
-            "store.url: must be such as postgres://user:password@host:5432/database",
+            "store.url: must be a URL such as postgres://user:password@host:5432/database",
         ),
-        (kind != StoreKind::Redis || !given || is_redis(url), "store.url: must be such as redis://host:6379"),
+        (kind != StoreKind::Redis || !given || is_redis(url), "store.url: must be a URL such as redis://host:6379"),
     ])
 }
 
@@ -69,7 +69,7 @@ fn cache(config: &Config) -> Vec<String> {
     let (used, url) = (config.cache.kind == CacheKind::Redis, config.redis.url.expose_secret());
     violated([
         (!used || !url.is_empty(), "redis.url: must be set for cache.kind = \"redis\""),
-        (!used || url.is_empty() || is_redis(url), "redis.url: must be such as redis://host:6379"),
+        (!used || url.is_empty() || is_redis(url), "redis.url: must be a URL such as redis://host:6379"),
     ])
 }
 

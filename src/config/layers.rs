@@ -185,7 +185,7 @@ impl Settings {
                 self.by_key.entry(key).or_insert(default);
             }
         }
-        // What only names a topic is no setting.
+        // A key that only names a topic is not a setting.
         self.by_key.retain(|key, _| !key.ends_with('.'));
     }
 

@@ -22,7 +22,7 @@ const TOPIC_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 78] = [
+pub(super) const RULES: [(&str, Rule); 79] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -69,6 +69,7 @@ pub(super) const RULES: [(&str, Rule); 78] = [
     ("partitions.dead_after", |text| at_least(text, MILLISECOND)),
     ("failover.probe_interval", |text| at_least(text, MILLISECOND)),
     ("failover.probe_timeout", |text| at_least(text, MILLISECOND)),
+    ("failover.redis_latency_max", |text| at_least(text, MILLISECOND)),
     ("failover.gates", gates),
     ("broker.topics", topics),
     ("backpressure.lag", |text| rising(text, units::duration)),
@@ -105,7 +106,7 @@ pub(super) const RULES: [(&str, Rule); 78] = [
     ("tracing.timeout", post_timeout),
 ];
 
-/// Rules of the keys of `[topics.NAME]`, by field. An empty value stands for that of another key where `config/default.toml` says so.
+/// Rules of the keys of `[topics.NAME]`, by field. An empty value means that of another key where `config/default.toml` says so.
 pub(super) const TOPIC_RULES: [(&str, Rule); 7] = [
     ("partitions", |text| or_empty(text, |text| whole(text, 1, 10_000))),
     ("attempts_max", |text| or_empty(text, |text| whole(text, 1, 1_000_000))),

@@ -223,7 +223,7 @@ impl AuthSettings {
         secret.or_else(public_key).or_else(|| self.jwks_url.clone().map(KeySource::JwksUrl))
     }
 
-    /// Replaces whichever key is configured by this secret.
+    /// Sets this secret as the only key.
     pub fn set_secret(&mut self, secret: &str) {
         (self.hs256_secret, self.public_key_file, self.jwks_url) = (Some(secret.into()), None, None);
     }
@@ -282,6 +282,7 @@ pub struct PartitionSettings {
 pub struct FailoverSettings {
     pub probe_interval: Duration,
     pub probe_timeout: Duration,
+    pub redis_latency_max: Duration,
     pub dependency_failures: u32,
     pub unhealthy_rounds: u32,
     pub healthy_rounds: u32,

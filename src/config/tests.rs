@@ -50,6 +50,7 @@ fn defaults_equal_those_of_each_crates_options() {
         (config.failover.probe_interval, config.failover.probe_timeout),
         (actors.probe_interval, actors.probe_timeout)
     );
+    assert_eq!(config.failover.redis_latency_max, actors.redis_latency_max);
     let FailoverThresholds { dependency, unhealthy, healthy } = actors.region;
     let failover = &config.failover;
     assert_eq!((failover.dependency_failures, failover.unhealthy_rounds), (dependency, unhealthy));
@@ -263,7 +264,10 @@ fn contradicting_values_are_reported() {
         (&[("POSTHASTE__CACHE__KIND", "redis")][..], "redis.url"),
         (&[("POSTHASTE__STORE__KIND", "postgres"), ("POSTHASTE__STORE__URL", "mysql://x")][..], "postgres://user"),
         (&[("POSTHASTE__STORE__KIND", "redis"), ("POSTHASTE__STORE__URL", "http://x")][..], "store.url: must be"),
-        (&[("POSTHASTE__CACHE__KIND", "redis"), ("POSTHASTE__REDIS__URL", "x:1")][..], "redis.url: must be such as"),
+        (
+            &[("POSTHASTE__CACHE__KIND", "redis"), ("POSTHASTE__REDIS__URL", "x:1")][..],
+            "redis.url: must be a URL such as",
+        ),
         (&[("POSTHASTE__BACKPRESSURE__BACKLOG", "0,0")][..], "two values above 0"),
         (&[("POSTHASTE__PARTITIONS__DEAD_AFTER", "1s")][..], "partitions.dead_after"),
         (&[("POSTHASTE__FAILOVER__GATES", "db,kafka")][..], "failover.gates"),

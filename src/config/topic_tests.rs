@@ -27,7 +27,7 @@ fn topic_without_keys_has_the_defaults_and_is_created() {
     assert_eq!((topic.fallback, topic.consumers, topic.consumer_attempts_max), (None, 0, 5));
     assert_eq!((topic.consumer_fallback, topic.consumer_poison), (FallbackKind::None, PoisonMessage::DeadLetter));
     assert_eq!(config.further_topics(), ["invoices", "shop.customers"]);
-    assert_eq!(Config::defaults().topics.len(), 0, "the description of the keys is no topic");
+    assert_eq!(Config::defaults().topics.len(), 0, "the description of the keys is not a topic");
 }
 
 #[test]

@@ -90,6 +90,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         consumer_batch: if config.consumer.posts() { POSTED_BATCH } else { defaults.consumer_batch },
         probe_interval: config.failover.probe_interval,
         probe_timeout: config.failover.probe_timeout,
+        redis_latency_max: config.failover.redis_latency_max,
         region: app::policy::failover::FailoverThresholds {
             dependency: config.failover.dependency_failures,
             unhealthy: config.failover.unhealthy_rounds,

@@ -22,12 +22,15 @@ struct SwitchedProbe {
     hangs: AtomicBool,
     checks: AtomicU32,
     percent: AtomicU32,
+    /// Time of a reply in milliseconds.
+    latency: AtomicU32,
 }
 
 impl SwitchedProbe {
     fn on(name: &'static str) -> Arc<Self> {
         let (up, hangs) = (AtomicBool::new(true), AtomicBool::new(false));
-        Arc::new(Self { name, up, hangs, checks: AtomicU32::new(0), percent: AtomicU32::new(0) })
+        let zero = AtomicU32::default;
+        Arc::new(Self { name, up, hangs, checks: zero(), percent: zero(), latency: zero() })
     }
 }
 
@@ -46,7 +49,8 @@ impl Probe for SwitchedProbe {
         if self.hangs.load(SeqCst) {
             std::future::pending::<()>().await;
         }
-        if self.up.load(SeqCst) { Ok(ProbeReport::default()) } else { Err(Error::Unreachable("switched off".into())) }
+        let latency = Duration::from_millis(self.latency.load(SeqCst).into());
+        if self.up.load(SeqCst) { Ok(ProbeReport { latency }) } else { Err(Error::Unreachable("switched off".into())) }
     }
 }
 
@@ -157,6 +161,25 @@ async fn a_hung_probe_counts_as_failed_and_only_gating_probes_make_a_region_pass
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_reply_of_redis_counts_as_failed_above_the_configured_latency() {
+    let mut environment = Environment::new();
+    let (redis, db) = (SwitchedProbe::on("redis"), SwitchedProbe::on("db"));
+    environment.probes = vec![(redis.clone(), false), (db.clone(), true)];
+    environment.options.redis_latency_max = Duration::from_millis(300);
+    let process = environment.start().await;
+    let is_up = |name| process.health().components.iter().any(|component| component.name == name && component.up);
+
+    redis.latency.store(300, SeqCst);
+    db.latency.store(1_900, SeqCst);
+    process.advance(Duration::from_secs(30)).await;
+    assert!(is_up("redis") && is_up("db"), "no longer than allowed; the limit is that of Redis");
+    redis.latency.store(301, SeqCst);
+
+    process.wait_until("Redis counts as down", TIMEOUT, async || !is_up("redis")).await;
+    assert!(is_up("db"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_of_the_failover_manager_leaves_a_passive_region_passive() {
     let mut environment = Environment::new();
     let db = SwitchedProbe::on("db");
@@ -185,7 +208,7 @@ async fn a_saturated_pool_is_pressure_within_seconds_and_a_short_spike_is_not() 
     process.advance(Duration::from_millis(1_500)).await;
     db.percent.store(0, SeqCst);
     process.advance(Duration::from_secs(30)).await;
-    assert_eq!(process.health().stage, PressureStage::Calm, "a spike is no pressure, even between two probes");
+    assert_eq!(process.health().stage, PressureStage::Calm, "a spike is not pressure, even between two probes");
     db.percent.store(80, SeqCst);
 
     process
