@@ -309,6 +309,7 @@ async fn a_consumer_that_crashes_repeatedly_accounts_for_each_message_once() {
     let (environment, mut ledger) = (environment(&handler), Ledger::default());
     environment.script.sometimes(0.2, Call::Append, InjectedFault::Unreachable);
     let mut process = environment.start().await;
+    let mut crashes = 0;
     for round in 0..20 {
         let id = ledger.create_order(&process).await;
         ledger.change_status(&process, id, Status::Processing).await;
@@ -317,9 +318,11 @@ async fn a_consumer_that_crashes_repeatedly_accounts_for_each_message_once() {
             drop(process);
             process = environment.start().await;
         } else {
-            let _ = process.bus().panic("/consumer-0", "test");
+            // A consumer that restarts at this moment is not hit.
+            crashes += u32::from(process.bus().panic("/consumer-0", "test").is_ok());
         }
     }
+    assert!(crashes >= 10, "{crashes} of 13 panics hit the consumer");
     environment.script.clear();
     process.wait_until_drained(TIMEOUT).await;
     process.wait_until_consumed(TIMEOUT * 4).await;

@@ -67,6 +67,8 @@ async fn receive(environment: &Environment, rng: &SeededRng, records: &[Record])
         process.advance(Duration::from_millis(below(rng, 30).into())).await;
     }
     process.wait_until_consumed(TIMEOUT).await;
+    let restarts = process.metrics.actor_restarts_total.with(["ConsumerActor", "panic"]).get();
+    assert!(restarts > 0, "the consumer was hit");
     assert_eq!(
         process.metrics.kafka_consumer_processed_count.get(),
         records.len() as u64,

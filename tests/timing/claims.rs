@@ -15,6 +15,20 @@ const RUNS_MAX: usize = 3;
 /// Longest wait for a state whose time is measured.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
+/// One actor of each kind.
+const ACTORS: [&str; 10] = [
+    "/failover-manager",
+    "/backpressure-manager",
+    "/relay/retry-handler",
+    "/relay/outbox-publisher",
+    "/relay/partition-worker-7",
+    "/consumer-0",
+    "/webhooks/webhook-manager",
+    "/event-intake",
+    "/pending-promoter",
+    "/order-aggregate-3",
+];
+
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Held by the test that runs.
@@ -70,7 +84,7 @@ fn an_actor_that_panics_or_stops_runs_again_within_a_second() {
         (actor(&service, "/relay/partition-worker-7")["state"] == "running").then_some(())
     });
 
-    for path in ["/relay/retry-handler", "/relay/partition-worker-7", "/order-aggregate-3", "/consumer-0"] {
+    for path in ACTORS {
         for action in ["panic", "stop"] {
             assert_within(&format!("{path} after {action}"), Duration::from_secs(1), || {
                 let before = actor(&service, path)["generation"].as_u64();

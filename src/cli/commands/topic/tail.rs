@@ -1,4 +1,4 @@
-//! `topic tail`: prints a topic's records, from a place on, until its end or for ever.
+//! `topic tail`: prints a topic's records from a position, until its end or continuously.
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Stop after this many records.
     #[arg(short = 'n', long)]
     limit: Option<u64>,
-    /// Keep running and print new records, also when the service restarts. The default on a terminal, where the output is no JSON.
+    /// Keep running and print new records, also when the service restarts. The default on a terminal, where the output is not JSON.
     #[arg(short, long)]
     follow: bool,
     /// Stop at the end of the topic. The default in a pipe.
@@ -60,9 +60,14 @@ impl Arguments {
         self.follow || (is_terminal && !self.no_follow && !self.output.is_json())
     }
 
+    /// Whether an option names a place before the end of the topic.
+    fn starts_in_the_past(&self) -> bool {
+        self.from_beginning || self.since.is_some() || !self.after.is_empty() || self.group.is_some()
+    }
+
     /// The offset to start from for each partition, given the first and the next offset of each, and where the group continues.
     fn starts(&self, partitions: &[(u64, u64)], of_group: &[Option<u64>]) -> BTreeMap<u32, u64> {
-        let from_first = self.from_beginning || self.since.is_some() || !self.after.is_empty() || self.group.is_some();
+        let from_first = self.starts_in_the_past();
         let start = |(partition, (first, next)): (u32, &(u64, u64))| {
             let after = self.after.iter().find(|(of, _)| *of == partition).map(|(_, offset)| offset + 1);
             let after = after.or_else(|| of_group.get(partition as usize).copied().flatten());
@@ -123,13 +128,21 @@ pub(super) async fn tail(topics: &dyn TopicReader, now: Timestamp, arguments: &A
     if follows {
         eprintln!("following {name}; Ctrl-C ends");
     }
+    let mut read_any = false;
     while !selection.is_complete() {
-        if print_new(topics, name, &mut next_offsets, &mut selection, arguments.output.is_json()).await? == 0 {
+        let read = print_new(topics, name, &mut next_offsets, &mut selection, arguments.output.is_json()).await?;
+        read_any |= read > 0;
+        if read == 0 {
             if !follows {
                 break;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+    if !read_any && view.partitions.iter().any(|(first, next)| first < next) && !arguments.starts_in_the_past() {
+        eprintln!(
+            "began at the end of {name}: --from-beginning prints the records before it, --follow waits for new ones"
+        );
     }
     Ok(0)
 }
