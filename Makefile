@@ -1,13 +1,13 @@
-# Two commands do all the set-up: `make run` and `make test`. `make check` is what CI runs.
+# `make run` starts a demo, `make test` installs and starts what the tests need, `make check` is what CI runs.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 export CARGO_BUILD_JOBS ?= 2
-# A machine that builds, and is shared, is slow at times: tests may wait so much longer than a quiet one takes.
+# A shared machine that also compiles is slow at times: this factor multiplies the deadlines of the tests.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
 
 .PHONY: run install test services check fmt clippy docs api dependencies manifests tidy openapi packages bench kills faults seeds
 
-run: ## The newcomer's first minute: starts embedded, places orders, shows every hop, stays up.
+run: ## The demo: builds the embedded variant, starts it, places orders, prints each step, and runs until Ctrl-C.
 	cargo run --profile demo --no-default-features -- demo
 
 PREFIX ?= /usr/local
@@ -24,7 +24,7 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 # TLS and SCRAM are features of a build of their own, because OpenSSL takes long to build.
 encrypted := cargo test --package posthaste-kafka --features tls --test kafka secured
 
-services: ## The same three to play with, until Ctrl-C; says how to use them.
+services: ## PostgreSQL, Redis and Kafka for experiments, until Ctrl-C; prints how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
 check: fmt dependencies manifests clippy docs api test openapi ## The same as CI.
@@ -47,23 +47,23 @@ dependencies: ## Licences and sources of all dependencies, and those that no cod
 manifests: ## Kubernetes manifests, the compose file and workflows match their schemas. Installs the validators into the cache folder.
 	tests/tidy/operations/manifests.sh
 
-tidy: ## Only the rules of this repository.
+tidy: ## Only the rules of this repository that the compiler cannot check.
 	cargo test --test tidy
 
-openapi: ## Generated requests to the program: it does what its OpenAPI document says. Installs the generator into the cache folder.
+openapi: ## Sends requests generated from the OpenAPI document and checks the responses against it. Installs the generator into the cache folder.
 	tests/openapi/check.sh
 
 packages: ## Every crate as it would be published, built from its package alone.
 	cargo package --workspace --exclude posthaste-kit --exclude posthaste-model --allow-dirty
 
-bench: ## End to end, on a release build; prints its settings.
+bench: ## Measures the service end to end, on a release build; prints its settings.
 	cargo run --release --quiet -- bench
 
-kills: ## kill -9 for as long as you like: make kills POSTHASTE_KILLS=1000
+kills: ## The service under load, killed with kill -9 a set number of times: make kills POSTHASTE_KILLS=1000
 	POSTHASTE_KILLS=$${POSTHASTE_KILLS:-200} cargo test --release --test service durability
 
-faults: ## Everything fails, for as long as you like: make faults POSTHASTE_FAULTS=2000 (POSTHASTE_SEED=n for the same again)
+faults: ## A set number of random failures of every part, on real services: make faults POSTHASTE_FAULTS=2000 (POSTHASTE_SEED=n repeats a run)
 	POSTHASTE_FAULTS=$${POSTHASTE_FAULTS:-500} tests/services/with.sh cargo test --release --test services guarantees -- --nocapture
 
-seeds: ## The actors on simulated PostgreSQL and Kafka, until you stop it: make seeds POSTHASTE_FIRST_SEED=1001 POSTHASTE_SEEDS=100000
-	POSTHASTE_SEEDS=$${POSTHASTE_SEEDS:-0} cargo test --release --test simulation cluster::seeds::the_laws -- --nocapture
+seeds: ## The actors on a simulated PostgreSQL and Kafka, until a seed fails: make seeds POSTHASTE_FIRST_SEED=1001 POSTHASTE_SEEDS=100000
+	POSTHASTE_SEEDS=$${POSTHASTE_SEEDS:-0} cargo test --release --test simulation cluster::seeds::invariants_hold -- --nocapture

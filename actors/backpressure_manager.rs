@@ -67,7 +67,7 @@ impl BackpressureManager {
         let work = async move { outbox.depth().await };
         ctx.spawn(work.into_actor(self).map(|depth, this, ctx| {
             if let Ok(depth) = depth {
-                // Without a broker all rows stay unsent: that is no pressure.
+                // Without a broker all rows stay unsent: that is not pressure.
                 let has_broker = this.dependencies.broker.is_some();
                 this.inputs.backlog = if has_broker { depth.pending + depth.failed } else { 0 };
                 this.publish_depth(&depth);

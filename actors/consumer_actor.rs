@@ -89,7 +89,7 @@ impl ConsumerActor {
                         event = "consumer_recovered",
                         member = self.number,
                         group = self.work.group(),
-                        "consumer {} works again",
+                        "consumer {} recovered",
                         self.number
                     );
                 }

@@ -77,19 +77,19 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
         command_span.events(command.events.len());
         let span = permit.span().clone();
         let (count, request_id) = (command.events.len(), command.request_id.clone());
-        let in_hand = supervision::in_hand(move || {
+        let in_progress = supervision::in_progress(move || {
             let request_id = request_id.as_deref().unwrap_or("without an id");
             format!("{count} events of another service (request {request_id})")
         });
         let work = async move {
-            let _in_hand = in_hand;
+            let _in_progress = in_progress;
             publish_events(&context, &*events, command, &progress).await
         };
         Box::pin(work.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             // Readiness fails with the first write that finds the store full, not only with the next round of probes.
-            if let Err(CommandError::NoRoom(why)) = &result {
-                this.health.update(|snapshot| snapshot.no_room = Some(why.clone()));
+            if let Err(CommandError::StorageFull(why)) = &result {
+                this.health.update(|snapshot| snapshot.storage_full = Some(why.clone()));
             }
             command_span.end(&result);
             let outcome = result?;

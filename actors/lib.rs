@@ -24,7 +24,7 @@ pub mod membership {
     //! What decides which partitions an instance holds, for simulations of more instances than actors could run.
     pub use crate::outbox_publisher::membership::Membership;
     pub use crate::outbox_publisher::peers::{Peers, scan_delay};
-    pub use crate::partition_worker::lease_book::LeaseBook;
+    pub use crate::partition_worker::local_leases::LocalLeases;
 }
 
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct ActorSystem {
     threads: Threads,
 }
 
-/// Result of a stop.
+/// What had not ended at the deadline of a stop.
 #[derive(Debug)]
 pub struct StopReport {
     /// Actors that did not end in time.

@@ -79,7 +79,9 @@ impl OrderAggregate {
     /// Readiness fails with the first write that finds the store full, not only with the next round of probes.
     fn record_error<T>(&self, result: &Result<T, CommandError>) {
         match result {
-            Err(CommandError::NoRoom(why)) => self.health.update(|snapshot| snapshot.no_room = Some(why.clone())),
+            Err(CommandError::StorageFull(why)) => {
+                self.health.update(|snapshot| snapshot.storage_full = Some(why.clone()))
+            }
             Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
             _ => {}
         }
@@ -116,9 +118,12 @@ impl OrderAggregate {
 }
 
 /// Names a command, for the case that the actor dies with it.
-fn named(command: impl std::fmt::Display + Send + 'static, request_id: Option<&Arc<str>>) -> supervision::InHand {
+fn named(
+    command: impl std::fmt::Display + Send + 'static,
+    request_id: Option<&Arc<str>>,
+) -> supervision::WorkInProgress {
     let request_id = request_id.cloned();
-    supervision::in_hand(move || match &request_id {
+    supervision::in_progress(move || match &request_id {
         Some(request_id) => format!("{command} (request {request_id})"),
         None => command.to_string(),
     })
@@ -141,7 +146,7 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
         let span = permit.span().clone();
         let work_in_hand = named("the creation of an order", command.request_id.as_ref());
         let work = async move {
-            let _in_hand = work_in_hand;
+            let _in_progress = work_in_hand;
             create_order(&context, command, key, &progress).await
         }
         .instrument(span.clone());
@@ -172,7 +177,7 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
         let lock = self.lock_of(id);
         let work_in_hand = named(format!("a change of order {id}"), command.request_id.as_ref());
         let work = async move {
-            let _in_hand = work_in_hand;
+            let _in_progress = work_in_hand;
             // The mutex is fair: commands of one order run in the order of their arrival.
             let _guard = lock.lock_owned().await;
             change_order(&context, &command, &progress).await

@@ -52,7 +52,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Pause before a partition whose worker did not take the batch runs again.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(20);
 
-/// The publisher of one instance.
+/// Schedules the partitions that this instance owns; holds no row.
 pub struct OutboxPublisher {
     dependencies: Dependencies,
     options: Arc<Options>,
@@ -64,7 +64,7 @@ pub struct OutboxPublisher {
     schedule: Schedule,
     cycles: Cycles,
     alarms: Alarms,
-    /// A look at the schedule is requested already: the messages that wait in the mailbox come first.
+    /// Whether a `RunDue` message is already queued; messages before it are handled first.
     run_requested: bool,
     /// When the timer of the next cycle fires.
     cycle_timer: Option<Instant>,
@@ -110,7 +110,7 @@ impl OutboxPublisher {
 
     // Runs: which partition moves a batch now.
 
-    /// Looks at the schedule after the messages that wait in the mailbox: wake-ups that arrive together start together.
+    /// Queues `RunDue` behind the waiting messages: wake-ups that arrive together start together.
     fn request_run(&mut self, ctx: &mut Context<Self>) {
         if !std::mem::replace(&mut self.run_requested, true) {
             ctx.notify(RunDue);
@@ -136,7 +136,7 @@ impl OutboxPublisher {
         }
     }
 
-    /// Looks again when the next cycle may begin. One timer is enough; it may fire early, when a cycle has ended before.
+    /// Sets the timer for when the next cycle may begin. One timer is enough; it may fire early, when a cycle has ended before.
     fn run_due_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
         let now = Instant::now();
         if self.cycle_timer.is_some_and(|timer| timer <= at && timer > now) {

@@ -75,7 +75,7 @@ async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u
                 Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => {}
                 // A passive region or backpressure: promotion works, and the event that closed the gate was logged.
                 Err(CommandError::Gated(why)) => {
-                    tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion waits for the gate; the next run continues");
+                    tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion stopped because writes are rejected; the next run continues");
                     return promoted;
                 }
                 Err(error) => {

@@ -1,7 +1,7 @@
 //! posthaste: an order service that never loses an event, on a supervised actor system.
 //!
 //! The program and the tests start it with [`start`], which opens the store, starts the supervision tree, serves HTTP, and returns a
-//! [`Service`] that stops everything in order.
+//! [`Service`] that stops everything gracefully.
 pub mod config;
 mod wiring;
 

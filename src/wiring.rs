@@ -1,4 +1,5 @@
-//! The composition root: opens the configured backends and builds a service from them. Only this module and its files name an adapter.
+//! The composition root: opens the configured backends and builds a service from them. Only this module and its files open an adapter;
+//! config uses endpoints for the form of URLs.
 mod adopt;
 mod backends;
 mod broker;

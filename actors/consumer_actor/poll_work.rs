@@ -74,7 +74,7 @@ async fn poll<W: PollWork>(
         Ok(deliveries) => deliveries,
         Err(error) => return (0, Err(error)),
     };
-    let _in_hand = message_log::in_hand(&deliveries);
+    let _in_progress = message_log::in_progress(&deliveries);
     match work.process(begun, member, &deliveries).await {
         Ok(failed) => (failed, Ok(())),
         // No message of the poll is acknowledged: the processing of each has failed.

@@ -73,7 +73,7 @@ fn error_type(error: &CommandError) -> &'static str {
         CommandError::ActorDown => "actor_down",
         CommandError::Expired => "expired",
         CommandError::Unavailable(_) => "unavailable",
-        CommandError::NoRoom(_) => "no_room",
+        CommandError::StorageFull(_) => "storage_full",
         CommandError::Unknown(_) => "unknown_outcome",
     }
 }

@@ -34,7 +34,7 @@ pub struct BreakerGuard {
     broker_is_down: bool,
     /// When the broker was last seen to come back.
     returned_at: Arc<Mutex<Option<Instant>>>,
-    /// When the batch began whose failure opened the breaker last.
+    /// Start of the batch whose failure last opened the breaker.
     opened_by: Option<Instant>,
     health: HealthBoard,
     metrics: Arc<Metrics>,
@@ -68,7 +68,7 @@ impl BreakerGuard {
         self.breaker.pass(now)
     }
 
-    /// An item for each time that the broker comes back: the schedule should be looked at again. None without a broker.
+    /// An item for each time that the broker comes back: the schedule must be checked again. None without a broker.
     pub fn returns(&self, broker: Option<Arc<dyn Broker>>) -> impl Stream<Item = ()> + use<> {
         let state = broker.map(|broker| (broker, Arc::clone(&self.returned_at)));
         stream::unfold(state, |state| async {
@@ -163,7 +163,7 @@ impl BreakerGuard {
                 "the broker keeps failing; sends pause, no event is lost: {error}"
             );
         } else {
-            tracing::info!(event = "breaker_closed", "the broker works again");
+            tracing::info!(event = "breaker_closed", "the broker recovered");
         }
         self.bus.publish_external("breaker", vec![("state", state.to_owned()), ("error", error)]);
         self.publish_state();

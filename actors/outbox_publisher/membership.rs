@@ -11,7 +11,7 @@ use ports::Error;
 use ports::partitions::{InstanceId, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo};
 use tokio::sync::Semaphore;
 
-use crate::partition_worker::lease_book::LeaseBook;
+use crate::partition_worker::local_leases::LocalLeases;
 
 /// A free partition is overdue after this share of `dead_after`: a quarter, by default a little more than a heartbeat.
 const OVERDUE_SHARE: u32 = 4;
@@ -33,7 +33,7 @@ pub struct Membership {
 #[derive(Clone)]
 struct MembershipPorts {
     leases: Arc<dyn PartitionLeases>,
-    book: Arc<LeaseBook>,
+    local_leases: Arc<LocalLeases>,
     instance: InstanceId,
     dead_after: Duration,
     partitions: u32,
@@ -53,13 +53,13 @@ impl Membership {
     /// The membership of this instance, which has not sent a heartbeat yet.
     pub fn new(
         leases: Arc<dyn PartitionLeases>,
-        book: Arc<LeaseBook>,
+        local_leases: Arc<LocalLeases>,
         instance: InstanceId,
         dead_after: Duration,
         partitions: u32,
     ) -> Self {
         let turn = Arc::new(Semaphore::new(1));
-        let ports = MembershipPorts { leases, book, instance, dead_after, partitions, turn };
+        let ports = MembershipPorts { leases, local_leases, instance, dead_after, partitions, turn };
         let rank = MemberRank { rank: 0, live: 1 };
         Self { ports, rank, heartbeats: 0, scans: 0, handing_over: BTreeSet::new(), store_is_down: false }
     }
@@ -92,7 +92,7 @@ impl Membership {
             let _turn = turn.acquire().await;
             turn.close();
             if let Err(error) = leases.leave(&instance).await {
-                tracing::debug!(event = "leave_failed", error = %error, "the other instances will see this one expire");
+                tracing::debug!(event = "leave_failed", error = %error, "the membership could not be deleted; other instances notice after partitions.dead_after");
             }
         }
     }
@@ -108,7 +108,7 @@ impl Membership {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.store_is_down, true) {
-                    tracing::warn!(event = "heartbeat_failed", error = %error, "the store does not answer; leases run on until they expire: {error}");
+                    tracing::warn!(event = "heartbeat_failed", error = %error, "the heartbeat failed; held leases stay valid until they expire: {error}");
                 }
                 None
             }
@@ -117,9 +117,9 @@ impl Membership {
 
     /// Which partitions to take and to hand over, given those that have a worker here now.
     pub fn rebalance(&self, scan: &LeaseScan, workers: &[PartitionNo]) -> Balance {
-        let MembershipPorts { book, instance, dead_after, partitions, .. } = &self.ports;
+        let MembershipPorts { local_leases, instance, dead_after, partitions, .. } = &self.ports;
         let workers = workers.iter().copied().collect();
-        let leased = book.held().into_iter().map(|(partition, _)| partition).collect();
+        let leased = local_leases.held().into_iter().map(|(partition, _)| partition).collect();
         let holdings = Holdings { workers: &workers, leased: &leased };
         let mut balance =
             balance(*partitions, instance, scan.rank, holdings, scan.survey.as_ref(), *dead_after / OVERDUE_SHARE);
@@ -158,26 +158,26 @@ impl Membership {
 
     /// Whether this instance holds the lease of a partition, by its own count.
     pub fn holds(&self, partition: PartitionNo) -> bool {
-        self.ports.book.epoch(partition).is_some()
+        self.ports.local_leases.epoch(partition).is_some()
     }
 
     /// How many leases this instance holds, by its own count.
     pub fn owned(&self) -> usize {
-        self.ports.book.held().len()
+        self.ports.local_leases.held().len()
     }
 }
 
 impl MembershipPorts {
     async fn scan(&self, workers: Option<Vec<PartitionNo>>) -> Result<LeaseScan, Error> {
-        let Self { leases, book, instance, dead_after, partitions, .. } = self;
+        let Self { leases, local_leases, instance, dead_after, partitions, .. } = self;
         let rank = leases.heartbeat(instance, *dead_after).await?;
-        let (requested, held) = (book.request_time(), book.held());
+        let (requested, held) = (local_leases.request_time(), local_leases.held());
         if !held.is_empty() {
-            let still_ours = leases.renew(instance, &held, book.ttl()).await?;
-            book.renewed(requested, &held, &still_ours);
+            let still_ours = leases.renew(instance, &held, local_leases.ttl()).await?;
+            local_leases.renewed(requested, &held, &still_ours);
         }
-        // A lease without a worker is no share: the worker of an earlier publisher held it.
-        let leased = workers.map(|workers| workers.iter().filter(|no| book.epoch(**no).is_some()).count());
+        // A lease without a worker does not count: the worker of an earlier publisher held it.
+        let leased = workers.map(|workers| workers.iter().filter(|no| local_leases.epoch(**no).is_some()).count());
         let survey = match leased {
             Some(leased) if needs_survey(*partitions, rank, leased) => Some(leases.survey(instance).await?),
             _ => None,

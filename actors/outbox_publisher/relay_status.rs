@@ -3,7 +3,7 @@
 use crate::partition_worker::report::BatchReport;
 use crate::system::dependencies::Dependencies;
 
-/// What the log has of the relay.
+/// The state of the relay that was logged last.
 #[derive(Debug, Default)]
 pub struct RelayStatus {
     /// The last reports were failures.
@@ -75,7 +75,7 @@ mod tests {
 
         status.record(&BatchReport { error, ..BatchReport::default() });
         status.record(&BatchReport::default());
-        assert!(status.failing, "a batch without rows is no recovery");
+        assert!(status.failing, "a batch without rows is not a recovery");
         status.record(&BatchReport { sent: 1, ..BatchReport::default() });
 
         assert!(!status.failing);

@@ -49,7 +49,7 @@ impl Workers {
         }
         let (mailbox, spec) = (self.spec)(partition);
         if let Err(error) = self.bus.start_child(self.supervisor, spec) {
-            tracing::debug!(event = "worker_not_hired", partition = partition.0, error = %error, "a worker could not be started yet");
+            tracing::debug!(event = "worker_start_failed", partition = partition.0, error = %error, "a worker could not be started yet");
             return false;
         }
         self.mailboxes.lock().insert(partition, mailbox);

@@ -13,8 +13,8 @@ use ports::partitions::Token;
 use tokio::time::Instant;
 
 use super::context::RelayContext;
-use super::held_partition::{AcknowledgedBatch, PartitionSession};
 use super::in_flight_batch::InFlightBatch;
+use super::partition_session::{AcknowledgedBatch, PartitionSession};
 use super::producer_sessions::ProducerClaim;
 use super::published_log;
 use super::report::{BatchReport, BrokerSignal};
@@ -47,9 +47,9 @@ impl BatchSender {
         batch: ClaimedBatch,
         (kind, probe): (ClaimKind, bool),
     ) -> RunResult {
-        let RelayContext { broker, book, envelope, options, metrics, .. } = &*self.0;
+        let RelayContext { broker, local_leases, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
-        let _in_hand = batch.in_hand(session.fence.partition);
+        let _in_progress = batch.in_progress(session.fence.partition);
         let off_contract = refused.iter().filter(|refused| refused.off_contract).count();
         metrics.kafka_schema_validation_errors.inc_by(off_contract as u64);
         if !refused.is_empty()
@@ -59,7 +59,7 @@ impl BatchSender {
         }
         for _ in 0..REFUSALS_MAX {
             let fence = &session.fence;
-            let time_left = book.time_left(fence.partition, fence.epoch).saturating_sub(options.margin);
+            let time_left = local_leases.time_left(fence.partition, fence.epoch).saturating_sub(options.margin);
             if time_left.is_zero() {
                 // The broker has received nothing of it: the resolution returns the attempt.
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });

@@ -10,7 +10,7 @@ use supervision::{Mailbox, SupervisionBus};
 use telemetry::Metrics;
 use telemetry::traces::Tracer;
 
-use super::lease_book::LeaseBook;
+use super::local_leases::LocalLeases;
 use super::producer_sessions::ProducerSessions;
 use crate::retry_handler::RetryHandler;
 
@@ -25,7 +25,7 @@ pub struct RelayContext {
     /// Open transactional producers of this instance.
     pub producers: ProducerSessions,
     /// Local count of how long each lease still lasts.
-    pub book: Arc<LeaseBook>,
+    pub local_leases: Arc<LocalLeases>,
     /// Decides about rows that failed, and writes their exclusion.
     pub retry: Mailbox<RetryHandler>,
     /// What a row that is parked as poison does to its key.

@@ -7,7 +7,7 @@ use ports::Error;
 use ports::broker::{Position, Record};
 use ports::outbox::{ClaimKind, ClaimedBatch, ClaimedRow, RowId};
 use ports::partitions::{PartitionNo, Token};
-use supervision::InHand;
+use supervision::WorkInProgress;
 
 /// Rows of a batch that the event of a death names.
 const ROWS_NAMED_MAX: usize = 5;
@@ -56,9 +56,9 @@ impl InFlightBatch {
     }
 
     /// Names the batch for the case that the worker dies with it: a poison row is among these.
-    pub fn in_hand(&self, partition: PartitionNo) -> InHand {
+    pub fn in_progress(&self, partition: PartitionNo) -> WorkInProgress {
         let (token, rows) = (self.token, Arc::clone(&self.rows));
-        supervision::in_hand(move || {
+        supervision::in_progress(move || {
             let named: Vec<String> = rows.iter().take(ROWS_NAMED_MAX).map(named).collect();
             let more = rows.len().saturating_sub(ROWS_NAMED_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -8,7 +8,7 @@ use ports::partitions::{AcquireReason, PartitionNo};
 use super::batch_request::RunBatch;
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
-use super::held_partition::PartitionSession;
+use super::partition_session::PartitionSession;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::session::{PartitionSessions, SessionStart};
@@ -73,7 +73,7 @@ impl Relay {
     }
 
     async fn claim_and_send(&self, mut session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
-        let RelayContext { producers, options, metrics, book, .. } = &*self.context;
+        let RelayContext { producers, options, metrics, local_leases, .. } = &*self.context;
         let fence = session.fence.clone();
         let producer = match producers.claim(fence.partition).await {
             Ok(producer) => producer,
@@ -99,7 +99,7 @@ impl Relay {
             }
             Ok(Claimed::Fenced) => {
                 metrics.outbox_fenced_total.inc();
-                book.lost(session.fence.partition);
+                local_leases.lost(session.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
             Err(error) if error.outcome_unknown() => RunResult::failed(None, error),

@@ -1,7 +1,7 @@
 //! How a worker's run ended: its report, and whether its session may go on.
 use ports::Error;
 
-use super::held_partition::PartitionSession;
+use super::partition_session::PartitionSession;
 use super::report::BatchReport;
 use super::settlement::SettleFailure;
 

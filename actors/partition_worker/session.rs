@@ -11,7 +11,7 @@ use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, Op
 use tokio::time::Instant;
 
 use super::context::RelayContext;
-use super::held_partition::PartitionSession;
+use super::partition_session::PartitionSession;
 use super::session_failure::SessionFailure;
 use super::settlement;
 use crate::retry_handler::parked_row::ParkedRow;
@@ -75,10 +75,10 @@ impl PartitionSessions {
         reason: &mut AcquireReason,
         watermark: Option<Token>,
     ) -> Result<Option<Fence>, SessionFailure> {
-        let RelayContext { leases, book, instance, .. } = &*self.context;
+        let RelayContext { leases, local_leases, instance, .. } = &*self.context;
         for _ in 0..ADOPTIONS_MAX {
-            let (requested, started) = (book.request_time(), Instant::now());
-            let acquisition = leases.acquire(partition, instance, *reason, watermark, book.ttl()).await?;
+            let (requested, started) = (local_leases.request_time(), Instant::now());
+            let acquisition = leases.acquire(partition, instance, *reason, watermark, local_leases.ttl()).await?;
             let Acquired { mut fence, in_flight } = match acquisition {
                 Acquisition::Taken(acquired) => acquired,
                 Acquisition::Held { .. } => {
@@ -91,7 +91,7 @@ impl PartitionSessions {
                 }
             };
             *reason = AcquireReason::Uncertain;
-            book.acquired(partition, fence.epoch, requested);
+            local_leases.acquired(partition, fence.epoch, requested);
             if let Some(open) = in_flight {
                 fence.counter = self.resolve(&fence, &open).await?;
             }
@@ -117,8 +117,8 @@ impl PartitionSessions {
         let ResolvedBatch { closed, parked } = outbox.resolve(fence, open.token, outcome, poison).await?;
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);
         tracing::info!(
-            event = "batch_resolved", partition, epoch, token, verdict = ?outcome, lane = %open.session,
-            "partition {partition}: batch {token} of an earlier claim was open; the broker was asked about it: {outcome:?}"
+            event = "batch_resolved", partition, epoch, token, verdict = ?outcome, session = %open.session,
+            "partition {partition}: batch {token} of an earlier claim was open; resolved by its watermark: {outcome:?}"
         );
         metrics.outbox_entries_failed.inc_by(parked.len() as u64);
         parked.iter().for_each(|row| ParkedRow::from(row).report(events));
@@ -142,7 +142,7 @@ impl PartitionSessions {
             epoch,
             counter,
             watermark,
-            "the store went back in time: the broker has batches that it does not know; events before now may be published twice"
+            "the store went back in time: the broker has committed batches that the store does not contain; events before now may be published twice"
         );
     }
 
@@ -155,7 +155,7 @@ impl PartitionSessions {
         mut session: Option<PartitionSession>,
         reason: &mut AcquireReason,
     ) -> (bool, Option<PartitionSession>) {
-        let RelayContext { leases, book, instance, .. } = &*self.context;
+        let RelayContext { leases, local_leases, instance, .. } = &*self.context;
         if let Some(held) = &mut session
             && settlement::settle(&self.context, held).await.is_err()
         {
@@ -163,10 +163,10 @@ impl PartitionSessions {
         }
         loop {
             let known = session.as_ref().map(|session| session.fence.epoch);
-            let Some(epoch) = known.or_else(|| book.epoch(partition)) else { return (true, None) };
+            let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
             match leases.release(partition, instance, epoch).await {
                 Ok(Release::Done | Release::NotOurs) => {
-                    book.lost(partition);
+                    local_leases.lost(partition);
                     return (true, None);
                 }
                 Ok(Release::InFlight) if session.is_none() => match self.begin(partition, reason).await {

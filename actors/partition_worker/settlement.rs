@@ -5,7 +5,7 @@ use ports::Error;
 use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim};
 
 use super::context::RelayContext;
-use super::held_partition::PartitionSession;
+use super::partition_session::PartitionSession;
 
 /// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
 const SETTLE_ATTEMPTS_MAX: u32 = 5;

@@ -1,4 +1,4 @@
-//! ParkedRow: the log line and the live event of a row that the store has parked, whichever actor's statement did it.
+//! ParkedRow: the log line and the live event of a row that the store has parked, whatever actor's statement did it.
 use domain::EventId;
 use ports::FailureType;
 use ports::orders::order_of_event;
@@ -8,11 +8,11 @@ use tracing::field::display;
 
 /// A row that waits for an operator.
 pub struct ParkedRow<'a> {
-    /// Id of the row.
+    /// Row id, for `outbox retry`.
     pub row: RowId,
     /// Event that the row does not publish.
     pub event_id: EventId,
-    /// Key of the row.
+    /// Key whose later rows may wait.
     pub key: &'a EventKey,
     /// Type of the event.
     pub kind: &'a str,

@@ -6,7 +6,7 @@ pub(crate) mod backoff;
 pub(crate) mod command;
 pub(crate) mod command_channel;
 pub(crate) mod exit;
-pub(crate) mod in_hand;
+pub(crate) mod in_progress;
 pub(crate) mod panic_guard;
 pub(crate) mod policy;
 pub(crate) mod signal;

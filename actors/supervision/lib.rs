@@ -64,7 +64,7 @@ pub use bus::supervisor_registry::SupervisorSnapshot;
 pub use child::actor::actor;
 pub use child::backoff::Backoff;
 pub use child::exit::ExitReason;
-pub use child::in_hand::{InHand, in_hand};
+pub use child::in_progress::{WorkInProgress, in_progress};
 pub use child::panic_guard::replace_instance;
 pub use child::policy::{Restart, Shutdown, Strategy};
 pub use child::spec::{ChildSpec, SupervisorSpec};

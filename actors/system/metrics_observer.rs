@@ -10,7 +10,7 @@ pub struct MetricsObserver(pub Arc<Metrics>);
 
 impl Observer for MetricsObserver {
     fn lifecycle(&self, event: &SupervisionEvent) {
-        // An exit is no restart: a stopped or terminated actor does not run again, and a start may fail several times before one succeeds.
+        // An exit is not a restart: a stopped or terminated actor does not run again, and a start may fail several times before one succeeds.
         if event.event == "child_restarted" && event.child_type == "worker" {
             self.0.actor_restarts_total.with([event.kind, event.reason.unwrap_or("unknown")]).inc();
         }

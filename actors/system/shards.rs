@@ -12,7 +12,7 @@ use supervision::{AskError, Mailbox};
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
 
-/// All shards of this instance.
+/// Routes commands to the mailboxes of the OrderAggregate shards.
 #[derive(Clone)]
 pub struct Shards {
     shards: Arc<[Mailbox<OrderAggregate>]>,

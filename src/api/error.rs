@@ -291,7 +291,7 @@ impl From<CommandError> for Problem {
                 "the command exceeded its deadline in the mailbox and was dropped; nothing was changed",
                 1,
             ),
-            CommandError::Unavailable(cause) | CommandError::NoRoom(cause) => Self::dependency_unavailable(cause),
+            CommandError::Unavailable(cause) | CommandError::StorageFull(cause) => Self::dependency_unavailable(cause),
             CommandError::Unknown(cause) => Self::unexpected(cause),
         }
     }

@@ -140,7 +140,7 @@ pub struct HandedOverEvent {
     pub trace: Option<TraceContext>,
 }
 
-/// Command to publish events.
+/// Writes events of another service to the outbox, all or none.
 #[derive(Clone, Debug)]
 pub struct PublishEvents {
     /// The client's subject, to which its idempotency keys belong.

@@ -41,8 +41,8 @@ pub enum CommandError {
     #[error("a dependency is not available: {0}")]
     Unavailable(String),
     /// The store's storage is full; nothing was changed.
-    #[error("no room left: {0}")]
-    NoRoom(String),
+    #[error("no space left: {0}")]
+    StorageFull(String),
     /// The outcome is unknown: the command may have changed the order.
     #[error("the outcome is not known: {0}")]
     Unknown(String),
@@ -52,7 +52,7 @@ impl From<ports::Error> for CommandError {
     fn from(error: ports::Error) -> Self {
         match error {
             ports::Error::Unknown(_) => Self::Unknown(error.to_string()),
-            ports::Error::Full(detail) => Self::NoRoom(detail),
+            ports::Error::Full(detail) => Self::StorageFull(detail),
             _ => Self::Unavailable(error.to_string()),
         }
     }

@@ -35,10 +35,10 @@ pub struct HealthSnapshot {
     pub components: Vec<Component>,
     /// Error of a store that responds but has no free space (a full disk, a quota). The first write that fails sets it, the next successful
     /// probe clears it.
-    pub no_room: Option<String>,
+    pub storage_full: Option<String>,
     /// Present stage of the measures against pressure.
     pub stage: PressureStage,
-    /// Measurements of which the stage was derived.
+    /// Measurements from which the stage was derived.
     pub inputs: PressureInputs,
     /// Outbox depth at the last measurement.
     pub depth: Depth,

@@ -103,7 +103,7 @@ pub trait ThrowawayData {
     /// Opens the store as the only instance.
     async fn open_store(&self, instance: &str) -> Result<Self::Store, Error>;
 
-    /// Opens the store that is its own broker, without relay and consumers; `None` where the store is no broker.
+    /// Opens the store that is its own broker, without relay and consumers; `None` where the store is not a broker.
     async fn open_store_and_broker(&self) -> Result<Option<StoreAndBroker>, Error>;
 
     /// How outbox rows of orders are made.
@@ -136,7 +136,7 @@ pub trait OpenStore {
     /// The store's port of partition leases.
     fn leases(&self) -> Arc<dyn PartitionLeases>;
 
-    /// Closes the store in order.
+    /// Closes the store gracefully.
     async fn close(&self);
 }
 

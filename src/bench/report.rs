@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 
-/// Time between two pictures of the sign that a measurement goes on.
+/// Interval between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Form of the figures.
@@ -27,7 +27,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     pub(crate) fn new(style: Style) -> Self {
         let step = ProgressBar::new_spinner();
-        // The template is a constant, so it is valid; otherwise the sign has its default form.
+        // The template is a constant, so it is valid; otherwise the spinner has its default form.
         if let Ok(style) = ProgressStyle::with_template("{spinner} bench: {msg}, {elapsed}") {
             step.set_style(style);
         }

@@ -54,7 +54,8 @@ impl<P: Program> Bench<'_, P> {
     async fn settings(&self) -> Result<(), Error> {
         let plan = self.plan;
         let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-        let build = if cfg!(debug_assertions) { "debug build: figures mean nothing" } else { "release build" };
+        let build =
+            if cfg!(debug_assertions) { "debug build: figures are not representative" } else { "release build" };
         let mut settings = json!({
             "build": build, "cores": cores, "storeSays": self.program.server_settings().await?,
             "clients": plan.clients, "seconds": plan.time.as_secs_f64(), "rounds": plan.rounds, "events": plan.events,

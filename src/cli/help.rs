@@ -28,7 +28,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "posthaste relay",
-        &[("posthaste relay --config FILE --migrate", "beside a service that calls posthaste.publish in its database")],
+        &[(
+            "posthaste relay --config FILE --migrate",
+            "next to a service that calls posthaste.publish in its database",
+        )],
     ),
     (
         "posthaste adopt",
@@ -54,7 +57,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ),
             (
                 "posthaste webhook create URL --topic order.events --type ORDER_CREATED --from-beginning",
-                "one type, with its history",
+                "one type, from the oldest kept event on",
             ),
         ],
     ),
@@ -79,7 +82,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "posthaste dlt list",
         &[
-            ("posthaste dlt list --redriven false", "what waits of the orders"),
+            ("posthaste dlt list --redriven false", "those of the order topic that were not sent back"),
             ("posthaste dlt list --topic invoices --failure TIMEOUT", "another topic of the configuration"),
         ],
     ),
@@ -87,7 +90,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "posthaste dlt redrive",
         &[
             ("posthaste dlt redrive 3/17 --reason 'ticket 7'", "send one dead letter back"),
-            ("posthaste dlt redrive --failure SYSTEM --rate 20 --yes", "20 a second, without a question"),
+            ("posthaste dlt redrive --failure SYSTEM --rate 20 --yes", "20 a second, without confirmation"),
             ("posthaste dlt redrive --topic invoices --dry-run", "count those of another topic"),
         ],
     ),
@@ -96,14 +99,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("posthaste topic tail order.events", "on a terminal: follow"),
             ("posthaste topic tail order.events --from-beginning --json", "all that is kept, then stop"),
-            ("posthaste topic tail order.events --after 3/17 --follow", "go on behind a position"),
+            ("posthaste topic tail order.events --after 3/17 --follow", "continue after a position"),
             ("posthaste topic tail order.events --since 10m --key ORDER", "what happened to an order"),
         ],
     ),
     (
         "posthaste actors tree",
         &[
-            ("posthaste actors tree --problems", "only those that need a look"),
+            ("posthaste actors tree --problems", "only actors with problems"),
             ("posthaste actors tree --watch --url http://10.0.0.7:8081", "another instance, every 2 s"),
         ],
     ),

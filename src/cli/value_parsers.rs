@@ -27,7 +27,7 @@ pub(super) fn failure_type() -> impl TypedValueParser<Value = FailureType> {
 pub(super) fn event_type(text: &str) -> Result<String, String> {
     check_type(text)
         .map(|()| text.to_owned())
-        .map_err(|_| "a type is not empty and has no control characters".to_owned())
+        .map_err(|_| "a type must not be empty or contain control characters".to_owned())
 }
 
 /// What an operator did to rows.

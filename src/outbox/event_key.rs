@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-/// Most bytes of a key: 1,024, because an outbox table after Debezium's description has keys of up to 255 characters, 1,020 bytes.
+/// Most bytes of a key: 1,024, because an outbox table as Debezium documents it has keys of up to 255 characters, 1,020 bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
 
 /// The byte of a UUID that begins with its version.
@@ -24,7 +24,7 @@ pub struct EventKey {
     text: Option<Arc<str>>,
 }
 
-/// Why a text is no key.
+/// Why a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKeyError {
     /// The text is empty.
@@ -38,9 +38,9 @@ pub enum EventKeyError {
 impl fmt::Display for EventKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            EventKeyError::Empty => f.write_str("a key is not empty"),
-            EventKeyError::TooLong => write!(f, "a key has at most {KEY_BYTES_MAX} bytes"),
-            EventKeyError::ControlCharacter => f.write_str("a key has no control characters"),
+            EventKeyError::Empty => f.write_str("a key must not be empty"),
+            EventKeyError::TooLong => write!(f, "a key must have at most {KEY_BYTES_MAX} bytes"),
+            EventKeyError::ControlCharacter => f.write_str("a key must not contain control characters"),
         }
     }
 }

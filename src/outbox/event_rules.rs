@@ -7,7 +7,7 @@ pub const HEADERS_MAX: usize = 64;
 pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Most bytes of a header's name: 128.
 pub const HEADER_NAME_BYTES_MAX: usize = 128;
-/// Most bytes of an event type: 1,024, because a type after Debezium's description has up to 255 characters, 1,020 bytes.
+/// Most bytes of an event type: 1,024, because a type as Debezium documents it has up to 255 characters, 1,020 bytes.
 pub const TYPE_BYTES_MAX: usize = 1_024;
 /// Most bytes of a payload: 960 KiB, so that a record with its headers stays below the 1 MiB that brokers accept.
 pub const PAYLOAD_BYTES_MAX: usize = 960 * 1024;
@@ -43,7 +43,7 @@ pub enum EventRuleError {
     ReservedHeader(String),
     /// The type is empty, too long, or has a control character.
     EventType,
-    /// The topic's name is none that Kafka accepts.
+    /// Kafka does not accept the topic's name.
     Topic(String),
     /// The content type is empty, too long, or has another character than printable ASCII.
     ContentType,
@@ -57,14 +57,17 @@ impl fmt::Display for EventRuleError {
                 write!(f, "its headers have {bytes} bytes, the limit is {HEADER_BYTES_MAX}")
             }
             EventRuleError::HeaderName(name) => {
-                write!(f, "{name:?} is no header name: 1 to {HEADER_NAME_BYTES_MAX} visible ASCII characters")
+                write!(f, "{name:?} is not a valid header name: 1 to {HEADER_NAME_BYTES_MAX} visible ASCII characters")
             }
             EventRuleError::ReservedHeader(name) => write!(f, "the header {name:?} is written by the relay"),
             EventRuleError::EventType => {
                 write!(f, "its type is not 1 to {TYPE_BYTES_MAX} bytes without control characters")
             }
             EventRuleError::Topic(name) => {
-                write!(f, "{name:?} is no topic name: 1 to {TOPIC_BYTES_MAX} of letters, digits, '.', '_' and '-'")
+                write!(
+                    f,
+                    "{name:?} is not a valid topic name: 1 to {TOPIC_BYTES_MAX} of letters, digits, '.', '_' and '-'"
+                )
             }
             EventRuleError::ContentType => f.write_str("its content type is not 1 to 256 printable ASCII characters"),
         }
@@ -113,7 +116,7 @@ pub fn check_type(kind: &str) -> Result<(), EventRuleError> {
     if legal { Ok(()) } else { Err(EventRuleError::EventType) }
 }
 
-/// Checks the name of a topic after Kafka's rules.
+/// Checks the name of a topic against Kafka's rules.
 ///
 /// # Errors
 /// [`EventRuleError::Topic`].

@@ -39,6 +39,6 @@ local MEMBER_RETENTION_FACTOR = 1000
 local POISON_REASON = 'poison: its claimer died in %d trials in which it was the only work'
 ";
         assert_eq!(rules_for_scripts(), expected);
-        assert!(!POISON_REASON.contains(['\'', '\\']), "it stands in a Lua string");
+        assert!(!POISON_REASON.contains(['\'', '\\']), "it is part of a Lua string");
     }
 }

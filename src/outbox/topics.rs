@@ -1,4 +1,4 @@
-//! Names of the topics around an event topic: retry topics, dead letters, watermarks. Nothing else spells them.
+//! Names of the topics around an event topic: retry topics, dead letters, watermarks. No other module constructs these names.
 pub mod group_offsets;
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ pub enum Error {
     #[error("overloaded: {0}")]
     Overloaded(String),
     /// The backend's storage is full (a disk, a quota). Nothing was changed; an operator must free space.
-    #[error("no room left: {0}")]
+    #[error("no space left: {0}")]
     Full(String),
     /// The call was sent and no response arrived: it may have changed something. The caller must resolve the outcome.
     #[error("outcome unknown: {0}")]

@@ -20,7 +20,7 @@ impl EventHeaders {
         Self((!headers.is_empty()).then(|| headers.into_iter().collect()))
     }
 
-    /// Parses a stored JSON object. A value that is no string counts by its JSON text, a null as no header. Another text gives headers that
+    /// Parses a stored JSON object. A value that is not a string counts by its JSON text; a null is skipped. Another text gives headers that
     /// [`EventHeaders::check`] refuses, so that the row of another program that wrote it is parked and stops no other one.
     pub fn from_json(text: &str) -> Self {
         let Ok(stored) = serde_json::from_str::<BTreeMap<String, Value>>(text) else { return Self::of([("", text)]) };

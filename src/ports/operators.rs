@@ -21,7 +21,7 @@ pub struct RowView {
     pub id: RowId,
     /// Event that the row publishes.
     pub event_id: EventId,
-    /// Record key; of an order's event the order's id.
+    /// Record key; the order id, for an order's event.
     pub key: EventKey,
     /// Event type by its name in events.
     pub kind: String,

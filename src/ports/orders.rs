@@ -34,7 +34,7 @@ pub struct Commit {
 pub struct NewRow {
     /// Event that the row publishes.
     pub event_id: EventId,
-    /// Record key; of an order's event the order's id.
+    /// Record key; the order id, for an order's event.
     pub key: EventKey,
     /// Type of the event.
     pub kind: Arc<str>,
@@ -48,7 +48,7 @@ pub struct NewRow {
     pub sequence: u64,
     /// Time of the change.
     pub occurred_at: Timestamp,
-    /// Where and when the change was made, of events that regions exchange.
+    /// Region and HLC stamp of the change; `None` for events of other services.
     pub stamp: Option<RegionStamp>,
     /// W3C trace context of the request, published unchanged.
     pub trace: Option<TraceContext>,
@@ -162,7 +162,7 @@ pub trait OrderStore: Send + Sync {
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error>;
 
     /// Lists at most `limit` orders, newest first. It stops after the order with which their size reaches [`LIST_BYTES`], so a shorter list is
-    /// no sign of the end; an empty one is.
+    /// not a sign of the end; an empty one is.
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error>;
 
     /// Counts the orders that match the filter.

@@ -89,7 +89,7 @@ pub struct ClaimedRow {
     pub sequence: u64,
     /// Time of the change.
     pub occurred_at: Timestamp,
-    /// Where and when the change was made, of events that regions exchange.
+    /// Region and HLC stamp of the change; `None` for events of other services.
     pub stamp: Option<RegionStamp>,
     /// Trace context of the request that made the change.
     pub trace: Option<TraceContext>,

@@ -45,7 +45,7 @@ pub enum Acquisition {
         /// Time until it expires unless it is renewed.
         remaining: Duration,
     },
-    /// The store continues another timeline than the one for which the producer sessions were fenced. Nothing is acquired: fence all of
+    /// The store is on another timeline than the one for which the producer sessions were fenced. Nothing is acquired: fence all of
     /// them, then call [`PartitionLeases::adopt`].
     TimelineChanged(TimelineChange),
 }
@@ -53,7 +53,7 @@ pub enum Acquisition {
 /// The store may have gone back in time: a fail-over to a standby, or a restore, began another timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineChange {
-    /// Identifies the timeline that the store continues now.
+    /// Identifies the timeline that the store is on now.
     pub timeline: String,
     /// Time up to which the store surely has every commit, where the server shows it.
     pub complete_until: Option<Timestamp>,

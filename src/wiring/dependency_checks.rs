@@ -73,7 +73,7 @@ fn disk_space(config: &Config) -> Option<DependencyCheck> {
     let volume = rustix::fs::statvfs(&config.store.path).ok()?;
     let free = volume.f_bavail.saturating_mul(volume.f_frsize);
     let detail = format!("{} MiB are free on the volume of {}", free >> 20, config.store.path.display());
-    Some(DependencyCheck::new("room", free >= DISK_FREE_MIN, detail))
+    Some(DependencyCheck::new("disk_space", free >= DISK_FREE_MIN, detail))
 }
 
 #[cfg(feature = "postgres")]

@@ -83,7 +83,7 @@ pub(super) async fn open(
         }
         // A process that holds the data folder may also hold the port, so the startup server runs only while the store is unavailable.
         if startup_server.is_none() && kind == OpenFailureKind::Unavailable {
-            tracing::warn!(event = "store_not_there", error = %error, "the store is not available yet; waiting for it: {error}");
+            tracing::warn!(event = "store_unreachable", error = %error, "the store is not available yet; waiting for it: {error}");
             let context = startup_context(config, opener.metrics);
             startup_server = Some(api::serve_startup(listeners.bind(config)?, &context).map_err(StartError::Listen)?);
         }

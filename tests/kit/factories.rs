@@ -98,7 +98,7 @@ impl Factory {
         }
     }
 
-    /// The row of another service's event, not yet written: a key that is no UUID, a type and a topic of its own, headers, no JSON.
+    /// The row of another service's event, not yet written: a key that is not a UUID, a type and a topic of its own, headers, no JSON.
     pub fn foreign_row(&self, key: &str, sequence: u64, partition: PartitionNo) -> NewRow {
         NewRow {
             event_id: self.event_id(),

@@ -1,5 +1,5 @@
 //! The configuration of one search: events, partitions, producers, and how often each fault may happen.
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 
 /// Most events of a configuration.
 pub const EVENTS_MAX: usize = 4;
@@ -101,7 +101,7 @@ pub struct Configuration {
     /// How often each fault may happen.
     pub faults: Faults,
     /// The rule that is switched off, if any.
-    pub broken: Option<BrokenLaw>,
+    pub broken: Option<BrokenRule>,
 }
 
 impl Configuration {
@@ -123,13 +123,13 @@ impl Configuration {
     }
 
     /// Whether this rule is switched off.
-    pub fn breaks(&self, law: BrokenLaw) -> bool {
-        self.broken == Some(law)
+    pub fn breaks(&self, rule: BrokenRule) -> bool {
+        self.broken == Some(rule)
     }
 
     /// The same with one rule switched off.
-    pub fn without(mut self, law: BrokenLaw) -> Self {
-        self.broken = Some(law);
+    pub fn without(mut self, rule: BrokenRule) -> Self {
+        self.broken = Some(rule);
         self
     }
 

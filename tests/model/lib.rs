@@ -1,8 +1,8 @@
 //! A model of the relay's protocol and an exhaustive search over its states. It shares no code with the relay: it is written from the
-//! laws of docs/guarantees.md, and checks that they follow from the rules of leases, tokens, fences and watermarks.
+//! guarantees of docs/guarantees.md, and checks that they follow from the rules of leases, tokens, fences and watermarks.
 //!
 //! - `configuration`: the events, the partitions and the number of faults of one search.
-//! - `laws`: the violations that the search reports, and the rules that a test can switch off.
+//! - `invariants`: the violations that the search reports, and the rules that a test can switch off.
 //! - `state`: the store, the broker, the instances and the statements on their way between them.
 //! - `actions`: each step that changes the state.
 //! - `search`: breadth first, so that the first violation has the shortest trace.
@@ -12,7 +12,7 @@
 pub mod actions;
 pub mod configuration;
 pub mod configurations;
-pub mod laws;
+pub mod invariants;
 pub mod search;
 pub mod state;
 pub mod successors;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::actions::successors;
 use crate::configuration::Configuration;
-use crate::laws::Violation;
+use crate::invariants::Violation;
 use crate::state::normal_form::normalize;
 use crate::state::system::System;
 use crate::successors::Label;
@@ -115,7 +115,7 @@ impl Graph {
         None
     }
 
-    /// Law 2: the first state from which no path leads to a good end.
+    /// Guarantee 2: the first state from which no path leads to a good end.
     fn first_without_good_end(&self) -> Option<u32> {
         let count = self.parents.len();
         let mut ends = vec![0_u32; count + 1];

@@ -2,7 +2,7 @@
 use std::fmt;
 
 use crate::configuration::Configuration;
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::system::System;
 
 /// The component that takes a step.
@@ -52,8 +52,8 @@ pub struct Successors<'a> {
 
 impl Successors<'_> {
     /// Whether this rule is switched off.
-    pub fn breaks(&self, law: BrokenLaw) -> bool {
-        self.config.breaks(law)
+    pub fn breaks(&self, rule: BrokenRule) -> bool {
+        self.config.breaks(rule)
     }
 
     /// Adds the state that `change` makes of the present one.

@@ -1,7 +1,7 @@
 //! Counterexamples as readable text: one line for each step, with the state of the store and the broker after it.
 use std::fmt;
 
-use crate::laws::Violation;
+use crate::invariants::Violation;
 use crate::state::broker::TransactionStatus;
 use crate::state::store::Status;
 use crate::state::system::System;

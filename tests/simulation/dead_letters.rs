@@ -242,7 +242,7 @@ async fn each_topic_has_dead_letters_and_counts_of_its_own() {
         by_topic.of(Some("shop")).map(DeadLetters::topic).expect_err("the service publishes to no such topic");
     assert_eq!(
         unknown.to_string(),
-        "there is no topic shop whose dead letters are kept; there are: order.events, invoices, customers"
+        "no dead letters are kept for topic shop; topics with dead letters: order.events, invoices, customers"
     );
 }
 

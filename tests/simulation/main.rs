@@ -10,11 +10,12 @@ mod cluster {
     pub mod consumers {
         pub mod failure_plan;
         pub mod handler;
-        pub mod laws;
+        pub mod invariants;
     }
     pub mod faults;
     pub mod flaw;
     pub mod instance;
+    pub mod invariants;
     pub mod kafka {
         pub mod at_least_once;
         pub mod broker;
@@ -33,7 +34,6 @@ mod cluster {
         pub mod refusals;
         pub mod session;
     }
-    pub mod laws;
     pub mod network;
     pub mod postgres {
         pub mod client;

@@ -119,7 +119,7 @@ fn unit_of(default: &str) -> Option<&'static str> {
         Some("KiB" | "MiB") if is_number => "size",
         Some("" | "ms" | "s" | "m" | "h" | "d") if is_number => "duration",
         _ if text.split_once(',').is_some_and(|(first, _)| unit_of(&format!("\"{first}\"")) == Some("duration")) => {
-            "two durations"
+            "durations"
         }
         _ => "text",
     })

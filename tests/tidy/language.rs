@@ -1,4 +1,4 @@
-//! Words that only this repository once used: they may stand in no identifier, text, comment or document.
+//! Words that only this repository once used: they may not appear in any identifier, text, comment or document.
 use proc_macro2::{TokenStream, TokenTree};
 
 use crate::markdown::documents;

@@ -1,4 +1,4 @@
-//! Sizes and names: functions of at most a screen, short test names, docs that say something, type names that stand once.
+//! Sizes and names: functions of at most a screen, short test names, docs that say something, type names that are defined once.
 use std::collections::BTreeMap;
 
 use proc_macro2::Span;

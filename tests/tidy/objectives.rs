@@ -14,7 +14,7 @@ struct Rule {
     objective: Option<String>,
 }
 
-/// The rules of a file whose expressions stand on one line each.
+/// The rules of a file whose expressions have one line each.
 fn rules(text: &str) -> Vec<Rule> {
     let starts = |line: &str| line.starts_with("      - record: ") || line.starts_with("      - alert: ");
     let mut rules: Vec<Rule> = Vec::new();

@@ -132,7 +132,7 @@ impl TimelineGuard {
                 event = "store_timeline_changed",
                 timeline,
                 complete_until,
-                "the store continues another timeline, after a fail-over or a restore; no batch on the broker shows that it lost a change"
+                "the store is on a new timeline after a fail-over or a restore; no watermark is ahead of the store"
             );
             return;
         }
@@ -142,8 +142,8 @@ impl TimelineGuard {
             timeline,
             complete_until,
             partitions_behind,
-            "the store went back in time: the broker has batches that it does not know; orders after complete_until may be gone, and events \
-             that were published after it may be published twice"
+            "the store went back in time: the broker has committed batches that the store does not contain; orders after complete_until may \
+             be gone, and events that were published after it may be published twice"
         );
     }
 }

@@ -74,7 +74,7 @@ impl MessageBench {
         MessageBench { runtime, local, plain, supervised, _root: root }
     }
 
-    /// Duration of so many rounds of a thousand `do_send`s followed by one `send`.
+    /// Duration of this number of rounds of a thousand `do_send`s followed by one `send`.
     fn do_sends(&self, addr: &Addr<CountingActor>, rounds: u64) -> Duration {
         self.local.block_on(&self.runtime, async {
             let began = Instant::now();

@@ -186,18 +186,18 @@ impl<A: SupervisedActor> ActorTask<A> {
 
     /// Ends this incarnation. Returns true when the task waits for a next one.
     fn exit(&mut self, reason: ExitReason, is_final: bool) -> bool {
-        let (outstanding, in_hand) = (self.mailbox.outstanding(), self.mailbox.work.take());
+        let (outstanding, in_progress) = (self.mailbox.outstanding(), self.mailbox.work.take());
         self.previous_exit = Some(reason.clone());
         self.running = false;
         self.injected_panic = None;
         self.mailbox.paused.store(false, SeqCst);
         let report = if is_final {
             self.close();
-            ExitReport { reason, queued: outstanding, in_flight: 0, in_hand }
+            ExitReport { reason, queued: outstanding, in_flight: 0, in_progress }
         } else {
             self.replace_actor();
             let queued = self.mailbox.outstanding();
-            ExitReport { reason, queued, in_flight: outstanding.saturating_sub(queued), in_hand }
+            ExitReport { reason, queued, in_flight: outstanding.saturating_sub(queued), in_progress }
         };
         self.drain = None;
         self.report_exit(report);

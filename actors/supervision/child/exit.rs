@@ -102,12 +102,12 @@ pub(crate) struct ExitReport {
     /// Messages that were being handled and are lost, besides the one that panicked.
     pub(crate) in_flight: usize,
     /// What the actor said it was working on.
-    pub(crate) in_hand: Option<String>,
+    pub(crate) in_progress: Option<String>,
 }
 
 impl ExitReport {
     /// The report of a child that held no message.
     pub(crate) fn without_messages(reason: ExitReason) -> ExitReport {
-        ExitReport { reason, queued: 0, in_flight: 0, in_hand: None }
+        ExitReport { reason, queued: 0, in_flight: 0, in_progress: None }
     }
 }

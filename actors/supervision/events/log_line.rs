@@ -21,7 +21,7 @@ macro_rules! log_lifecycle {
             detail = $e.text("detail"), location = $e.text("location"), handling = $e.text("message"),
             startup_ms = $e.number("startup_ms"), attempt = $e.number("attempt"), downtime_ms = $e.number("downtime_ms"),
             uptime_ms = $e.number("uptime_ms"), mailbox_len = $e.number("mailbox_len"),
-            in_flight_lost = $e.number("in_flight_lost"), in_hand = $e.text("in_hand"), delay_ms = $e.number("delay_ms"), group = $e.number("group"),
+            in_flight_lost = $e.number("in_flight_lost"), in_progress = $e.text("in_progress"), delay_ms = $e.number("delay_ms"), group = $e.number("group"),
             restarts_in_window = $e.number("restarts_in_window"), max_restarts = $e.number("max_restarts"),
             window_ms = $e.number("window_ms"), limit_ms = $e.number("limit_ms"),
             elapsed_ms = $e.number("elapsed_ms"), exit_code = $e.number("exit_code"))

@@ -97,7 +97,7 @@ fn exit(e: &SupervisionEvent) -> String {
         }
         Some("killed") => format!("was killed: {}", text(e, "detail")),
         Some("sibling") => format!("was stopped, because its sibling {} failed", text(e, "detail")),
-        Some("normal" | "shutdown") => "ended in order".to_owned(),
+        Some("normal" | "shutdown") => "ended normally".to_owned(),
         _ => format!("ended ({})", cause(e)),
     }
 }
@@ -108,8 +108,8 @@ fn lost(e: &SupervisionEvent) -> String {
         (0, 0) => String::new(),
         (in_flight, queued) => format!("; {in_flight} messages in flight are lost, {queued} wait in its mailbox"),
     };
-    let in_hand = e.text("in_hand").map(|work| format!("; in hand: {work}")).unwrap_or_default();
-    messages + &in_hand
+    let in_progress = e.text("in_progress").map(|work| format!("; in progress: {work}")).unwrap_or_default();
+    messages + &in_progress
 }
 
 /// The siblings that restart together with a child.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use crate::child::in_hand::WorkInHand;
+use crate::child::in_progress::ActorWork;
 use crate::events::observer::Observer;
 
 /// Why a message was not handled: the `reason` of a `message_unhandled` event.
@@ -42,7 +42,7 @@ pub(crate) struct MailboxState {
     /// The actor ended for good and its mailbox was dropped.
     pub(crate) closed: AtomicBool,
     /// What the actor works on.
-    pub(crate) work: Arc<WorkInHand>,
+    pub(crate) work: Arc<ActorWork>,
     outstanding: AtomicUsize,
     peak: AtomicUsize,
     started: AtomicU64,

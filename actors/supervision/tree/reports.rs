@@ -62,8 +62,8 @@ impl Supervisor {
         event = event
             .with_number("mailbox_len", report.queued as u64)
             .with_number("in_flight_lost", report.in_flight as u64);
-        if let Some(in_hand) = &report.in_hand {
-            event = event.with_text("in_hand", in_hand.clone());
+        if let Some(in_progress) = &report.in_progress {
+            event = event.with_text("in_progress", in_progress.clone());
         }
         self.bus.publish(self.with_intensity(event));
     }

@@ -21,7 +21,7 @@ impl Supervisor {
                 Some(Lifecycle::Started) => {}
                 None => {
                     let queued = self.children[index].outstanding();
-                    return ExitReport { reason: ExitReason::ArbiterLost, queued, in_flight: 0, in_hand: None };
+                    return ExitReport { reason: ExitReason::ArbiterLost, queued, in_flight: 0, in_progress: None };
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The default store and broker: every durable port on one SQLite file. One process, one data folder, nothing to install.
 //!
-//! One thread writes and commits in groups: it takes the commands that queued up while the last commit ran, gives each command a savepoint
-//! of its own, commits once and then replies to all of them. Readers have their own connections and never wait for the writer. The folder's
-//! lock file is the fence: its holder is the only service on this file, and the operating system releases it when the process dies.
+//! One thread writes and commits in groups: it takes the commands that queued up while the last commit ran, gives each command that can
+//! fail after its first write a savepoint, commits once and then replies to all of them. Readers have their own connections and never wait for
+//! the writer. The folder's lock file is the fence: its holder is the only service on this file, and the operating system releases it when the
+//! process dies.
 #![warn(missing_docs)]
 
 mod broker;

@@ -40,7 +40,7 @@ pub struct Options {
     pub installation: Option<Arc<str>>,
     /// Page cache of the writer in KiB. Small, because the whole process should idle below 60 MB.
     pub cache_kib: u32,
-    /// Commands that may wait for the writer; a further one is refused at once. A slow disk takes about a second for so many.
+    /// Commands that may wait for the writer; a further one is refused at once. A slow disk takes about a second for this many.
     pub queue: usize,
     /// Most commands in one commit: beyond this a larger group only adds latency.
     pub group_max: usize,

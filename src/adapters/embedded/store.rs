@@ -96,7 +96,7 @@ impl Embedded {
     }
 
     /// The schema version of a folder's file (`None` without a file) and the latest version that this program knows. Changes nothing. A later
-    /// program's file is no error here.
+    /// program's file is not an error here.
     ///
     /// # Errors
     /// The file cannot be read, or is not a posthaste database.
@@ -196,13 +196,13 @@ impl Embedded {
         self.write_with(operation, Isolation::OwnSavepoint, command).await
     }
 
-    /// Runs a command that checks every reason to refuse before it writes, so it needs no savepoint. See [`Isolation::SharedSavepoint`].
+    /// Runs a command that checks every reason to refuse before it writes, so it needs no savepoint. See [`Isolation::NoSavepoint`].
     pub(crate) async fn write_without_savepoint<T, F>(&self, operation: &'static str, command: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        self.write_with(operation, Isolation::SharedSavepoint, command).await
+        self.write_with(operation, Isolation::NoSavepoint, command).await
     }
 
     async fn write_with<T, F>(&self, operation: &'static str, isolation: Isolation, command: F) -> Result<T, Error>

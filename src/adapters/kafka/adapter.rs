@@ -67,7 +67,7 @@ impl Kafka {
     }
 
     /// Creates missing topics with the partitions and the retention of the options, and checks existing ones. `names` are full names; an
-    /// empty list stands for all topics of the installation. Idempotent. A service need not call it: the adapter does so when it first
+    /// empty list means all topics of the installation. Idempotent. A service need not call it: the adapter does so when it first
     /// reaches a broker.
     ///
     /// # Errors

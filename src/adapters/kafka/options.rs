@@ -99,7 +99,8 @@ pub struct Options {
     /// Largest value of a record in bytes. The broker's default limit for a message is 1 MiB and 12 bytes, and key, headers and framing
     /// need room beside the value.
     pub record_bytes_max: usize,
-    /// Batches that may wait for one session. An instance has 16 in flight; a longer queue means that something else fails.
+    /// Batches that may wait for one session. An instance has `outbox.publisher.max_in_flight` (64) in flight; a longer
+    /// queue means that something else fails.
     pub session_queue_max: usize,
     /// Most records of one transaction: eight batches of a thousand. More only adds latency (measured).
     pub transaction_records_max: usize,

@@ -16,7 +16,7 @@ use crate::options::Options;
 const DELETE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Deletes every topic of an installation: events, retries, dead letters and watermarks. Their records are lost, so call it only for
-/// throwaway prefixes. Missing topics are no error. Idempotent.
+/// throwaway prefixes. Missing topics are not an error. Idempotent.
 ///
 /// # Errors
 /// The broker cannot be reached, or refuses; the error names the first topic that remains.

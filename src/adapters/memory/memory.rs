@@ -32,7 +32,7 @@ pub(crate) struct SharedMemory {
     pub(crate) keys: IdempotencyKeys,
 }
 
-/// Limits of the memory.
+/// Sizes and times to live of the in-process cache, keys and buckets.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Time for which a cached order is served. Over a store that other instances write too at most 5 s: a read may lag behind by this much.

@@ -37,7 +37,7 @@ mod outbox {
     pub(crate) mod claimed_row;
     pub(crate) mod depth;
     pub(crate) mod exclude;
-    pub(crate) mod id_ticks;
+    pub(crate) mod id_samples;
     pub(crate) mod open_batch;
     pub(crate) mod outbox_store;
     pub(crate) mod resolve;

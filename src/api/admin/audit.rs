@@ -62,7 +62,7 @@ impl From<&AuditEntry> for AuditEntryBody {
 
 /// List what operators did
 ///
-/// An entry for each outbox row that an operator retried, parked or redrove, by whichever way.
+/// An entry for each outbox row that an operator retried, parked or redrove, through any interface.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", operation_id = "listAudit", security(("bearer" = [])),
     params(
         ("row" = inline(Option<AnyInteger>), Query, description = "Only entries of this outbox row"),

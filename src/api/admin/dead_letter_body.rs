@@ -1,4 +1,4 @@
-//! The JSON body of a dead dead_letter.
+//! The JSON body of a dead letter.
 use app::contract::{framing, rfc3339};
 use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
 use app::port_types::{Delivery, FailureType, Header};
@@ -45,7 +45,7 @@ pub(crate) struct DeadLetterBody {
     redriven: Option<DeadLetterRedrive>,
 }
 
-/// The position of the original record of a dead dead_letter.
+/// The position that a dead letter had before its first failure.
 #[derive(Serialize, ToSchema)]
 #[schema(as = OriginalPlace)]
 pub(crate) struct OriginalPosition {
@@ -57,7 +57,7 @@ pub(crate) struct OriginalPosition {
     timestamp: Option<String>,
 }
 
-/// A redrive of a dead dead_letter.
+/// A redrive of a dead letter: the operator, the reason and the time.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RedriveNote)]
 pub(crate) struct DeadLetterRedrive {

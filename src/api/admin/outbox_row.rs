@@ -18,7 +18,7 @@ pub(crate) struct OutboxRowBody {
     id: i64,
     #[schema(value_type = String, format = "uuid")]
     event_id: AsText<EventId>,
-    /// The key of the event; of an order's event the order's id.
+    /// The key of the event; the order id, for an order's event.
     #[schema(value_type = String, example = "0190163d-8694-739b-aea5-966c26f8ad91")]
     key: AsText<EventKey>,
     #[schema(example = "ORDER_CREATED")]

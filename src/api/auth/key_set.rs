@@ -25,7 +25,7 @@ pub(crate) struct RefusedKey {
 }
 
 impl KeySet {
-    /// The keys of a document; `None` when it is no key set.
+    /// The keys of a document; `None` when it is not a key set.
     pub(crate) fn parse(document: &[u8]) -> Option<Self> {
         let document: Value = serde_json::from_slice(document).ok()?;
         let mut set = Self { usable: HashMap::new(), refused: Vec::new() };

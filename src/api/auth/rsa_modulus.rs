@@ -4,7 +4,7 @@ use jsonwebtoken::{DecodingKey, DecodingKeyKind};
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 
-/// Bits of the modulus; `None` when the key is no RSA public key.
+/// Bits of the modulus; `None` when the key is not an RSA public key.
 pub(crate) fn modulus_bits(key: &DecodingKey) -> Option<usize> {
     match key.kind() {
         DecodingKeyKind::RsaModulusExponent { n, .. } => Some(bits(n)),

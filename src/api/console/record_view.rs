@@ -11,7 +11,7 @@ use crate::admin::dead_letter_body::readable;
 const DUMP_BYTES_MAX: usize = 1_024;
 const BYTES_PER_LINE: usize = 16;
 
-/// A value, without the frame of a schema registry. The bytes as they are stand below it.
+/// A value, without the frame of a schema registry. The raw bytes are shown below it.
 pub(crate) fn value_view(value: &[u8]) -> Markup {
     let (schema, bytes) = framing::unframed(value);
     let json = serde_json::from_slice::<Value>(bytes).ok();

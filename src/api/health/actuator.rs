@@ -68,7 +68,7 @@ fn components(snapshot: &HealthSnapshot, options: &Options) -> BTreeMap<&'static
         }
         all.insert(component.name, ComponentHealth::new(HealthStatus::up_or_down(component.up), details));
     }
-    if let (Some(error), Some(db)) = (&snapshot.no_room, all.get_mut("db")) {
+    if let (Some(error), Some(db)) = (&snapshot.storage_full, all.get_mut("db")) {
         *db = ComponentHealth::new(HealthStatus::Down, json!({"error": error}));
     }
     all.entry("db").or_insert_with(|| ComponentHealth::new(HealthStatus::Unknown, json!({})));

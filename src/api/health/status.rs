@@ -51,7 +51,7 @@ pub(crate) fn readiness(snapshot: &HealthSnapshot, unsent_age_max: Duration) -> 
         ("startup", HealthStatus::up_or_out_of_service(snapshot.started)),
         ("drain", HealthStatus::up_or_out_of_service(!snapshot.draining)),
         ("region", HealthStatus::up_or_out_of_service(!snapshot.passive)),
-        ("room", HealthStatus::up_or_down(snapshot.no_room.is_none())),
+        ("storage", HealthStatus::up_or_down(snapshot.storage_full.is_none())),
     ];
     // A failed dependency takes the process out of service; only the dependency's own health is DOWN.
     let gating = snapshot.components.iter().filter(|component| component.gates || component.name == "db");

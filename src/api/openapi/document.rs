@@ -113,7 +113,7 @@ impl Modify for NoNulls {
     }
 }
 
-/// What stands in the document itself; annotations write no references here.
+/// A value that is inline, not a reference; annotations write no references here.
 fn owned<T>(part: &mut RefOr<T>) -> Option<&mut T> {
     match part {
         RefOr::T(part) => Some(part),

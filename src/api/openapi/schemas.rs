@@ -22,9 +22,9 @@ const ROW_STATUSES: [RowStatus; 5] =
 
 /// Declares types that stand for a schema in annotations.
 macro_rules! schemas {
-    ($($(#[doc = $doc:literal])+ $name:ident = $schema:expr;)+) => {
+    ($($(#[doc = $doc:literal])* $name:ident = $schema:expr;)+) => {
         $(
-            $(#[doc = $doc])+
+            $(#[doc = $doc])*
             pub(crate) struct $name;
 
             impl PartialSchema for $name {
@@ -42,13 +42,11 @@ macro_rules! schemas {
     };
 }
 
-/// What a key is; of an order's events the order's id.
-const KEY_DESCRIPTION: &str = "Of an order's events the order's id. At most 1024 bytes in UTF-8.";
+/// Description of an event key in the document.
+const KEY_DESCRIPTION: &str = "The order id, for an order's event. At most 1024 bytes in UTF-8.";
 
 schemas! {
-    /// The status of an order.
     OrderStatus = words(&Status::ALL.map(Status::as_str)).description(Some("The status of an order."));
-    /// The status of an order as a filter.
     OrderStatusFilter = words_or_empty(&Status::ALL.map(Status::as_str));
     /// The status of an outbox row.
     RowStatusName = words(&ROW_STATUSES.map(RowStatus::as_str));
@@ -72,9 +70,7 @@ schemas! {
     RowNumber = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i64::MAX));
     /// A hyphenated UUID as a filter.
     UuidFilter = text(&format!("^({UUID})?$"));
-    /// The key of an event as a filter.
     EventKeyFilter = text(&format!("^[^{CONTROL}]*$")).max_length(Some(1_024)).description(Some(KEY_DESCRIPTION));
-    /// The key of an event.
     EventKeyText = text(&format!("^[^{CONTROL}]+$"))
         .min_length(Some(1))
         .max_length(Some(1_024))
@@ -103,7 +99,6 @@ schemas! {
     ReasonText = text(r"^[^\x00]*$").max_length(Some(1_000));
     /// A label of a metric and its value.
     TagFilter = text("^[^:]*:");
-    /// The name of a product.
     ProductName = text(&format!("^[^{CONTROL}]*[^{CONTROL}{WHITE_SPACE}][^{CONTROL}]*$"))
         .min_length(Some(1))
         .max_length(Some(256))

@@ -22,7 +22,7 @@ const SIZE_DEFAULT: i64 = 100;
 /// fewer than `size`; its link to the next page counts.
 #[utoipa::path(get, path = "/orders/page", tag = "orders", operation_id = "pageOrders", security(("bearer" = [])),
     params(
-        ("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty is no filter"),
+        ("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty means no filter"),
         ("page" = inline(Option<AnyInteger>), Query, description = "From 0; negative numbers count as 0"),
         ("size" = inline(Option<AnyInteger>), Query, description = "Clamped to 1…500; 100 when left out"),
         ("after" = inline(Option<UuidFilter>), Query, description = "An order id: the page starts after it. Empty: the first page"),

@@ -55,7 +55,7 @@ async fn find_order(context: &RequestContext) -> RouteResult {
 ///
 /// At most 1,000 (`orders.list_max_rows`), newest first; use `/orders/page` for more. A long list arrives in chunks, without a length.
 #[utoipa::path(get, path = "/orders", tag = "orders", operation_id = "listOrders", security(("bearer" = [])),
-    params(("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty is no filter")),
+    params(("status" = inline(Option<OrderStatusFilter>), Query, description = "Only orders with this status; empty means no filter")),
     responses(
         (status = 200, description = "Newest first", body = Vec<OrderBody<'_>>),
         (status = 400, description = "No such status", body = ProblemBody<'_>, content_type = "application/problem+json"),

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 64;
 /// A JSON object body as a struct of [`JsonMember`]s.
 ///
 /// # Errors
-/// 400 for malformed JSON, repeated members at any depth, or a body that is no object.
+/// 400 for malformed JSON, repeated members at any depth, or a body that is not an object.
 pub(crate) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     read_object(checked(body)?).ok_or_else(|| Problem::bad_request("the body must be a JSON object"))
 }
@@ -33,7 +33,7 @@ pub(crate) fn member_names(body: &[u8]) -> Result<Vec<String>, Problem> {
 
 /// A body that is one value or an array of them.
 pub(crate) enum Elements<'a> {
-    /// The body is no array.
+    /// The body is not an array.
     One(JsonMember<'a>),
     /// The elements of the array.
     Many(Vec<JsonMember<'a>>),

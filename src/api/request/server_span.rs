@@ -26,7 +26,7 @@ pub(crate) fn begin(
     span
 }
 
-/// Records the status of the response. A refusal is no failure of the service.
+/// Records the status of the response. A refusal is not a failure of the service.
 pub(crate) fn responded(span: &mut ActiveSpan, status: u16) {
     span.set("http.response.status_code", u64::from(status));
     if status >= 500 {

@@ -12,13 +12,13 @@ const STATE_MEMBERS_MAX: usize = 32;
 /// Bytes of a `tracestate` that is passed on: eight times what the W3C asks to keep.
 const STATE_BYTES_MAX: usize = 4096;
 
-/// The trace context after <https://www.w3.org/TR/trace-context/>. A malformed `traceparent` discards the `tracestate` too.
+/// The trace context as defined in <https://www.w3.org/TR/trace-context/>. A malformed `traceparent` discards the `tracestate` too.
 pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
     let parent = single_value(headers, "traceparent").filter(|parent| is_traceparent(parent))?;
     Some(TraceContext { parent: parent.into(), state: tracestate(headers) })
 }
 
-/// The trace context of texts that are no headers of the request.
+/// The trace context of texts that are not headers of the request.
 pub(crate) fn of_texts(parent: &str, state: Option<&str>) -> Option<TraceContext> {
     let state = state.filter(|state| state.len() <= STATE_BYTES_MAX && is_tracestate(state));
     is_traceparent(parent).then(|| TraceContext { parent: parent.into(), state: state.map(Arc::from) })

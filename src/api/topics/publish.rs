@@ -49,7 +49,7 @@ pub(crate) struct PublishedEventBody {
 
 /// Publish events
 ///
-/// All events of a request are committed at once or not at all. A relay sends them: once, and those of one key and topic in the order of
+/// All events of a request are committed together or not at all. A relay sends them: once, and those of one key and topic in the order of
 /// their commits. An event with an id that was published before is published once. Forms: a JSON object or an array of them; a CloudEvent in
 /// structured mode (`application/cloudevents+json`), a batch of them (`application/cloudevents-batch+json`), or one in binary mode
 /// (`ce-` headers and any content type). CloudEvents name their topic in the query, and their key in `partitionkey` or `subject`.
@@ -96,7 +96,7 @@ fn response(published: &EventsPublished) -> actix_web::HttpResponse {
     response
 }
 
-/// The events of the request, whichever form it has.
+/// The events of the request, in any of the accepted forms.
 fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
     let (headers, trace) = (context.headers(), context.trace());
     let content_type = single_value(headers, CONTENT_TYPE.as_str());
@@ -120,7 +120,7 @@ fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
     Err(Problem::new(ErrorCode::UnsupportedMediaType, message))
 }
 
-/// Reads every element; `path` is what stands before the name of a field in an error.
+/// Reads every element; `path` is the prefix of field names in errors.
 fn each<'a>(
     body: &'a [u8],
     read: impl Fn(&str, json::JsonMember<'a>) -> Result<HandedOverEvent, Problem>,

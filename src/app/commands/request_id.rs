@@ -12,7 +12,7 @@ pub fn is_request_id(text: &str) -> bool {
     (1..=CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(legal)
 }
 
-/// The id that a record carries. Any program may have written the record, so a text that is no id counts as none.
+/// The id that a record carries. Any program may have written the record, so a text that is not an id is ignored.
 pub fn of_record(record: &Record) -> Option<&str> {
     record.text(HEADER).filter(|text| is_request_id(text))
 }

@@ -179,7 +179,7 @@ mod tests {
         chain.run(consumed).now_or_never().expect("no handler of these tests waits")
     }
 
-    /// The seed's first scenario: three retries, then the fallback.
+    /// First scenario of the requirements: three retries, then the fallback.
     #[test]
     fn fallback_follows_after_the_last_attempt() {
         let late = fault(true, "time-out");

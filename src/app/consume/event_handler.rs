@@ -21,7 +21,7 @@ pub struct HandlerFault {
 /// A consumed event as its handler receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumedEvent<'a> {
-    /// What the value says, whichever version it was written in.
+    /// The decoded value, written in any readable schema version.
     pub event: &'a DecodedEvent,
     /// The record with its headers.
     pub record: &'a Record,

@@ -99,7 +99,7 @@ pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
 }
 
 /// The update of the order that an event of another region must win against: the order's last change in this store, or the last remote
-/// update, whichever is later. An event without an `x-hlc` header is compared with the order's time and version, of which its own stamp is made.
+/// update, whichever is later. An event without an `x-hlc` header is compared with the order's time and version, from which its own stamp is made.
 pub fn current_update(
     message: &DecodedMessage,
     order: Option<&Order>,

@@ -23,17 +23,17 @@ use delivery::Verdict;
 
 /// Most topics, and most types, of a webhook.
 pub const NAMES_MAX: usize = 32;
-/// Attempts to change a webhook that others change at the same time.
+/// Attempts to change a webhook that is changed concurrently.
 const CHANGE_ATTEMPTS: u32 = 5;
 
-/// Limits of the webhooks.
+/// Limits of the section `[webhooks]`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Most webhooks. 100: each one is a consumer of its own in every instance.
     pub webhooks_max: usize,
     /// How long the former secret signs beside the new one after a rotation.
     pub secret_overlap: Duration,
-    /// The prefix of all topics.
+    /// `broker.topic_prefix`, used unchanged.
     pub topic_prefix: String,
     /// Topics that the service publishes to; those that do not exist yet are created with the first webhook.
     pub own_topics: Vec<String>,
@@ -101,11 +101,11 @@ pub struct TestReport {
 
 /// What the webhooks need of the service.
 pub struct WebhookPorts {
-    /// Store of the webhooks.
+    /// Persists subscriptions and delivery logs.
     pub store: Arc<dyn WebhookStore>,
-    /// Groups of the broker.
+    /// Sets the first offsets of a new webhook's group.
     pub groups: Arc<dyn ConsumerGroups>,
-    /// Topics of the broker.
+    /// Checks that a webhook's topics exist.
     pub topics: Arc<dyn TopicReader>,
     /// Checks URLs and sends test events.
     pub client: Arc<dyn WebhookClient>,
@@ -348,7 +348,7 @@ impl Webhooks {
                 return Ok(webhook);
             }
         }
-        Err(QueryError::Conflict("others change this webhook at the same time; try again".into()).into())
+        Err(QueryError::Conflict("the webhook was changed concurrently; try again".into()).into())
     }
 
     fn check_values(&self, webhook: &Webhook) -> Result<(), WebhookError> {

@@ -49,9 +49,9 @@ pub struct DecodedEvent {
 /// State of an order after an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderAfterEvent {
-    /// Status of the order.
+    /// Status after the event.
     pub status: Status,
-    /// Version of the order.
+    /// Version after the event.
     pub version: u64,
 }
 

@@ -43,7 +43,7 @@ pub struct DeadLetters {
     clock: Arc<dyn Clock>,
 }
 
-/// A page of dead letters.
+/// At most [`DEAD_LETTERS_MAX`] dead letters and the cursor after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetterPage {
     /// Dead letters by partition and offset.

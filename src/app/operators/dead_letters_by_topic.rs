@@ -12,7 +12,7 @@ pub struct DeadLettersByTopic {
 
 /// The service publishes to no topic of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no topic {topic} whose dead letters are kept; there are: {}", .known.join(", "))]
+#[error("no dead letters are kept for topic {topic}; topics with dead letters: {}", .known.join(", "))]
 pub struct UnknownTopic {
     /// The name that was asked for.
     pub topic: String,

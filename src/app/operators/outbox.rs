@@ -1,6 +1,5 @@
 //! Operator actions on the outbox, shared by HTTP, console and command line: rows, diagnosis, retry, park, redrive, partitions, health.
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::Timestamp;
 use ports::clock::Clock;
@@ -26,7 +25,7 @@ pub struct Operations {
     health: HealthBoard,
 }
 
-/// A page of outbox rows.
+/// At most [`ROWS_MAX`] rows and the id after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowPage {
     /// Rows in id order.
@@ -149,54 +148,17 @@ fn changed_rows(outcome: OperatorOutcome) -> Result<u64, QueryError> {
         OperatorOutcome::Done(rows) => Ok(rows),
         OperatorOutcome::Missing => Err(QueryError::NotFound),
         OperatorOutcome::WrongStatus(status) => {
-            Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), why_not(status))))
+            Err(QueryError::Conflict(format!("the row is {}; {}", status.as_str(), refusal_reason(status))))
         }
     }
 }
 
 /// Why an action does not apply to a row with this status.
-fn why_not(status: RowStatus) -> &'static str {
+fn refusal_reason(status: RowStatus) -> &'static str {
     match status {
         RowStatus::Pending => "it is already due, and is published after the earlier events of its order",
         RowStatus::Parked => "it is already parked",
         RowStatus::InFlight => "it is being published: try again in a moment",
         RowStatus::Failed | RowStatus::Sent => "only unsent rows can be changed",
-    }
-}
-
-/// Parses an age such as `250ms`, `5s`, `2m`, `1h`, `7d` or `0`. Ages over a century become a century.
-pub fn parse_age(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let unit_start = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(unit_start);
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    // A century fits into the interval types of every store.
-    let limit = 36_525 * 86_400_000;
-    number.parse::<u64>().ok()?.checked_mul(millis).map(|millis| Duration::from_millis(millis.min(limit)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_the_form_of_durations_in_the_configuration() {
-        let ms = |millis| Some(Duration::from_millis(millis));
-        assert_eq!(parse_age("0"), ms(0));
-        assert_eq!(parse_age("250ms"), ms(250));
-        assert_eq!(parse_age("5s"), ms(5_000));
-        assert_eq!(parse_age("1h"), ms(3_600_000));
-        for bad in ["", "5", "s", "-5s", "1.5s", "5 s", "1y", "99999999999999999999s"] {
-            assert_eq!(parse_age(bad), None, "{bad}");
-        }
     }
 }

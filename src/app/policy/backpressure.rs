@@ -102,7 +102,7 @@ impl PressureStage {
     }
 }
 
-/// Measurements of which the level is derived.
+/// Measurements from which the level is derived.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PressureInputs {
     /// Age of the oldest message a consumer has not acknowledged.

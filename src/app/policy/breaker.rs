@@ -25,7 +25,7 @@ pub struct CircuitBreaker {
     state: BreakerState,
 }
 
-/// State of a circuit breaker.
+/// Whether calls are allowed, and what changes that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     /// Every call is allowed.

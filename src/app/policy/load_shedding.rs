@@ -2,7 +2,7 @@
 //!
 //! A queue that empties now and then is a burst and needs no measure; a standing queue only adds latency (Nichols and Jacobson, CoDel,
 //! 2012). CoDel uses the minimum wait of an interval. Here there is no single queue, and some requests are fast by chance while most wait:
-//! the queue stands when fewer than one request in four is fast. The limit follows from Little's law: the throughput of the interval times
+//! the queue is standing when fewer than one request in four is fast. The limit follows from Little's law: the throughput of the interval times
 //! the target latency.
 //!
 //! The target depends on overload. While few requests are rejected, a longer wait increases throughput, because commits share their cost.
@@ -17,13 +17,13 @@ const USUAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Fewest completed requests in an interval that allow a decision.
 const COMPLETED_MIN: u32 = 16;
-/// The queue stands when fewer than one completed request in this many was fast.
+/// The queue is standing when fewer than one completed request in this many was fast.
 const FAST_RATIO: u32 = 4;
 
 /// Bounds and start values of an [`AdaptiveLimit`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConcurrencyLimits {
-    /// Limit before any measurement, and while no queue stands.
+    /// Limit before any measurement, and while there is no standing queue.
     burst: u32,
     /// Lowest limit: enough requests to use the store fully. A slow store is not faster with fewer.
     floor: u32,

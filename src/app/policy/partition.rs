@@ -36,17 +36,17 @@ pub fn needs_survey(partitions: u32, rank: MemberRank, leased: usize) -> bool {
     leased < quota(partitions, rank)
 }
 
-/// Releases what `us` holds beyond its quota or, with a survey, acquires up to it. `overdue` is the time after which every instance prefers a
+/// Releases what `instance` holds beyond its quota or, with a survey, acquires up to it. `overdue` is the time after which every instance prefers a
 /// free partition.
 pub fn balance(
     partitions: u32,
-    us: &InstanceId,
+    instance: &InstanceId,
     rank: MemberRank,
     Holdings { workers, leased }: Holdings<'_>,
     survey: Option<&LeaseSurvey>,
     overdue: Duration,
 ) -> Balance {
-    let quota = quota(partitions, survey.and_then(|survey| surveyed_rank(survey, us)).unwrap_or(rank));
+    let quota = quota(partitions, survey.and_then(|survey| surveyed_rank(survey, instance)).unwrap_or(rank));
     let lost = survey.map_or_else(BTreeSet::new, |survey| held_elsewhere(survey, workers, leased));
     let kept = workers.len() - lost.len();
     let mut balance = Balance { lost: lost.iter().copied().collect(), ..Balance::default() };
@@ -58,14 +58,14 @@ pub fn balance(
         balance.give = order;
     } else if let Some(survey) = survey {
         // The leases of an earlier process of this instance come first: no other instance can take them.
-        let own = survey.own.iter().copied().chain(free_from_own_place(partitions, us, survey, overdue));
+        let own = survey.own.iter().copied().chain(free_from_own_place(partitions, instance, survey, overdue));
         balance.take = own.filter(|no| !workers.contains(no)).take(quota - kept).collect();
     }
     balance
 }
 
-fn surveyed_rank(survey: &LeaseSurvey, us: &InstanceId) -> Option<MemberRank> {
-    let rank = survey.members.iter().position(|member| member.instance == *us)?;
+fn surveyed_rank(survey: &LeaseSurvey, instance: &InstanceId) -> Option<MemberRank> {
+    let rank = survey.members.iter().position(|member| member.instance == *instance)?;
     Some(MemberRank { rank: rank as u32, live: survey.members.len() as u32 })
 }
 
@@ -80,19 +80,19 @@ fn held_elsewhere(
     workers.iter().copied().filter(|no| !here(no)).collect()
 }
 
-/// The free partitions in the order in which `us` takes them. Members that lack partitions begin at different places, in the order of their
+/// The free partitions in the order in which `instance` takes them. Members that lack partitions begin at different places, in the order of their
 /// ranks and as far apart as they lack: unless others still hold a surplus, all members that survey the same leases take different ones. What
 /// has been free for `overdue` comes first for each of them: the member at whose place it was did not come in time.
 fn free_from_own_place(
     partitions: u32,
-    us: &InstanceId,
+    instance: &InstanceId,
     survey: &LeaseSurvey,
     overdue: Duration,
 ) -> impl Iterator<Item = PartitionNo> {
     let live = survey.members.len() as u32;
     let (mut before, mut total) = (0, 0);
     for (rank, member) in (0..).zip(&survey.members) {
-        if member.instance == *us {
+        if member.instance == *instance {
             before = total;
         }
         total += quota(partitions, MemberRank { rank, live }).saturating_sub(member.held as usize);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     /// The survey of one member when these live members own these partitions and every other partition is free.
-    fn survey(partitions: u32, owned: &Owned, us: &InstanceId) -> LeaseSurvey {
+    fn survey(partitions: u32, owned: &Owned, instance: &InstanceId) -> LeaseSurvey {
         let taken: BTreeSet<PartitionNo> = owned.values().flatten().copied().collect();
         let load = |(instance, held): (&InstanceId, &BTreeSet<PartitionNo>)| MemberLoad {
             instance: instance.clone(),
@@ -140,7 +140,7 @@ mod tests {
         };
         LeaseSurvey {
             members: owned.iter().map(load).collect(),
-            own: owned[us].iter().copied().collect(),
+            own: owned[instance].iter().copied().collect(),
             free: set(0..partitions).difference(&taken).copied().map(free(OVERDUE / 2)).collect(),
         }
     }
@@ -148,11 +148,11 @@ mod tests {
     /// What each member does when all of them survey the same leases.
     fn balances(partitions: u32, owned: &Owned) -> BTreeMap<InstanceId, Balance> {
         let live = owned.len() as u32;
-        let balance = |(rank, (us, held)): (u32, (&InstanceId, &BTreeSet<PartitionNo>))| {
+        let balance = |(rank, (instance, held)): (u32, (&InstanceId, &BTreeSet<PartitionNo>))| {
             let rank = MemberRank { rank, live };
-            let survey = needs_survey(partitions, rank, held.len()).then(|| survey(partitions, owned, us));
+            let survey = needs_survey(partitions, rank, held.len()).then(|| survey(partitions, owned, instance));
             let holdings = Holdings { workers: held, leased: held };
-            (us.clone(), balance(partitions, us, rank, holdings, survey.as_ref(), OVERDUE))
+            (instance.clone(), balance(partitions, instance, rank, holdings, survey.as_ref(), OVERDUE))
         };
         (0..).zip(owned).map(balance).collect()
     }
@@ -160,11 +160,11 @@ mod tests {
     /// Applies what each member does; of several that take one partition the first one gets it. Returns how many were given up.
     fn round(partitions: u32, owned: &mut Owned) -> usize {
         let (mut given, mut taken) = (0, BTreeSet::new());
-        for (us, Balance { take, give, lost }) in balances(partitions, owned) {
+        for (instance, Balance { take, give, lost }) in balances(partitions, owned) {
             assert_eq!(lost, []);
             given += give.len();
-            let held = owned.get_mut(&us).expect("a member");
-            give.iter().for_each(|no| assert!(held.remove(no), "{us} gives what it holds"));
+            let held = owned.get_mut(&instance).expect("a member");
+            give.iter().for_each(|no| assert!(held.remove(no), "{instance} gives what it holds"));
             held.extend(take.into_iter().filter(|no| taken.insert(*no)));
         }
         given
@@ -214,8 +214,8 @@ mod tests {
             }
             let mut taken: BTreeSet<PartitionNo> = owned.values().flatten().copied().collect();
 
-            for (us, Balance { take, give, .. }) in balances(partitions, &owned) {
-                prop_assert!(take.iter().all(|no| taken.insert(*no)) && give.is_empty(), "{us}: {take:?}");
+            for (instance, Balance { take, give, .. }) in balances(partitions, &owned) {
+                prop_assert!(take.iter().all(|no| taken.insert(*no)) && give.is_empty(), "{instance}: {take:?}");
             }
 
             prop_assert_eq!(taken.len(), partitions as usize, "none stays free");
@@ -225,9 +225,9 @@ mod tests {
         fn free_partitions_wait_for_no_other_member((partitions, owned) in cluster()) {
             let free = partitions as usize - owned.values().map(BTreeSet::len).sum::<usize>();
             let live = owned.len() as u32;
-            for (rank, (us, Balance { take, .. })) in (0..).zip(balances(partitions, &owned)) {
-                let lacking = quota(partitions, MemberRank { rank, live }).saturating_sub(owned[&us].len());
-                prop_assert_eq!(take.len(), lacking.min(free), "{}", us);
+            for (rank, (instance, Balance { take, .. })) in (0..).zip(balances(partitions, &owned)) {
+                let lacking = quota(partitions, MemberRank { rank, live }).saturating_sub(owned[&instance].len());
+                prop_assert_eq!(take.len(), lacking.min(free), "{}", instance);
             }
         }
 
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The balance of `us`, the second of two members, over 8 partitions.
+    /// The balance of `instance`, the second of two members, over 8 partitions.
     fn balance_of_second(
         workers: &BTreeSet<PartitionNo>,
         leased: &BTreeSet<PartitionNo>,

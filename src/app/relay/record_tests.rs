@@ -134,7 +134,7 @@ fn value_with_the_checksum_of_its_encoding_is_sent_without_being_parsed() {
     let row = ClaimedRow { topic: ORDER_TOPIC.into(), ..foreign() };
     let value = row.payload.clone().unwrap();
     let row = ClaimedRow { contract_checksum: Some(checksum(row.event_id, &row.key, &row.kind, &value)), ..row };
-    // It is no event: only a value that is parsed is refused.
+    // It is not an event: only a value that is parsed is refused.
     assert!(reasons(std::slice::from_ref(&row)).is_empty());
 
     let changed = [
@@ -158,11 +158,11 @@ fn rows_that_break_a_rule_are_refused_with_its_text() {
         (ClaimedRow { payload: Some([0; 1_001].as_slice().into()), ..foreign() }, "has 1001 bytes"),
         (ClaimedRow { key: key("a\nb"), ..foreign() }, "control character"),
         (ClaimedRow { key: key(&"k".repeat(1_025)), ..foreign() }, "at most 1024 bytes"),
-        (ClaimedRow { key: key(""), ..foreign() }, "not empty"),
-        (ClaimedRow { topic: "a b".into(), ..foreign() }, "no topic name"),
+        (ClaimedRow { key: key(""), ..foreign() }, "must not be empty"),
+        (ClaimedRow { topic: "a b".into(), ..foreign() }, "not a valid topic name"),
         (ClaimedRow { kind: "".into(), ..foreign() }, "type"),
         (ClaimedRow { headers: EventHeaders::of([("ce_id", "1")]), ..foreign() }, "written by the relay"),
-        (ClaimedRow { headers: EventHeaders::of([("a b", "1")]), ..foreign() }, "no header name"),
+        (ClaimedRow { headers: EventHeaders::of([("a b", "1")]), ..foreign() }, "not a valid header name"),
         (ClaimedRow { content_type: Some("\n".into()), ..foreign() }, "content type"),
     ];
     for (row, reason) in cases {

@@ -9,7 +9,7 @@ pub trait ValueContract: fmt::Debug + Send + Sync {
     /// Checks a row's value, which another program may have written.
     ///
     /// # Errors
-    /// Why the value is none of the row's event; the row is parked.
+    /// Why the value does not belong to the row's event; the row is parked.
     fn check(&self, row: &ClaimedRow, payload: &[u8]) -> Result<(), String>;
 
     /// Number of bytes that [`ValueContract::framed`] adds.

@@ -121,7 +121,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 fn status_and_length(head: &[u8]) -> Result<(u16, Option<usize>), Error> {
     let head = String::from_utf8_lossy(head);
     let status: u16 =
-        head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(|| Error::new("the response is no HTTP"))?;
+        head.get(9..12).and_then(|status| status.parse().ok()).ok_or_else(|| Error::new("the response is not HTTP"))?;
     let mut length = if matches!(status, 204 | 304) { Some(0) } else { None };
     for line in head.lines().skip(1) {
         if let Some((name, value)) = line.split_once(':')

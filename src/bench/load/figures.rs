@@ -1,7 +1,7 @@
 //! Medians, ratios and percentiles of many measurements.
 use serde_json::{Value, json};
 
-/// The middle value, or the mean of the middle two. A single round on a shared machine is no figure.
+/// The middle value, or the mean of the middle two. A single round on a shared machine is not representative.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

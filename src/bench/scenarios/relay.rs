@@ -53,7 +53,7 @@ pub(crate) struct DrainResult {
 pub(crate) async fn drain<P: Program>(bench: &Bench<'_, P>, data: &P::Data) -> Result<DrainResult, Error> {
     let events = bench.plan.events;
     fill::fill(data, events, bench.plan.keys).await?;
-    // Kafka's consumers do not write to the store, so they are no part of what is measured.
+    // Kafka's consumers do not write to the store, so they are not part of what is measured.
     let store_is_broker = bench.program.store_is_broker();
     let consumers: &[(&str, &str)] = if store_is_broker { &[] } else { &[("POSTHASTE__CONSUMER__COUNT", "0")] };
     let start = Instant::now();

@@ -124,7 +124,7 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         Ok(metrics_page::buckets(&self.metrics().await?, name))
     }
 
-    /// Stops the service in order and checks its topic.
+    /// Stops the service gracefully and checks its topic.
     pub(crate) async fn stop_and_check(mut self, events: u64) -> Result<TopicReport, Error> {
         let pid = self.child.id().ok_or_else(|| Error::new("the service has already ended"))?;
         let signalled = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;

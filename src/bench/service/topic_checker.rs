@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::program::ThrowawayData;
 
-/// Records of one page.
 const PAGE_RECORDS_MAX: u32 = 1_000;
 
 /// Counts over all partitions of the topic.

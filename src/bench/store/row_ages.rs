@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use crate::error::Error;
 use crate::program::ThrowawayData;
 
-/// Rows of one page.
 const PAGE_ROWS_MAX: u32 = 1_000;
 
 /// Milliseconds from the commit to the settlement of the newest rows, sorted.

@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::program::{OpenStore, StoreAndBroker, ThrowawayData};
 
-/// Records of one poll.
 const POLL_RECORDS_MAX: u32 = 1_000;
 /// Longer than any measurement: no lease is renewed.
 const LEASE: Duration = Duration::from_secs(600);

@@ -18,7 +18,7 @@ use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use tree::ActorLine;
 
-/// Time between two pictures of `--watch`.
+/// Time between two frames of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
@@ -71,7 +71,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
             return Ok(0);
         }
         let screen = Screen::of_stdout();
-        let text = picture(ActorLine::all(&response), arguments, screen);
+        let text = render(ActorLine::all(&response), arguments, screen);
         if !arguments.watch {
             match text {
                 Some(text) => print_line(&text)?,
@@ -89,7 +89,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
 }
 
 /// The actors as text; `None` if none is to be shown.
-fn picture(mut actors: Vec<ActorLine>, arguments: &TreeArguments, screen: Screen) -> Option<String> {
+fn render(mut actors: Vec<ActorLine>, arguments: &TreeArguments, screen: Screen) -> Option<String> {
     if arguments.problems {
         actors.retain(ActorLine::is_problem);
     }

@@ -22,7 +22,7 @@ const ROOT_GAVE_UP: u8 = 70;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Accept tokens of the development secret if no key is configured. Never use it in production.
+    /// Accept tokens signed with the development secret if no key is configured. Never use it in production.
     #[arg(long)]
     pub dev: bool,
     /// Bring the store's schema up to date first.
@@ -54,7 +54,7 @@ fn run_configured(
     if arguments.dev && config.auth.source().is_none() {
         tracing::warn!(
             event = "development_secret",
-            "tokens of the development secret are accepted: never do this in production"
+            "tokens signed with the development secret are accepted: never do this in production"
         );
         config.auth.set_secret(DEVELOPMENT_SECRET);
     }

@@ -1,9 +1,9 @@
-//! Progress bars on stderr. Nothing is drawn where stderr is no terminal.
+//! Progress bars on stderr. Nothing is drawn where stderr is not a terminal.
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Time between two pictures of a spinner.
+/// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A bar over `total` steps: `redriving [####----] 40/100, 20/s, 3s left`.
@@ -17,7 +17,7 @@ pub(crate) fn progress_bar(doing: &'static str, total: u64) -> ProgressBar {
     bar
 }
 
-/// A sign that work of unknown length goes on, with the time since its start.
+/// A spinner for work of unknown length, with the time since its start.
 pub(crate) fn spinner(doing: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(doing);
     // As above: the template is a constant.

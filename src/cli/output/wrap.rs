@@ -1,6 +1,6 @@
 //! Breaks sentences between words, so that no word is cut at the edge of the screen.
 
-/// The text in lines of at most `width` characters, each broken at a space; a word that is longer stands on a line of its own. Lines after
+/// The text in lines of at most `width` characters, each broken at a space; a word that is longer has a line of its own. Lines after
 /// the first begin with `indent` spaces.
 pub(crate) fn wrap(text: &str, width: Option<usize>, indent: usize) -> String {
     let Some(width) = width else { return text.to_owned() };

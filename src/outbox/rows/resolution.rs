@@ -51,10 +51,10 @@ pub fn store_went_back(watermark: Option<Token>, highest: Token) -> bool {
     watermark.is_some_and(|watermark| watermark > highest)
 }
 
-/// The failure reason of a row that is parked as poison; `%d` stands for its deaths in trials.
+/// The failure reason of a row that is parked as poison; `%d` is replaced by its deaths in trials.
 pub const POISON_REASON: &str = "poison: its claimer died in %d trials in which it was the only work";
 
-/// The failure reason of a row that is parked as poison after so many deaths in trials.
+/// The failure reason of a row that is parked as poison after this number of deaths in trials.
 pub fn poison_reason(trial_deaths: u32) -> String {
     POISON_REASON.replace("%d", &trial_deaths.to_string())
 }

@@ -42,7 +42,7 @@ pub enum OffsetCommitOutcome {
         /// Its next offset to be written.
         end: u64,
     },
-    /// Nothing was changed: the log keeps the offsets of so many groups already, and all of them are in use.
+    /// Nothing was changed: the log keeps the offsets of the maximum number of groups already, and all of them are in use.
     TooManyGroups(u32),
 }
 

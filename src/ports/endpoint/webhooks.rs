@@ -65,7 +65,7 @@ pub fn group(id: WebhookId) -> String {
     format!("webhook-{id}")
 }
 
-/// What became of an attempt to deliver an event.
+/// Outcome of an attempt to deliver an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// The endpoint accepted the event.
@@ -96,7 +96,7 @@ impl AttemptOutcome {
 /// One attempt to deliver an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookDelivery {
-    /// Webhook of the endpoint.
+    /// Webhook that the attempt belongs to.
     pub webhook: WebhookId,
     /// Value of the header `webhook-id`: the id of the event, the same in every attempt.
     pub message_id: String,
@@ -114,7 +114,7 @@ pub struct WebhookDelivery {
     pub duration: Duration,
     /// Status of the response; `None` without a response.
     pub status: Option<u16>,
-    /// What became of it.
+    /// Outcome of the attempt.
     pub outcome: AttemptOutcome,
     /// Why the endpoint did not accept it, for operators.
     pub error: Option<String>,

@@ -78,7 +78,7 @@ pub enum BatchCommit {
     KeyUsed(IdempotencyMark),
 }
 
-/// The outbox of one store, as a door for other services.
+/// Writes events of other services to the outbox of one store.
 #[async_trait]
 pub trait EventStore: Send + Sync {
     /// Writes the events and the mark in one transaction, or none. Claims see the rows once it returns. A sequence has no gaps: an event that

@@ -81,11 +81,11 @@ pub fn format_hint(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
     format!("{instance} {}", numbers.collect::<Vec<_>>().join(","))
 }
 
-/// What stands for all partitions in a hint: writers in SQL do not name theirs.
+/// Replaces the partition numbers in hints of SQL writers, which do not name partitions.
 pub const ALL_PARTITIONS: &str = "*";
 
-/// Whether a hint is one of the writers in SQL, who send at most one in a while: it also stands for the commits that follow it for
-/// [`SQL_HINT_COVERS`].
+/// Whether a hint is one of the SQL writers, which send at most one per [`SQL_HINT_COVERS`]: it also covers the commits that follow it within
+/// that time.
 pub fn is_from_sql(hint: &str) -> bool {
     hint.rsplit_once(' ').is_some_and(|(_, numbers)| numbers == ALL_PARTITIONS)
 }

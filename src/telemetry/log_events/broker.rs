@@ -13,14 +13,14 @@ pub(super) const BROKER: LogEventGroup = LogEventGroup {
 
 const EVENTS: &[LogEvent] = &[
     LogEvent {
-        name: "broker_away",
+        name: "broker_unreachable",
         levels: &[Level::WARN],
         fields: &["error"],
         meaning: "No broker can be reached. Events wait in the outbox, and no attempt is counted.",
         action: "Check Kafka and `broker.bootstrap_servers`.",
     },
     LogEvent {
-        name: "broker_back",
+        name: "broker_recovered",
         levels: &[Level::INFO],
         fields: &[],
         meaning: "A broker answers again.",
@@ -63,9 +63,9 @@ const EVENTS: &[LogEvent] = &[
         action: "Check the `broker` configuration if it repeats.",
     },
     LogEvent {
-        name: "lane_ended",
+        name: "producer_session_ended",
         levels: &[Level::DEBUG],
-        fields: &["lane", "why"],
+        fields: &["session", "reason"],
         meaning: "The session of a transactional producer ended; the next batch opens a new one.",
         action: "Nothing to do.",
     },
@@ -77,7 +77,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "topic_made",
+        name: "topic_created",
         levels: &[Level::INFO],
         fields: &["topic", "replicas"],
         meaning: "A missing topic was created.",
@@ -86,7 +86,7 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "topic_partitions_differ",
         levels: &[Level::WARN],
-        fields: &["topic", "there", "configured"],
+        fields: &["topic", "actual", "configured"],
         meaning: "A topic has another number of partitions than `topics.NAME.partitions` or `broker.topic_partitions` \
                   say. It is not changed, because that would break the order of events per key.",
         action: "Set the key to the topic's number, or drain the topic and recreate it.",

@@ -27,7 +27,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "store_not_there",
+        name: "store_unreachable",
         levels: &[Level::WARN],
         fields: &["error"],
         meaning: "The store cannot be reached at start. The process keeps trying until `startup.deadline`.",

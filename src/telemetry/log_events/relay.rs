@@ -59,7 +59,7 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "batch_resolved",
         levels: &[Level::INFO],
-        fields: &["partition", "epoch", "token", "verdict", "lane"],
+        fields: &["partition", "epoch", "token", "verdict", "session"],
         meaning: "A previous owner left a batch open. The new owner fenced its producer and read the watermark: \
                   `verdict` says whether the batch was published.",
         action: "Nothing to do.",
@@ -76,7 +76,7 @@ const EVENTS: &[LogEvent] = &[
         name: "store_rewound",
         levels: &[Level::ERROR],
         fields: &["timeline", "complete_until", "partitions_behind", "partition", "epoch", "counter", "watermark"],
-        meaning: "The broker has committed a batch that the store does not know: the store went back in time (a fail-over to a standby \
+        meaning: "The broker has committed a batch that the store does not contain: the store went back in time (a fail-over to a standby \
                   that lagged, or a restore). Where the store shows its timeline, one line says how many partitions are behind; otherwise \
                   there is one for each partition. Rows whose settlement it lost are published again; no event is lost that it still has.",
         action: "Orders after `complete_until` may be gone, and events that were published after it may appear twice. Without that time, \
@@ -86,7 +86,7 @@ const EVENTS: &[LogEvent] = &[
         name: "store_timeline_changed",
         levels: &[Level::WARN],
         fields: &["timeline", "complete_until"],
-        meaning: "The store continues another timeline, after a fail-over or a restore. All producer sessions were fenced. No watermark on \
+        meaning: "The store is on a new timeline after a fail-over or a restore. All producer sessions were fenced. No watermark on \
                   the broker shows a batch that the store lacks; in `at-least-once` mode there are none.",
         action: "Nothing to do after a planned fail-over. Otherwise look for orders after `complete_until`.",
     },
@@ -167,7 +167,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Check the store.",
     },
     LogEvent {
-        name: "worker_not_hired",
+        name: "worker_start_failed",
         levels: &[Level::DEBUG],
         fields: &["partition", "error"],
         meaning: "The worker of an assigned partition could not be started; the next heartbeat tries again.",

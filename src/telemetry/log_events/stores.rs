@@ -35,7 +35,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "owners_not_filed",
+        name: "owner_index_update_failed",
         levels: &[Level::DEBUG],
         fields: &["error"],
         meaning: "The embedded store could not move new orders into its index of owners; it tries again later.",
@@ -58,14 +58,14 @@ const EVENTS: &[LogEvent] = &[
         action: "End the transaction if it is forgotten: `pg_stat_activity` shows the oldest by `xact_start`.",
     },
     LogEvent {
-        name: "archive_day_not_made",
+        name: "archive_partition_create_failed",
         levels: &[Level::DEBUG],
         fields: &["day", "error"],
         meaning: "An archive partition for this day could not be created; the next sweep tries again.",
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "archive_day_in_use",
+        name: "archive_partition_in_use",
         levels: &[Level::DEBUG],
         fields: &["day", "error"],
         meaning: "An expired archive partition could not be emptied and dropped; the next sweep tries again.",
@@ -87,14 +87,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "instance_lock_away",
+        name: "instance_lock_retry_failed",
         levels: &[Level::DEBUG],
         fields: &["error"],
         meaning: "An attempt to take the lock on `instance.id` again failed; the next one follows.",
         action: "Nothing to do.",
     },
     LogEvent {
-        name: "redis_away",
+        name: "redis_unreachable",
         levels: &[Level::WARN],
         fields: &["error"],
         meaning: "Redis does not answer. As cache it is bypassed and rate limits are not enforced; as store it \
@@ -102,7 +102,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Check Redis.",
     },
     LogEvent {
-        name: "redis_back",
+        name: "redis_recovered",
         levels: &[Level::INFO],
         fields: &["seconds"],
         meaning: "Redis answers again after this many seconds.",
@@ -116,7 +116,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Correct the value of `key` in Redis.",
     },
     LogEvent {
-        name: "store_keeps_data",
+        name: "store_durable_again",
         levels: &[Level::INFO],
         fields: &[],
         meaning: "The settings of the Redis store, which allowed it to lose orders, have been corrected.",
@@ -158,7 +158,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Allow scripts in Redis, or delete the key that holds another type.",
     },
     LogEvent {
-        name: "store_syncs_late",
+        name: "store_fsync_everysec",
         levels: &[Level::WARN],
         fields: &[],
         meaning: "The Redis store uses `appendfsync everysec`: orders of the last seconds are lost when Redis and \
@@ -166,10 +166,10 @@ const EVENTS: &[LogEvent] = &[
         action: "Set `appendfsync always` where no order may be lost.",
     },
     LogEvent {
-        name: "store_may_lose",
+        name: "store_not_durable",
         levels: &[Level::WARN],
-        fields: &["complaint"],
-        meaning: "The Redis store may lose orders: `complaint` names the settings.",
+        fields: &["settings"],
+        meaning: "The Redis store may lose orders: `settings` names the settings.",
         action: "Set `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`.",
     },
 ];

@@ -7,9 +7,9 @@ use tracing_subscriber::filter::ParseError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A word that is no level; the configuration must be corrected.
+    /// A word that is not a level; the configuration must be corrected.
     #[error(
-        "{level:?} is no log level: write off, error, warn, info, debug or trace, or target=level, separated by commas"
+        "{level:?} is not a log level: write off, error, warn, info, debug or trace, or target=level, separated by commas"
     )]
     UnknownLevel { level: String },
     /// A directive that cannot be parsed; the configuration must be corrected.

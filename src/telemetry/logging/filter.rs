@@ -25,7 +25,7 @@ pub const SERVICE_CRATES: &[&str] = &[
     "supervision",
 ];
 
-/// Directives for the HTTP library: a client's malformed request is no error of the service, and the `listening` event
+/// Directives for the HTTP library: a client's malformed request is not an error of the service, and the `listening` event
 /// already reports the start of the server. Later directives override these.
 const HTTP_LIBRARY: &[&str] = &["actix_http=off", "actix_server=warn"];
 

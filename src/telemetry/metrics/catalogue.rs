@@ -32,7 +32,7 @@ macro_rules! every_metric {
         outbox_wake_up_seconds: Timer = "outbox_wake_up_seconds" [] Seconds MESSAGE "Time from the wake-up that follows a commit of this instance until the partition's worker begins to claim; under load it includes the wait for the next cycle.";
         outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store went back in time.";
         outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Rows NONE "Rows of batches that a previous lease left open, when the next owner resolved them.";
-        outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Rows NONE "Settlements that changed nothing because their fencing token was stale.";
+        outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Calls NONE "Settlements that changed nothing because their fencing token was stale.";
         outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";
         outbox_repairs_total: IntCounter = "outbox_repairs_total" [] Rows NONE "Entries of the Redis store's outbox indexes that the audit corrected by their rows.";
         outbox_partitions: IntGauge = "outbox_partitions" [] Partitions NONE "Partitions of the outbox, as configured (outbox.partitions).";
@@ -58,7 +58,7 @@ macro_rules! every_metric {
         // Webhooks.
         webhook_deliveries_total: Family<IntCounter, 1> = "webhook_deliveries_total" ["outcome"] Calls NONE "Attempts to deliver an event to the endpoint of a webhook: delivered, retried, dead-lettered, or failed where the endpoint is gone.";
         webhook_delivery_seconds: Timer = "webhook_delivery_seconds" [] Seconds CALL "Time of one attempt until the response or the failure.";
-        webhook_endpoints_down: IntGauge = "webhook_endpoints_down" [] Actors NONE "Webhooks whose endpoint does not work, as this instance sees it: their events wait.";
+        webhook_endpoints_down: IntGauge = "webhook_endpoints_down" [] Webhooks NONE "Webhooks whose endpoint does not work, as this instance sees it: their events wait.";
 
         // The cache, Redis, the rate limit, the retry policy.
         cache_hit_count: IntCounter = "cache.hit.count" [] Calls NONE "Cache reads that found a value.";

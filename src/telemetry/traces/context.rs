@@ -14,7 +14,7 @@ pub struct SpanContext {
 }
 
 impl SpanContext {
-    /// Reads a `traceparent` after <https://www.w3.org/TR/trace-context/>; `None` if it is malformed.
+    /// Reads a `traceparent` as defined in <https://www.w3.org/TR/trace-context/>; `None` if it is malformed.
     pub fn parse(traceparent: &str) -> Option<Self> {
         let field = |range: Range<usize>| {
             let digits = traceparent.get(range)?;

@@ -43,7 +43,7 @@ pub(super) fn request(resource: &[(&'static str, String)], spans: &[SpanData]) -
     request.to_string().into_bytes()
 }
 
-/// Spans that the collector rejected although it accepted the request, after the response's `partialSuccess`.
+/// Spans that the collector rejected although it accepted the request, according to the response's `partialSuccess`.
 pub(super) fn rejected_spans(response: &[u8]) -> u64 {
     let response: Value = serde_json::from_slice(response).unwrap_or_default();
     let rejected = &response["partialSuccess"]["rejectedSpans"];

@@ -68,7 +68,7 @@ impl SpanQueue {
     /// Waits for a time, or until the queue is closed.
     pub(super) fn pause(&self, time: Duration) {
         let is_open = |state: &mut QueuedSpans| state.closes_at.is_none();
-        // Both ends of the wait mean the same to the exporter: it looks at the time that is left.
+        // Both ends of the wait mean the same to the exporter: it then reads the time that is left.
         drop(self.changed.wait_timeout_while(self.lock(), time, is_open));
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn span_id(&self) -> u64 {
-        // Zero is no id; it is as rare as every other value.
+        // Zero is not a valid id; it is as rare as every other value.
         (self.random)().max(1)
     }
 
@@ -25,7 +25,7 @@ impl Recorder {
         (u128::from((self.random)()) << 64) | u128::from((self.random)().max(1))
     }
 
-    /// Decides on a new trace by its id, as OpenTelemetry's sampler of trace ids does:.
+    /// Decides on a new trace by its id, as OpenTelemetry's TraceIdRatioBased sampler does.
     pub(super) fn samples(&self, trace_id: u128) -> bool {
         let fraction = ((trace_id as u64) >> 11) as f64 / (1_u64 << 53) as f64;
         fraction < self.sample_ratio

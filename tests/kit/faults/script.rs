@@ -72,7 +72,7 @@ struct Shared {
     plan: Mutex<Plan>,
     rng: SeededRng,
     released: Notify,
-    broker_back: Notify,
+    broker_recovered: Notify,
 }
 
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl FaultScript {
     /// A script without faults; the seed is for [`FaultScript::sometimes`].
     pub fn seeded(seed: u64) -> Self {
         let (plan, rng) = (Mutex::default(), SeededRng::new(seed));
-        Self(Arc::new(Shared { plan, rng, released: Notify::new(), broker_back: Notify::new() }))
+        Self(Arc::new(Shared { plan, rng, released: Notify::new(), broker_recovered: Notify::new() }))
     }
 
     /// Injects the fault into the next call of this kind, after the faults that are already queued.
@@ -133,7 +133,7 @@ impl FaultScript {
         self.0.plan.lock().refused = Some(Arc::new(filter));
     }
 
-    /// The store continues another timeline: no partition can be acquired until it is adopted. Stop the processes that hold leases before.
+    /// The store is on another timeline: no partition can be acquired until it is adopted. Stop the processes that hold leases before.
     pub fn change_timeline(&self) {
         self.0.plan.lock().timeline.number += 1;
     }
@@ -168,11 +168,11 @@ impl FaultScript {
 
     /// The broker shows that it is back: `Broker::returned` returns once.
     pub fn show_broker(&self) {
-        self.0.broker_back.notify_one();
+        self.0.broker_recovered.notify_one();
     }
 
     pub(crate) async fn broker_returned(&self) {
-        self.0.broker_back.notified().await;
+        self.0.broker_recovered.notified().await;
     }
 
     /// The faults injected so far, in order: a simulation without any proves nothing.

@@ -1,6 +1,6 @@
 //! At-least-once mode: records without transactions and watermarks. One record of a key is in flight; a key stops at its first failure.
 use crate::configuration::Nature;
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::instance::Stage;
 use crate::successors::{Component, Successors};
@@ -14,7 +14,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
         }
         let unsent = batch.rows.minus(batch.acknowledged);
         for row in unsent.iter().filter(|row| steps.config.events[*row].nature != Nature::Permanent) {
-            let many = steps.breaks(BrokenLaw::KeyHasManyRecordsInFlight);
+            let many = steps.breaks(BrokenRule::KeyHasManyRecordsInFlight);
             if many || !steps.config.earlier_of_key(row).any(|earlier| unsent.contains(earlier)) {
                 send(steps, instance, partition, row);
             }
@@ -42,7 +42,7 @@ fn send(steps: &mut Successors<'_>, instance: usize, partition: usize, row: usiz
         });
     }
     if steps.from.faults.refusals > 0 && steps.config.events[row].nature == Nature::MayFail {
-        let continues = steps.breaks(BrokenLaw::KeyContinuesBehindFailedRecord);
+        let continues = steps.breaks(BrokenRule::KeyContinuesBehindFailedRecord);
         steps.add(actor, "receives the refusal of a record", object, |next, _| {
             next.faults.refusals -= 1;
             let batch = &mut next.instances[instance].workers[partition].batch;

@@ -1,7 +1,7 @@
 //! Cycles: one statement settles the batches of cycle N and claims those of cycle N + 1, for all partitions that have one.
 use crate::actions::issue::{fence, issue};
 use crate::configuration::Delivery;
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::instance::{Phase, ProducerStatus, Stage};
 use crate::state::statement::{Kind, Part, ScanStart, Statement};
@@ -19,10 +19,10 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
         return;
     }
     let (has_work, has_trial) = steps.from.instances[instance].work();
-    let together = steps.breaks(BrokenLaw::TrialDuringOtherWork);
+    let together = steps.breaks(BrokenRule::TrialDuringOtherWork);
     let has_unresolved_trial =
         steps.from.store.leases.iter().any(|lease| lease.owner == Some(instance as u8) && lease.is_trial);
-    let waits = has_trial || (has_unresolved_trial && !steps.breaks(BrokenLaw::ClaimDuringOpenTrial));
+    let waits = has_trial || (has_unresolved_trial && !steps.breaks(BrokenRule::ClaimDuringOpenTrial));
     if !waits || together {
         let both = claims(steps, instance, settles);
         if both.parts.iter().any(|part| !part.rows.is_empty()) {
@@ -32,7 +32,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
         }
     }
     let is_alone = !has_work && is_all_resolved(steps, instance);
-    if is_alone || together || (!has_work && steps.breaks(BrokenLaw::TrialDuringOpenBatch)) {
+    if is_alone || together || (!has_work && steps.breaks(BrokenRule::TrialDuringOpenBatch)) {
         trials(steps, instance);
     }
 }
@@ -60,7 +60,7 @@ fn settlement(steps: &Successors<'_>, instance: usize) -> Statement {
             (part.token, part.failed) = (worker.batch.token, worker.batch.failed);
             let rows = steps.from.store.rows_of_token(steps.config, partition, part.token);
             let unblocks = rows.iter().any(|row| steps.from.store.rows[row].blocks_key);
-            let resets = unblocks && !steps.breaks(BrokenLaw::ScanStartKeptAfterUnblock);
+            let resets = unblocks && !steps.breaks(BrokenRule::ScanStartKeptAfterUnblock);
             part.settled_scan = if resets { ScanStart::default() } else { worker.scan };
         }
     }
@@ -73,7 +73,7 @@ fn claims(steps: &Successors<'_>, instance: usize, settles: Statement) -> Statem
     for (partition, worker) in steps.from.instances[instance].workers.iter().enumerate().take(steps.config.partitions) {
         let is_free = match worker.batch.stage {
             Stage::Absent | Stage::Committed => true,
-            Stage::Sent => steps.breaks(BrokenLaw::ClaimDespiteOpenBatch),
+            Stage::Sent => steps.breaks(BrokenRule::ClaimDespiteOpenBatch),
             Stage::Claiming | Stage::Claimed => false,
         };
         if worker.phase != Phase::Ready || !is_free {
@@ -109,7 +109,7 @@ fn is_all_resolved(steps: &Successors<'_>, instance: usize) -> bool {
     leases.into_iter().all(|(lease, worker)| lease.owner != Some(instance as u8) || worker.phase == Phase::Ready)
 }
 
-/// Law 7: a suspect is tried alone, as the only work of its process.
+/// Guarantee 7: a suspect is tried alone, as the only work of its process.
 fn trials(steps: &mut Successors<'_>, instance: usize) {
     let producer = steps.from.instances[instance].next_producer;
     for partition in 0..steps.config.partitions {

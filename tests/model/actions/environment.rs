@@ -1,6 +1,6 @@
 //! Steps that no instance takes: writers commit, retries become due, leases expire, the coordinator works, operators act.
 use crate::actions::publish::commit_arrives;
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::broker::{IDS, TransactionStatus};
 use crate::state::store::Status;
 use crate::successors::{Component, Successors};
@@ -34,7 +34,7 @@ fn row_steps(steps: &mut Successors<'_>, event: usize) {
     if row.status == Status::Failed {
         steps.add(actor, "its retry is due", None, |next, _| next.store.rows[event].status = Status::Due);
     }
-    if row.status == Status::InFlight && steps.breaks(BrokenLaw::RowBecomesDueByTime) && steps.from.faults.expiries > 0
+    if row.status == Status::InFlight && steps.breaks(BrokenRule::RowBecomesDueByTime) && steps.from.faults.expiries > 0
     {
         steps.add(actor, "its own lease time is over", None, |next, _| {
             next.faults.expiries -= 1;
@@ -51,7 +51,7 @@ fn operator_steps(steps: &mut Successors<'_>, event: usize) {
     let (text, status) = match steps.from.store.rows[event].status {
         Status::Pending | Status::Failed | Status::Due => ("an operator parks it", Status::Parked),
         Status::Parked => ("an operator retries it", Status::Due),
-        Status::InFlight if steps.breaks(BrokenLaw::OperatorChangesRowInFlight) => {
+        Status::InFlight if steps.breaks(BrokenRule::OperatorChangesRowInFlight) => {
             ("an operator retries it", Status::Due)
         }
         Status::InFlight | Status::Sent | Status::Uncommitted | Status::Erased => return,
@@ -60,7 +60,7 @@ fn operator_steps(steps: &mut Successors<'_>, event: usize) {
         next.faults.operator_calls -= 1;
         let row = &mut next.store.rows[event];
         (row.status, row.token, row.blocks_key) = (status, 0, true);
-        if !config.breaks(BrokenLaw::OperatorKeepsCounter) {
+        if !config.breaks(BrokenRule::OperatorKeepsCounter) {
             next.store.leases[config.events[event].partition].counter += 1;
         }
     });

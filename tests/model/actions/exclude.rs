@@ -1,7 +1,7 @@
 //! Exclusions: a row that cannot be sent leaves its batch before the commit, and the store confirms it. Also the return of a whole batch.
 use crate::actions::issue::{fence, issue, remove_excluded, statement};
 use crate::configuration::Nature;
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::instance::{Batch, Phase, Stage};
 use crate::state::statement::{Kind, Part};
@@ -34,7 +34,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize, partition: usize) {
 /// `cost` is what the failure takes from the permitted refusals.
 fn exclude(steps: &mut Successors<'_>, instance: usize, partition: usize, row: usize, cost: u8) {
     let worker = steps.from.instances[instance].workers[partition];
-    if steps.breaks(BrokenLaw::ExclusionAfterCommit) {
+    if steps.breaks(BrokenRule::ExclusionAfterCommit) {
         steps.add(
             Component::Instance(instance),
             "leaves a failed row to the settlement",
@@ -59,7 +59,7 @@ fn return_batch(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
     let is_returned = match worker.batch.stage {
         Stage::Claimed => worker.batch.acknowledged == EventSet::default(),
-        Stage::Sent => steps.breaks(BrokenLaw::RowsReturnedInOpenTransaction),
+        Stage::Sent => steps.breaks(BrokenRule::RowsReturnedInOpenTransaction),
         Stage::Absent | Stage::Claiming | Stage::Committed => false,
     };
     if steps.from.faults.hand_overs > 0 && is_returned {

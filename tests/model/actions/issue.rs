@@ -1,6 +1,6 @@
 //! Sending a statement: it executes and its reply arrives, or the reply is lost and the statement executes at any later moment.
 use crate::configuration::{Configuration, Delivery, PARTITIONS_MAX};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::execution::execute;
 use crate::state::instance::{Batch, Instance, Phase, Stage, Worker};
@@ -101,7 +101,7 @@ fn unanswered(next: &mut System, config: &Configuration, statement: &Statement) 
         if !part.is_present || only_settles {
             continue;
         }
-        if statement.kind == Kind::Exclude && config.breaks(BrokenLaw::UnansweredExclusionIgnored) {
+        if statement.kind == Kind::Exclude && config.breaks(BrokenRule::UnansweredExclusionIgnored) {
             remove_excluded(&mut instance.workers[partition].batch, config, part.row as usize);
         } else {
             instance.forget(partition);
@@ -117,7 +117,7 @@ fn deliver(next: &mut System, config: &Configuration, statement: &Statement, rep
             Reply::Absent => {}
             Reply::Stale | Reply::Held => instance.forget(partition),
             Reply::Acquired { epoch, counter, open_token, former_id } => {
-                let keeps_scan = config.breaks(BrokenLaw::ScanStartKeptAfterRewind);
+                let keeps_scan = config.breaks(BrokenRule::ScanStartKeptAfterRewind);
                 let scan = if keeps_scan { worker.scan } else { ScanStart::default() };
                 let phase = match (open_token, config.delivery) {
                     (0, _) => after_resolution(rewinds),
@@ -145,13 +145,13 @@ fn done(instance: &mut Instance, config: &Configuration, statement: &Statement, 
     let (part, worker) = (&statement.parts[partition], &mut instance.workers[partition]);
     match statement.kind {
         Kind::Cycle => {
-            let keeps_read = config.breaks(BrokenLaw::RefusedClaimKeepsItsRead) && !part.rows.is_empty();
+            let keeps_read = config.breaks(BrokenRule::RefusedClaimKeepsItsRead) && !part.rows.is_empty();
             worker.scan = if keeps_read { part.next_scan } else { part.settled_scan };
             worker.batch = Batch::default();
         }
         Kind::Exclude => {
             worker.batch.token =
-                if config.breaks(BrokenLaw::ExclusionKeepsToken) { part.token } else { worker.counter };
+                if config.breaks(BrokenRule::ExclusionKeepsToken) { part.token } else { worker.counter };
             remove_excluded(&mut worker.batch, config, part.row as usize);
             reset_scan(worker, config);
         }
@@ -168,7 +168,7 @@ fn done(instance: &mut Instance, config: &Configuration, statement: &Statement, 
 
 /// Rows that return to the store may be below the remembered scan start.
 fn reset_scan(worker: &mut Worker, config: &Configuration) {
-    if !config.breaks(BrokenLaw::ScanStartKeptAfterReturn) && !config.breaks(BrokenLaw::ScanStartKeptAfterRewind) {
+    if !config.breaks(BrokenRule::ScanStartKeptAfterReturn) && !config.breaks(BrokenRule::ScanStartKeptAfterRewind) {
         worker.scan = ScanStart::default();
     }
 }

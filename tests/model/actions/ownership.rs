@@ -1,6 +1,6 @@
 //! Leases: acquisition, renewal, loss, release.
 use crate::actions::issue::{fence, issue, statement};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::instance::{Phase, Stage, Worker};
 use crate::state::statement::{Kind, Part};
 use crate::state::system::System;
@@ -19,7 +19,7 @@ pub fn local_steps(steps: &mut Successors<'_>, instance: usize, partition: usize
     }
     let has_batch = !matches!(worker.batch.stage, Stage::Absent | Stage::Committed);
     if has_batch && worker.phase == Phase::Ready && steps.from.faults.panics > 0 {
-        let restarts_unfenced = steps.breaks(BrokenLaw::RestartWithoutFence);
+        let restarts_unfenced = steps.breaks(BrokenRule::RestartWithoutFence);
         steps.add(actor, "its worker panics", object, |next, _| {
             next.faults.panics -= 1;
             let former_id = next.store.leases[partition].transactional_id;
@@ -64,7 +64,7 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
         });
     }
     let is_drained = worker.batch.stage == Stage::Absent
-        || (worker.batch.stage == Stage::Sent && steps.breaks(BrokenLaw::ReleaseWithOpenBatch));
+        || (worker.batch.stage == Stage::Sent && steps.breaks(BrokenRule::ReleaseWithOpenBatch));
     if worker.phase == Phase::Ready && is_drained && steps.from.faults.hand_overs > 0 {
         let release = statement(Kind::Release, instance, partition, fence(&worker));
         issue(steps, "releases", object, release, |next| next.faults.hand_overs -= 1);

@@ -1,6 +1,6 @@
 //! Processes die and start again. A poison event kills the process that handles it.
 use crate::configuration::Nature;
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::instance::{Instance, Stage};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
@@ -10,7 +10,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
     let actor = Component::Instance(instance);
     let process = steps.from.instances[instance];
     if !process.is_alive {
-        let forgets = steps.breaks(BrokenLaw::TimelineRememberedInProcess);
+        let forgets = steps.breaks(BrokenRule::TimelineRememberedInProcess);
         steps.add(actor, "starts again under its id", None, |next, _| {
             next.instances[instance].is_alive = true;
             next.instances[instance].timeline = next.store.timeline;
@@ -33,7 +33,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
     }
 }
 
-/// All knowledge of the process is gone. Requests that it sent may still arrive. Law 7: its open claims carry the death.
+/// All knowledge of the process is gone. Requests that it sent may still arrive. Guarantee 7: its open claims carry the death.
 fn die(next: &mut System, instance: usize) {
     for lease in next.store.leases.iter_mut().filter(|lease| lease.owner == Some(instance as u8)) {
         lease.owner_died = true;

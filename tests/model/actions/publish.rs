@@ -1,6 +1,6 @@
 //! Publish: one transaction of a producer holds the batches of a cycle and their watermarks. Two producers take turns.
 use crate::configuration::{Configuration, Nature};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::broker::TransactionStatus;
 use crate::state::instance::{Batch, Phase, ProducerStatus, Stage, transactional_id};
 use crate::state::system::System;
@@ -78,7 +78,7 @@ fn end(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     steps.add(actor, "requests the commit", object, |next, config| {
         next.broker.transactions[id].commit_request = session.epoch;
         next.instances[instance].producers[producer].status = ProducerStatus::Committing;
-        if config.breaks(BrokenLaw::SettlementBeforeCommit) {
+        if config.breaks(BrokenRule::SettlementBeforeCommit) {
             set_stage(next, config, instance, producer, Stage::Committed);
         }
     });
@@ -126,7 +126,7 @@ fn set_stage(next: &mut System, config: &Configuration, instance: usize, produce
 }
 
 fn end_session(next: &mut System, config: &Configuration, instance: usize, producer: usize) {
-    next.instances[instance].end_session(producer, config.breaks(BrokenLaw::ClaimSurvivesSession));
+    next.instances[instance].end_session(producer, config.breaks(BrokenRule::ClaimSurvivesSession));
 }
 
 /// The reply to the commit does not arrive in time: the outcome is unknown, so the session ends and its batches are resolved.
@@ -137,7 +137,7 @@ fn give_up(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     let object = Some(Component::TransactionalId(transactional_id(instance, producer)));
     steps.add(Component::Instance(instance), "receives no reply to its commit", object, |next, config| {
         next.faults.lost_replies -= 1;
-        if config.breaks(BrokenLaw::UnknownCommitMeansAborted) {
+        if config.breaks(BrokenRule::UnknownCommitMeansAborted) {
             set_stage(next, config, instance, producer, Stage::Claimed);
             next.instances[instance].end_session(producer, true);
         } else {

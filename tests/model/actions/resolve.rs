@@ -1,6 +1,6 @@
 //! Resolve: fence the former transactional id, read the watermark at the last stable offset, compare it with the open token.
 use crate::actions::issue::{fence, issue, statement};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::broker::{IDS, TransactionStatus};
 use crate::state::instance::{Phase, transactional_id};
 use crate::state::statement::{Kind, Part};
@@ -12,13 +12,13 @@ pub fn broker_steps(steps: &mut Successors<'_>, instance: usize, partition: usiz
     let own = transactional_id(instance, steps.from.instances[instance].next_producer as usize);
     let former = worker.former_id.map_or(own, usize::from);
     let actor = Component::Instance(instance);
-    let reads_first = steps.breaks(BrokenLaw::WatermarkBeforeFence);
+    let reads_first = steps.breaks(BrokenRule::WatermarkBeforeFence);
     let fences = if reads_first { Phase::WatermarkReadUnfenced } else { Phase::Acquired };
     let reads = if reads_first { Phase::Acquired } else { Phase::Fenced };
     if worker.phase == fences {
-        let id = if steps.breaks(BrokenLaw::SecondProducerNotFenced) { former / 2 * 2 } else { former };
-        let is_fenced = !steps.breaks(BrokenLaw::NoFence);
-        let keeps = steps.breaks(BrokenLaw::ClaimSurvivesSession);
+        let id = if steps.breaks(BrokenRule::SecondProducerNotFenced) { former / 2 * 2 } else { former };
+        let is_fenced = !steps.breaks(BrokenRule::NoFence);
+        let keeps = steps.breaks(BrokenRule::ClaimSurvivesSession);
         steps.add(actor, "fences the former id", Some(Component::TransactionalId(id)), |next, _| {
             if is_fenced {
                 next.broker.fence(id);
@@ -31,7 +31,7 @@ pub fn broker_steps(steps: &mut Successors<'_>, instance: usize, partition: usiz
         });
     }
     if worker.phase == reads {
-        let id = if steps.breaks(BrokenLaw::WatermarkOfAnotherId) { own } else { former };
+        let id = if steps.breaks(BrokenRule::WatermarkOfAnotherId) { own } else { former };
         if let Some(watermark) = steps.from.broker.watermark_of(steps.config, id, partition) {
             steps.add(actor, "reads the watermark", Some(Component::TransactionalId(id)), |next, _| {
                 let worker = &mut next.instances[instance].workers[partition];
@@ -46,8 +46,8 @@ pub fn broker_steps(steps: &mut Successors<'_>, instance: usize, partition: usiz
 pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
     if worker.phase == Phase::WatermarkRead {
-        let is_higher = worker.watermark > worker.open_token && steps.breaks(BrokenLaw::HigherWatermarkMeansPublished);
-        let is_assumed = steps.breaks(BrokenLaw::AtLeastOnceResolvesAsPublished);
+        let is_higher = worker.watermark > worker.open_token && steps.breaks(BrokenRule::HigherWatermarkMeansPublished);
+        let is_assumed = steps.breaks(BrokenRule::AtLeastOnceResolvesAsPublished);
         let is_published = worker.watermark == worker.open_token || is_higher || is_assumed;
         let (kind, text) = match is_published {
             true => (Kind::ResolvePublished, "resolves the open batch as published"),
@@ -65,16 +65,16 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
 /// once the last stable offset of each id has reached the end that it had after the fence; transactions that began later do not count.
 fn raise_counter(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
-    let is_fenced = steps.from.store.ids_fenced || steps.breaks(BrokenLaw::CounterRaisedBeforeFence);
+    let is_fenced = steps.from.store.ids_fenced || steps.breaks(BrokenRule::CounterRaisedBeforeFence);
     let is_prepared = |id: usize| steps.from.broker.transactions[id].status == TransactionStatus::Prepared;
     let is_decided = !(0..IDS).any(is_prepared)
-        || steps.breaks(BrokenLaw::CounterRaisedBeforeLastStableOffset)
-        || steps.breaks(BrokenLaw::CounterRaisedBeforeFence);
+        || steps.breaks(BrokenRule::CounterRaisedBeforeLastStableOffset)
+        || steps.breaks(BrokenRule::CounterRaisedBeforeFence);
     if !is_fenced || !is_decided {
         return;
     }
     let watermark = steps.from.broker.highest_watermark(partition);
-    if watermark > worker.counter && !steps.breaks(BrokenLaw::CounterNotRaisedAfterRewind) {
+    if watermark > worker.counter && !steps.breaks(BrokenRule::CounterNotRaisedAfterRewind) {
         let part = Part { token: watermark, ..fence(&worker) };
         let raise = statement(Kind::RaiseCounter, instance, partition, part);
         issue(steps, "raises the counter above the watermarks", Component::Partition(partition), raise, |_| {});

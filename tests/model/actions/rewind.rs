@@ -1,7 +1,7 @@
 //! A store that goes back in time: replication stops, and later the store fails over to the replica, which lost every commit since.
 use crate::actions::ownership::lose;
 use crate::configuration::{EVENTS_MAX, PRODUCERS_MAX};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::broker::IDS;
 use crate::state::store::Status;
 use crate::state::system::{STATEMENTS_MAX, System};
@@ -36,7 +36,7 @@ pub fn store_steps(steps: &mut Successors<'_>) {
 
 /// A session finds another timeline: the workers drop all that they know, remembered scan starts included.
 pub fn notice(steps: &mut Successors<'_>, instance: usize) {
-    let keeps_scan = steps.breaks(BrokenLaw::ScanStartKeptAfterRewind);
+    let keeps_scan = steps.breaks(BrokenRule::ScanStartKeptAfterRewind);
     steps.add(Component::Instance(instance), "notices that the store went back in time", None, |next, config| {
         for partition in 0..config.partitions {
             let scan = next.instances[instance].workers[partition].scan;
@@ -54,7 +54,7 @@ pub fn fence_all(steps: &mut Successors<'_>, instance: usize) {
     if steps.from.store.ids_fenced {
         return;
     }
-    let is_fenced = !steps.breaks(BrokenLaw::IdsNotFencedAfterRewind);
+    let is_fenced = !steps.breaks(BrokenRule::IdsNotFencedAfterRewind);
     steps.add(Component::Instance(instance), "fences every transactional id", None, |next: &mut System, config| {
         next.store.ids_fenced = true;
         if is_fenced {

@@ -1,6 +1,6 @@
 //! The broker: transactions by transactional id, the records of each key in offset order, and the watermark of each id.
 use crate::configuration::{Configuration, INSTANCES, KEYS_MAX, PARTITIONS_MAX, PRODUCERS_MAX};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 
 /// Transactional ids of all instances.
@@ -138,7 +138,7 @@ impl Broker {
 
     /// The watermark that a resolution uses for this former id, or none while the read must wait for the last stable offset.
     pub fn watermark_of(&self, config: &Configuration, id: usize, partition: usize) -> Option<u8> {
-        let waits = !config.breaks(BrokenLaw::WatermarkBeforeLastStableOffset);
+        let waits = !config.breaks(BrokenRule::WatermarkBeforeLastStableOffset);
         (self.is_decided(id) || !waits).then_some(self.watermarks[id][partition])
     }
 }

@@ -1,6 +1,6 @@
-//! The store executes statements. Each is one transaction; it changes a partition only if its fence is up to date (law 4).
+//! The store executes statements. Each is one transaction; it changes a partition only if its fence is up to date (guarantee 4).
 use crate::configuration::{Configuration, Nature, PARTITIONS_MAX, TRIAL_DEATHS_MAX};
-use crate::laws::{BrokenLaw, Violation};
+use crate::invariants::{BrokenRule, Violation};
 use crate::state::broker::IDS;
 use crate::state::event_set::EventSet;
 use crate::state::instance::transactional_id;
@@ -61,7 +61,7 @@ fn acquire(system: &mut System, config: &Configuration, statement: &Statement, p
     lease.epoch += 1;
     (lease.is_expired, lease.owner_died, lease.awaits_resolution) = (false, false, lease.in_flight != 0);
     let former_id = lease.transactional_id;
-    if config.breaks(BrokenLaw::FormerIdReplacedAtAcquisition) && former_id.is_some() {
+    if config.breaks(BrokenRule::FormerIdReplacedAtAcquisition) && former_id.is_some() {
         lease.transactional_id = Some(transactional_id(statement.instance as usize, 0) as u8);
     }
     Reply::Acquired { epoch: lease.epoch, counter: lease.counter, open_token: lease.in_flight, former_id }
@@ -73,11 +73,11 @@ fn execute_cycle(system: &mut System, config: &Configuration, statement: &Statem
     let valid = present.clone().count() - stale;
     for partition in present {
         let is_stale = !is_cycle_part_current(system, statement, partition);
-        if is_stale && valid > 0 && config.breaks(BrokenLaw::StaleLeasePassesInCycle) {
+        if is_stale && valid > 0 && config.breaks(BrokenRule::StaleLeasePassesInCycle) {
             let token = statement.parts[partition].counter + 1;
             let rows = take_rows(system, &statement.parts[partition], token);
             replies[partition] = Reply::Claimed { token, rows };
-        } else if stale > 0 && !is_stale && config.breaks(BrokenLaw::StaleLeaseFailsCycle) {
+        } else if stale > 0 && !is_stale && config.breaks(BrokenRule::StaleLeaseFailsCycle) {
             replies[partition] = Reply::Stale;
             system.report(config, Violation::NeighbourFailed);
         } else {
@@ -95,7 +95,7 @@ fn is_cycle_part_current(system: &System, statement: &Statement, partition: usiz
 fn cycle_part(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let part = statement.parts[partition];
     let claims = !part.rows.is_empty();
-    let torn = config.breaks(BrokenLaw::ClaimStoredWithoutSettlement) && claims;
+    let torn = config.breaks(BrokenRule::ClaimStoredWithoutSettlement) && claims;
     let mut known = part.counter;
     if part.token != 0 && !torn {
         if !settle(system, config, statement, partition) {
@@ -118,8 +118,8 @@ fn settle(system: &mut System, config: &Configuration, statement: &Statement, pa
     let lease = system.store.leases[partition];
     let has_token = lease.in_flight == part.token;
     let is_current = match config.broken {
-        Some(BrokenLaw::SettlementWithoutToken) => is_held(system, statement, partition),
-        Some(BrokenLaw::SettlementWithoutEpochAndToken) => true,
+        Some(BrokenRule::SettlementWithoutToken) => is_held(system, statement, partition),
+        Some(BrokenRule::SettlementWithoutEpochAndToken) => true,
         _ => is_held(system, statement, partition) && has_token,
     };
     if !is_current {
@@ -143,13 +143,13 @@ fn may_claim(system: &System, config: &Configuration, statement: &Statement, par
     let lease = &system.store.leases[partition];
     let is_free = lease.in_flight == 0;
     match config.broken {
-        Some(BrokenLaw::ClaimWithoutFence) => is_free,
-        Some(BrokenLaw::ClaimDespiteOpenBatch) => is_held(system, statement, partition) && !lease.is_expired,
-        Some(BrokenLaw::ClaimStoredWithoutSettlement) if lease.in_flight != 0 => {
+        Some(BrokenRule::ClaimWithoutFence) => is_free,
+        Some(BrokenRule::ClaimDespiteOpenBatch) => is_held(system, statement, partition) && !lease.is_expired,
+        Some(BrokenRule::ClaimStoredWithoutSettlement) if lease.in_flight != 0 => {
             is_held(system, statement, partition) && lease.in_flight == statement.parts[partition].token
         }
         _ => {
-            let counts = lease.counter == known || config.breaks(BrokenLaw::ClaimWithoutCounter);
+            let counts = lease.counter == known || config.breaks(BrokenRule::ClaimWithoutCounter);
             is_held(system, statement, partition) && counts && is_free && !lease.is_expired
         }
     }
@@ -159,7 +159,7 @@ fn may_claim(system: &System, config: &Configuration, statement: &Statement, par
 fn claim(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let part = statement.parts[partition];
     let token = system.store.leases[partition].counter + 1;
-    if config.breaks(BrokenLaw::ClaimReportedWithoutStore) && part.token != 0 {
+    if config.breaks(BrokenRule::ClaimReportedWithoutStore) && part.token != 0 {
         return Reply::Claimed { token, rows: part.rows };
     }
     let is_reused = (0..IDS).any(|id| {
@@ -176,7 +176,7 @@ fn claim(system: &mut System, config: &Configuration, statement: &Statement, par
     (lease.counter, lease.in_flight, lease.is_trial) = (token, token, part.is_trial);
     (lease.awaits_resolution, lease.claimer_died) = (false, false);
     let id = transactional_id(statement.instance as usize, statement.producer as usize) as u8;
-    lease.transactional_id = (!config.breaks(BrokenLaw::ClaimRecordsNoId)).then_some(id);
+    lease.transactional_id = (!config.breaks(BrokenRule::ClaimRecordsNoId)).then_some(id);
     Reply::Claimed { token, rows: take_rows(system, &part, token) }
 }
 
@@ -200,7 +200,7 @@ fn exclude(system: &mut System, config: &Configuration, statement: &Statement, p
         return Reply::Stale;
     }
     let counter = system.store.leases[partition].counter + 1;
-    let token = if config.breaks(BrokenLaw::ExclusionKeepsToken) { open } else { counter };
+    let token = if config.breaks(BrokenRule::ExclusionKeepsToken) { open } else { counter };
     let excluded = part.row as usize;
     let key = config.events[excluded].key;
     let is_permanent = config.events[excluded].nature == Nature::Permanent;
@@ -224,17 +224,17 @@ fn exclude(system: &mut System, config: &Configuration, statement: &Statement, p
 fn resolve(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let part = statement.parts[partition];
     let lease = system.store.leases[partition];
-    let is_fenced = config.breaks(BrokenLaw::ResolutionWithoutFence) || is_current(system, statement, partition);
-    let is_open = lease.in_flight == part.token || config.breaks(BrokenLaw::ResolutionWithoutFence);
+    let is_fenced = config.breaks(BrokenRule::ResolutionWithoutFence) || is_current(system, statement, partition);
+    let is_open = lease.in_flight == part.token || config.breaks(BrokenRule::ResolutionWithoutFence);
     if !is_fenced || !is_open || lease.in_flight == 0 {
         return Reply::Stale;
     }
-    let died = lease.claimer_died || config.breaks(BrokenLaw::FencedClaimerCountsAsDead);
+    let died = lease.claimer_died || config.breaks(BrokenRule::FencedClaimerCountsAsDead);
     for event in system.store.rows_of_token(config, partition, lease.in_flight).iter() {
         let row = &mut system.store.rows[event];
         if statement.kind == Kind::ResolvePublished {
             row.settle();
-        } else if died && config.counts_deaths && !config.breaks(BrokenLaw::DeathsNotCounted) {
+        } else if died && config.counts_deaths && !config.breaks(BrokenRule::DeathsNotCounted) {
             count_death(row, config, lease.is_trial);
             if row.status == Status::Parked && config.events[event].nature != Nature::Poison {
                 system.report(config, Violation::HealthyEventParked);
@@ -249,7 +249,7 @@ fn resolve(system: &mut System, config: &Configuration, statement: &Statement, p
     Reply::Done { counter: lease.counter }
 }
 
-/// Law 7: each row of a claim whose claimer died carries the death. Only deaths in trials park a row.
+/// Guarantee 7: each row of a claim whose claimer died carries the death. Only deaths in trials park a row.
 fn count_death(row: &mut Row, config: &Configuration, is_trial: bool) {
     row.deaths = (row.deaths + 1).min(config.suspect_deaths);
     row.trial_deaths += u8::from(is_trial);
@@ -271,7 +271,7 @@ fn raise_counter(system: &mut System, statement: &Statement, partition: usize) -
 
 /// A hand-over releases a drained partition: the store refuses the release while a batch is open.
 fn release(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
-    let ignores_batch = config.breaks(BrokenLaw::ReleaseWithOpenBatch);
+    let ignores_batch = config.breaks(BrokenRule::ReleaseWithOpenBatch);
     let is_held = is_held(system, statement, partition);
     let lease = &mut system.store.leases[partition];
     if !is_held || (lease.in_flight != 0 && !ignores_batch) {

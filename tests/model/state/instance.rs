@@ -54,7 +54,7 @@ pub struct Batch {
     pub acknowledged: EventSet,
     /// A row that the broker refused: it must be excluded before the rest is sent again.
     pub refused: Option<u8>,
-    /// Rows that failed and are excluded only by the settlement; only where that law is broken.
+    /// Rows that failed and are excluded only by the settlement; only where that rule is broken.
     pub failed: EventSet,
     /// Number of the producer of the claim's session.
     pub producer: u8,
@@ -71,7 +71,7 @@ pub enum Phase {
     Acquired,
     /// The former id is fenced.
     Fenced,
-    /// The watermark is read before the fence; only where that law is broken.
+    /// The watermark is read before the fence; only where that rule is broken.
     WatermarkReadUnfenced,
     /// The watermark is read.
     WatermarkRead,

@@ -49,7 +49,7 @@ pub struct Part {
     pub is_trial: bool,
     /// The row that an exclusion removes.
     pub row: u8,
-    /// Rows that the settlement excludes; only where that law is broken.
+    /// Rows that the settlement excludes; only where that rule is broken.
     pub failed: EventSet,
 }
 

@@ -1,6 +1,6 @@
 //! The store: outbox rows and lease rows. A lease row is its partition's only point of concurrency.
 use crate::configuration::{Configuration, EVENTS_MAX, PARTITIONS_MAX};
-use crate::laws::BrokenLaw;
+use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::statement::ScanStart;
 
@@ -145,14 +145,14 @@ impl Store {
         (rows, self.next_scan(config, position, is_complete))
     }
 
-    /// Law 3: a scan may start only below the ids of the transactions that had not ended when its start was recorded, and whose rows can
+    /// Guarantee 3: a scan may start only below the ids of the transactions that had not ended when its start was recorded, and whose rows can
     /// therefore still appear. One that still runs brings no rows and does not hold the start back.
     fn next_scan(&self, config: &Configuration, position: usize, is_complete: bool) -> ScanStart {
         let drawn = self.last_drawn_id().map_or(0, |last| last + 1);
-        let from_sequence = config.breaks(BrokenLaw::ScanStartFromSequence);
+        let from_sequence = config.breaks(BrokenRule::ScanStartFromSequence);
         let position = if from_sequence && is_complete { drawn } else { position };
         let mut unfinished = EventSet::default();
-        if !from_sequence && !config.breaks(BrokenLaw::ScanStartForgetsLateCommitters) {
+        if !from_sequence && !config.breaks(BrokenRule::ScanStartForgetsLateCommitters) {
             let is_unfinished = |event: &usize| self.rows[*event].status == Status::Uncommitted;
             (0..position).filter(is_unfinished).for_each(|event| unfinished.insert(event));
         }
@@ -170,7 +170,7 @@ impl Store {
 
     /// Order per key: a row waits while an earlier row of its key is in flight, waits for its retry, or is parked and blocks the key.
     fn waits_for_earlier(&self, config: &Configuration, event: usize) -> bool {
-        if config.breaks(BrokenLaw::BlockedKeyOvertaken) {
+        if config.breaks(BrokenRule::BlockedKeyOvertaken) {
             return false;
         }
         config

@@ -1,6 +1,6 @@
 //! The whole state of one moment.
 use crate::configuration::{Configuration, Delivery, Faults, INSTANCES, KEYS_MAX};
-use crate::laws::Violation;
+use crate::invariants::Violation;
 use crate::state::broker::Broker;
 use crate::state::event_set::EventSet;
 use crate::state::instance::Instance;
@@ -46,7 +46,7 @@ impl System {
         }
     }
 
-    /// Laws 3 and 5 on the records that are committed: each event once, and within a key in id order.
+    /// Guarantees 3 and 5 on the records that are committed: each event once, and within a key in id order.
     pub fn check_records(&mut self, config: &Configuration) {
         for key in 0..KEYS_MAX {
             let mut seen = EventSet::default();
@@ -75,7 +75,7 @@ impl System {
         }
     }
 
-    /// Law 2: each SENT event is committed on the broker.
+    /// Guarantee 2: each SENT event is committed on the broker.
     pub fn check_settled(&mut self, config: &Configuration) {
         let is_lost =
             |event: usize| self.store.rows[event].status == Status::Sent && !self.broker.is_committed(config, event);

@@ -136,9 +136,9 @@ fn a_dead_letter_is_read_and_sent_back_from_the_browser() {
     page.wait_for_text("sent back by root");
 
     page.open("/console/dlt");
-    // The record failed again, so one dead letter waits; the one that was sent back stands apart.
+    // The record failed again, so one dead letter waits; the one that was sent back is listed separately.
     page.wait_for(
-        "the one that was sent back stands apart",
+        "the one that was sent back is listed separately",
         "document.querySelector('.card.done')?.innerText.includes('sent back by root')",
     );
 }

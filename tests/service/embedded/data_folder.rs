@@ -1,4 +1,4 @@
-//! The data folder: a damaged file, a path that is no folder, and a folder that another process holds.
+//! The data folder: a damaged file, a path that is not a folder, and a folder that another process holds.
 use std::time::{Duration, Instant};
 
 use crate::harness::backend::Backend;

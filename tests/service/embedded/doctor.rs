@@ -18,7 +18,7 @@ fn a_full_volume_is_found() {
     let backend = Backend::new();
 
     // The file system of processes has no free block.
-    assert_found(&backend, &[("POSTHASTE__STORE__PATH", "/proc/self")], "room: 0 MiB are free");
+    assert_found(&backend, &[("POSTHASTE__STORE__PATH", "/proc/self")], "disk_space: 0 MiB are free");
 }
 
 #[test]

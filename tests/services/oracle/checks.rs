@@ -113,7 +113,7 @@ fn check_events(Evidence { orders, shown, log, .. }: &Evidence, violations: &mut
             violations.push(format!("the changes of {id} are {expected:?}, its events are {events:?}"));
         }
     }
-    violations.extend(published.keys().map(|id| format!("events of {id}, which is no order")));
+    violations.extend(published.keys().map(|id| format!("events of {id}, which is not an order")));
 }
 
 fn event_type(version: u64, status: Status) -> String {

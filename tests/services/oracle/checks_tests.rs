@@ -97,7 +97,7 @@ fn swapped_events_are_out_of_order() {
 #[test]
 fn an_event_without_an_order_is_found() {
     let unknown = event("z", 0, Status::Pending, "ORDER_CREATED", 9);
-    assert!(violations_after(|evidence| evidence.log.push(unknown)).contains("events of z, which is no order"));
+    assert!(violations_after(|evidence| evidence.log.push(unknown)).contains("events of z, which is not an order"));
     let more = event("b", 2, Status::Delivered, "ORDER_STATUS_CHANGED", 9);
     assert!(violations_after(|evidence| evidence.log.push(more)).contains("the changes of b are"));
 }

@@ -158,7 +158,7 @@ fn while_redis_is_down_reads_come_from_the_store() {
 
     assert_eq!(metric(&service.http, "cache_hit_count_total"), hits, "no read comes from the cache");
     backend.services().start(Service::Redis);
-    until("Redis is back", WAIT_MAX, || (!service.logged("redis_back").is_empty()).then_some(()));
+    until("Redis is back", WAIT_MAX, || (!service.logged("redis_recovered").is_empty()).then_some(()));
     assert_eq!(read().json()["version"], 1);
 }
 

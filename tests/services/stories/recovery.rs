@@ -60,7 +60,7 @@ fn after_an_outage_of_postgresql_every_instance_accepts_writes_again() {
     pause(OUTAGE);
     assert!(
         endpoints.iter().all(|endpoint| endpoint.get("/livez", None).status == 200),
-        "an outage is no reason to restart them"
+        "an outage is not a reason to restart them"
     );
     backend.services().start(Service::Postgres);
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! One run: a seed decides the size of the installation, its faults and the writers. Then all faults end, and the laws are checked.
+//! One run: a seed decides the size of the installation, its faults and the writers. Then all faults end, and the invariants are checked.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 
 use crate::cluster::consumers::failure_plan::FailureRates;
 use crate::cluster::consumers::handler::SimulatedHandler;
-use crate::cluster::consumers::laws::ConsumerLaws;
+use crate::cluster::consumers::invariants::ConsumerInvariants;
 use crate::cluster::faults::Faults;
 use crate::cluster::flaw::Flaw;
 use crate::cluster::instance::{self, Surroundings};
+use crate::cluster::invariants::{Invariants, REST_LIMIT, Violation};
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
-use crate::cluster::laws::{Laws, REST_LIMIT, Violation};
 use crate::cluster::network::Network;
 use crate::cluster::postgres::server::SimulatedPostgres;
 use crate::cluster::trace::{EventCounts, Trace};
@@ -39,7 +39,7 @@ pub struct RunReport {
     pub fingerprint: u64,
     /// How many events of each kind the trace has.
     pub counts: EventCounts,
-    /// The broken law, if there is one.
+    /// The broken invariant, if there is one.
     pub result: Result<(), Violation>,
 }
 
@@ -166,19 +166,24 @@ async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
     refusals.clear();
     world.run(writers.finished()).await;
 
-    let laws = Laws { surroundings: &surroundings, refusals: &refusals };
-    let result = end(&mut world, &laws, &replies, &trace).await;
+    let invariants = Invariants { surroundings: &surroundings, refusals: &refusals };
+    let result = end(&mut world, &invariants, &replies, &trace).await;
     RunReport { fingerprint: trace.fingerprint(), counts: trace.counts(), result }
 }
 
-/// Waits until nothing waits, and checks the laws.
-async fn end(world: &mut World, laws: &Laws<'_>, replies: &Replies, trace: &Trace) -> Result<(), Violation> {
-    let (began, consumers) = (Instant::now(), ConsumerLaws(laws.surroundings));
-    while !is_at_rest(laws, &consumers).await {
-        laws.retry_parked().await?;
+/// Waits until nothing waits, and checks the invariants.
+async fn end(
+    world: &mut World,
+    invariants: &Invariants<'_>,
+    replies: &Replies,
+    trace: &Trace,
+) -> Result<(), Violation> {
+    let (began, consumers) = (Instant::now(), ConsumerInvariants(invariants.surroundings));
+    while !is_at_rest(invariants, &consumers).await {
+        invariants.retry_parked().await?;
         world.restart_those_that_gave_up().await;
         if began.elapsed() > REST_LIMIT {
-            let remaining = format!("{}\n{}", laws.remaining_work().await, consumers.remaining_work());
+            let remaining = format!("{}\n{}", invariants.remaining_work().await, consumers.remaining_work());
             return Err(first_violation(trace).unwrap_or(remaining));
         }
         world.advance(REST_PAUSE).await;
@@ -186,21 +191,24 @@ async fn end(world: &mut World, laws: &Laws<'_>, replies: &Replies, trace: &Trac
     if let Some(violation) = first_violation(trace) {
         return Err(violation);
     }
-    for event in 0..laws.duplicates() {
+    for event in 0..invariants.duplicates() {
         trace.add("duplicate", event, 0);
     }
-    laws.check_topic(&replies.acknowledged()).await?;
+    invariants.check_topic(&replies.acknowledged()).await?;
     consumers.check().await
 }
 
 /// Whether every event has left, and everything that has left is consumed. A request may arrive until then, so all of it holds at once.
-async fn is_at_rest(laws: &Laws<'_>, consumers: &ConsumerLaws<'_>) -> bool {
-    let Surroundings { network, kafka, .. } = laws.surroundings;
+async fn is_at_rest(invariants: &Invariants<'_>, consumers: &ConsumerInvariants<'_>) -> bool {
+    let Surroundings { network, kafka, .. } = invariants.surroundings;
     // A transaction of a killed instance hides later records until the coordinator aborts it.
-    !network.has_late_requests() && laws.is_at_rest().await && kafka.is_decided() && consumers.remaining().is_empty()
+    !network.has_late_requests()
+        && invariants.is_at_rest().await
+        && kafka.is_decided()
+        && consumers.remaining().is_empty()
 }
 
-/// The first law that was broken while the run went on.
+/// The first invariant that was broken while the run went on.
 fn first_violation(trace: &Trace) -> Option<Violation> {
     trace.violations().into_iter().next()
 }

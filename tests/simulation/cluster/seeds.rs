@@ -76,7 +76,7 @@ const EXPECTED_AT_LEAST_ONCE: [&str; 16] = [
     "undone settlement",
 ];
 
-/// Runs the seeds on all processors until one breaks a law. Returns how many ran, what happened in them, and the violation.
+/// Runs the seeds on all processors until one breaks an invariant. Returns how many ran, what happened in them, and the violation.
 fn run_all(
     seeds: impl Iterator<Item = u64> + Send,
     mode: PublishMode,
@@ -91,11 +91,11 @@ fn run_all(
             let mut counts = counts.lock();
             report.counts.into_iter().for_each(|(kind, count)| *counts.entry(kind).or_default() += count);
             drop(counts);
-            if let Err(law) = report.result {
+            if let Err(broken) = report.result {
                 stops.store(true, SeqCst);
                 let command = format!("cargo test --test simulation cluster::seeds::{test}");
                 let replay = format!("POSTHASTE_TRACE=1 POSTHASTE_SEED={seed} {command} -- --nocapture");
-                violation.lock().get_or_insert(format!("seed {seed}: {law}\nrepeat with: {replay}"));
+                violation.lock().get_or_insert(format!("seed {seed}: {broken}\nrepeat with: {replay}"));
             }
             let runs = runs.fetch_add(1, SeqCst) + 1;
             if runs.is_multiple_of(PROGRESS) {
@@ -109,7 +109,12 @@ fn run_all(
     (runs.into_inner(), counts.into_inner(), violation.into_inner())
 }
 
-fn assert_laws(seeds: impl Iterator<Item = u64> + Send, mode: PublishMode, expected: &[&'static str], test: &str) {
+fn assert_invariants(
+    seeds: impl Iterator<Item = u64> + Send,
+    mode: PublishMode,
+    expected: &[&'static str],
+    test: &str,
+) {
     let (runs, counts, violation) = run_all(seeds, mode, test);
 
     assert!(violation.is_none(), "{}", violation.unwrap_or_default());
@@ -120,13 +125,13 @@ fn assert_laws(seeds: impl Iterator<Item = u64> + Send, mode: PublishMode, expec
 }
 
 #[test]
-fn the_laws_hold_on_a_simulated_postgres_and_kafka_for_a_thousand_seeds() {
-    assert_laws(seeds(SEEDS), PublishMode::ExactlyOnce, &EXPECTED, "the_laws");
+fn invariants_hold_on_a_simulated_postgres_and_kafka_for_a_thousand_seeds() {
+    assert_invariants(seeds(SEEDS), PublishMode::ExactlyOnce, &EXPECTED, "invariants_hold");
 }
 
 #[test]
 fn at_least_once_loses_and_reorders_nothing_on_a_simulated_postgres_and_kafka() {
-    assert_laws(seeds(AT_LEAST_ONCE_SEEDS), PublishMode::AtLeastOnce, &EXPECTED_AT_LEAST_ONCE, "at_least_once");
+    assert_invariants(seeds(AT_LEAST_ONCE_SEEDS), PublishMode::AtLeastOnce, &EXPECTED_AT_LEAST_ONCE, "at_least_once");
 }
 
 #[test]
@@ -142,11 +147,13 @@ fn a_seed_replays_exactly() {
 #[test]
 fn every_flaw_of_a_simulated_server_is_found() {
     for flaw in Flaw::ALL {
-        let broken = |seed| run(seed, flaw.mode(), Some(flaw)).result.err().map(|law| (seed, law));
+        let broken = |seed| run(seed, flaw.mode(), Some(flaw)).result.err().map(|violation| (seed, violation));
         let found = (1..=SEEDS_PER_FLAW).find_map(broken);
 
-        let (seed, law) = found.unwrap_or_else(|| panic!("{flaw:?} breaks no law in {SEEDS_PER_FLAW} seeds"));
-        // Not captured: which law finds a flaw belongs to the test's output.
-        let _ = writeln!(std::io::stderr(), "{flaw:?} is found by seed {seed}: {}", law.lines().next().unwrap_or(""));
+        let (seed, violation) =
+            found.unwrap_or_else(|| panic!("{flaw:?} breaks no invariant in {SEEDS_PER_FLAW} seeds"));
+        // Not captured: which invariant finds a flaw belongs to the test's output.
+        let _ =
+            writeln!(std::io::stderr(), "{flaw:?} is found by seed {seed}: {}", violation.lines().next().unwrap_or(""));
     }
 }

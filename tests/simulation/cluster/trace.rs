@@ -1,5 +1,5 @@
 //! Trace: what happened in a run, in order, as a hash that shows whether two runs were the same; with `POSTHASTE_TRACE` also as text. And the
-//! laws that were broken while it ran.
+//! invariants that were broken while it ran.
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
@@ -65,13 +65,13 @@ impl Trace {
         }
     }
 
-    /// Records that a law was broken.
-    pub fn violation(&self, law: String) {
-        self.print(format_args!("VIOLATION {law}"));
-        self.0.state.lock().violations.push(law);
+    /// Records that an invariant was broken.
+    pub fn violation(&self, violation: String) {
+        self.print(format_args!("VIOLATION {violation}"));
+        self.0.state.lock().violations.push(violation);
     }
 
-    /// The broken laws so far.
+    /// The broken invariants so far.
     pub fn violations(&self) -> Vec<String> {
         self.0.state.lock().violations.clone()
     }

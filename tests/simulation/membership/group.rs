@@ -126,8 +126,8 @@ impl Group {
         let now = self.clock.now();
         let member = &mut self.members[number];
         member.state = MemberState::Running;
-        let (book, deferred) = (Arc::clone(&member.book), std::mem::take(&mut member.deferred));
-        self.ownership.resumed(number, now, |partition, epoch| !book.time_left(partition, epoch).is_zero());
+        let (local_leases, deferred) = (Arc::clone(&member.local_leases), std::mem::take(&mut member.deferred));
+        self.ownership.resumed(number, now, |partition, epoch| !local_leases.time_left(partition, epoch).is_zero());
         deferred.into_iter().for_each(|step| self.later(Duration::ZERO, number, step));
     }
 
@@ -161,19 +161,20 @@ impl Group {
     fn acquire(&mut self, number: MemberNo, partition: PartitionNo) {
         let member = &mut self.members[number];
         member.acquiring.remove(&partition);
-        let waits = member.workers.contains(&partition) && member.book.epoch(partition).is_none();
+        let waits = member.workers.contains(&partition) && member.local_leases.epoch(partition).is_none();
         if member.state != MemberState::Running || !waits || member.membership.is_handing_over(partition) {
             return;
         }
-        let (requested, name, ttl) = (member.book.request_time(), member.name.clone(), member.book.ttl());
+        let (requested, name, ttl) =
+            (member.local_leases.request_time(), member.name.clone(), member.local_leases.ttl());
         let call = self.store.acquire(partition, &name, AcquireReason::Vacant, None, ttl);
         match call.now_or_never().expect("no call waits").expect("the store answers") {
             Acquisition::Taken(acquired) => {
                 let (epoch, members) = (acquired.fence.epoch, &self.members);
-                members[number].book.acquired(partition, epoch, requested);
+                members[number].local_leases.acquired(partition, epoch, requested);
                 self.ownership.acquired(partition, number, epoch, self.clock.now(), |former, epoch| {
                     let former = &members[former];
-                    former.state == MemberState::Running && !former.book.time_left(partition, epoch).is_zero()
+                    former.state == MemberState::Running && !former.local_leases.time_left(partition, epoch).is_zero()
                 });
             }
             Acquisition::TimelineChanged(_) => unreachable!("the reference store has one timeline"),
@@ -186,13 +187,13 @@ impl Group {
 
     fn release(&mut self, number: MemberNo, partition: PartitionNo) {
         let member = &mut self.members[number];
-        let held = member.book.epoch(partition);
+        let held = member.local_leases.epoch(partition);
         if let Some(epoch) = held {
             let call = self.store.release(partition, &member.name, epoch);
             if call.now_or_never().expect("no call waits").expect("the store answers") == Release::Done {
                 self.ownership.released(partition, self.clock.now());
             }
-            member.book.lost(partition);
+            member.local_leases.lost(partition);
         }
         member.workers.remove(&partition);
         member.membership.end_hand_over(partition);

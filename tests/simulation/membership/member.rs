@@ -1,10 +1,10 @@
-//! SimulatedMember: one instance without actors. Membership, its lease book and its pacing of scans are the real ones; a worker is a
+//! SimulatedMember: one instance without actors. Membership, its local leases and its pacing of scans are the real ones; a worker is a
 //! partition number that waits for its acquisition or its release.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::membership::{LeaseBook, Membership, Peers};
+use actors::membership::{LocalLeases, Membership, Peers};
 use kit::clock::TestClock;
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 
@@ -42,7 +42,7 @@ pub struct SimulatedMember {
     /// Number of the process; what an earlier process had planned does not happen.
     pub process: u32,
     pub membership: Membership,
-    pub book: Arc<LeaseBook>,
+    pub local_leases: Arc<LocalLeases>,
     pub peers: Peers,
     pub workers: BTreeSet<PartitionNo>,
     /// Workers whose acquisition is planned.
@@ -60,15 +60,15 @@ impl SimulatedMember {
         clock: TestClock,
         options: &GroupOptions,
     ) -> Self {
-        let book = Arc::new(LeaseBook::new(Arc::new(clock), options.lease));
+        let local_leases = Arc::new(LocalLeases::new(Arc::new(clock), options.lease));
         let membership =
-            Membership::new(leases, Arc::clone(&book), name.clone(), options.dead_after, options.partitions);
+            Membership::new(leases, Arc::clone(&local_leases), name.clone(), options.dead_after, options.partitions);
         Self {
             name,
             state: MemberState::Absent,
             process,
             membership,
-            book,
+            local_leases,
             peers: Peers::new(None),
             workers: BTreeSet::new(),
             acquiring: BTreeSet::new(),
@@ -79,7 +79,9 @@ impl SimulatedMember {
     /// Workers that hold no lease and neither acquire nor hand over.
     pub fn without_lease(&self) -> Vec<PartitionNo> {
         let idle = |no: &&PartitionNo| {
-            self.book.epoch(**no).is_none() && !self.acquiring.contains(no) && !self.membership.is_handing_over(**no)
+            self.local_leases.epoch(**no).is_none()
+                && !self.acquiring.contains(no)
+                && !self.membership.is_handing_over(**no)
         };
         self.workers.iter().filter(idle).copied().collect()
     }

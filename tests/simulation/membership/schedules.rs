@@ -1,4 +1,4 @@
-//! A thousand instances share 4,096 partitions: they join, leave, die and freeze. `Membership`, its lease book, the balance and the pacing of
+//! A thousand instances share 4,096 partitions: they join, leave, die and freeze. `Membership`, its local leases, the balance and the pacing of
 //! scans are the real ones, on the leases of the reference store and on virtual time; there are no actors, because a thousand publishers
 //! with 4,096 workers would test the machine. A worker is the time until its acquisition or its release.
 //!
@@ -27,7 +27,7 @@ fn options(partitions: u32) -> GroupOptions {
 }
 
 /// Longest time without a running owner where every former owner hands over: each other instance scans within a heartbeat, and an instance
-/// that reached for a partition in vain scans again after the next one, twice at most.
+/// whose acquisition was refused scans again after the next one, twice at most.
 fn idle_max_after_hand_over(options: &GroupOptions) -> Duration {
     3 * options.heartbeat + options.drain_max + options.acquire_max
 }
@@ -101,7 +101,7 @@ impl Schedule {
         let all = total(seconds);
         assert!(all.renewals <= all.heartbeats && all.surveys <= all.heartbeats, "{label}: {all:?}");
         let members = self.group.members.len() as u64;
-        assert!(all.refused <= all.taken / 2 + members, "{label}: too many acquisitions were in vain: {all:?}");
+        assert!(all.refused <= all.taken / 2 + members, "{label}: too many acquisitions were refused: {all:?}");
         let regular = members * seconds.len() as u64 * 1_000 / self.group.options.heartbeat.as_millis() as u64;
         // At most 16 instances scan in 300 ms because partitions moved; ranks of the time before a change may differ.
         let extra = 2 * 16 * (seconds.len() as u64 * 10).div_ceil(3);

@@ -69,9 +69,9 @@ async fn exit_of_a_worker_names_the_batch_that_it_had_in_hand() {
     let (backlog, _) = process.bus().subscribe_after(Some(0));
     let exits = backlog.into_iter().filter(|event| event.event == "child_exited");
     let text = |value: FieldValue| if let FieldValue::Text(text) = value { text } else { panic!("{value:?}") };
-    let in_hand = exits.flat_map(|exit| exit.fields).filter(|(name, _)| *name == "in_hand");
-    let in_hand: Vec<String> = in_hand.map(|(_, value)| text(value)).collect();
-    let [batch] = &in_hand[..] else { panic!("one worker died with a batch: {in_hand:?}") };
+    let in_progress = exits.flat_map(|exit| exit.fields).filter(|(name, _)| *name == "in_progress");
+    let in_progress: Vec<String> = in_progress.map(|(_, value)| text(value)).collect();
+    let [batch] = &in_progress[..] else { panic!("one worker died with a batch: {in_progress:?}") };
     let row = format!("of key {order} (request {CREATE_REQUEST})");
     assert!(batch.starts_with("batch ") && batch.ends_with(&row), "{batch}");
 }

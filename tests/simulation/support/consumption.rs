@@ -1,4 +1,5 @@
-//! Consumption: the law of consumed topics. Each event is applied once, in the order of its key, or it is among the dead letters, and never both.
+//! Consumption: the invariant of consumed topics. Each event is applied once, in the order of its key, or it is among the dead letters, and never
+//! both.
 use std::collections::{BTreeMap, BTreeSet};
 
 use ports::broker::consumer_groups::Delivery;

@@ -1,4 +1,4 @@
-//! Conformance cases that a backend skips: all of them stand here, so that none passes unnoticed without its check.
+//! Conformance cases that a backend skips: all of them are listed here, so that none passes unnoticed without its check.
 use crate::source::sources;
 
 /// File of the backend, and the case that does not apply to it.

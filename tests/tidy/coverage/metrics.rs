@@ -232,7 +232,7 @@ fn body_of(file: &str, test: &str) -> Option<String> {
     let text = read(&root().join(file));
     let (before, from) = text.split_once(&format!("fn {test}() {{\n"))?;
     let attributes = before.rsplit("\n\n").next().unwrap_or_default();
-    assert!(attributes.contains("test"), "{test} in {file} is no test");
+    assert!(attributes.contains("test"), "{test} in {file} is not a test");
     let mut body = from.split("\n}\n").next().unwrap_or_default().to_owned();
     for line in text.lines().filter(|line| line.starts_with("const ")) {
         let name = line.trim_start_matches("const ").split(':').next().unwrap_or_default();

@@ -221,7 +221,7 @@ impl Handler<MailboxMessage<Behavior>> for Worker {
     }
 }
 
-/// Works for so many milliseconds concurrently with other messages; panics at the end if the flag is set.
+/// Works for this many milliseconds concurrently with other messages; panics at the end if the flag is set.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Slow(pub(crate) u64, pub(crate) bool);
@@ -237,7 +237,7 @@ impl Handler<MailboxMessage<Slow>> for Worker {
         let running = RunningGuard(env);
         Box::pin(
             async move {
-                let _held = (permit, running, supervision::in_hand(move || format!("{millis} ms of work")));
+                let _held = (permit, running, supervision::in_progress(move || format!("{millis} ms of work")));
                 tokio::time::sleep(ms(millis)).await;
                 assert!(!panics, "failure in future");
             }

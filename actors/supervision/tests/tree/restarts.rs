@@ -40,14 +40,18 @@ virtual_time_test!(panic_in_a_future_fails_every_in_flight_caller_at_once, {
     assert!(began.elapsed() < ms(45), "callers fail at the panic, not after the back-off: {:?}", began.elapsed());
     let exited = events.wait_for("child_exited", "/w").await;
     assert_eq!((exited.text("message"), exited.number("in_flight_lost")), (Some("Slow"), Some(1)));
-    assert_eq!(exited.text("in_hand"), Some("40 ms of work; 10000 ms of work"), "the work that panicked comes first");
+    assert_eq!(
+        exited.text("in_progress"),
+        Some("40 ms of work; 10000 ms of work"),
+        "the work that panicked comes first"
+    );
     events.wait_for("child_restarted", "/w").await;
     assert_eq!((w.ask(Ping, FIVE_SECONDS).await, w.depth()), (Ok((2, 1)), 0));
     assert_eq!(w.ask(Behavior::Panic, FIVE_SECONDS).await, Err(AskError::Closed));
     assert_eq!(
-        events.wait_for("child_exited", "/w").await.text("in_hand"),
+        events.wait_for("child_exited", "/w").await.text("in_progress"),
         None,
-        "what is done or lost is not in hand"
+        "what is done or lost is not in progress"
     );
 });
 

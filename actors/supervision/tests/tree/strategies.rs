@@ -125,7 +125,7 @@ virtual_time_test!(children_of_a_stopped_sibling_supervisor_exit_with_reason_sib
     let rows = root.bus().snapshot();
     assert!(
         rows.iter().all(|actor| actor.parent.as_deref() == Some("/relay")),
-        "the hidden supervisor is no parent: {rows:?}"
+        "the hidden supervisor is not a parent: {rows:?}"
     );
 });
 

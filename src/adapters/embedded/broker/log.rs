@@ -10,7 +10,7 @@ use ports::broker::{Position, Record};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::headers;
-use crate::broker::log_ends::{LogEnds, LogTopic, offset_of, place};
+use crate::broker::log_ends::{LogEnds, LogTopic, offset_of, record_key};
 use crate::connection::group_commit::WriteContext;
 use crate::error::{CommandResult, WriteError, broken};
 
@@ -57,7 +57,7 @@ pub(crate) fn append(context: &mut WriteContext<'_>, records: &[PlacedRecord]) -
             std::collections::btree_map::Entry::Vacant(unknown) => unknown.insert(end(context, *number)?),
         };
         let (at, timestamp) = (context.now.millis(), record.timestamp.millis());
-        insert.execute(params![place(*number, *end), at, timestamp, &*record.key, headers, &*record.value])?;
+        insert.execute(params![record_key(*number, *end), at, timestamp, &*record.key, headers, &*record.value])?;
         positions.push(Position { topic: record.topic.clone(), partition: *partition, offset: *end });
         *end += 1;
     }
@@ -98,7 +98,7 @@ pub(crate) fn read_within(
     let mut statement = sql.prepare_cached(
         "SELECT place, timestamp, key, headers, value FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
     )?;
-    let (first, behind) = (place(number, from), place(number + 1, 0));
+    let (first, behind) = (record_key(number, from), record_key(number + 1, 0));
     let mut rows = statement.query(params![first, behind, limits.records])?;
     let (mut deliveries, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {

@@ -20,11 +20,11 @@ pub(crate) struct LogTopic {
 }
 
 /// The primary key of a record: sequential within a topic partition, so that appends fill the B-tree at one end.
-pub(crate) fn place(number: u32, offset: u64) -> i64 {
+pub(crate) fn record_key(number: u32, offset: u64) -> i64 {
     (i64::from(number) << OFFSET_BITS) | offset as i64
 }
 
-/// The offset in a primary key that [`place`] returned.
+/// The offset in a primary key that [`record_key`] returned.
 pub(crate) fn offset_of(place: i64) -> u64 {
     (place & ((1 << OFFSET_BITS) - 1)) as u64
 }
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn primary_keys_sort_by_partition_and_then_by_offset() {
-        assert!(place(1, 0) > place(0, (1 << OFFSET_BITS) - 1));
-        assert!(place(3, 8) > place(3, 7));
-        assert_eq!(offset_of(place(700, 12_345)), 12_345);
+        assert!(record_key(1, 0) > record_key(0, (1 << OFFSET_BITS) - 1));
+        assert!(record_key(3, 8) > record_key(3, 7));
+        assert_eq!(offset_of(record_key(700, 12_345)), 12_345);
     }
 }

@@ -9,7 +9,7 @@ use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, Rea
 use ports::broker::topics::TopicView;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::log_ends::{LogTopic, offset_of, place};
+use crate::broker::log_ends::{LogTopic, offset_of, record_key};
 use crate::broker::{log, topic_reader};
 use crate::consumer::group_offsets;
 use crate::error::CommandResult;
@@ -128,8 +128,8 @@ fn ready_partitions(
         if end as u64 <= next {
             continue;
         }
-        let places = params![place(number, next), place(number + 1, 0)];
-        let first: Option<(i64, i64)> = head.query_row(places, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let bounds = params![record_key(number, next), record_key(number + 1, 0)];
+        let first: Option<(i64, i64)> = head.query_row(bounds, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         match first {
             Some((place, appended_at)) if offset_of(place) == next => {
                 ready.push(ReadyPartition { partition, next, appended_at });

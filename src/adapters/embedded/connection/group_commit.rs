@@ -31,7 +31,7 @@ pub(crate) struct WriteContext<'a> {
     /// For each partition a row id at and below which no row is ready: a scan for ready rows starts above it. The one writer draws ids in
     /// commit order, so no new row appears below; a command that makes an old row ready removes the entry.
     pub(crate) scan_starts: &'a mut HashMap<u32, i64>,
-    /// Orders that this command added to the list of unfiled orders.
+    /// Orders that this command added to the list of unindexed orders.
     pub(crate) fresh: u32,
     writing: bool,
 }
@@ -48,9 +48,9 @@ impl WriteContext<'_> {
 pub(crate) enum Isolation {
     /// By a savepoint of its own: the command may fail after it has written.
     OwnSavepoint,
-    /// Not at all: the command finds every reason to refuse before it calls [`WriteContext::begin_writing`]. A savepoint costs a tenth of
-    /// an order's time in the writer. A failure after that call (a disk error) fails the whole group.
-    SharedSavepoint,
+    /// No savepoint: the command checks every reason to refuse before it calls [`WriteContext::begin_writing`], so there is nothing to undo.
+    /// A savepoint costs a tenth of an order's time in the writer. A failure after that call (a disk error) fails the whole group.
+    NoSavepoint,
 }
 
 /// A command in the writer's queue.
@@ -146,12 +146,12 @@ impl Engine {
             self.transaction(&mut commands);
         }
         if self.fresh >= FRESH_MAX {
-            self.file_owners();
+            self.index_owners();
         }
     }
 
-    /// Adds unfiled orders to the index by owner. Nothing depends on it now: after a failure a later call repeats it.
-    fn file_owners(&mut self) {
+    /// Adds unindexed orders to the index by owner. Nothing depends on it now: after a failure a later call repeats it.
+    fn index_owners(&mut self) {
         let filed = self
             .statement("BEGIN IMMEDIATE")
             .and_then(|()| owner_index::file(&self.sql))
@@ -159,7 +159,7 @@ impl Engine {
         match filed {
             Ok(()) => self.fresh = 0,
             Err(error) => {
-                tracing::debug!(event = "owners_not_filed", %error, "new orders are not yet in the index by owner; the next commits retry");
+                tracing::debug!(event = "owner_index_update_failed", %error, "new orders are not yet in the index by owner; the next commits retry");
                 self.fresh /= 2;
                 if !self.sql.is_autocommit() {
                     // A rollback that fails shows as an error of the next BEGIN.

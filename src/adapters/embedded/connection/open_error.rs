@@ -18,7 +18,7 @@ pub enum OpenError {
         /// Address on which the holder listens; `unknown` if it announced none.
         address: String,
     },
-    /// The folder or a file in it is not writable, or the path is no folder.
+    /// The folder or a file in it is not writable, or the path is not a folder.
     #[error("{path} cannot be written: {reason}", path = path.display())]
     NotWritable {
         /// File or folder with the problem.
@@ -27,7 +27,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The disk is full, so the store could not be created or migrated. A later attempt may succeed.
-    #[error("no room left for {path}: {reason}", path = path.display())]
+    #[error("no space left for {path}: {reason}", path = path.display())]
     Full {
         /// File or folder with the problem.
         path: PathBuf,

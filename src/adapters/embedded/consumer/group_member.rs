@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
 use crate::broker::log;
-use crate::broker::log_ends::{LogTopic, place};
+use crate::broker::log_ends::{LogTopic, record_key};
 use crate::error::CommandResult;
 use crate::store::Embedded;
 
@@ -190,8 +190,10 @@ impl GroupMember for LogGroupMember {
                 )?;
                 let lag = |partition: &MemberPartition| {
                     let end = next.query_row([partition.number()], |row| row.get::<_, i64>(0))? as u64;
-                    let places =
-                        params![place(partition.number(), partition.acknowledged), place(partition.number() + 1, 0)];
+                    let places = params![
+                        record_key(partition.number(), partition.acknowledged),
+                        record_key(partition.number() + 1, 0)
+                    ];
                     let appended: Option<i64> = oldest.query_row(places, |row| row.get(0)).optional()?;
                     let age = appended.map(|at| now.since(domain::Timestamp::from_millis(at))).unwrap_or_default();
                     let messages = end.saturating_sub(partition.acknowledged);

@@ -86,7 +86,7 @@ fn commit(context: &WriteContext<'_>, group: &str, mark: &ProcessedEvent) -> Com
     Ok(InboxOutcome::New)
 }
 
-/// Stores the later of two stamps, in whichever order they arrive; the incoming one replaces an equal one.
+/// Stores the later of two stamps, in any order of arrival; the incoming one replaces an equal one.
 fn remember(context: &WriteContext<'_>, order_id: OrderId, region: &RegionId, hlc: Hlc) -> CommandResult<()> {
     let mut put = context.sql.prepare_cached(
         "INSERT INTO remote_stamp (order_id, region, hlc_millis, hlc_counter) VALUES (?1, ?2, ?3, ?4)

@@ -12,7 +12,7 @@ use crate::orders::row;
 use crate::outbox::counts::code;
 
 /// Commits the change, or returns the reason to refuse it. Checks every reason before the first write, as
-/// [`crate::connection::group_commit::Isolation::SharedSavepoint`] requires.
+/// [`crate::connection::group_commit::Isolation::NoSavepoint`] requires.
 pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<Committed> {
     for (index, event) in commit.events.iter().enumerate() {
         refuse_known_event(context, event, &commit.events[..index])?;
@@ -61,7 +61,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
     let order = &commit.order;
     let written = match commit.expected {
         None => {
-            list_unfiled(context, order)?;
+            list_unindexed(context, order)?;
             row::insert(context, order)?
         }
         Some(expected) => {
@@ -76,7 +76,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
 }
 
 /// Adds a new order to the list of orders that are not in the index by owner yet.
-fn list_unfiled(context: &mut WriteContext<'_>, order: &domain::Order) -> CommandResult<()> {
+fn list_unindexed(context: &mut WriteContext<'_>, order: &domain::Order) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached("INSERT INTO order_fresh (owner, id) VALUES (?1, ?2)")?;
     statement.execute(params![order.owner.as_str(), order.id.bytes()])?;
     context.fresh += 1;

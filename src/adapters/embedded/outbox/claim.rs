@@ -39,7 +39,6 @@ const READY_AROUND_BLOCKS: &str = concat!(
      WHERE q.partition = ?1 AND q.id > ?2 AND q.status = 0 AND NOT EXISTS (SELECT 1 FROM outbox_blocked b
        WHERE b.partition = q.partition AND b.key = q.key AND b.head_id <= q.id) ORDER BY q.id"
 );
-/// Heads that are due.
 const DUE_HEADS: &str = concat!(
     "SELECT ",
     columns!(),

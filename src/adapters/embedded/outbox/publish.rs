@@ -1,4 +1,4 @@
-//! Events of other services: a batch is written at once or not at all, and the store numbers the events of each key.
+//! Events of other services: a batch is written as a whole or not at all, and the store numbers the events of each key.
 use std::collections::HashSet;
 
 use async_trait::async_trait;

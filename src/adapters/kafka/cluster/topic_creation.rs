@@ -17,7 +17,7 @@ const LEADER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MIN_BROKERS_SETTING: &str = "offsets.topic.replication.factor";
 
 impl ClusterClient {
-    /// Creates missing topics and checks existing ones; an empty list stands for all topics of the installation. Creates none while
+    /// Creates missing topics and checks existing ones; an empty list means all topics of the installation. Creates none while
     /// brokers are missing: the number of replicas is fixed when a topic is created.
     pub(crate) async fn ensure_topics(&self, names: &[String]) -> Result<(), Error> {
         let names = if names.is_empty() { self.options.all_topics() } else { names.to_vec() };
@@ -65,12 +65,12 @@ impl ClusterClient {
     /// exactly.
     async fn check_topic(&self, name: &str, layout: &TopicLayout) -> Result<(), Error> {
         if name != self.options.watermark_topic() {
-            let (topic, there, configured) = (name, layout.partitions, self.options.partitions_of(name));
-            if there != configured as usize {
+            let (topic, actual, configured) = (name, layout.partitions, self.options.partitions_of(name));
+            if actual != configured as usize {
                 tracing::warn!(
                     event = "topic_partitions_differ",
                     topic,
-                    there,
+                    actual,
                     configured,
                     "the configured number of partitions differs from the topic's; the topic is left unchanged, because adding partitions breaks the order of keys unless the outbox is drained first"
                 );
@@ -107,7 +107,7 @@ impl ClusterClient {
         for result in self.create_topics(&new, &options, "creating topics").await? {
             match result {
                 Ok(topic) => tracing::info!(
-                    event = "topic_made",
+                    event = "topic_created",
                     topic,
                     replicas = replicas::wanted(brokers),
                     "the missing topic {topic} was created"

@@ -43,7 +43,7 @@ impl TopicsStatus {
 
 /// A request to the watcher's thread.
 pub(crate) enum ClusterRequest {
-    /// Create and check these topics (full names); an empty list stands for all topics of the installation.
+    /// Create and check these topics (full names); an empty list means all topics of the installation.
     EnsureTopics { names: Vec<String>, reply: oneshot::Sender<Result<(), Error>> },
     /// Read the replication of the installation's topics.
     Replicas { reply: oneshot::Sender<Result<Replicas, Error>> },

@@ -55,7 +55,7 @@ impl BrokerContact {
     pub(crate) fn record_response(&self) {
         *self.last.lock() = LastContact { failed_connection: None, response_at: Some(Instant::now()) };
         if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
-            tracing::info!(event = "broker_back", "the broker answers again");
+            tracing::info!(event = "broker_recovered", "the broker answers again");
             self.back.notify_one();
         }
     }
@@ -69,7 +69,7 @@ impl BrokerContact {
     pub(crate) fn record_outage(&self, reason: &str) {
         if !self.unreachable.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                event = "broker_away",
+                event = "broker_unreachable",
                 error = reason,
                 "no broker can be reached; events wait in the outbox: {reason}"
             );

@@ -43,7 +43,7 @@ pub(crate) fn publish(
     }
     if failed.values().any(|code| may_still_arrive(*code)) {
         // A record that is still in flight could reach the broker after records that a later round sends.
-        return Err("records were given up while they were in flight".into());
+        return Err("records failed while they were in flight and may still reach the broker".into());
     }
     if timed_out {
         // The client itself may have failed; a new one costs one metadata request.

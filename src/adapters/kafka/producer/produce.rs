@@ -25,7 +25,7 @@ const TRANSITION_MAX: Duration = Duration::from_secs(3);
 /// Pause before the leader is looked up again.
 const TRANSITION_PAUSE: Duration = Duration::from_millis(30);
 
-/// What became of a chunk.
+/// Outcome of a chunk.
 #[derive(Debug)]
 pub(crate) enum ChunkOutcome {
     /// The broker has appended its records from this offset on.

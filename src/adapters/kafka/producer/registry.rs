@@ -240,7 +240,7 @@ impl SessionRegistry {
             if ends {
                 session.is_ended.store(true, Ordering::Relaxed);
                 self.dead.lock().ended.push((session.transactional_id.clone(), id.clone()));
-                tracing::debug!(event = "lane_ended", lane = %id, why = reason, "a producer session was ended");
+                tracing::debug!(event = "producer_session_ended", session = %id, reason, "a producer session was ended");
             }
             !ends
         });
@@ -264,7 +264,7 @@ impl SessionRegistry {
     }
 
     /// A new producer that has initialised the transactional id, and so fenced every earlier producer with it. Being fenced itself meanwhile
-    /// is no success: the other producer may be the one that was to be fenced, so the call is repeated with a new producer.
+    /// is not a success: the other producer may be the one that was to be fenced, so the call is repeated with a new producer.
     fn init_producer(&self, transactional_id: &str) -> Result<TransactionalProducer, Error> {
         let deadline = Instant::now() + self.options.delivery_timeout;
         loop {

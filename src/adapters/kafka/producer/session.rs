@@ -210,9 +210,8 @@ impl SessionThread {
 
     /// Repeats the batches after a failure that passes by itself; otherwise finishes those that the abort concerns.
     fn handle_abort(&mut self, batches: Vec<SessionBatch>, report: AbortReport, started: Instant) -> Vec<SessionBatch> {
-        let is_quick = report.blames_only_the_broker()
-            && started.elapsed() < QUICK_FAILURE
-            && self.quick_failures < QUICK_FAILURES_MAX;
+        let is_quick =
+            report.is_broker_fault() && started.elapsed() < QUICK_FAILURE && self.quick_failures < QUICK_FAILURES_MAX;
         self.remember_sizes(&batches, &report);
         if is_quick {
             self.quick_failures += 1;

@@ -37,7 +37,6 @@ pub(crate) struct TransactionTerms<'a> {
     pub(crate) is_ended: &'a AtomicBool,
 }
 
-/// The end of a transaction.
 #[derive(Debug)]
 pub(crate) enum TransactionEnd {
     /// All records are visible, at these positions by slot.
@@ -69,17 +68,17 @@ pub(crate) struct AbortReport {
 
 impl AbortReport {
     /// Whether a record caused the abort, or may have.
-    pub(crate) fn blames_records(&self) -> bool {
+    pub(crate) fn is_record_fault(&self) -> bool {
         !self.refused.is_empty() || !self.suspects.is_empty()
     }
 
     /// Whether the only cause is the broker or the connection to it.
-    pub(crate) fn blames_only_the_broker(&self) -> bool {
-        self.cause.is_some() && !self.blames_records() && self.overdue.is_empty()
+    pub(crate) fn is_broker_fault(&self) -> bool {
+        self.cause.is_some() && !self.is_record_fault() && self.overdue.is_empty()
     }
 
     fn is_empty(&self) -> bool {
-        !self.blames_records() && self.overdue.is_empty() && self.cause.is_none()
+        !self.is_record_fault() && self.overdue.is_empty() && self.cause.is_none()
     }
 }
 
@@ -102,7 +101,7 @@ pub(crate) fn publish(
         return TransactionEnd::SessionLost("the session was ended".into());
     }
     let now = Instant::now();
-    let mut abort = blame(&sending.outcomes, batches);
+    let mut abort = find_causes(&sending.outcomes, batches);
     abort.refused.append(&mut sending.refused);
     abort.reached = sending.reached;
     abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(at, _)| at).collect();
@@ -205,7 +204,7 @@ impl Sending {
         }
     }
 
-    /// Refuses the records of topics that the broker refuses, so that they wait alone: a topic of another service that nobody has created
+    /// Refuses the records of topics that the broker refuses, so that they wait alone: a topic of another service that was never created
     /// is not the relay's outage. One of the installation's own topics is.
     fn refuse_records(
         &mut self,
@@ -226,7 +225,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Stores what became of some chunks.
+    /// Stores the outcomes of some chunks.
     ///
     /// # Errors
     /// The first failure; the remaining records need not be sent.
@@ -300,14 +299,14 @@ fn queued<'a>(
 }
 
 /// Which records or which failure of the broker the outcomes name.
-fn blame(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> AbortReport {
+fn find_causes(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> AbortReport {
     let mut abort = AbortReport::default();
-    let (mut blamed, mut others_are_valid, mut first) = (Vec::new(), false, 0);
+    let (mut at_fault, mut others_are_valid, mut first) = (Vec::new(), false, 0);
     for (at, batch) in batches.iter().enumerate() {
         for index in 0..batch.slots() {
             let Some(Err(code)) = outcomes[first + index] else { continue };
             match (failure_cause(code), batch.records.get(index)) {
-                (FailureCause::Record, Some((row, record))) => blamed.push((at, *row, &record.key, code)),
+                (FailureCause::Record, Some((row, record))) => at_fault.push((at, *row, &record.key, code)),
                 (FailureCause::OtherRecord, _) => others_are_valid = true,
                 // A refused watermark record is never invalid itself: the watermark topic has wrong settings.
                 (FailureCause::Record, None) | (FailureCause::Broker, _) => {
@@ -319,8 +318,8 @@ fn blame(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> Abor
         first += batch.slots();
     }
     // The record was alone in its batch, or the broker distinguishes it from the other records of the batch.
-    let is_certain = blamed.len() == 1 || others_are_valid;
-    for (at, row, key, code) in blamed {
+    let is_certain = at_fault.len() == 1 || others_are_valid;
+    for (at, row, key, code) in at_fault {
         if is_certain || batches[at].is_suspect {
             abort.refused.push((at, row, map_code(code, format!("sending key {key}: {code}"))));
             if code == Code::MessageSizeTooLarge {
@@ -330,7 +329,7 @@ fn blame(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> Abor
             abort.suspects.push(at);
         }
     }
-    if abort.blames_records() {
+    if abort.is_record_fault() {
         abort.cause = None;
     }
     abort

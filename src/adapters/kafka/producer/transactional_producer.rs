@@ -126,7 +126,7 @@ impl TransactionalProducer {
         }
     }
 
-    /// Takes sequence numbers for so many records of a topic partition.
+    /// Takes sequence numbers for this number of records of a topic partition.
     pub(crate) fn take_sequence(&mut self, topic: &Arc<str>, partition: u32, records: usize) -> BatchProducer {
         let next = self.sequences.entry((Arc::clone(topic), partition)).or_default();
         let first_sequence = *next;

@@ -22,7 +22,7 @@ pub(crate) fn authenticate(connection: &mut Connection, sasl: &Sasl, deadline: I
     let response = connection.call(&request, deadline)?;
     if error_code(response.error_code).is_some() {
         let offered: Vec<&str> = response.mechanisms.iter().map(StrBytes::as_str).collect();
-        let reason = format!("it does not offer {}, but {}", sasl.mechanism, offered.join(", "));
+        let reason = format!("it offers {}, not {}", offered.join(", "), sasl.mechanism);
         return Err(refused(connection, &reason));
     }
     let password = sasl.password.expose_secret();

@@ -90,7 +90,7 @@ impl<'a> ScramClient<'a> {
         let salt =
             BASE64_STANDARD.decode(attribute(challenge, 's')?).map_err(|_| "its salt is not base64".to_owned())?;
         let iterations: u32 =
-            attribute(challenge, 'i')?.parse().map_err(|_| "its iterations are no number".to_owned())?;
+            attribute(challenge, 'i')?.parse().map_err(|_| "its iteration count is not a number".to_owned())?;
         if !nonce.starts_with(&self.nonce) || !(1..=ITERATIONS_MAX).contains(&iterations) {
             return Err("its challenge does not belong to this authentication".into());
         }

@@ -20,7 +20,7 @@ pub(crate) enum Stream {
 impl Stream {
     /// Connects to `host:port`, at the latest until the deadline.
     pub(crate) fn connect(address: &str, tls: Option<&TlsSettings>, deadline: Instant) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name resolves to no address");
         for resolved in address.to_socket_addrs()? {
             match TcpStream::connect_timeout(&resolved, time_left(deadline)?.min(CONNECT_TIMEOUT)) {
                 Ok(socket) => {
@@ -42,7 +42,6 @@ impl Stream {
         Ok(Stream::Encrypted(Box::new(StreamOwned::new(connection, socket))))
     }
 
-    /// Writes all of it.
     pub(crate) fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         self.socket().set_write_timeout(Some(time_left(deadline)?))?;
         // The first write of an encrypted connection waits for the handshake, so it reads.

@@ -23,7 +23,7 @@ const FILL: &str = "WITH e AS (INSERT INTO outbox_event (event_id, key, partitio
 
 fn print(text: std::fmt::Arguments<'_>) {
     use std::io::Write;
-    // A closed standard output is no failure of the measurement.
+    // A closed standard output is not a failure of the measurement.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

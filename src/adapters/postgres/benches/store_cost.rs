@@ -18,7 +18,7 @@ const DURATION: Duration = Duration::from_secs(5);
 
 fn print(text: std::fmt::Arguments<'_>) {
     use std::io::Write;
-    // A closed standard output is no failure of the measurement.
+    // A closed standard output is not a failure of the measurement.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 

@@ -83,7 +83,7 @@ pub enum PostgresOpenError {
         reason: String,
     },
     /// The server's disk is full: a later attempt may succeed.
-    #[error("no room left on {location}: {reason}")]
+    #[error("no space left on {location}: {reason}")]
     Full {
         /// Host, port and database.
         location: String,

@@ -24,7 +24,7 @@ const REPLY_GRACE: Duration = Duration::from_secs(2);
 /// How sessions run statements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionSettings {
-    /// Whether a pooler in transaction mode stands before the server, so that no state may be kept in a session.
+    /// Whether a pooler in transaction mode is between client and server, so that no state may be kept in a session.
     pub(crate) pooler: bool,
     /// The server's limit for one statement.
     pub(crate) statement_timeout: Duration,

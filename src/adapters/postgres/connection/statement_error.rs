@@ -26,7 +26,7 @@ pub(crate) enum ErrorClass {
     Broken,
 }
 
-/// SQLSTATEs by prefix; the first match decides, so longer prefixes stand first.
+/// SQLSTATEs by prefix; the first match decides, so longer prefixes come first.
 const TABLE: [(&str, ErrorClass); 28] = [
     ("40001", ErrorClass::Conflict),    // serialization_failure
     ("40P01", ErrorClass::Conflict),    // deadlock_detected

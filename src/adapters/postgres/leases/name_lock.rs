@@ -189,7 +189,7 @@ impl NameClaimant {
                     return Err(format!("pid {pid}, listening on {address}"));
                 }
                 Err(error) => tracing::debug!(
-                    event = "instance_lock_away",
+                    event = "instance_lock_retry_failed",
                     error = %error,
                     "The instance's name cannot be taken again yet"
                 ),

@@ -275,7 +275,6 @@ impl<'a> GroupTransaction<'a> {
         Ok(())
     }
 
-    /// Deletes the marks of refused commits.
     async fn delete_marks_of_refused(&mut self) -> StatementResult<()> {
         let refused = |index: &usize| {
             matches!(self.results[*index], Some(CommitResult::Final(Committed::Stale { .. } | Committed::Missing)))

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// A group starts at least this many times the duration of the last one after the group before it.
 const DISTANCE_FACTOR: u32 = 4;
-/// So many commits start at once: the price of their transaction is a small part of theirs.
+/// This number of waiting commits starts a group immediately: the cost of the transaction is a small part of theirs.
 const FULL_GROUP: usize = 16;
 
 /// The pace of all committers together.

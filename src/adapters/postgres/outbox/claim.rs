@@ -18,7 +18,7 @@ use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::scan_start::{ScanBounds, ScanResult, ScanSnapshot, ScanStart, TickId};
+use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot, ScanStart};
 use crate::store::core::Core;
 
 /// Selects where the scan begins: above the known start, and above what the base's running transactions that have ended may have drawn.
@@ -115,7 +115,7 @@ pub(crate) struct ClaimScan<'a> {
     epoch: i64,
     counter: i64,
     owner: &'a str,
-    lane: &'a str,
+    session: &'a str,
     start: i64,
     bytes_max: i64,
 }
@@ -134,7 +134,7 @@ impl<'a> ClaimScan<'a> {
             epoch: fence.epoch as i64,
             counter: fence.counter as i64,
             owner: &fence.owner.0,
-            lane: &claim.session.0,
+            session: &claim.session.0,
             start: bounds.starts.first().copied().unwrap_or_default(),
             bytes_max: BATCH_BYTES_MAX as i64,
             bounds,
@@ -154,7 +154,7 @@ impl<'a> ClaimScan<'a> {
             (&self.start, Type::INT8),
             (&self.epoch, Type::INT8),
             (&self.counter, Type::INT8),
-            (&self.lane, Type::TEXT),
+            (&self.session, Type::TEXT),
             (&self.bytes_max, Type::INT8),
             (&self.bounds.server, Type::FLOAT8),
             (&self.bounds.running, Type::INT8_ARRAY),
@@ -169,12 +169,12 @@ impl<'a> ClaimScan<'a> {
         core: &Core,
         session: &PooledSession,
         rows: &[Row],
-        tick: TickId,
+        sample: SampleId,
     ) -> StatementResult<Claimed> {
         let (fence, partition) = (&self.claim.fence, self.claim.fence.partition.0);
         let is_ordinary = self.claim.kind == ClaimKind::Ordinary;
         let Some(first) = rows.first() else { return Ok(Claimed::Fenced) };
-        let snapshot = ScanSnapshot::parse((get(first, 7)?, get(first, 8)?), get(first, 4)?, get(first, 5)?, tick)?;
+        let snapshot = ScanSnapshot::parse((get(first, 7)?, get(first, 8)?), get(first, 4)?, get(first, 5)?, sample)?;
         core.scan_memory.record_snapshot(&snapshot);
         if !get::<bool>(first, 0)? {
             let nothing = nothing_due(session, self.claim).await?;
@@ -210,7 +210,7 @@ pub(crate) async fn claim(core: &Core, claim: &Claim) -> StatementResult<Claimed
     };
     match executed {
         Err(StatementError::LeaseExpired) => Ok(Claimed::Fenced),
-        rows => scan.result(core, &session, &rows?, TickId::OfSnapshot).await,
+        rows => scan.result(core, &session, &rows?, SampleId::OfSnapshot).await,
     }
 }
 

@@ -4,7 +4,7 @@
 //! Ids are drawn before their transactions commit, so a row may appear below one that was claimed already. A row that the last scan did not
 //! see, and this one sees, belongs to a transaction that has ended since: it was among the running ones of the last scan's snapshot, or
 //! its number is at least that snapshot's xmax. (xmax is one past the last transaction that had *ended*; younger ones may be
-//! running.) Such a transaction has drawn only ids above [`IdTicks::id_below`] its number. A transaction that is still running brings no
+//! running.) Such a transaction has drawn only ids above [`IdSamples::id_below`] its number. A transaction that is still running brings no
 //! row into this scan, however long it runs, so it does not hold the start back. Which of them have ended is decided by the claim's own
 //! snapshot, within its statement.
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use outbox::{Counter, Epoch, Fence};
 use parking_lot::Mutex;
 
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::outbox::id_ticks::IdTicks;
+use crate::outbox::id_samples::IdSamples;
 
 /// The transactions that a snapshot did not see.
 #[derive(Debug, PartialEq)]
@@ -91,12 +91,12 @@ pub(crate) struct ScanSnapshot {
     /// The highest id that the statement's snapshot showed.
     pub(crate) highest: Option<i64>,
     /// The number of the statement's transaction, and an id that was drawn before that number was assigned.
-    pub(crate) tick: Option<(i64, i64)>,
+    pub(crate) sample: Option<(i64, i64)>,
 }
 
 /// Which id was drawn before the number of a claim's transaction was assigned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum TickId {
+pub(crate) enum SampleId {
     /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its number is assigned later.
     OfSnapshot,
     /// The highest that this process had seen before the transaction, on this server: an earlier statement has assigned the number.
@@ -109,13 +109,13 @@ impl ScanSnapshot {
         (server, text): (f64, &str),
         highest: Option<i64>,
         xid: Option<i64>,
-        tick: TickId,
+        sample: SampleId,
     ) -> StatementResult<Self> {
-        let id = match tick {
-            TickId::OfSnapshot => highest,
-            TickId::Before(known) => known.filter(|(other, _)| other.to_bits() == server.to_bits()).map(|(_, id)| id),
+        let id = match sample {
+            SampleId::OfSnapshot => highest,
+            SampleId::Before(known) => known.filter(|(other, _)| other.to_bits() == server.to_bits()).map(|(_, id)| id),
         };
-        Ok(Self { base: Arc::new(BaseSnapshot::parse(server, text)?), highest, tick: xid.zip(id) })
+        Ok(Self { base: Arc::new(BaseSnapshot::parse(server, text)?), highest, sample: xid.zip(id) })
     }
 }
 
@@ -145,7 +145,7 @@ struct ScanState {
     server: f64,
     /// The highest id of a claimed row.
     highest: Option<i64>,
-    ticks: IdTicks,
+    samples: IdSamples,
     starts: HashMap<u32, ScanStart>,
 }
 
@@ -178,10 +178,10 @@ impl ScanMemory {
                 for xid in &start.base.running {
                     bounds.base_numbers.push(number);
                     bounds.running.push(*xid);
-                    bounds.lows.push(state.ticks.id_below(*xid));
+                    bounds.lows.push(state.samples.id_below(*xid));
                 }
             }
-            bounds.starts.push(start.passed.min(state.ticks.id_below(start.base.xmax)));
+            bounds.starts.push(start.passed.min(state.samples.id_below(start.base.xmax)));
             bounds.bases.push(number);
         }
         bounds
@@ -200,8 +200,8 @@ impl ScanMemory {
             *state = ScanState { server: snapshot.base.server, ..ScanState::default() };
         }
         state.highest = state.highest.max(snapshot.highest);
-        if let Some((xid, id)) = snapshot.tick {
-            state.ticks.add(xid, id);
+        if let Some((xid, id)) = snapshot.sample {
+            state.samples.add(xid, id);
         }
     }
 
@@ -224,9 +224,9 @@ mod tests {
         ScanResult { epoch: 1, counter: 5, start: 0, last: None, complete: true, took_heads: false };
 
     /// A snapshot that showed an id and was taken before the number of its transaction.
-    fn snapshot(text: &str, tick: Option<(i64, i64)>) -> ScanSnapshot {
-        let (highest, xid) = tick.unzip();
-        ScanSnapshot::parse((1.5, text), highest, xid, TickId::OfSnapshot).unwrap()
+    fn snapshot(text: &str, sample: Option<(i64, i64)>) -> ScanSnapshot {
+        let (highest, xid) = sample.unzip();
+        ScanSnapshot::parse((1.5, text), highest, xid, SampleId::OfSnapshot).unwrap()
     }
 
     fn bounds_after(memory: &ScanMemory, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
@@ -251,7 +251,7 @@ mod tests {
     fn start_lies_below_what_transactions_without_a_number_may_draw() {
         let memory = ScanMemory::default();
         let bounds = bounds_after(&memory, &snapshot("100:100:", Some((10, 100))), &COMPLETE);
-        assert_eq!(bounds.starts, [0], "the tick's own transaction is not below the snapshot's xmax");
+        assert_eq!(bounds.starts, [0], "the sample's own transaction is not below the snapshot's xmax");
         let bounds = bounds_after(&memory, &snapshot("101:101:", None), &COMPLETE);
         assert_eq!(bounds.starts, [10], "every later transaction draws a larger id");
     }
@@ -291,11 +291,11 @@ mod tests {
     fn number_that_a_settlement_assigned_is_paired_with_an_id_from_before_it() {
         let memory = ScanMemory::default();
         memory.record_snapshot(&snapshot("100:100:", Some((10, 100))));
-        let before = TickId::Before(memory.highest());
+        let before = SampleId::Before(memory.highest());
 
         let after = ScanSnapshot::parse((1.5, "100:120:"), Some(30), Some(115), before).unwrap();
 
-        assert_eq!(after.tick, Some((115, 10)), "id 30 may have been drawn by a transaction above 115");
+        assert_eq!(after.sample, Some((115, 10)), "id 30 may have been drawn by a transaction above 115");
         memory.record_snapshot(&after);
         assert_eq!(memory.highest(), Some((1.5, 30)));
     }
@@ -323,10 +323,10 @@ mod tests {
         memory.record_scan(1, &first, &COMPLETE);
         let late = memory.take(1);
         let other =
-            |xid| ScanSnapshot::parse((2.5, "100:110:"), Some(10), xid, TickId::Before(memory.highest())).unwrap();
+            |xid| ScanSnapshot::parse((2.5, "100:110:"), Some(10), xid, SampleId::Before(memory.highest())).unwrap();
         let restarted = other(Some(105));
-        assert_eq!(restarted.tick, None, "the other server's ids say nothing");
-        assert_eq!(bounds_after(&memory, &restarted, &COMPLETE).starts, [0], "its ticks are unknown");
+        assert_eq!(restarted.sample, None, "the other server's ids say nothing");
+        assert_eq!(bounds_after(&memory, &restarted, &COMPLETE).starts, [0], "its samples are unknown");
         assert_eq!(bounds_after(&memory, &other(Some(108)), &COMPLETE).starts, [10], "its own ids do");
         assert_eq!(memory.bounds(&[late]).starts, [0], "the start belongs to the other server");
     }

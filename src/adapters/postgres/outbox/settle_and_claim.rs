@@ -8,7 +8,7 @@ use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
 use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
 use crate::outbox::claim::{self, ClaimScan};
-use crate::outbox::scan_start::TickId;
+use crate::outbox::scan_start::SampleId;
 use crate::outbox::settle::{self, CloseStatement, SentColumns};
 use crate::store::core::Core;
 
@@ -38,7 +38,7 @@ async fn in_one_transaction(
     claim: &Claim,
 ) -> StatementResult<(Option<FencedOutcome>, Claimed)> {
     let session = core.relay_session().await?;
-    let (fence, tick) = (&claim.fence, TickId::Before(core.scan_memory.highest()));
+    let (fence, sample) = (&claim.fence, SampleId::Before(core.scan_memory.highest()));
     let known = core.scan_memory.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
     let (scan, sent) = (ClaimScan::new(core, claim, known), SentColumns::of(settlement));
     let results = {
@@ -48,7 +48,7 @@ async fn in_one_transaction(
     };
     let rows = |statement: usize| results.get(statement).map(Vec::as_slice).unwrap_or_default();
     let settled = settle::closed(core, &settlement.fence, None, rows(0).first())?;
-    Ok((settled, scan.result(core, &session, rows(1), tick).await?))
+    Ok((settled, scan.result(core, &session, rows(1), sample).await?))
 }
 
 /// Whether [`finish`] needs no further statement.

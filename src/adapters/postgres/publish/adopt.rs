@@ -76,7 +76,7 @@ pub enum AdoptError {
         /// The columns of the table.
         columns: Vec<String>,
     },
-    /// The payload is of a type whose text is no record value.
+    /// The payload is of a type whose text is not a record value.
     #[error("the payload is of type {0}: it must be json, jsonb, text, varchar or bytea")]
     PayloadType(String),
     /// The schema is older than the functions.
@@ -256,7 +256,7 @@ fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), A
     Ok((value, adoption.content_type.clone().unwrap_or_else(|| usual.to_owned())))
 }
 
-/// The headers of a row: a NULL is no header.
+/// The headers of a row: a NULL gives none.
 fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptError> {
     if headers.is_empty() {
         return Ok("NULL".into());

@@ -44,7 +44,7 @@ pub(crate) async fn create(client: &Client, ahead: u32) -> Result<(), tokio_post
             client.batch_execute("ROLLBACK").await?;
             // Another instance created it, a reader holds a lock, or the default partition has rows of this day: the next sweep tries
             // again.
-            tracing::debug!(event = "archive_day_not_made", day, error = %crate::connection::statement_error::describe(&error), "A day of the archive could not be created; the next sweep tries again");
+            tracing::debug!(event = "archive_partition_create_failed", day, error = %crate::connection::statement_error::describe(&error), "an archive partition could not be created; the next sweep tries again");
         }
     }
     Ok(())
@@ -59,7 +59,7 @@ pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<u64, tokio_p
             Ok(rows) => deleted += rows,
             Err(error) => {
                 client.batch_execute("ROLLBACK").await?;
-                tracing::debug!(event = "archive_day_in_use", day, error = %crate::connection::statement_error::describe(&error), "A day of the archive is in use; the next sweep drops it");
+                tracing::debug!(event = "archive_partition_in_use", day, error = %crate::connection::statement_error::describe(&error), "an archive partition is in use; the next sweep drops it");
                 continue;
             }
         }

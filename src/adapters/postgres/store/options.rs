@@ -22,7 +22,7 @@ pub struct Options {
     pub partitions: u32,
     /// Whether opening applies missing migrations instead of refusing.
     pub migrate: bool,
-    /// Whether a pooler in transaction mode (pgbouncer) stands before the server. Then no state is kept in a session: no LISTEN, no
+    /// Whether a pooler in transaction mode (pgbouncer) is between client and server. Then no state is kept in a session: no LISTEN, no
     /// prepared statements and no session lock; the row in `instance` with its heartbeat is the lock.
     pub pooler: bool,
     /// Whether instances wake each other with LISTEN and NOTIFY. Never behind a pooler.

@@ -48,7 +48,7 @@ impl EpochTracker {
         self.resolved == self.reasons
     }
 
-    /// Records the epoch of a reply. Returns whether the reply is current. A reply that a newer one overtook is no reason to distrust: that
+    /// Records the epoch of a reply. Returns whether the reply is current. A reply that a newer one overtook is not a reason to distrust: that
     /// would raise the epoch for every instance, and overtake the next replies again.
     pub(crate) fn observe(&mut self, epoch: u64, now: Instant) -> bool {
         let is_current = self.known.is_none_or(|known| epoch >= known.epoch);

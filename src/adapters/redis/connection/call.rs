@@ -130,7 +130,7 @@ impl RedisInner {
         if unavailable_since.is_none() {
             *unavailable_since = Some(Instant::now());
             self.connection.discard();
-            tracing::warn!(event = "redis_away", error = %error, "Redis does not answer; continuing without it: {error}");
+            tracing::warn!(event = "redis_unreachable", error = %error, "Redis does not answer; continuing without it: {error}");
             self.maintenance.notify_one();
         }
     }
@@ -139,7 +139,7 @@ impl RedisInner {
     pub(crate) fn mark_available(&self) {
         if let Some(since) = self.unavailable_since.lock().take() {
             let seconds = since.elapsed().as_secs_f64();
-            tracing::info!(event = "redis_back", seconds, "Redis answers again after {seconds} s");
+            tracing::info!(event = "redis_recovered", seconds, "Redis answers again after {seconds} s");
             self.maintenance.notify_one();
         }
     }

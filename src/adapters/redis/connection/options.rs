@@ -32,7 +32,7 @@ pub struct Options {
     /// Most calls in flight. They share one connection; at half a millisecond each, 256 carry half a million a second, more than a server
     /// does. Beyond it a call waits, so that a slow server has a bounded queue.
     pub calls_max: usize,
-    /// Longest wait for another call to end: a server that ends none for so long is overloaded, and every port has a fallback.
+    /// Longest wait for another call to end: a server that ends none for this long is overloaded, and every port has a fallback.
     pub permit_timeout: Duration,
     /// Longest time to find a connection that answers, a new one included. A server in the same zone connects in one millisecond, another
     /// zone in five; a hundred times that is an outage.

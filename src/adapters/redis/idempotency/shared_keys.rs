@@ -4,7 +4,7 @@
 //! A key in use names its holder: the instance and its boot id. Each process renews a heartbeat, `instance:<id>` with the boot id as its
 //! value, which expires `dead_after` after the process died. A key is free if its holder's heartbeat is missing or has another boot id. So
 //! a key outlives its process by seconds and not by its whole lock, and a restart of the same instance frees its keys at once. Where that
-//! judgement is wrong (a process that was suspended for so long and continues), two processes may create under one key, and the mark inside
+//! judgement is wrong (a process that was suspended for that long and continues), two processes may create under one key, and the mark inside
 //! the commit rejects one of them.
 use std::time::Duration;
 

@@ -17,10 +17,10 @@ const PAGE_SLOW: u32 = 100;
 const PAGE_FAST: u32 = 1_000;
 /// The version of the indexes that this release reads.
 const INDEX_VERSION: &str = "1";
-/// An auditor that is silent for so many intervals is replaced by another instance.
+/// An auditor that is silent for this number of intervals is replaced by another instance.
 const INTERVALS_OF_A_TURN: u32 = 5;
 
-/// Where the walks go on: one over the rows that are not SENT, by partition, and one over all rows.
+/// Where the walks continue: one over the rows that are not SENT, by partition, and one over all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct AuditPosition {
     partition: u32,
@@ -28,7 +28,6 @@ struct AuditPosition {
     history: u64,
 }
 
-/// One page of the audit.
 struct AuditedPage {
     repairs: u64,
     next: AuditPosition,
@@ -95,7 +94,7 @@ impl RedisStore {
         drop(tokio::spawn(task));
     }
 
-    /// Audits one page if it is this instance's turn; returns where to go on. A page that fails is repeated.
+    /// Audits one page if it is this instance's turn; returns where to continue. A page that fails is repeated.
     async fn audit_in_turn(&self, position: AuditPosition, interval: Duration) -> AuditPosition {
         let turn = interval.saturating_mul(INTERVALS_OF_A_TURN);
         match self.audit_page(position, PAGE_SLOW, Some(turn)).await {

@@ -1,4 +1,4 @@
-//! Policies that operators set in Redis for a tier and an endpoint class, under the names that the seeds' service reads:
+//! Policies that operators set in Redis for a tier and an endpoint class, under the names that an earlier service used:
 //! `rate_limit:config:{tier}:{class}:capacity` (requests) and `…:windowMs`. If only one of them is set, the default supplies the other. The
 //! caller caches policies for ten seconds.
 use std::ops::RangeInclusive;

@@ -1,6 +1,6 @@
 //! The arguments of the store's scripts.
 
-/// ScriptArguments of a script, in the order in which they are added.
+/// The ARGV values of a script, in the order in which they are added.
 #[derive(Default)]
 pub(crate) struct ScriptArguments(pub(crate) Vec<Vec<u8>>);
 

@@ -38,10 +38,10 @@ impl RedisStore {
 fn log_change(before: Option<&str>, after: Option<&str>) {
     match after {
         Some(risk) if before != after => {
-            tracing::warn!(event = "store_may_lose", complaint = risk, "this Redis may lose orders");
+            tracing::warn!(event = "store_not_durable", settings = risk, "this Redis may lose orders");
         }
         None if before.is_some() => {
-            tracing::info!(event = "store_keeps_data", "the settings of this Redis keep all orders again");
+            tracing::info!(event = "store_durable_again", "the settings of this Redis keep all orders again");
         }
         _ => {}
     }
@@ -53,7 +53,7 @@ pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<Optio
     let Persistence { risk, syncs_late } = persistence(redis).await.map_err(StoreOpenError::Unavailable)?;
     if syncs_late {
         tracing::warn!(
-            event = "store_syncs_late",
+            event = "store_fsync_everysec",
             "acknowledged orders of the last seconds are lost when Redis and its machine fail; appendfsync always loses none"
         );
     }

@@ -3,6 +3,6 @@
 /// Another process has taken over this process's instance name: every write of this process that needs the name is refused from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTakenOver {
-    /// The instance name that was taken over.
+    /// `instance.id` of this process.
     pub instance: String,
 }

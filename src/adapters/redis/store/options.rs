@@ -11,7 +11,7 @@ use secrecy::SecretString;
 /// What the store does with a Redis that may lose data: without an append-only file, without its fsync, or with eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Does not open: such a Redis is no store for orders. If its settings change while the store is open, its probe fails.
+    /// Does not open: such a Redis is not a store for orders. If its settings change while the store is open, its probe fails.
     #[default]
     Refuse,
     /// Opens with one warning, and logs another when the settings change, because the operator accepts the risk.
@@ -43,7 +43,7 @@ pub struct StoreOptions {
     pub notify: bool,
     /// What happens with a Redis that may lose data.
     pub durability: Durability,
-    /// A holder of the instance name that is silent for so long is dead, if the server does not list its connections.
+    /// A holder of the instance name that is silent for this long is dead, if the server does not list its connections.
     pub dead_after: Duration,
     /// How often the heartbeat is renewed.
     pub heartbeat_interval: Duration,

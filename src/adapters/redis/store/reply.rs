@@ -29,7 +29,6 @@ impl Reply {
         self.0.is_empty()
     }
 
-    /// The lists of a list of lists.
     pub(crate) fn lists(self) -> Result<Vec<Reply>, Error> {
         self.0.into_iter().map(Reply::of).collect()
     }

@@ -79,7 +79,7 @@ fn verdict_banner(findings: &[AttentionItem]) -> Markup {
     }
 }
 
-/// The number of unsent rows by status. A number that asks for an operator stands out.
+/// The number of unsent rows by status. A number that requires an operator is highlighted.
 fn rows_by_status(snapshot: &HealthSnapshot) -> Markup {
     let rows = UNSENT_STATUSES.iter().zip(unsent_rows(&snapshot.depth));
     html! {

@@ -11,7 +11,7 @@ use crate::support::test_server::*;
 const CHUNK: usize = 64 * 1024;
 const NEXT: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// So many chunks, the end of the body, and a further request behind it.
+/// This number of chunks, the end of the body, and a further request behind it.
 pub fn chunks_and_next_request(count: usize) -> Vec<u8> {
     let chunk = format!("{CHUNK:x}\r\n{}\r\n", "x".repeat(CHUNK));
     format!("{}0\r\n\r\n{NEXT}", chunk.repeat(count)).into_bytes()

@@ -129,7 +129,7 @@ fn event(
     })
 }
 
-/// Source and id identify a CloudEvent. Of an id that is no UUID the event id is derived from both, so that a repetition is found.
+/// Source and id identify a CloudEvent. If the id is not a UUID, the event id is derived from both, so that a repetition is recognised.
 fn derived_id(source: &str, id: &str) -> EventId {
     let mut hash = Sha256::new();
     hash.update((source.len() as u64).to_be_bytes());

@@ -60,7 +60,7 @@ pub(crate) enum EventsBody<'a> {
     Many(Vec<EventBody<'a>>),
 }
 
-/// Reads an event. `path` stands before the names of fields in errors.
+/// Reads an event. `path` is the prefix of field names in errors.
 pub(super) fn read(
     path: &str,
     member: JsonMember<'_>,

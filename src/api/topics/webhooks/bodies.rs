@@ -112,7 +112,7 @@ impl<'a> DeliveryBody<'a> {
 /// The webhook that the path names.
 ///
 /// # Errors
-/// 404: a text that is no id names no webhook.
+/// 404: a text that is not an id names no webhook.
 pub(crate) fn webhook_id(context: &RequestContext) -> Result<WebhookId, Problem> {
     WebhookId::parse(context.path_parameter("id")).ok_or_else(no_such_webhook)
 }

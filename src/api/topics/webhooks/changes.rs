@@ -20,7 +20,7 @@ use crate::topics::webhooks::lookups::webhooks;
 
 const CHANGEABLE: [&str; 5] = ["url", "types", "ordered", "active", "description"];
 
-/// The endpoint of a subscription, and the events that it wants.
+/// The endpoint of a subscription, and the events to deliver.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewWebhook)]
@@ -89,7 +89,7 @@ pub(crate) struct RotateBody<'a> {
 
 /// Create a webhook
 ///
-/// Events of the topics are sent to the URL by POST and signed as Standard Webhooks defines. The response has the secret; no other one has it.
+/// Events of the topics are sent to the URL by POST and signed as Standard Webhooks defines. The secret is returned only in this response.
 #[utoipa::path(post, path = "/webhooks", tag = "webhooks", operation_id = "createWebhook", security(("bearer" = [])),
     request_body(content = NewWebhookBody<'_>, content_type = "application/json",
         example = json!({"url": "https://example.org/hooks/orders", "topics": ["order.events"]})),
@@ -130,7 +130,7 @@ pub(crate) async fn create(context: RequestContext) -> RouteResult {
         (status = 200, description = "The changed webhook", body = WebhookBody<'_>),
         (status = 400, description = "A value is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such webhook", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "Others change it at the same time", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "The webhook was changed concurrently", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn change(context: RequestContext) -> RouteResult {
     let (webhooks, id) = (webhooks(&context)?, webhook_id(&context)?);
@@ -159,7 +159,7 @@ pub(crate) async fn delete(context: RequestContext) -> RouteResult {
 
 /// Replace a webhook's secret
 ///
-/// Requests are signed with both until `webhooks.secret_overlap` has passed. The response has the secret; no other one has it.
+/// Requests are signed with both until `webhooks.secret_overlap` has passed. The secret is returned only in this response.
 #[utoipa::path(post, path = "/webhooks/{id}/secret", tag = "webhooks", operation_id = "rotateWebhookSecret", security(("bearer" = [])),
     params(("id" = String, Path, description = "The webhook")),
     request_body(content = Option<RotateBody<'_>>, content_type = "application/json"),
@@ -167,7 +167,7 @@ pub(crate) async fn delete(context: RequestContext) -> RouteResult {
         (status = 200, description = "The webhook with its new secret", body = WebhookBody<'_>),
         (status = 400, description = "The secret is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such webhook", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "Others change it at the same time", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "The webhook was changed concurrently", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn rotate(context: RequestContext) -> RouteResult {
     let (webhooks, id) = (webhooks(&context)?, webhook_id(&context)?);

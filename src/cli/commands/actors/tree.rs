@@ -1,4 +1,4 @@
-//! The supervision tree as people see it: siblings that are equal are one line, those in trouble stand by themselves.
+//! The supervision tree as people see it: siblings that are equal are one line, those in trouble have a line of their own.
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -112,7 +112,7 @@ pub(super) fn tree(actors: &[ActorLine], screen: Screen) -> Vec<String> {
     lines
 }
 
-/// The branches of the top level. A supervisor is no actor of the list; it has a branch because actors have it in their path.
+/// The branches of the top level. A supervisor is not in the list of actors; it has a branch because actors have it in their path.
 fn branches(actors: &[ActorLine]) -> Vec<Branch> {
     let mut top: Vec<Branch> = Vec::new();
     for (supervisor, siblings) in by_supervisor(actors) {
@@ -155,7 +155,7 @@ fn fold(siblings: &[&ActorLine]) -> Vec<Branch> {
             branches.push(single(actor));
             continue;
         };
-        // The first of a family stands for all of it.
+        // The first of a family represents all of it.
         match families.remove(family) {
             Some(numbers) if numbers.len() > 1 => {
                 let name = format!("{family}-{}", ranges(numbers.clone()));

@@ -17,7 +17,8 @@ pub(super) struct ServiceAnswers {
     refused: Option<String>,
 }
 
-/// Asks the service; the second value is whether it accepts tokens of the development secret, which `serve --dev` and `demo` do. Where no `--url` is given, one that does not run is no fault.
+/// Asks the service; the second value is whether it accepts tokens signed with the development secret, as with `serve --dev` and `demo`. Without
+/// `--url`, a service that does not run is not a fault.
 pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> (Finding, bool) {
     let begun = Instant::now();
     let service = match RunningService::new(config, arguments) {

@@ -62,7 +62,7 @@ fn print_rows(rows: &[RowView], filter: &RowFilter, json: bool) -> Result<(), Fa
     print_line(&rows_table(rows, Screen::of_stdout()))
 }
 
-/// What stands on stderr instead of an empty list.
+/// The message on stderr for an empty list.
 fn none_match(filter: &RowFilter) -> String {
     let RowFilter { status, key, kind, failure_type, older_than, after } = filter;
     let others = key.is_some() || kind.is_some() || failure_type.is_some() || older_than.is_some() || after.is_some();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(super) struct MetricsPage(BTreeMap<String, f64>);
 
 impl MetricsPage {
-    /// The page of a text; lines that are no series are skipped.
+    /// The page of a text; lines that are not series are skipped.
     pub(super) fn parse(text: &str) -> Self {
         let series = |line: &str| {
             let (name, value) = line.rsplit_once(' ')?;

@@ -55,11 +55,11 @@ fn verdict(sample: &Sample, screen: Screen) -> Vec<String> {
     problems.iter().map(line).collect()
 }
 
-/// What an operator must look at, most urgent first.
+/// Problems that an operator must handle, most urgent first.
 fn problems(sample: &Sample) -> Vec<OverviewProblem> {
     let metrics = &sample.metrics;
     let parked = metrics.value("outbox_rows{status=\"PARKED\"}");
-    let standing = actors(sample).filter(|actor| actor["state"] != "running").count();
+    let stopped = actors(sample).filter(|actor| actor["state"] != "running").count();
     let breaker = metrics.value("kafka_breaker_state");
     let pressure = metrics.value("backpressure_level");
     let checks = [
@@ -67,7 +67,7 @@ fn problems(sample: &Sample) -> Vec<OverviewProblem> {
         (breaker > 0.0, "the broker's circuit breaker is not closed".to_owned(), "posthaste doctor"),
         (pressure >= 2.0, "pressure is CRITICAL, writes are refused".to_owned(), "posthaste doctor"),
         (parked > 0.0, format!("{parked} rows are PARKED"), "posthaste outbox list --status PARKED"),
-        (standing > 0, format!("{standing} actors do not run"), "posthaste actors tree --problems"),
+        (stopped > 0, format!("{stopped} actors do not run"), "posthaste actors tree --problems"),
     ];
     let problem = |(_, text, command): (bool, String, &'static str)| OverviewProblem { text, command };
     checks.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(problem).collect()

@@ -57,7 +57,7 @@ impl Region {
         })
     }
 
-    /// Mirrors an event of the other region, and waits until it stands in the inbox.
+    /// Mirrors an event of the other region, and waits until it is in the inbox.
     fn receive(&self, mut event: Delivery) {
         event.record.topic = self.backend.topic("order.events").into();
         let id = event.record.text("ce_id").expect("an id").to_owned();

@@ -19,7 +19,7 @@ use crate::cluster::network::Link;
 
 /// Longest wait for undecided transactions; the same as for a reply.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time between two looks at undecided transactions.
+/// Time between two checks of undecided transactions.
 const DECISION_PAUSE: Duration = Duration::from_millis(40);
 
 /// The clients of one process. They end with it.

@@ -18,7 +18,7 @@ use crate::connection::statement_error::{StatementResult, broken};
 use crate::outbox::claim::next_due;
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::scan_start::{ScanBounds, ScanResult, ScanSnapshot, TickId};
+use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot};
 use crate::store::core::Core;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
@@ -86,15 +86,14 @@ pub(crate) struct ClaimGroup<'a> {
     owners: Vec<&'a str>,
     epochs: Vec<i64>,
     counters: Vec<i64>,
-    lanes: Vec<&'a str>,
+    sessions: Vec<&'a str>,
     sizes: Vec<i64>,
     bounds: ScanBounds,
     rows_max: i64,
     bytes_max: i64,
-    tick: TickId,
+    sample: SampleId,
 }
 
-/// A claim of a group.
 pub(crate) struct GroupedClaim<'a> {
     pub(crate) claim: &'a Claim,
     /// Whether the round settles the partition's open batch before it; the claim's counter is the one that this leaves.
@@ -102,8 +101,8 @@ pub(crate) struct GroupedClaim<'a> {
 }
 
 impl<'a> ClaimGroup<'a> {
-    /// `tick` says whether the claims are the first statement of their transaction.
-    pub(crate) fn new(core: &Core, claims: Vec<GroupedClaim<'a>>, tick: TickId) -> Self {
+    /// `sample` says whether the claims are the first statement of their transaction.
+    pub(crate) fn new(core: &Core, claims: Vec<GroupedClaim<'a>>, sample: SampleId) -> Self {
         let known = |GroupedClaim { claim, after_settlement }: &GroupedClaim<'_>| {
             let (fence, start) = (&claim.fence, core.scan_memory.take(claim.fence.partition.0)?);
             let valid =
@@ -118,12 +117,12 @@ impl<'a> ClaimGroup<'a> {
             owners: claims.iter().map(|claim| &*claim.fence.owner.0).collect(),
             epochs: claims.iter().map(|claim| claim.fence.epoch as i64).collect(),
             counters: claims.iter().map(|claim| claim.fence.counter as i64).collect(),
-            lanes: claims.iter().map(|claim| &*claim.session.0).collect(),
+            sessions: claims.iter().map(|claim| &*claim.session.0).collect(),
             sizes: claims.iter().map(|claim| i64::from(claim.limit.max(1))).collect(),
             bounds: core.scan_memory.bounds(&known),
             rows_max: (i64::from(options.relay_group_rows_max) / shares as i64).max(1),
             bytes_max: (options.relay_group_bytes_max / shares).clamp(1, BATCH_BYTES_MAX) as i64,
-            tick,
+            sample,
             claims,
         }
     }
@@ -139,7 +138,7 @@ impl<'a> ClaimGroup<'a> {
             (&self.owners, Type::TEXT_ARRAY),
             (&self.epochs, Type::INT8_ARRAY),
             (&self.counters, Type::INT8_ARRAY),
-            (&self.lanes, Type::TEXT_ARRAY),
+            (&self.sessions, Type::TEXT_ARRAY),
             (&self.sizes, Type::INT8_ARRAY),
             (&self.bounds.starts, Type::INT8_ARRAY),
             (&self.bounds.bases, Type::INT4_ARRAY),
@@ -159,7 +158,7 @@ impl<'a> ClaimGroup<'a> {
         let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
         for row in &rows {
             let Some(partition) = get::<Option<i32>>(row, 0)? else {
-                snapshot = Some(scan_snapshot(row, self.tick)?);
+                snapshot = Some(scan_snapshot(row, self.sample)?);
                 continue;
             };
             let part = parts.entry(partition.unsigned_abs()).or_default();
@@ -211,6 +210,6 @@ impl PartitionResult<'_> {
     }
 }
 
-fn scan_snapshot(row: &Row, tick: TickId) -> StatementResult<ScanSnapshot> {
-    ScanSnapshot::parse((get(row, 1)?, get(row, 2)?), get(row, 3)?, get(row, 4)?, tick)
+fn scan_snapshot(row: &Row, sample: SampleId) -> StatementResult<ScanSnapshot> {
+    ScanSnapshot::parse((get(row, 1)?, get(row, 2)?), get(row, 3)?, get(row, 4)?, sample)
 }

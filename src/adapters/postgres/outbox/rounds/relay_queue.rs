@@ -17,7 +17,6 @@ const LARGE_BATCH: usize = 256;
 /// Longest wait of a round for announced requests. They are made in one go, so most are there within a part of it.
 const EXPECT_MAX: Duration = Duration::from_millis(1);
 
-/// The result of a request.
 pub(crate) type RequestResult<T> = Result<T, Error>;
 
 /// A claim, a settlement, or both of one partition, and the caller that waits for its result.

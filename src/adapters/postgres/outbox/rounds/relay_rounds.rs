@@ -18,7 +18,7 @@ use crate::outbox::rounds::relay_queue::{
     BusyPartition, RelayQueue, RelayRequest, RequestResult, Round, RunningRequest,
 };
 use crate::outbox::rounds::settle_group::SettleGroup;
-use crate::outbox::scan_start::TickId;
+use crate::outbox::scan_start::SampleId;
 use crate::outbox::{claim, settle, settle_and_claim};
 use crate::store::core::Core;
 
@@ -226,11 +226,11 @@ async fn execute(core: &Core, round: &PendingRound) -> StatementResult<GroupResu
     let settlements = round.settlements.iter().map(|pending| &pending.request);
     let settlements: Vec<_> = settlements.chain(round.both.iter().map(|pending| &pending.request.0)).collect();
     let is_mixed = !settlements.is_empty() && round.claims.len() + round.both.len() > 0;
-    let tick = if is_mixed { TickId::Before(core.scan_memory.highest()) } else { TickId::OfSnapshot };
+    let sample = if is_mixed { SampleId::Before(core.scan_memory.highest()) } else { SampleId::OfSnapshot };
     let claim_fences = round.claims.iter().map(|pending| &pending.request.fence);
     let locks = LeaseLocks::new(claim_fences.chain(settlements.iter().map(|settlement| &settlement.fence)));
     // The claims come first here: they use the scan starts that a settlement would take.
-    let claims = ClaimGroup::new(core, alone.chain(after).collect(), tick);
+    let claims = ClaimGroup::new(core, alone.chain(after).collect(), sample);
     let settlements = SettleGroup::new(core, settlements);
     let locked = is_mixed.then(|| locks.statement());
     let statements: Vec<_> = [locked, settlements.statement(), claims.statement()].into_iter().flatten().collect();

@@ -81,7 +81,10 @@ async fn example_in_rust_publishes_over_http_and_refuses_with_its_change() {
 
     stop.stop(false).await;
     assert!(accepted.starts_with("HTTP/1.1 200 "), "{accepted}");
-    assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains("a key has at most 1024 bytes"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.1 400 ") && refused.contains("a key must have at most 1024 bytes"),
+        "{refused}"
+    );
     let client = database.client().await;
     let text = "SELECT event_id::text, topic, type, headers ->> 'tenant' FROM outbox_event WHERE key_text = 'rust-1'";
     let row = client.query_one(text, &[]).await.unwrap();

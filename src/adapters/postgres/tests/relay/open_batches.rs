@@ -1,4 +1,4 @@
-//! The open batch is in the lease row: a claim writes no row of the outbox, and readers derive what stands in flight.
+//! The open batch is in the lease row: a claim writes no row of the outbox, and readers derive what is in flight.
 use std::time::Duration;
 
 use ports::FailureType;

@@ -296,7 +296,7 @@ async fn event_of_a_writer_that_was_held_for_long_is_found_when_it_commits() {
     let holder = fixture.database.client().await;
     run(&holder, Step::Begin, &[]).await;
     run(&holder, Step::Insert, &[0, 1]).await;
-    // More rounds than ticks are remembered.
+    // More rounds than samples are remembered.
     for _ in 0..200 {
         fixture.create(0, 1).await;
         fixture.create(1, 1).await;

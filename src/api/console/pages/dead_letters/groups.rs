@@ -1,4 +1,4 @@
-//! The latest dead letters in groups by type, failure and reason; those that were sent back stand apart.
+//! The latest dead letters in groups by type, failure and reason; those that were sent back are listed separately.
 use app::operators::dead_letters::DeadLetter;
 use domain::Timestamp;
 use maud::{Markup, html};

@@ -85,9 +85,8 @@ fn tree_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)> {
         }
         "child_terminated" => (Severity::Info, format!("{child} ended and is not restarted")),
         "child_stuck" => (Severity::Error, format!("{child} handles no message although its mailbox holds some")),
-        "child_unstuck" => (Severity::Info, format!("{child} handles messages again")),
-        "mailbox_saturated" => (Severity::Warning, format!("The mailbox of {child} is full")),
-        "mailbox_drained" | "mailbox_recovered" => (Severity::Info, format!("The mailbox of {child} has space again")),
+        "mailbox_saturated" => (Severity::Warning, format!("The mailbox of {child} is nearly full")),
+        "mailbox_recovered" => (Severity::Info, format!("The mailbox of {child} has space again")),
         "intensity_exceeded" => {
             (Severity::Error, format!("{} has used up its restarts; {child} failed last", fields.text("supervisor")))
         }
@@ -95,8 +94,8 @@ fn tree_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)> {
             (Severity::Warning, format!("The supervisor {child} stopped{}", fields.detail(&["detail", "reason"])))
         }
         "tree_stopped" => (Severity::Warning, format!("The tree stopped{}", fields.detail(&["detail", "reason"]))),
-        "arbiter_stalled" => (Severity::Error, "A thread of actors does not respond".to_owned()),
-        "arbiter_recovered" => (Severity::Info, "A thread of actors responds again".to_owned()),
+        "arbiter_stalled" => (Severity::Error, "An actor thread (arbiter) does not respond".to_owned()),
+        "arbiter_recovered" => (Severity::Info, "An actor thread (arbiter) responds again".to_owned()),
         "fault_injected" => {
             let by = if fields.has("by") { format!(" by {}", fields.text("by")) } else { String::new() };
             (Severity::Warning, format!("{} was injected into {child}{by}", fields.text("fault")))
@@ -132,7 +131,7 @@ fn service_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)>
             format!("A message of {} was moved to the dead letters: {}", text("topic"), text("error")),
         ),
         "breaker" => match text("state").as_str() {
-            "closed" => (Severity::Info, "The breaker closed: the broker works again".to_owned()),
+            "closed" => (Severity::Info, "The breaker closed: the broker recovered".to_owned()),
             "open" => (Severity::Error, format!("The breaker opened: sends pause{}", error_text(fields))),
             state => (Severity::Warning, format!("The breaker is {state}")),
         },

@@ -36,7 +36,7 @@ fn region(snapshot: &HealthSnapshot) -> Markup {
         div class="more" {
             @if snapshot.draining { "The service is draining." }
             @else if !snapshot.started { "The service is starting." }
-            @else if let Some(reason) = &snapshot.no_room { "The store has no space for writes: " (reason) }
+            @else if let Some(reason) = &snapshot.storage_full { "The store has no space for writes: " (reason) }
             @else if snapshot.passive { "Writes are refused until the dependencies are available again." }
             @else { "Writes are accepted." }
         }
@@ -67,7 +67,7 @@ fn breaker(snapshot: &HealthSnapshot) -> Markup {
     }
 }
 
-/// Restarts by their cause: a panic says something else than a sibling that went down with a failed actor.
+/// Restarts by their cause: a panic is counted apart from restarts of siblings.
 fn restarts(state: &HttpState, actors: &[ActorView]) -> Markup {
     let mut causes: BTreeMap<String, u64> = BTreeMap::new();
     for ([_, reason], count) in state.metrics.actor_restarts_total.members() {

@@ -47,7 +47,7 @@ pub(crate) fn findings(evidence: &Evidence<'_>) -> Vec<AttentionItem> {
 
 fn service(snapshot: &HealthSnapshot, all: &mut Vec<AttentionItem>) {
     let mut add = |urgency, sentence: String, href| all.push(AttentionItem { urgency, sentence, href });
-    if let Some(reason) = &snapshot.no_room {
+    if let Some(reason) = &snapshot.storage_full {
         add(Urgency::Act, format!("The store has no space for writes: {reason}"), "/console");
     }
     for component in snapshot.components.iter().filter(|component| !component.up) {

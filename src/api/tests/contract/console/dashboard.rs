@@ -31,10 +31,7 @@ async fn the_tree_shows_strategies_budgets_and_only_what_a_search_matches() {
     for expected in ["rest_for_one", "1 of 5 restarts in 30 s", "partitions", "<span>generation 2</span>"] {
         assert!(tree.contains(expected), "{expected} is not in {tree}");
     }
-    assert!(
-        tree.find(">/relay</strong>") < tree.find(">partitions</strong>"),
-        "a supervisor stands above its children"
-    );
+    assert!(tree.find(">/relay</strong>") < tree.find(">partitions</strong>"), "a supervisor is above its children");
     let found = browser.get("/console/actors?q=PANIC").await.text();
     assert!(found.contains("data-path=\"/relay/partition-worker-7\""), "{found}");
     let none = browser.get("/console/actors?q=nothing").await.text();

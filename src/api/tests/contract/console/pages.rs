@@ -295,7 +295,7 @@ async fn hostile_texts_are_escaped() {
     };
     let place = server.broker.broker().append(vec![record]).await.expect("appended").remove(0);
     server.outbox.rows.lock()[1].last_failure_reason = Some(hostile.to_owned());
-    server.health.update(|snapshot| snapshot.no_room = Some(hostile.to_owned()));
+    server.health.update(|snapshot| snapshot.storage_full = Some(hostile.to_owned()));
     let encoded = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
 
     let dead_letter = format!("/console/dlt/{}/{}", place.partition, place.offset);

@@ -141,12 +141,13 @@ impl Coordinator {
                 let before = group.offsets.insert(partition.clone(), *next).unwrap_or(0);
                 let (topic, number) = partition;
                 if group.owners.get(partition).is_some_and(|owner| owner.member != member) {
-                    let law = format!("member {member} committed an offset of {topic}-{number}, which another owns");
-                    self.0.trace.violation(law);
+                    let violation =
+                        format!("member {member} committed an offset of {topic}-{number}, which another owns");
+                    self.0.trace.violation(violation);
                 }
                 if before > *next {
-                    let law = format!("the offset of {topic}-{number} went back from {before} to {next}");
-                    self.0.trace.violation(law);
+                    let violation = format!("the offset of {topic}-{number} went back from {before} to {next}");
+                    self.0.trace.violation(violation);
                 }
             }
             Ok(())

@@ -1,24 +1,24 @@
 //! The violations that the search reports, and the rules that a test can switch off one at a time.
 use std::fmt;
 
-/// A law that does not hold in a state.
+/// An invariant that does not hold in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Violation {
-    /// Law 2: a row is SENT and its event was never committed on the broker.
+    /// Guarantee 2: a row is SENT and its event was never committed on the broker.
     Lost,
-    /// Law 2: no path leads from here to a state in which each event is SENT or parked for a legitimate cause.
+    /// Guarantee 2: no path leads from here to a state in which each event is SENT or parked for a legitimate cause.
     Stuck,
-    /// Law 3: a consumer sees a later event of a key before an earlier one.
+    /// Guarantee 3: a consumer sees a later event of a key before an earlier one.
     OutOfOrder,
-    /// Law 4: a statement of a former owner changed something.
+    /// Guarantee 4: a statement of a former owner changed something.
     StaleStatementTookEffect,
-    /// Law 4: a claim received a token that is not above every token that was published.
+    /// Guarantee 4: a claim received a token that is not above every token that was published.
     TokenReused,
     /// A stale lease in a statement of many partitions made the claim of another partition fail.
     NeighbourFailed,
-    /// Law 5: an event was committed twice, and its settlement was not lost by the store.
+    /// Guarantee 5: an event was committed twice, and its settlement was not lost by the store.
     Duplicate,
-    /// Law 7: a healthy event was parked for the deaths of its claimers.
+    /// Guarantee 7: a healthy event was parked for the deaths of its claimers.
     HealthyEventParked,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Violation {
 
 /// A rule of the protocol that is switched off on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BrokenLaw {
+pub enum BrokenRule {
     /// A resolution does not fence the former transactional id.
     NoFence,
     /// A resolution reads the watermark, and fences afterwards.

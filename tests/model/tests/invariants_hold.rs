@@ -1,4 +1,4 @@
-//! The laws hold in every state of each configuration.
+//! The invariants hold in every state of each configuration.
 //!
 //! `POSTHASTE_MODEL_LARGER=n` permits n more crashes and n more expiries in each configuration; `POSTHASTE_MODEL_STATES=n` limits the states
 //! of each search, which then need not be exhaustive. Needs some 300 bytes for each state.
@@ -14,7 +14,7 @@ fn number(variable: &str) -> Option<usize> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
 }
 
-fn assert_laws_hold(configurations: impl IntoIterator<Item = Configuration>) {
+fn assert_invariants_hold(configurations: impl IntoIterator<Item = Configuration>) {
     let more = number("POSTHASTE_MODEL_LARGER").unwrap_or(0) as u8;
     let limit = number("POSTHASTE_MODEL_STATES");
     for mut config in configurations {
@@ -39,8 +39,8 @@ fn faults(config: &Configuration) -> String {
 }
 
 #[test]
-fn laws_hold_in_one_partition_with_two_owners() {
-    assert_laws_hold([
+fn invariants_hold_in_one_partition_with_two_owners() {
+    assert_invariants_hold([
         one_partition(Faults { crashes: 1, expiries: 1, refusals: 1, lost_replies: 1, ..NO_FAULTS }),
         one_partition(Faults { expiries: 1, panics: 1, hand_overs: 1, refusals: 1, ..NO_FAULTS }),
         one_partition(Faults { expiries: 1, timeouts: 1, lost_replies: 1, panics: 1, ..NO_FAULTS }),
@@ -49,8 +49,8 @@ fn laws_hold_in_one_partition_with_two_owners() {
 }
 
 #[test]
-fn laws_hold_while_statements_execute_late() {
-    assert_laws_hold([
+fn invariants_hold_while_statements_execute_late() {
+    assert_invariants_hold([
         one_partition(Faults { late_statements: 2, refusals: 1, ..NO_FAULTS }),
         one_partition(Faults { late_statements: 1, crashes: 1, expiries: 1, ..NO_FAULTS }),
         one_partition(Faults { late_statements: 1, expiries: 1, refusals: 1, ..NO_FAULTS }),
@@ -60,8 +60,8 @@ fn laws_hold_while_statements_execute_late() {
 }
 
 #[test]
-fn laws_hold_for_late_committers_and_remembered_scan_starts() {
-    assert_laws_hold([
+fn invariants_hold_for_late_committers_and_remembered_scan_starts() {
+    assert_invariants_hold([
         late_committers(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
         late_committers(Faults { refusals: 2, hand_overs: 1, ..NO_FAULTS }),
         late_committers(Faults { slow_claims: 1, operator_calls: 1, expiries: 1, ..NO_FAULTS }),
@@ -69,8 +69,8 @@ fn laws_hold_for_late_committers_and_remembered_scan_starts() {
 }
 
 #[test]
-fn laws_hold_for_cycles_of_two_partitions_and_two_producers() {
-    assert_laws_hold([
+fn invariants_hold_for_cycles_of_two_partitions_and_two_producers() {
+    assert_invariants_hold([
         two_partitions(Faults { crashes: 1, ..NO_FAULTS }),
         two_partitions(Faults { expiries: 1, refusals: 1, ..NO_FAULTS }),
         two_partitions(Faults { lost_replies: 1, panics: 1, ..NO_FAULTS }),
@@ -81,8 +81,8 @@ fn laws_hold_for_cycles_of_two_partitions_and_two_producers() {
 }
 
 #[test]
-fn laws_hold_when_the_store_goes_back_in_time() {
-    assert_laws_hold([
+fn invariants_hold_when_the_store_goes_back_in_time() {
+    assert_invariants_hold([
         one_partition(Faults { rewinds: 1, crashes: 1, ..NO_FAULTS }),
         one_partition(Faults { rewinds: 1, refusals: 1, ..NO_FAULTS }),
         one_partition(Faults { rewinds: 1, expiries: 1, ..NO_FAULTS }),
@@ -91,8 +91,8 @@ fn laws_hold_when_the_store_goes_back_in_time() {
 }
 
 #[test]
-fn laws_hold_in_at_least_once_mode() {
-    assert_laws_hold([
+fn invariants_hold_in_at_least_once_mode() {
+    assert_invariants_hold([
         at_least_once(Faults { crashes: 1, refusals: 1, expiries: 1, ..NO_FAULTS }),
         at_least_once(Faults { lost_replies: 1, late_statements: 1, expiries: 1, ..NO_FAULTS }),
     ]);
@@ -100,7 +100,7 @@ fn laws_hold_in_at_least_once_mode() {
 
 #[test]
 fn poison_is_parked_and_healthy_events_are_not() {
-    assert_laws_hold([
+    assert_invariants_hold([
         poison(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
         poison_elsewhere(Faults { crashes: 1, ..NO_FAULTS }),
         one_event(Faults { crashes: 1, expiries: 4, ..NO_FAULTS }),

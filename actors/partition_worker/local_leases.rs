@@ -9,14 +9,14 @@ use ports::clock::Clock;
 use ports::partitions::{Epoch, PartitionNo};
 
 /// The leases of this instance. Only a hint that avoids futile calls: the store's fence protects the rows.
-pub struct LeaseBook {
+pub struct LocalLeases {
     clock: Arc<dyn Clock>,
     ttl: Duration,
     held: Mutex<BTreeMap<PartitionNo, (Epoch, Timestamp)>>,
 }
 
-impl LeaseBook {
-    /// An empty book of leases that last `ttl`.
+impl LocalLeases {
+    /// No leases yet; each last `ttl`.
     pub fn new(clock: Arc<dyn Clock>, ttl: Duration) -> Self {
         Self { clock, ttl, held: Mutex::default() }
     }
@@ -38,16 +38,16 @@ impl LeaseBook {
 
     /// Records a renewal. A lease whose epoch changed since the request stays as it is.
     pub fn renewed(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], still_ours: &[PartitionNo]) {
-        let mut book = self.held.lock();
+        let mut local_leases = self.held.lock();
         for (partition, epoch) in held {
-            let Some((current, until)) = book.get_mut(partition) else { continue };
+            let Some((current, until)) = local_leases.get_mut(partition) else { continue };
             if current != epoch {
                 continue;
             }
             if still_ours.contains(partition) {
                 *until = requested.after(self.ttl);
             } else {
-                book.remove(partition);
+                local_leases.remove(partition);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The laws at the end of a run: the topic against the rows of the store and the replies that clients received.
+//! The invariants at the end of a run: the topic against the rows of the store and the replies that clients received.
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ pub const REST_LIMIT: Duration = Duration::from_secs(60);
 /// More rows than a run writes.
 const ROWS_MAX: u32 = 10_000;
 
-/// A broken law, with what was found.
+/// A broken invariant, with what was found.
 pub type Violation = String;
 
 /// The store and the broker of a run.
-pub struct Laws<'a> {
+pub struct Invariants<'a> {
     pub surroundings: &'a Surroundings,
     pub refusals: &'a Refusals,
 }
 
-impl Laws<'_> {
+impl Invariants<'_> {
     async fn depth(&self) -> Depth {
         self.surroundings.postgres.data().depth().await.expect("the reference answers")
     }

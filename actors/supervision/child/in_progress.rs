@@ -11,9 +11,9 @@ const NAMED_MAX: usize = 5;
 
 type Describe = Box<dyn Fn() -> String + Send>;
 
-/// The work that one actor has in hand, over all incarnations.
+/// The work that one actor has in progress, over all incarnations.
 #[derive(Default)]
-pub(crate) struct WorkInHand(Mutex<Entries>);
+pub(crate) struct ActorWork(Mutex<Entries>);
 
 #[derive(Default)]
 struct Entries {
@@ -24,23 +24,23 @@ struct Entries {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<WorkInHand>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<ActorWork>>> = const { RefCell::new(None) };
 }
 
 /// Names work for as long as the guard lives. An actor's handler or future calls it; when the actor ends meanwhile, its `child_exited`
-/// event has the text in `in_hand`. `describe` runs only then. Elsewhere it does nothing.
-pub fn in_hand(describe: impl Fn() -> String + Send + 'static) -> InHand {
+/// event has the text in `in_progress`. `describe` runs only then. Elsewhere it does nothing.
+pub fn in_progress(describe: impl Fn() -> String + Send + 'static) -> WorkInProgress {
     let current = CURRENT.with_borrow(Clone::clone);
-    InHand { entry: current.map(|work| (work.insert(Box::new(describe)), work)) }
+    WorkInProgress { entry: current.map(|work| (work.insert(Box::new(describe)), work)) }
 }
 
-/// The guard of [`in_hand`]: the work is done when it is dropped.
-#[must_use = "the work is in hand only while the guard lives"]
-pub struct InHand {
-    entry: Option<(u64, Arc<WorkInHand>)>,
+/// The guard of [`in_progress`]: the work is done when it is dropped.
+#[must_use = "the work is in progress only while the guard lives"]
+pub struct WorkInProgress {
+    entry: Option<(u64, Arc<ActorWork>)>,
 }
 
-impl Drop for InHand {
+impl Drop for WorkInProgress {
     fn drop(&mut self) {
         let Some((id, work)) = &self.entry else { return };
         let mut entries = work.0.lock();
@@ -53,7 +53,7 @@ impl Drop for InHand {
 }
 
 /// Makes the outer actor the current one again, also when the inner one panics.
-struct Restored(Option<Arc<WorkInHand>>);
+struct Restored(Option<Arc<ActorWork>>);
 
 impl Drop for Restored {
     fn drop(&mut self) {
@@ -61,8 +61,8 @@ impl Drop for Restored {
     }
 }
 
-impl WorkInHand {
-    /// Runs an actor's code, in which [`in_hand`] means this actor.
+impl ActorWork {
+    /// Runs an actor's code, in which [`in_progress`] means this actor.
     pub(crate) fn scope<R>(self: &Arc<Self>, run: impl FnOnce() -> R) -> R {
         let _outer = Restored(CURRENT.replace(Some(Arc::clone(self))));
         run()
@@ -98,26 +98,26 @@ mod tests {
 
     #[test]
     fn work_is_described_until_its_guard_is_dropped() {
-        let work = Arc::new(WorkInHand::default());
+        let work = Arc::new(ActorWork::default());
 
-        let guards = work.scope(|| (1..=7).map(|n| in_hand(move || format!("request {n}"))).collect::<Vec<_>>());
+        let guards = work.scope(|| (1..=7).map(|n| in_progress(move || format!("request {n}"))).collect::<Vec<_>>());
 
         let text = work.take().expect("seven are open");
         assert_eq!(text, "request 1; request 2; request 3; request 4; request 5 and 2 more");
         drop(guards);
         assert_eq!(work.take(), None, "taken once");
-        work.scope(|| drop(in_hand(|| "done".into())));
+        work.scope(|| drop(in_progress(|| "done".into())));
         assert_eq!(work.take(), None);
-        drop(in_hand(|| "outside of an actor".into()));
+        drop(in_progress(|| "outside of an actor".into()));
     }
 
     #[test]
     fn work_that_panicked_comes_first() {
-        let work = Arc::new(WorkInHand::default());
+        let work = Arc::new(ActorWork::default());
 
-        let _other = work.scope(|| in_hand(|| "another".into()));
+        let _other = work.scope(|| in_progress(|| "another".into()));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let _guard = work.scope(|| in_hand(|| "this one".into()));
+            let _guard = work.scope(|| in_progress(|| "this one".into()));
             panic!("a test's panic");
         }));
 

@@ -1,27 +1,30 @@
 //! Each rule is needed: with it switched off, the search finds the damage. `POSTHASTE_MODEL_TRACE=1` prints the shortest way to it.
 use model::configuration::{Configuration, Faults};
 use model::configurations::*;
-use model::laws::BrokenLaw::{self, *};
+use model::invariants::BrokenRule::{self, *};
 use model::search::search;
 
 /// More than any of these searches needs.
 const STATES_MAX: usize = 1_500_000;
 
 /// Searches each configuration with its rule switched off, and expects damage.
-fn assert_found(cases: impl IntoIterator<Item = (BrokenLaw, Configuration)>) {
+fn assert_found(cases: impl IntoIterator<Item = (BrokenRule, Configuration)>) {
     let prints = std::env::var_os("POSTHASTE_MODEL_TRACE").is_some();
     let mut unnoticed = Vec::new();
-    for (law, config) in cases {
-        let outcome = search(&config.without(law), STATES_MAX);
+    for (rule, config) in cases {
+        let outcome = search(&config.without(rule), STATES_MAX);
         match outcome.counterexample {
             Some(example) => {
                 let (steps, violation) = (example.steps.len(), example.violation);
-                eprintln!("{law:?}: {violation} after {steps} steps, {} states, {:?}", outcome.states, outcome.elapsed);
+                eprintln!(
+                    "{rule:?}: {violation} after {steps} steps, {} states, {:?}",
+                    outcome.states, outcome.elapsed
+                );
                 if prints {
                     eprintln!("{example}");
                 }
             }
-            None => unnoticed.push((law, outcome.states, outcome.is_exhaustive)),
+            None => unnoticed.push((rule, outcome.states, outcome.is_exhaustive)),
         }
     }
     assert!(unnoticed.is_empty(), "rules without which nothing breaks: {unnoticed:?}");

@@ -1,4 +1,4 @@
-//! The laws of the consumers at the end of a run: the topic against the inbox and the dead letters.
+//! The invariants of the consumers at the end of a run: the topic against the inbox and the dead letters.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use ports::broker::consumer_groups::Delivery;
 use ports::inbox::Inbox;
 
 use crate::cluster::instance::Surroundings;
+use crate::cluster::invariants::Violation;
 use crate::cluster::kafka::groups::coordinator::partitions_of;
-use crate::cluster::laws::Violation;
 use crate::support::consumption::Consumption;
 use crate::support::process::{GROUP, TOPIC};
 use crate::support::record_faults::header;
 
 /// The consumers of a run.
-pub struct ConsumerLaws<'a>(pub &'a Surroundings);
+pub struct ConsumerInvariants<'a>(pub &'a Surroundings);
 
-impl ConsumerLaws<'_> {
+impl ConsumerInvariants<'_> {
     /// The partitions with messages that the group has not acknowledged, each with their number.
     pub fn remaining(&self) -> Vec<(String, u64)> {
         let kafka = &self.0.kafka;

@@ -1,0 +1,84 @@
+//! Which event ids a transaction can have drawn, by its number.
+//!
+//! A *sample* is a pair of a transaction's number and an id that was drawn before that number was assigned. A writer has its number before
+//! it draws an id, and ids are drawn in ascending order; therefore every transaction with a larger number than a sample's draws only ids
+//! above the sample's id.
+use std::collections::VecDeque;
+
+/// Most samples that are remembered: some seconds at full load. Older ones are thinned, which only lowers an answer.
+const SAMPLES_MAX: usize = 128;
+
+/// Samples of one server, in ascending order.
+#[derive(Debug, Default)]
+pub(crate) struct IdSamples(VecDeque<(i64, i64)>);
+
+impl IdSamples {
+    /// Adds a sample: `id` was drawn before the transaction number `xid` was assigned.
+    pub(crate) fn add(&mut self, xid: i64, id: i64) {
+        // Replies of two sessions may arrive in another order than their transactions began; a sample that is late adds nothing.
+        if self.0.back().is_some_and(|(last_xid, last_id)| xid <= *last_xid || id <= *last_id) {
+            return;
+        }
+        if self.0.len() >= SAMPLES_MAX {
+            self.thin();
+        }
+        self.0.push_back((xid, id));
+    }
+
+    /// An id below every id that a transaction with this number, or a larger one, has drawn or will draw.
+    pub(crate) fn id_below(&self, xid: i64) -> i64 {
+        let before = self.0.partition_point(|(sample, _)| *sample < xid);
+        before.checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |(_, id)| *id)
+    }
+
+    /// Removes every second sample of the older half, so that the distance between two samples grows with their age.
+    fn thin(&mut self) {
+        let half = self.0.len() / 2;
+        let mut index = 0;
+        self.0.retain(|_| {
+            index += 1;
+            index > half || index % 2 == 0
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_below_a_transaction_is_that_of_the_last_sample_before_it() {
+        let mut samples = IdSamples::default();
+        assert_eq!(samples.id_below(100), 0);
+        samples.add(100, 10);
+        samples.add(110, 20);
+        let cases = [(99, 0), (100, 0), (101, 10), (110, 10), (111, 20), (i64::MAX, 20)];
+        for (xid, id) in cases {
+            assert_eq!(samples.id_below(xid), id, "{xid}");
+        }
+    }
+
+    #[test]
+    fn late_samples_are_ignored() {
+        let mut samples = IdSamples::default();
+        samples.add(110, 20);
+        for (xid, id) in [(100, 30), (120, 15), (110, 21), (120, 20)] {
+            samples.add(xid, id);
+        }
+        assert_eq!((samples.id_below(111), samples.id_below(i64::MAX)), (20, 20));
+    }
+
+    #[test]
+    fn samples_are_bounded_and_never_raise_an_answer_when_they_are_thinned() {
+        let mut samples = IdSamples::default();
+        for number in 1..100_000_i64 {
+            samples.add(number * 2, number);
+            assert!(samples.0.len() <= SAMPLES_MAX);
+        }
+        for xid in [2, 1_000, 150_000, 199_000, 199_998] {
+            assert!(samples.id_below(xid) < (xid + 1) / 2, "{xid}: {}", samples.id_below(xid));
+        }
+        assert_eq!(samples.id_below(i64::MAX), 99_999);
+        assert!(samples.id_below(199_990) > 99_900, "recent samples are kept");
+    }
+}
