@@ -1,7 +1,9 @@
 //! The command line: noun, then verb. Data goes to stdout, messages go to stderr.
 mod admin_client;
 mod bench;
+mod chaos;
 mod commands;
+mod configured_program;
 mod confirm;
 mod failure;
 mod help;
@@ -68,6 +70,8 @@ pub(crate) enum Command {
     Webhook(webhook::Verb),
     /// Measure creates, the relay and end-to-end latency.
     Bench(bench::Arguments),
+    /// Kill and freeze this program under load, on throwaway data, and check that no event is lost, doubled or out of order.
+    Chaos(chaos::Arguments),
     /// Mint tokens for trying things out.
     #[command(subcommand)]
     Token(token::Verb),
@@ -122,6 +126,7 @@ fn execute(arguments: CommandLine) -> Result<u8, Failure> {
         Command::Topic(verb) => topic::topic(&config()?, verb),
         Command::Webhook(verb) => webhook::webhook(&config()?, verb),
         Command::Bench(arguments) => bench::bench(file, config()?, &arguments),
+        Command::Chaos(arguments) => chaos::chaos(file, config()?, &arguments),
         Command::Token(verb) => token::token(&config()?, verb),
         Command::Config(verb) => documents::config(file, &environment, &verb),
         Command::Schema(verb) => documents::schema(&verb),

@@ -1,5 +1,6 @@
-//! `posthaste bench`: load, fill and measurement. The crate knows ports and use cases, no adapter and no configuration: the program under
+//! `posthaste bench` and `posthaste chaos`: load, fill, measurement, and faults under load. The crate knows ports and use cases, no adapter and no configuration: the program under
 //! measurement gives it data of its own and starts the service for it ([`Program`]).
+mod chaos;
 mod error;
 mod load;
 mod plan;
@@ -10,6 +11,7 @@ mod scenarios;
 mod service;
 mod store;
 
+pub use chaos::{ChaosPlan, chaos};
 pub use error::Error;
 pub use plan::{Plan, Scenario};
 pub use program::{BrokerUse, OpenStore, Program, StoreAndBroker, ThrowawayData, TransactionKind};

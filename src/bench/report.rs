@@ -19,19 +19,22 @@ pub(crate) enum Style {
 
 /// Prints figures and progress.
 pub(crate) struct Reporter {
+    /// `bench` or `chaos`.
+    command: &'static str,
     style: Style,
     /// The step that is measured now, on a terminal.
     step: ProgressBar,
 }
 
 impl Reporter {
-    pub(crate) fn new(style: Style) -> Self {
+    pub(crate) fn new(command: &'static str, style: Style) -> Self {
         let step = ProgressBar::new_spinner();
         // The template is a constant, so it is valid; otherwise the spinner has its default form.
-        if let Ok(style) = ProgressStyle::with_template("{spinner} bench: {msg}, {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}: {msg}, {elapsed}") {
             step.set_style(style);
         }
-        Self { style, step }
+        step.set_prefix(command);
+        Self { command, style, step }
     }
 
     /// Prints the figures of one scenario.
@@ -41,7 +44,7 @@ impl Reporter {
 
     fn print(&self, scenario: &str, figures: &Value) -> Result<(), Error> {
         if self.style == Style::JsonLines {
-            return print_line(&json!({"bench": scenario, "figures": figures}).to_string());
+            return print_line(&json!({(self.command): scenario, "figures": figures}).to_string());
         }
         print_line(scenario)?;
         for (name, value) in figures.as_object().into_iter().flatten() {
@@ -53,7 +56,7 @@ impl Reporter {
     /// Shows on stderr what is measured now: a line for each step, or one that changes on a terminal.
     pub(crate) fn progress(&self, step: &str) {
         if self.step.is_hidden() {
-            eprintln!("bench: {step}");
+            eprintln!("{}: {step}", self.command);
             return;
         }
         self.step.reset_elapsed();

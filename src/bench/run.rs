@@ -12,7 +12,7 @@ use crate::scenarios::{create, end_to_end, held, latency, overload, peers, publi
 /// # Errors
 /// Data cannot be created or removed, the service does not start, or a response is not understood.
 pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
-    let reporter = Reporter::new(if plan.json { Style::JsonLines } else { Style::Text });
+    let reporter = Reporter::new("bench", if plan.json { Style::JsonLines } else { Style::Text });
     let bench = Bench { program, plan, reporter };
     bench.settings().await?;
     let wanted = |scenario| plan.scenario.is_none_or(|only| only == scenario);

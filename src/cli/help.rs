@@ -42,6 +42,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "posthaste chaos",
+        &[
+            ("posthaste chaos", "a minute on the configured store and broker, on data of its own"),
+            ("posthaste chaos --instances 3 --time 10m --seed 7", "three processes on PostgreSQL or Redis, repeatable"),
+        ],
+    ),
+    (
         "posthaste outbox list",
         &[
             ("posthaste outbox list --status parked", "what waits for an operator"),

@@ -41,8 +41,21 @@ impl HttpConnection {
         token: &str,
         body: Option<&str>,
     ) -> Result<HttpResponse, Error> {
+        self.send_with(method, path, token, "", body).await
+    }
+
+    /// Sends a request with further header lines, each ended by CR LF.
+    pub(crate) async fn send_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        lines: &str,
+        body: Option<&str>,
+    ) -> Result<HttpResponse, Error> {
         self.request.clear();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n", self.address);
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n{lines}", self.address);
         self.request.extend_from_slice(head.as_bytes());
         if let Some(body) = body {
             let length = format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -1,6 +1,7 @@
 //! The service under load: the measured program as a process of its own.
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use tokio::process::{Child, Command};
@@ -124,14 +125,31 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         Ok(metrics_page::buckets(&self.metrics().await?, name))
     }
 
-    /// Stops the service gracefully and checks its topic.
-    pub(crate) async fn stop_and_check(mut self, events: u64) -> Result<TopicReport, Error> {
+    /// Sends a signal to the process, such as `TERM`.
+    pub(crate) async fn signal(&self, signal: &str) -> Result<(), Error> {
         let pid = self.child.id().ok_or_else(|| Error::new("the service has already ended"))?;
-        let signalled = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
-        let status = self.child.wait().await?;
-        if !signalled.success() || !status.success() {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().await?;
+        if sent.success() { Ok(()) } else { Err(Error::new(format!("{signal} could not be sent to the service"))) }
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) async fn wait(mut self) -> Result<ExitStatus, Error> {
+        Ok(self.child.wait().await?)
+    }
+
+    /// How the process has ended; `None` while it runs.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Stops the service gracefully and checks its topic.
+    pub(crate) async fn stop_and_check(self, events: u64) -> Result<TopicReport, Error> {
+        let data = self.data;
+        self.signal("TERM").await?;
+        let status = self.wait().await?;
+        if !status.success() {
             return Err(Error::new(format!("the service ended with {status}")));
         }
-        check_topic(self.data, events).await
+        check_topic(data, events).await
     }
 }

@@ -20,10 +20,16 @@ pub(crate) struct TopicReport {
 
 /// Reads the whole topic; `expected` is the number of events that must be in it.
 pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Result<TopicReport, Error> {
-    let topics = data.topics().await?;
     let mut report = TopicReport::default();
     let (mut seen, mut last) = (HashSet::new(), HashMap::new());
-    let topic = data.topic();
+    for_each_record(data, |delivery| report.count(delivery, &mut seen, &mut last)).await?;
+    report.missing = expected.saturating_sub(seen.len() as u64);
+    Ok(report)
+}
+
+/// Reads the whole event topic, while the service is stopped: one partition after the other, each in its order.
+pub(crate) async fn for_each_record(data: &impl ThrowawayData, mut visit: impl FnMut(&Delivery)) -> Result<(), Error> {
+    let (topics, topic) = (data.topics().await?, data.topic());
     for view in topics.list().await?.iter().filter(|view| view.name == topic) {
         for (partition, (first, next)) in (0..).zip(&view.partitions) {
             let mut at = *first;
@@ -31,12 +37,11 @@ pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Res
                 let page = topics.read(&view.name, partition, at, PAGE_RECORDS_MAX).await?;
                 let Some(end) = page.last() else { break };
                 at = end.position.offset + 1;
-                page.iter().for_each(|delivery| report.count(delivery, &mut seen, &mut last));
+                page.iter().for_each(&mut visit);
             }
         }
     }
-    report.missing = expected.saturating_sub(seen.len() as u64);
-    Ok(report)
+    Ok(())
 }
 
 impl TopicReport {

@@ -165,6 +165,13 @@ fn latency_bench_reports_exact_percentiles_of_acknowledgements() {
 }
 
 #[test]
+fn chaos_with_several_instances_names_the_store_that_it_needs() {
+    let (code, stdout, stderr) = run(&Backend::new(), &["chaos", "--instances", "2"]);
+    assert_eq!((code, stdout.as_str()), (1, ""), "{stderr}");
+    assert!(stderr.contains("the embedded store has one instance: set store.kind"), "{stderr}");
+}
+
+#[test]
 fn benches_of_postgres_name_the_store_that_they_need() {
     for scenario in ["held", "peers", "publish"] {
         let (code, stdout, stderr) = run(&Backend::new(), &["bench", scenario, "--json"]);

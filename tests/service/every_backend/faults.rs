@@ -5,25 +5,13 @@ use std::time::Duration;
 use kit::wait::until;
 use serde_json::json;
 
-use crate::harness::actors::{actor, inject, kill_and_await_restart};
+use crate::harness::actors::{ACTORS, actor, inject, kill_and_await_restart};
 use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::tea_order;
 use crate::harness::load::Load;
 use crate::harness::metrics::metric;
 use crate::harness::process::Posthaste;
-
-/// One actor of each kind.
-const ACTORS: [&str; 8] = [
-    "/failover-manager",
-    "/backpressure-manager",
-    "/relay/retry-handler",
-    "/relay/outbox-publisher",
-    "/relay/partition-worker-7",
-    "/consumer-0",
-    "/pending-promoter",
-    "/order-aggregate-3",
-];
 
 fn assert_survives_under_load(action: &str, reason: &str) {
     let backend = Backend::new();

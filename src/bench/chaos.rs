@@ -1,0 +1,117 @@
+//! `posthaste chaos`: the program on throwaway data, under load, while its actors and processes are killed and frozen at random; then the check
+//! that each event of each order was published, once, in order.
+mod clients;
+mod faults;
+mod instances;
+mod verdict;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::program::{BrokerUse, Program, ThrowawayData};
+use crate::report::{Reporter, Style};
+use crate::store::throwaway::with_data;
+use clients::{Clients, Progress};
+use faults::{FaultCounts, FaultPlan};
+use instances::{Addresses, Instances};
+use verdict::{Verdict, read_topic};
+
+/// Longest time after the last fault until all orders are finished and no row waits.
+const RECOVERY_MAX: Duration = Duration::from_secs(120);
+
+/// What one run does.
+pub struct ChaosPlan {
+    /// Duration of the load and of the faults.
+    pub time: Duration,
+    /// Clients that each take one order after another through its life.
+    pub clients: usize,
+    /// Processes of the service on the same data.
+    pub instances: usize,
+    /// Mean time between two faults.
+    pub interval: Duration,
+    /// The same seed injects the same faults in the same order.
+    pub seed: u64,
+    /// One JSON object instead of text.
+    pub json: bool,
+}
+
+/// Runs the plan and prints what was injected and found. Returns whether every guarantee held.
+///
+/// # Errors
+/// Data cannot be created or removed, or the service does not start.
+pub async fn chaos<P: Program>(program: &P, plan: &ChaosPlan) -> Result<bool, Error> {
+    if plan.instances > 1 && program.settings()["store"] == "embedded" {
+        return Err(Error::new("the embedded store has one instance: set store.kind to run several"));
+    }
+    Box::pin(with_data(program, BrokerUse::Configured, async |data| Box::pin(run(program, plan, data)).await)).await
+}
+
+async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Result<bool, Error> {
+    let reporter = Reporter::new("chaos", if plan.json { Style::JsonLines } else { Style::Text });
+    reporter.progress(&format!("seed {}, starting", plan.seed));
+    let addresses = Addresses::default();
+    let mut instances = Instances::start(data, plan.instances, addresses.clone()).await?;
+    let progress = Rc::new(RefCell::new(Progress::new()));
+    let end = Instant::now() + plan.time;
+    let clients = Clients::start(data, plan, addresses, Rc::clone(&progress), end)?;
+
+    reporter.progress(&format!("seed {}, faults under load for {:?}", plan.seed, plan.time));
+    let mut faults = FaultPlan::new(StdRng::seed_from_u64(plan.seed), plan.interval);
+    let mut counts = FaultCounts::default();
+    while let Some(next) = faults.next(plan.instances, end) {
+        tokio::time::sleep_until(next.at.into()).await;
+        let hit = instances.inject(&next, &mut faults).await?;
+        counts.add(next.kind, hit);
+    }
+
+    reporter.progress("recovery");
+    instances.start_ended().await?;
+    let unfinished = clients.finish(RECOVERY_MAX).await?;
+    let depth = await_drained(data).await?;
+    let slowest_start = instances.slowest_start();
+    let ended = instances.stop().await?;
+
+    let published = read_topic(data).await?;
+    let progress = progress.borrow();
+    let exactly_once = program.settings()["delivery"] == "exactly-once";
+    let mut verdict = Verdict::of(&progress.finished, &published);
+    verdict.parked = depth.parked;
+    verdict.waiting = depth.waiting;
+    verdict.unfinished_orders = unfinished as u64;
+    verdict.unexpected_ends = ended;
+    let violations = verdict.violations(exactly_once);
+    reporter.report(
+        "result",
+        &json!({
+            "seed": plan.seed, "seconds": plan.time.as_secs_f64(), "instances": plan.instances, "clients": plan.clients,
+            "faults": counts.json(), "orders": progress.finished.len(), "checked": verdict.json(),
+            "longestWithoutAnswerMs": progress.longest_pause.as_millis() as u64,
+            "slowestStartMs": slowest_start.as_millis() as u64, "violations": violations,
+        }),
+    )?;
+    Ok(violations.is_empty())
+}
+
+/// Rows that are left when the time for recovery is over.
+struct LeftRows {
+    waiting: u64,
+    parked: u64,
+}
+
+async fn await_drained(data: &impl ThrowawayData) -> Result<LeftRows, Error> {
+    let (operations, begin) = (data.operations().await?, Instant::now());
+    loop {
+        let depth = operations.depth().await.map_err(Error::new)?;
+        let waiting = depth.pending + depth.in_flight + depth.failed;
+        if waiting == 0 || begin.elapsed() > RECOVERY_MAX {
+            return Ok(LeftRows { waiting, parked: depth.parked });
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,135 @@
+//! Which fault hits what, and when: a schedule drawn from a seed.
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FaultKind {
+    /// An actor panics.
+    Panic,
+    /// An actor exits normally.
+    Stop,
+    /// An actor handles no messages for a while.
+    Pause,
+    /// kill -9, and a new process after a while.
+    Kill,
+    /// SIGTERM, and a new process after the graceful stop.
+    Restart,
+    /// SIGSTOP, and SIGCONT after a while that may be longer than a lease.
+    Freeze,
+}
+
+/// All kinds with how often each is drawn, and its name.
+const KINDS: [(FaultKind, u32, &str); 6] = [
+    (FaultKind::Panic, 5, "panic"),
+    (FaultKind::Stop, 2, "stop"),
+    (FaultKind::Pause, 1, "pause"),
+    (FaultKind::Kill, 2, "kill"),
+    (FaultKind::Restart, 1, "restart"),
+    (FaultKind::Freeze, 2, "freeze"),
+];
+
+/// The next fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fault {
+    pub at: Instant,
+    pub kind: FaultKind,
+    /// Index of the instance that it hits.
+    pub instance: usize,
+    /// From 0 to 1: how long it lasts, within the limits of its kind.
+    pub extent: f64,
+}
+
+/// Draws faults.
+pub(super) struct FaultPlan {
+    rng: StdRng,
+    interval: Duration,
+}
+
+impl FaultPlan {
+    pub(super) fn new(rng: StdRng, interval: Duration) -> Self {
+        Self { rng, interval }
+    }
+
+    /// The next fault after half to one and a half intervals; `None` when that is after `end`.
+    pub(super) fn next(&mut self, instances: usize, end: Instant) -> Option<Fault> {
+        let at = Instant::now() + self.interval.mul_f64(self.rng.random_range(0.5..1.5));
+        let (kind, instance, extent) = (self.kind(), self.rng.random_range(0..instances), self.rng.random());
+        (at < end).then_some(Fault { at, kind, instance, extent })
+    }
+
+    fn kind(&mut self) -> FaultKind {
+        let mut drawn = self.rng.random_range(0..KINDS.iter().map(|(_, weight, _)| weight).sum());
+        for (kind, weight, _) in KINDS {
+            if drawn < weight {
+                return kind;
+            }
+            drawn -= weight;
+        }
+        FaultKind::Panic
+    }
+
+    /// One of several actors.
+    pub(super) fn choose<'a>(&mut self, paths: &'a [String]) -> Option<&'a str> {
+        if paths.is_empty() { None } else { Some(&paths[self.rng.random_range(0..paths.len())]) }
+    }
+}
+
+/// How many faults of each kind were injected, and how many met an actor or process that was down already.
+#[derive(Default)]
+pub(super) struct FaultCounts {
+    hit: BTreeMap<FaultKind, u64>,
+    missed: u64,
+}
+
+impl FaultCounts {
+    pub(super) fn add(&mut self, kind: FaultKind, hit: bool) {
+        if hit {
+            *self.hit.entry(kind).or_default() += 1;
+        } else {
+            self.missed += 1;
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut counts = json!({"missed": self.missed});
+        for (kind, _, name) in KINDS {
+            counts[name] = self.hit.get(&kind).copied().unwrap_or(0).into();
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_draws_the_same_faults_and_every_kind_of_them() {
+        let draw = || {
+            let mut plan = FaultPlan::new(StdRng::seed_from_u64(7), Duration::ZERO);
+            let end = Instant::now() + Duration::from_secs(60);
+            (0..500)
+                .filter_map(|_| plan.next(3, end))
+                .map(|fault| (fault.kind, fault.instance, fault.extent.to_bits()))
+                .collect::<Vec<_>>()
+        };
+        let faults = draw();
+
+        assert_eq!(faults, draw());
+        assert!(KINDS.iter().all(|(kind, ..)| faults.iter().any(|fault| fault.0 == *kind)));
+        assert!((0..3).all(|instance| faults.iter().any(|fault| fault.1 == instance)));
+    }
+
+    #[test]
+    fn no_fault_begins_after_the_end() {
+        let mut plan = FaultPlan::new(StdRng::seed_from_u64(7), Duration::from_secs(10));
+        assert_eq!(plan.next(1, Instant::now() + Duration::from_secs(4)), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! The processes of the service, and the faults that hit them.
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use super::faults::{Fault, FaultKind, FaultPlan};
+use crate::error::Error;
+use crate::load::client::{HttpConnection, HttpResponse};
+use crate::program::ThrowawayData;
+use crate::service::process::ServiceProcess;
+
+/// Settings of the processes: faults are allowed, and leases are short, so that a frozen instance loses its partitions.
+const ENVIRONMENT: [(&str, &str); 4] = [
+    ("POSTHASTE__FAULT_INJECTION__ENABLED", "true"),
+    ("POSTHASTE__OUTBOX__LEASE", "5s"),
+    ("POSTHASTE__PARTITIONS__HEARTBEAT", "1s"),
+    ("POSTHASTE__PARTITIONS__DEAD_AFTER", "4s"),
+];
+/// Longest time for which a process is frozen: longer than the lease and the time after which the others take its partitions.
+const FREEZE_MAX: Duration = Duration::from_secs(10);
+/// Longest time for which a killed process stays down.
+const DOWN_MAX: Duration = Duration::from_secs(2);
+/// Longest time for which an actor is paused.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Longest wait for an answer to the injection of a fault.
+const INJECTION_MAX: Duration = Duration::from_secs(5);
+
+/// The addresses of the instances; `None` for one that is down. The clients read them.
+#[derive(Clone, Default)]
+pub(super) struct Addresses(Rc<RefCell<Vec<Option<SocketAddr>>>>);
+
+impl Addresses {
+    /// The address that the client's next attempt uses.
+    pub(super) fn get(&self, attempt: usize) -> Option<SocketAddr> {
+        let addresses = self.0.borrow();
+        addresses.get(attempt % addresses.len().max(1)).copied().flatten()
+    }
+
+    fn set(&self, instance: usize, address: Option<SocketAddr>) {
+        let mut addresses = self.0.borrow_mut();
+        if addresses.len() <= instance {
+            addresses.resize(instance + 1, None);
+        }
+        addresses[instance] = address;
+    }
+}
+
+/// All instances; dropping them kills the processes.
+pub(super) struct Instances<'a, D> {
+    data: &'a D,
+    running: Vec<Option<ServiceProcess<'a, D>>>,
+    addresses: Addresses,
+    slowest_start: Duration,
+    /// How processes ended that should not have.
+    unexpected_ends: Vec<String>,
+}
+
+impl<'a, D: ThrowawayData> Instances<'a, D> {
+    /// Starts them one after the other.
+    pub(super) async fn start(data: &'a D, count: usize, addresses: Addresses) -> Result<Self, Error> {
+        let running = (0..count).map(|_| None).collect();
+        let (slowest_start, unexpected_ends) = (Duration::ZERO, Vec::new());
+        let mut instances = Self { data, running, addresses, slowest_start, unexpected_ends };
+        instances.start_ended().await?;
+        Ok(instances)
+    }
+
+    /// Starts each instance that does not run.
+    pub(super) async fn start_ended(&mut self) -> Result<(), Error> {
+        for instance in 0..self.running.len() {
+            self.note_end(instance)?;
+            if self.running[instance].is_none() {
+                self.start_one(instance).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_one(&mut self, instance: usize) -> Result<(), Error> {
+        let (name, begin) = (format!("chaos-{instance}"), Instant::now());
+        let named = [("POSTHASTE__INSTANCE__ID", name.as_str())];
+        let environment: Vec<(&str, &str)> = ENVIRONMENT.into_iter().chain(named).collect();
+        let process = ServiceProcess::start(self.data, &environment).await?;
+        self.slowest_start = self.slowest_start.max(begin.elapsed());
+        self.addresses.set(instance, Some(process.address));
+        self.running[instance] = Some(process);
+        Ok(())
+    }
+
+    /// Notes a process that ended by itself.
+    fn note_end(&mut self, instance: usize) -> Result<(), Error> {
+        let Some(process) = &mut self.running[instance] else { return Ok(()) };
+        if let Some(status) = process.ended()? {
+            self.unexpected_ends.push(format!("instance {instance} ended with {status}"));
+            self.running[instance] = None;
+            self.addresses.set(instance, None);
+        }
+        Ok(())
+    }
+
+    /// Injects a fault and waits until it is over; `false` when it met nothing that it could hit.
+    pub(super) async fn inject(&mut self, fault: &Fault, plan: &mut FaultPlan) -> Result<bool, Error> {
+        self.start_ended().await?;
+        let instance = fault.instance;
+        let Some(process) = &mut self.running[instance] else { return Ok(false) };
+        match fault.kind {
+            FaultKind::Panic | FaultKind::Stop | FaultKind::Pause => {
+                Ok(self.inject_into_actor(fault, plan).await.unwrap_or(false))
+            }
+            FaultKind::Freeze => {
+                process.signal("STOP").await?;
+                sleep(FREEZE_MAX.mul_f64(fault.extent)).await;
+                process.signal("CONT").await?;
+                Ok(true)
+            }
+            FaultKind::Kill => {
+                self.addresses.set(instance, None);
+                process.signal("KILL").await?;
+                self.end(instance).await?;
+                sleep(DOWN_MAX.mul_f64(fault.extent)).await;
+                self.start_one(instance).await?;
+                Ok(true)
+            }
+            FaultKind::Restart => {
+                process.signal("TERM").await?;
+                let status = self.end(instance).await?;
+                if !status.success() {
+                    self.unexpected_ends.push(format!("instance {instance} ended with {status} after SIGTERM"));
+                }
+                self.start_one(instance).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn end(&mut self, instance: usize) -> Result<std::process::ExitStatus, Error> {
+        let process = self.running[instance].take().ok_or_else(|| Error::new("the instance does not run"))?;
+        let status = process.wait().await;
+        self.addresses.set(instance, None);
+        status
+    }
+
+    async fn inject_into_actor(&self, fault: &Fault, plan: &mut FaultPlan) -> Result<bool, Error> {
+        let listed = self.request(fault.instance, "GET", "/admin/actors").await?;
+        let actors: Value = serde_json::from_slice(&listed.body).map_err(Error::new)?;
+        let path = |actor: &Value| actor["path"].as_str().map(str::to_owned);
+        let paths: Vec<String> = actors["actors"].as_array().into_iter().flatten().filter_map(path).collect();
+        let Some(path) = plan.choose(&paths) else { return Ok(false) };
+        let action = |action: &str| format!("/admin/actors{path}/{action}");
+        let injected = match fault.kind {
+            FaultKind::Stop => self.request(fault.instance, "POST", &action("stop")).await?,
+            FaultKind::Pause => self.request(fault.instance, "POST", &action("pause")).await?,
+            _ => self.request(fault.instance, "POST", &action("panic")).await?,
+        };
+        if fault.kind == FaultKind::Pause && injected.status == 202 {
+            sleep(PAUSE_MAX.mul_f64(fault.extent)).await;
+            self.request(fault.instance, "POST", &action("resume")).await?;
+        }
+        Ok(injected.status == 202)
+    }
+
+    async fn request(&self, instance: usize, method: &str, path: &str) -> Result<HttpResponse, Error> {
+        let address = self.addresses.get(instance).ok_or_else(|| Error::new("the instance is down"))?;
+        let token = self.data.token("chaos", "ADMIN")?;
+        let send = async { HttpConnection::connect(address).await?.send(method, path, &token, None).await };
+        timeout(INJECTION_MAX, send).await.map_err(|_| Error::new("no answer"))?
+    }
+
+    /// Longest time from the start of a process until it listened.
+    pub(super) fn slowest_start(&self) -> Duration {
+        self.slowest_start
+    }
+
+    /// Stops all gracefully; returns how processes ended that should not have.
+    pub(super) async fn stop(mut self) -> Result<Vec<String>, Error> {
+        for instance in 0..self.running.len() {
+            self.note_end(instance)?;
+            let Some(process) = &self.running[instance] else { continue };
+            process.signal("TERM").await?;
+            let status = self.end(instance).await?;
+            if !status.success() {
+                self.unexpected_ends.push(format!("instance {instance} ended with {status} after SIGTERM"));
+            }
+        }
+        Ok(self.unexpected_ends)
+    }
+}
