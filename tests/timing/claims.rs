@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kit::wait::until;
 
-use crate::harness::actors::{actor, inject};
+use crate::harness::actors::{ACTORS, actor, inject};
 use crate::harness::backend::Backend;
 use crate::harness::http::tea_order;
 use crate::harness::metrics::metric;
@@ -14,20 +14,6 @@ use crate::harness::process::{Posthaste, run};
 const RUNS_MAX: usize = 3;
 /// Longest wait for a state whose time is measured.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-
-/// One actor of each kind.
-const ACTORS: [&str; 10] = [
-    "/failover-manager",
-    "/backpressure-manager",
-    "/relay/retry-handler",
-    "/relay/outbox-publisher",
-    "/relay/partition-worker-7",
-    "/consumer-0",
-    "/webhooks/webhook-manager",
-    "/event-intake",
-    "/pending-promoter",
-    "/order-aggregate-3",
-];
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -84,7 +70,7 @@ fn an_actor_that_panics_or_stops_runs_again_within_a_second() {
         (actor(&service, "/relay/partition-worker-7")["state"] == "running").then_some(())
     });
 
-    for path in ACTORS {
+    for path in ACTORS.into_iter().chain(["/event-intake", "/webhooks/webhook-manager"]) {
         for action in ["panic", "stop"] {
             assert_within(&format!("{path} after {action}"), Duration::from_secs(1), || {
                 let before = actor(&service, path)["generation"].as_u64();

@@ -47,6 +47,7 @@ fn validated(key: &str) -> Result<Arc<str>, Problem> {
 #[cfg(test)]
 mod tests {
     use actix_web::http::header::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -78,5 +79,19 @@ mod tests {
         assert_eq!(read(&[(first, &[b'k'; 128])]), some(&"k".repeat(128)));
         assert_eq!(read(&[(first, format!("\"{}\"", "k".repeat(128)).as_bytes())]), some(&"k".repeat(128)));
         assert_eq!(read(&[(first, &[b'k'; 129])]), Err(()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_panics_and_accepted_keys_are_printable(
+            bytes in proptest::collection::vec(prop_oneof![4 => 0x20_u8..0x7f, 1 => 0x80_u8..=0xff, 1 => Just(b'\t')], 0..140),
+            quoted: bool,
+        ) {
+            let bytes = if quoted { [b"\"", bytes.as_slice(), b"\""].concat() } else { bytes };
+            if let Ok(Some(key)) = read(&[(NAMES[0], &bytes)]) {
+                prop_assert!((1..=KEY_MAX).contains(&key.len()) && key.bytes().all(|byte| (0x20..=0x7e).contains(&byte)));
+                prop_assert_eq!(read(&[(NAMES[1], format!("\"{key}\"").as_bytes())]), Ok(Some(key)));
+            }
+        }
     }
 }

@@ -69,6 +69,9 @@ fn is_state_value(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -79,6 +82,36 @@ mod tests {
         let many: Vec<String> = (0..33).map(|n| format!("k{n}=v")).collect();
         for bad in ["", "a", "a=", "=1", "A=1", "a=1,a=2", "a=b=c", "a@=1", &many.join(",")] {
             assert!(!is_tracestate(bad), "{bad}");
+        }
+    }
+
+    /// A `traceparent` that is valid or nearly so, and any other text.
+    fn parents() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[0-9a-fF]{2}-[0-9a-f]{31,33}-[0-9a-f]{15,17}-[0-9a-f]{2}(-[0-9a-f]{0,2})?",
+            "00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]",
+            any::<String>()
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_header_panics_and_accepted_contexts_are_well_formed(parent in parents(), state in any::<Vec<u8>>()) {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [("traceparent", parent.as_bytes()), ("tracestate", &state)] {
+                if let Ok(value) = HeaderValue::from_bytes(value) {
+                    headers.append(HeaderName::from_static(name), value);
+                }
+            }
+            let Some(context) = trace_context(&headers) else { return Ok(()) };
+            let parts: Vec<&str> = context.parent.splitn(5, '-').collect();
+            let is_hex = |part: &str, length: usize| {
+                part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+            };
+            prop_assert!(is_hex(parts[0], 2) && is_hex(parts[1], 32) && is_hex(parts[2], 16) && is_hex(parts[3], 2), "{}", context.parent);
+            prop_assert!(parts[1..3].iter().all(|id| id.contains(|digit| digit != '0')), "{}", context.parent);
+            prop_assert!(parts[0] != "ff" && (parts.len() == 4 || parts[0] != "00"), "{}", context.parent);
+            prop_assert!(context.state.is_none_or(|state| state.is_ascii() && state.len() <= STATE_BYTES_MAX));
         }
     }
 }

@@ -10,13 +10,13 @@ fn an_invalid_argument_is_refused_with_the_valid_ones() {
     let backend = Backend::new();
     let cases: [(&[&str], &[&str]); 17] = [
         (&["outbox", "why"], &["ID|KEY|EVENT", "--key", "--event"]),
-        (&["outbox", "why", ""], &["not empty"]),
+        (&["outbox", "why", ""], &["must not be empty"]),
         (&["outbox", "list", "--status", "PARK"], &["PENDING", "IN_FLIGHT", "FAILED", "PARKED", "SENT"]),
         (&["dlt", "list", "--failure", "LATE"], &["NETWORK", "TIMEOUT", "VALIDATION", "SYSTEM"]),
         (&["audit", "--action", "drop"], &["retry", "park", "redrive"]),
         (&["outbox", "show", "x"], &["number"]),
-        (&["outbox", "list", "--type", ""], &["not empty"]),
-        (&["outbox", "redrive", "--key", ""], &["not empty"]),
+        (&["outbox", "list", "--type", ""], &["must not be empty"]),
+        (&["outbox", "redrive", "--key", ""], &["must not be empty"]),
         (&["token", "mint", "--role", "ROOT"], &["USER", "ADMIN"]),
         (&["token", "mint", "--sub", ""], &["--sub"]),
         (&["token", "mint", "--ttl", "0"], &["1s"]),

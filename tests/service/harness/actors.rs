@@ -6,6 +6,18 @@ use serde_json::{Value, json};
 
 use crate::harness::process::Posthaste;
 
+/// One actor of each kind that every service has.
+pub const ACTORS: [&str; 8] = [
+    "/failover-manager",
+    "/backpressure-manager",
+    "/relay/retry-handler",
+    "/relay/outbox-publisher",
+    "/relay/partition-worker-7",
+    "/consumer-0",
+    "/pending-promoter",
+    "/order-aggregate-3",
+];
+
 /// What `/admin/actors` shows of an actor; null while it does not exist.
 pub fn actor(service: &Posthaste, path: &str) -> Value {
     let tree = service.http.get("/admin/actors", Some(&service.http.admin())).json();
