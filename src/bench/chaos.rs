@@ -17,10 +17,10 @@ use crate::error::Error;
 use crate::program::{BrokerUse, Program, ThrowawayData};
 use crate::report::{Reporter, Style};
 use crate::store::throwaway::with_data;
-use clients::{Clients, Progress};
+use clients::{OrderClients, Progress};
 use faults::{FaultCounts, FaultPlan};
 use instances::{Addresses, Instances};
-use verdict::{Verdict, read_topic};
+use verdict::{ChaosVerdict, read_topic};
 
 /// Longest time after the last fault until all orders are finished and no row waits.
 const RECOVERY_MAX: Duration = Duration::from_secs(120);
@@ -29,7 +29,7 @@ const RECOVERY_MAX: Duration = Duration::from_secs(120);
 pub struct ChaosPlan {
     /// Duration of the load and of the faults.
     pub time: Duration,
-    /// Clients that each take one order after another through its life.
+    /// OrderClients that each take one order after another through its life.
     pub clients: usize,
     /// Processes of the service on the same data.
     pub instances: usize,
@@ -59,7 +59,7 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     let mut instances = Instances::start(data, plan.instances, addresses.clone()).await?;
     let progress = Rc::new(RefCell::new(Progress::new()));
     let end = Instant::now() + plan.time;
-    let clients = Clients::start(data, plan, addresses, Rc::clone(&progress), end)?;
+    let clients = OrderClients::start(data, (plan.clients, plan.seed), addresses, Rc::clone(&progress), end)?;
 
     reporter.progress(&format!("seed {}, faults under load for {:?}", plan.seed, plan.time));
     let mut faults = FaultPlan::new(StdRng::seed_from_u64(plan.seed), plan.interval);
@@ -80,7 +80,7 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     let published = read_topic(data).await?;
     let progress = progress.borrow();
     let exactly_once = program.settings()["delivery"] == "exactly-once";
-    let mut verdict = Verdict::of(&progress.finished, &published);
+    let mut verdict = ChaosVerdict::of(&progress.finished, &published);
     verdict.parked = depth.parked;
     verdict.waiting = depth.waiting;
     verdict.unfinished_orders = unfinished as u64;

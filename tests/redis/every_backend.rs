@@ -1,5 +1,5 @@
 //! The tests of `tests/service/every_backend` with Redis as the only store.
-#[path = "../service/every_backend/chaos_command.rs"]
+#[path = "../service/every_backend/faults/chaos_command.rs"]
 mod chaos_command;
 #[path = "../service/every_backend/dead_letters.rs"]
 mod dead_letters;

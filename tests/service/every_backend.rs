@@ -1,4 +1,5 @@
 //! Tests that every backend must pass: `tests/services` and `tests/redis` run the same files on PostgreSQL and on Redis.
+#[path = "every_backend/faults/chaos_command.rs"]
 mod chaos_command;
 mod dead_letters;
 mod durability;

@@ -1,5 +1,5 @@
 //! The tests of `tests/service/every_backend` on PostgreSQL, Kafka and Redis.
-#[path = "../service/every_backend/chaos_command.rs"]
+#[path = "../service/every_backend/faults/chaos_command.rs"]
 mod chaos_command;
 #[path = "../service/every_backend/dead_letters.rs"]
 mod dead_letters;

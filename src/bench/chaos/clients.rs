@@ -1,4 +1,4 @@
-//! Clients that take orders through their lives, whatever fails meanwhile: each request is repeated until its outcome is known.
+//! OrderClients that take orders through their lives, whatever fails meanwhile: each request is repeated until its outcome is known.
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::ChaosPlan;
 use super::instances::Addresses;
 use crate::error::Error;
 use crate::load::client::{HttpConnection, HttpResponse};
@@ -43,13 +42,14 @@ impl Progress {
     }
 }
 
-/// The running clients.
-pub(super) struct Clients(Vec<JoinHandle<Result<(), Error>>>);
+/// Clients that run until their time is over and their last order is finished.
+pub(super) struct OrderClients(Vec<JoinHandle<Result<(), Error>>>);
 
-impl Clients {
+impl OrderClients {
+    /// Starts this number of them. The seed is part of their idempotency keys.
     pub(super) fn start(
         data: &impl ThrowawayData,
-        plan: &ChaosPlan,
+        (count, seed): (usize, u64),
         addresses: Addresses,
         progress: Rc<RefCell<Progress>>,
         end: Instant,
@@ -62,10 +62,10 @@ impl Clients {
                 connection: None,
                 attempt: number,
             };
-            let name = format!("{}-{number}", plan.seed);
+            let name = format!("{seed}-{number}");
             Ok(actix_rt::spawn(client.run(name, end)))
         };
-        (0..plan.clients).map(start).collect::<Result<_, Error>>().map(Self)
+        (0..count).map(start).collect::<Result<_, Error>>().map(Self)
     }
 
     /// Waits until each client has finished its last order; returns the number of those that did not within the time.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FaultKind {
-    /// An actor panics.
+    /// A panic at once, without waiting for a message.
     Panic,
     /// An actor exits normally.
     Stop,
@@ -33,9 +33,9 @@ const KINDS: [(FaultKind, u32, &str); 6] = [
     (FaultKind::Freeze, 2, "freeze"),
 ];
 
-/// The next fault.
+/// What is injected, when, where, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Fault {
+pub(super) struct PlannedFault {
     pub at: Instant,
     pub kind: FaultKind,
     /// Index of the instance that it hits.
@@ -44,7 +44,7 @@ pub(super) struct Fault {
     pub extent: f64,
 }
 
-/// Draws faults.
+/// The schedule of one run, drawn as it goes.
 pub(super) struct FaultPlan {
     rng: StdRng,
     interval: Duration,
@@ -56,10 +56,10 @@ impl FaultPlan {
     }
 
     /// The next fault after half to one and a half intervals; `None` when that is after `end`.
-    pub(super) fn next(&mut self, instances: usize, end: Instant) -> Option<Fault> {
+    pub(super) fn next(&mut self, instances: usize, end: Instant) -> Option<PlannedFault> {
         let at = Instant::now() + self.interval.mul_f64(self.rng.random_range(0.5..1.5));
         let (kind, instance, extent) = (self.kind(), self.rng.random_range(0..instances), self.rng.random());
-        (at < end).then_some(Fault { at, kind, instance, extent })
+        (at < end).then_some(PlannedFault { at, kind, instance, extent })
     }
 
     fn kind(&mut self) -> FaultKind {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::faults::{Fault, FaultKind, FaultPlan};
+use super::faults::{FaultKind, FaultPlan, PlannedFault};
 use crate::error::Error;
 use crate::load::client::{HttpConnection, HttpResponse};
 use crate::program::ThrowawayData;
@@ -103,7 +103,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
     }
 
     /// Injects a fault and waits until it is over; `false` when it met nothing that it could hit.
-    pub(super) async fn inject(&mut self, fault: &Fault, plan: &mut FaultPlan) -> Result<bool, Error> {
+    pub(super) async fn inject(&mut self, fault: &PlannedFault, plan: &mut FaultPlan) -> Result<bool, Error> {
         self.start_ended().await?;
         let instance = fault.instance;
         let Some(process) = &mut self.running[instance] else { return Ok(false) };
@@ -144,7 +144,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         status
     }
 
-    async fn inject_into_actor(&self, fault: &Fault, plan: &mut FaultPlan) -> Result<bool, Error> {
+    async fn inject_into_actor(&self, fault: &PlannedFault, plan: &mut FaultPlan) -> Result<bool, Error> {
         let listed = self.request(fault.instance, "GET", "/admin/actors").await?;
         let actors: Value = serde_json::from_slice(&listed.body).map_err(Error::new)?;
         let path = |actor: &Value| actor["path"].as_str().map(str::to_owned);

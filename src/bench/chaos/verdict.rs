@@ -32,7 +32,7 @@ pub(super) async fn read_topic(data: &impl ThrowawayData) -> Result<Vec<Publishe
 
 /// What is wrong, by kind; all zero when every guarantee held.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct ChaosVerdict {
     pub events: u64,
     pub duplicates: u64,
     pub order_violations: u64,
@@ -45,7 +45,7 @@ pub(super) struct Verdict {
     pub unexpected_ends: Vec<String>,
 }
 
-impl Verdict {
+impl ChaosVerdict {
     /// Compares the events with the finished orders.
     pub(super) fn of(finished: &BTreeSet<String>, published: &[PublishedEvent]) -> Self {
         let mut verdict = Self { events: published.len() as u64, ..Self::default() };
@@ -110,8 +110,8 @@ mod tests {
         (1..=EVENTS_OF_AN_ORDER).map(|sequence| event(key, sequence)).collect()
     }
 
-    fn verdict(published: &[PublishedEvent]) -> Verdict {
-        Verdict::of(&BTreeSet::from(["a".to_owned(), "b".to_owned()]), published)
+    fn verdict(published: &[PublishedEvent]) -> ChaosVerdict {
+        ChaosVerdict::of(&BTreeSet::from(["a".to_owned(), "b".to_owned()]), published)
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
 
         let verdict = verdict(&published);
 
-        assert_eq!(verdict, Verdict { events: 2 * EVENTS_OF_AN_ORDER, ..Verdict::default() });
+        assert_eq!(verdict, ChaosVerdict { events: 2 * EVENTS_OF_AN_ORDER, ..ChaosVerdict::default() });
         assert_eq!(verdict.violations(true), Vec::<String>::new());
     }
 
@@ -144,13 +144,13 @@ mod tests {
     #[test]
     fn what_is_left_in_the_store_and_how_processes_ended_count_too() {
         let ended = vec!["instance 0 ended with exit status: 70".to_owned()];
-        let left = Verdict {
+        let left = ChaosVerdict {
             parked: 2,
             waiting: 1,
             unfinished_orders: 1,
             unknown_orders: 1,
             unexpected_ends: ended,
-            ..Verdict::default()
+            ..ChaosVerdict::default()
         };
 
         let violations = left.violations(true);
