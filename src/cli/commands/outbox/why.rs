@@ -106,6 +106,6 @@ mod tests {
         for text in ["-1", "x", "customer 7"] {
             assert_eq!(target(text), Ok(Target::KeyOrEvent(EventKey::of_text(text), None)));
         }
-        assert!(target("").is_err_and(|refused| refused.contains("not empty")));
+        assert!(target("").is_err_and(|refused| refused.contains("must not be empty")));
     }
 }
