@@ -144,9 +144,9 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
         let (mut command_span, progress) =
             CommandSpan::begin(&self.tracer, command.span, "OrderAggregate create", &permit, progress);
         let span = permit.span().clone();
-        let work_in_hand = named("the creation of an order", command.request_id.as_ref());
+        let work_in_progress = named("the creation of an order", command.request_id.as_ref());
         let work = async move {
-            let _in_progress = work_in_hand;
+            let _in_progress = work_in_progress;
             create_order(&context, command, key, &progress).await
         }
         .instrument(span.clone());
@@ -175,9 +175,9 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
             CommandSpan::begin(&self.tracer, command.span, "OrderAggregate change", &permit, progress);
         command_span.order(id);
         let lock = self.lock_of(id);
-        let work_in_hand = named(format!("a change of order {id}"), command.request_id.as_ref());
+        let work_in_progress = named(format!("a change of order {id}"), command.request_id.as_ref());
         let work = async move {
-            let _in_progress = work_in_hand;
+            let _in_progress = work_in_progress;
             // The mutex is fair: commands of one order run in the order of their arrival.
             let _guard = lock.lock_owned().await;
             change_order(&context, &command, &progress).await

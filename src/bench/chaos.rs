@@ -29,7 +29,7 @@ const RECOVERY_MAX: Duration = Duration::from_secs(120);
 pub struct ChaosPlan {
     /// Duration of the load and of the faults.
     pub time: Duration,
-    /// OrderClients that each take one order after another through its life.
+    /// Clients that each take one order after another through its life.
     pub clients: usize,
     /// Processes of the service on the same data.
     pub instances: usize,

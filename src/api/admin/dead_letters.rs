@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letter_body::DeadLetterBody;
 use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
-use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, redrive_time_max, text};
-use crate::admin::paced_redrive::{Pace, PacedRedrive};
+use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, paced_redrive, text};
+use crate::admin::paced_redrive::Pace;
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{
     AgeFilter, AgeText, AnyInteger, BooleanFilter, CursorFilter, CursorText, FailureTypeFilter, FailureTypeName,
@@ -179,8 +179,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let dead_letters = dead_letters(&context, &query)?;
     let sent = match rate.filter(|_| !dry_run) {
         Some(rate) => {
-            let (pace, time_max) = (Pace::of_rate(Some(rate)), Some(redrive_time_max(&context)));
-            let redrive = PacedRedrive { limit: limit.into(), pace, time_max, progress: &|_| {} };
+            let redrive = paced_redrive(&context, limit.into(), Pace::of_rate(Some(rate)));
             redrive.dead_letters(dead_letters, &filter, &audit).await?
         }
         None => dead_letters.redrive(&filter, limit, !dry_run, &audit).await?,

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::admin::filters::{AGE_MESSAGE, FAILURE_TYPE_MESSAGE};
+use crate::admin::paced_redrive::{Pace, PacedRedrive};
 use crate::error::Problem;
 use crate::openapi::schemas::ReasonText;
 use crate::request::context::RequestContext;
@@ -151,7 +152,8 @@ pub(crate) fn parse_count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count| (1..=LIMIT_MAX).contains(count))
 }
 
-/// How long a redrive at a rate may go on in one request: four fifths of the request timeout, so that its last step is answered in time.
-pub(crate) fn redrive_time_max(context: &RequestContext) -> Duration {
-    context.state.options.request_timeout * 4 / 5
+/// A redrive within one request: it may go on for four fifths of the request timeout, so that its last step is answered in time.
+pub(crate) fn paced_redrive(context: &RequestContext, limit: u64, pace: Pace) -> PacedRedrive<'static> {
+    let time_max = Some(context.state.options.request_timeout * 4 / 5);
+    PacedRedrive { limit, pace, time_max, progress: &|_| {} }
 }

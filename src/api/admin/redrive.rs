@@ -5,8 +5,8 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, parse_key, printable};
-use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, redrive_time_max, text};
-use crate::admin::paced_redrive::{Pace, PacedRedrive};
+use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, paced_redrive, text};
+use crate::admin::paced_redrive::Pace;
 use crate::error::ProblemBody;
 use crate::openapi::schemas::{AgeText, EventKeyText, FailureTypeName, PrintableText, ReasonText};
 use crate::request::context::RequestContext;
@@ -92,8 +92,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (operations, audit) = (&context.state.operations, audit(&context, reason)?);
     if let Some(rate) = rate.filter(|_| !dry_run) {
         let matched = operations.redrive(&filter, limit, false, &audit.operator, "").await?;
-        let (pace, time_max) = (Pace::of_rate(Some(rate)), Some(redrive_time_max(&context)));
-        let redrive = PacedRedrive { limit: matched.min(limit.into()), pace, time_max, progress: &|_| {} };
+        let redrive = paced_redrive(&context, matched.min(limit.into()), Pace::of_rate(Some(rate)));
         let redriven = redrive.rows(operations, &filter, &audit).await?;
         return Ok(ok(&RowsRedriven { dry_run, matched, redriven }));
     }

@@ -36,8 +36,8 @@ pub fn needs_survey(partitions: u32, rank: MemberRank, leased: usize) -> bool {
     leased < quota(partitions, rank)
 }
 
-/// Releases what `instance` holds beyond its quota or, with a survey, acquires up to it. `overdue` is the time after which every instance prefers a
-/// free partition.
+/// Releases what `instance` holds beyond its quota or, with a survey, acquires up to it. `overdue` is the time after which every instance
+/// prefers a free partition.
 pub fn balance(
     partitions: u32,
     instance: &InstanceId,
@@ -80,9 +80,9 @@ fn held_elsewhere(
     workers.iter().copied().filter(|no| !here(no)).collect()
 }
 
-/// The free partitions in the order in which `instance` takes them. Members that lack partitions begin at different places, in the order of their
-/// ranks and as far apart as they lack: unless others still hold a surplus, all members that survey the same leases take different ones. What
-/// has been free for `overdue` comes first for each of them: the member at whose place it was did not come in time.
+/// The free partitions in the order in which `instance` takes them. Members that lack partitions begin at different places, in the order of
+/// their ranks and as far apart as they lack: unless others still hold a surplus, all members that survey the same leases take different ones.
+/// What has been free for `overdue` comes first for each of them: the member at whose place it was did not come in time.
 fn free_from_own_place(
     partitions: u32,
     instance: &InstanceId,

@@ -1,4 +1,4 @@
-//! OrderClients that take orders through their lives, whatever fails meanwhile: each request is repeated until its outcome is known.
+//! Clients that take orders through their lives, whatever fails meanwhile: each request is repeated until its outcome is known.
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -23,15 +23,29 @@ pub(super) enum FaultKind {
     Freeze,
 }
 
-/// All kinds with how often each is drawn, and its name.
-const KINDS: [(FaultKind, u32, &str); 6] = [
-    (FaultKind::Panic, 5, "panic"),
-    (FaultKind::Stop, 2, "stop"),
-    (FaultKind::Pause, 1, "pause"),
-    (FaultKind::Kill, 2, "kill"),
-    (FaultKind::Restart, 1, "restart"),
-    (FaultKind::Freeze, 2, "freeze"),
+/// All kinds with how often each is drawn.
+const KINDS: [(FaultKind, u32); 6] = [
+    (FaultKind::Panic, 5),
+    (FaultKind::Stop, 2),
+    (FaultKind::Pause, 1),
+    (FaultKind::Kill, 2),
+    (FaultKind::Restart, 1),
+    (FaultKind::Freeze, 2),
 ];
+
+impl FaultKind {
+    /// Its name in reports; that of an actor's fault is also its action in `/admin/actors`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Panic => "panic",
+            Self::Stop => "stop",
+            Self::Pause => "pause",
+            Self::Kill => "kill",
+            Self::Restart => "restart",
+            Self::Freeze => "freeze",
+        }
+    }
+}
 
 /// What is injected, when, where, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,8 +77,8 @@ impl FaultPlan {
     }
 
     fn kind(&mut self) -> FaultKind {
-        let mut drawn = self.rng.random_range(0..KINDS.iter().map(|(_, weight, _)| weight).sum());
-        for (kind, weight, _) in KINDS {
+        let mut drawn = self.rng.random_range(0..KINDS.iter().map(|(_, weight)| weight).sum());
+        for (kind, weight) in KINDS {
             if drawn < weight {
                 return kind;
             }
@@ -97,8 +111,8 @@ impl FaultCounts {
 
     pub(super) fn json(&self) -> Value {
         let mut counts = json!({"missed": self.missed});
-        for (kind, _, name) in KINDS {
-            counts[name] = self.hit.get(&kind).copied().unwrap_or(0).into();
+        for (kind, _) in KINDS {
+            counts[kind.name()] = self.hit.get(&kind).copied().unwrap_or(0).into();
         }
         counts
     }
@@ -123,7 +137,7 @@ mod tests {
         let faults = draw();
 
         assert_eq!(faults, draw());
-        assert!(KINDS.iter().all(|(kind, ..)| faults.iter().any(|fault| fault.0 == *kind)));
+        assert!(KINDS.iter().all(|(kind, _)| faults.iter().any(|fault| fault.0 == *kind)));
         assert!((0..3).all(|instance| faults.iter().any(|fault| fault.1 == instance)));
     }
 

@@ -1,6 +1,7 @@
 //! The processes of the service, and the faults that hit them.
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -106,7 +107,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
     pub(super) async fn inject(&mut self, fault: &PlannedFault, plan: &mut FaultPlan) -> Result<bool, Error> {
         self.start_ended().await?;
         let instance = fault.instance;
-        let Some(process) = &mut self.running[instance] else { return Ok(false) };
+        let Some(process) = &self.running[instance] else { return Ok(false) };
         match fault.kind {
             FaultKind::Panic | FaultKind::Stop | FaultKind::Pause => {
                 Ok(self.inject_into_actor(fault, plan).await.unwrap_or(false))
@@ -118,30 +119,34 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
                 Ok(true)
             }
             FaultKind::Kill => {
-                self.addresses.set(instance, None);
-                process.signal("KILL").await?;
-                self.end(instance).await?;
+                self.end(instance, "KILL").await?;
                 sleep(DOWN_MAX.mul_f64(fault.extent)).await;
                 self.start_one(instance).await?;
                 Ok(true)
             }
             FaultKind::Restart => {
-                process.signal("TERM").await?;
-                let status = self.end(instance).await?;
-                if !status.success() {
-                    self.unexpected_ends.push(format!("instance {instance} ended with {status} after SIGTERM"));
-                }
+                self.stop_one(instance).await?;
                 self.start_one(instance).await?;
                 Ok(true)
             }
         }
     }
 
-    async fn end(&mut self, instance: usize) -> Result<std::process::ExitStatus, Error> {
+    /// Ends an instance with this signal, and waits for its end.
+    async fn end(&mut self, instance: usize, signal: &str) -> Result<ExitStatus, Error> {
         let process = self.running[instance].take().ok_or_else(|| Error::new("the instance does not run"))?;
-        let status = process.wait().await;
+        let status = process.end(signal).await;
         self.addresses.set(instance, None);
         status
+    }
+
+    /// Stops an instance gracefully, and notes an exit that is not a success.
+    async fn stop_one(&mut self, instance: usize) -> Result<(), Error> {
+        let status = self.end(instance, "TERM").await?;
+        if !status.success() {
+            self.unexpected_ends.push(format!("instance {instance} ended with {status} after SIGTERM"));
+        }
+        Ok(())
     }
 
     async fn inject_into_actor(&self, fault: &PlannedFault, plan: &mut FaultPlan) -> Result<bool, Error> {
@@ -151,11 +156,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         let paths: Vec<String> = actors["actors"].as_array().into_iter().flatten().filter_map(path).collect();
         let Some(path) = plan.choose(&paths) else { return Ok(false) };
         let action = |action: &str| format!("/admin/actors{path}/{action}");
-        let injected = match fault.kind {
-            FaultKind::Stop => self.request(fault.instance, "POST", &action("stop")).await?,
-            FaultKind::Pause => self.request(fault.instance, "POST", &action("pause")).await?,
-            _ => self.request(fault.instance, "POST", &action("panic")).await?,
-        };
+        let injected = self.request(fault.instance, "POST", &action(fault.kind.name())).await?;
         if fault.kind == FaultKind::Pause && injected.status == 202 {
             sleep(PAUSE_MAX.mul_f64(fault.extent)).await;
             self.request(fault.instance, "POST", &action("resume")).await?;
@@ -179,11 +180,8 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
     pub(super) async fn stop(mut self) -> Result<Vec<String>, Error> {
         for instance in 0..self.running.len() {
             self.note_end(instance)?;
-            let Some(process) = &self.running[instance] else { continue };
-            process.signal("TERM").await?;
-            let status = self.end(instance).await?;
-            if !status.success() {
-                self.unexpected_ends.push(format!("instance {instance} ended with {status} after SIGTERM"));
+            if self.running[instance].is_some() {
+                self.stop_one(instance).await?;
             }
         }
         Ok(self.unexpected_ends)

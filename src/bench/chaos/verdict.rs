@@ -50,6 +50,7 @@ impl ChaosVerdict {
     pub(super) fn of(finished: &BTreeSet<String>, published: &[PublishedEvent]) -> Self {
         let mut verdict = Self { events: published.len() as u64, ..Self::default() };
         let (mut seen, mut last) = (HashSet::new(), BTreeMap::<&str, u64>::new());
+        let mut events_by_order = BTreeMap::<&str, u64>::new();
         for event in published {
             if !seen.insert(&*event.event_id) {
                 verdict.duplicates += 1;
@@ -59,10 +60,6 @@ impl ChaosVerdict {
             if event.sequence != before + 1 {
                 verdict.order_violations += 1;
             }
-        }
-        let mut events_by_order = BTreeMap::<&str, u64>::new();
-        let mut counted = HashSet::new();
-        for event in published.iter().filter(|event| counted.insert(&*event.event_id)) {
             *events_by_order.entry(&event.key).or_default() += 1;
         }
         let missing = |order: &String| {

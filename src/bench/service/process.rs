@@ -132,8 +132,9 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         if sent.success() { Ok(()) } else { Err(Error::new(format!("{signal} could not be sent to the service"))) }
     }
 
-    /// Waits until the process has ended.
-    pub(crate) async fn wait(mut self) -> Result<ExitStatus, Error> {
+    /// Sends a signal that ends the process, and waits for its end.
+    pub(crate) async fn end(mut self, signal: &str) -> Result<ExitStatus, Error> {
+        self.signal(signal).await?;
         Ok(self.child.wait().await?)
     }
 
@@ -145,8 +146,7 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
     /// Stops the service gracefully and checks its topic.
     pub(crate) async fn stop_and_check(self, events: u64) -> Result<TopicReport, Error> {
         let data = self.data;
-        self.signal("TERM").await?;
-        let status = self.wait().await?;
+        let status = self.end("TERM").await?;
         if !status.success() {
             return Err(Error::new(format!("the service ended with {status}")));
         }

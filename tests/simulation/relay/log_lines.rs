@@ -58,7 +58,7 @@ async fn retried_and_published_events_are_logged_with_their_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exit_of_a_worker_names_the_batch_that_it_had_in_hand() {
+async fn exit_of_a_worker_names_the_batch_that_it_had_in_progress() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.record_faults.add(1, RecordFault::KillSender, |_| true);
     let process = environment.start().await;

@@ -4,8 +4,7 @@ use maud::{Markup, html};
 
 use crate::admin::dead_letters;
 use crate::admin::filters::dead_letter_filter;
-use crate::admin::operator_body::{LIMIT_MAX, redrive_time_max};
-use crate::admin::paced_redrive::PacedRedrive;
+use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
@@ -59,8 +58,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (reason, limit) = (form::reason(&form)?, form::matched_count(&form)?);
     let audit = dead_letters::audit(&context, reason)?;
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
-    let (pace, time_max) = (form::pace(&form)?, Some(redrive_time_max(&context)));
-    let redrive = PacedRedrive { limit: limit.into(), pace, time_max, progress: &|_| {} };
+    let redrive = paced_redrive(&context, limit.into(), form::pace(&form)?);
     let sent = redrive.dead_letters(dead_letters, &filter, &audit).await?;
     if sent.redriven > 0 {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);

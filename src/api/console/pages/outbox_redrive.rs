@@ -4,8 +4,7 @@ use maud::html;
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::{failure_type, older_than, row_filter};
-use crate::admin::operator_body::{LIMIT_MAX, redrive_time_max};
-use crate::admin::paced_redrive::PacedRedrive;
+use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
@@ -49,8 +48,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let form = form::read(&context.body)?;
     let (filter, limit) = (parked_row_filter(&form)?, form::matched_count(&form)?);
     let (pace, audit) = (form::pace(&form)?, audit(&context, form::reason(&form)?)?);
-    let time_max = Some(redrive_time_max(&context));
-    let redrive = PacedRedrive { limit: limit.into(), pace, time_max, progress: &|_| {} };
+    let redrive = paced_redrive(&context, limit.into(), pace);
     let rows = redrive.rows(&context.state.operations, &filter, &audit).await?;
     form::log_operator_action(
         &context.state,
