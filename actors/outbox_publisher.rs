@@ -5,6 +5,7 @@ mod breaker_guard;
 mod cycles;
 pub mod dirty_partitions;
 mod due_batches;
+mod event_rate;
 mod hand_over;
 pub mod membership;
 pub mod messages;
@@ -136,7 +137,7 @@ impl OutboxPublisher {
         }
     }
 
-    /// Sets the timer for when the next cycle may begin. One timer is enough; it may fire early, when a cycle has ended before.
+    /// Sets the timer of the next cycle. One timer is enough; it may fire early, when a cycle has ended before.
     fn run_due_at(&mut self, at: Instant, ctx: &mut Context<Self>) {
         let now = Instant::now();
         if self.cycle_timer.is_some_and(|timer| timer <= at && timer > now) {
@@ -210,7 +211,7 @@ impl OutboxPublisher {
             self.hand_over(partition, ctx);
             self.scan_soon(ctx);
         }
-        drop(report.cycle); // A cycle ends with the last of its reports: all of its partitions can be part of the next one.
+        self.cycles.reported(report.sent, report.cycle);
         self.request_run(ctx);
     }
 
@@ -302,8 +303,6 @@ impl OutboxPublisher {
     fn publish_ownership(&mut self) {
         self.status.publish_ownership(self.membership.owned(), &self.dependencies);
     }
-
-    // Sweeps: expired records.
 
     fn sweep(&mut self, ctx: &mut Context<Self>) {
         let page = self.sweeper.clone().sweep_page();

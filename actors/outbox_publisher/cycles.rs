@@ -7,8 +7,9 @@ use futures::stream::{self, Stream, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
+use super::event_rate::EventRate;
 use crate::partition_worker::cycle_ticket::CycleTicket;
-use crate::system::options::Options;
+use crate::system::options::{CycleLoad, Options};
 
 /// The number of a cycle.
 type CycleNo = u64;
@@ -19,12 +20,14 @@ pub struct Cycles {
     spacing_min: Duration,
     spacing_max: Duration,
     duration_normal: Duration,
+    load: CycleLoad,
     wait_max: Duration,
     open: Option<(CycleNo, Instant)>,
     /// The start of the last cycle.
     last: Option<Instant>,
     /// The smoothed time from a cycle's start to its end.
     duration: Duration,
+    rate: EventRate,
     next: CycleNo,
     ended: UnboundedSender<CycleNo>,
     endings: Option<UnboundedReceiver<CycleNo>>,
@@ -43,15 +46,18 @@ impl Cycles {
     /// Starts without an open cycle and with the least spacing.
     pub fn new(options: &Options) -> Self {
         let (ended, endings) = unbounded_channel();
-        let Options { cycle_spacing_min, cycle_spacing_max, cycle_duration_normal, cycle_wait_max, .. } = *options;
+        let Options { cycle_spacing_min, cycle_spacing_max, cycle_duration_normal, cycle_load, cycle_wait_max, .. } =
+            *options;
         Self {
             spacing_min: cycle_spacing_min,
             spacing_max: cycle_spacing_max,
             duration_normal: cycle_duration_normal,
+            load: cycle_load,
             wait_max: cycle_wait_max,
             open: None,
             last: None,
             duration: Duration::ZERO,
+            rate: EventRate::default(),
             next: 0,
             ended,
             endings: Some(endings),
@@ -78,9 +84,16 @@ impl Cycles {
     /// Begins a cycle and returns the ticket of its first batch.
     pub fn begin(&mut self, now: Instant) -> CycleTicket {
         self.next += 1;
+        self.rate.sample(now);
         self.last = Some(now);
         self.open = Some((self.next, now));
         CycleTicket::new(self.next, self.ended.clone())
+    }
+
+    /// A batch has reported. A cycle ends with the last of its reports: all of its partitions can be part of the next one.
+    pub fn reported(&mut self, acknowledged: usize, ticket: Option<CycleTicket>) {
+        self.rate.add(acknowledged);
+        drop(ticket);
     }
 
     /// A cycle has ended: the broker has answered its last batch. The next one settles its batches, and its partitions can be part of it.
@@ -89,11 +102,13 @@ impl Cycles {
         self.duration = (self.duration * 3 + (now - began)) / 4;
     }
 
-    /// Each cycle has a price that does not depend on what it carries. Where the processor is saturated, cycles take longer than normal, and
-    /// orders need what cycles cost: the spacing then grows with the square of the duration, so that fewer and larger cycles follow.
+    /// Each cycle has a price that does not depend on what it carries, and where the processor is saturated, orders need what cycles cost. Two
+    /// signs of that stretch the spacing, so that fewer and larger cycles follow: cycles take longer than normal (it grows with the square of
+    /// their duration), and many events are committed while one cycle lasts.
     fn spacing(&self) -> Duration {
-        let stretched = self.duration.mul_f64(self.duration.as_secs_f64() / self.duration_normal.as_secs_f64());
-        stretched.min(self.spacing_max).max(self.spacing_min)
+        let slow = self.duration.mul_f64(self.duration.as_secs_f64() / self.duration_normal.as_secs_f64());
+        let loaded = self.spacing_max.mul_f64(self.load.fraction(self.rate.per_second() * self.duration.as_secs_f64()));
+        slow.max(loaded).min(self.spacing_max).max(self.spacing_min)
     }
 }
 
@@ -108,6 +123,7 @@ mod tests {
             cycle_spacing_min: 5 * MS,
             cycle_spacing_max: 80 * MS,
             cycle_duration_normal: 20 * MS,
+            cycle_load: CycleLoad { low: 90.0, high: 140.0 },
             cycle_wait_max: 100 * MS,
             ..Options::default()
         });
@@ -140,6 +156,22 @@ mod tests {
             }
             let spaced = cycles.spacing().as_secs_f64() * 1_000.0;
             assert!((spaced - f64::from(spacing)).abs() < 0.5, "{duration} ms: {spaced}");
+        }
+    }
+
+    #[test]
+    fn cycles_that_many_events_wait_for_follow_at_a_greater_distance() {
+        for (events_per_cycle, spacing) in [(0, 5), (90, 5), (115, 40), (140, 80), (10_000, 80)] {
+            let (mut cycles, _endings) = cycles();
+            let mut now = Instant::now();
+            for number in 1..40 {
+                drop(cycles.begin(now));
+                cycles.reported(events_per_cycle * 10, None);
+                cycles.end(number, now + 10 * MS);
+                now += 100 * MS;
+            }
+            let spaced = cycles.spacing().as_secs_f64() * 1_000.0;
+            assert!((spaced - f64::from(spacing)).abs() < 0.5, "{events_per_cycle} in 10 ms: {spaced}");
         }
     }
 

@@ -22,7 +22,7 @@ const TOPIC_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 79] = [
+pub(super) const RULES: [(&str, Rule); 80] = [
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -60,6 +60,7 @@ pub(super) const RULES: [(&str, Rule); 79] = [
     ("outbox.poll_interval", |text| at_least(text, MILLISECOND)),
     ("outbox.publisher.batch", |text| whole(text, 1, 100_000)),
     ("outbox.publisher.max_in_flight", |text| whole(text, 1, 4_096)),
+    ("outbox.publisher.cycle_spacing_max", |text| at_least(text, MILLISECOND)),
     ("outbox.retry.attempts_max", |text| whole(text, 1, 1_000_000)),
     ("outbox.retry.base", |text| at_least(text, MILLISECOND)),
     ("outbox.retry.max", |text| at_least(text, MILLISECOND)),

@@ -262,6 +262,7 @@ pub struct PublisherSettings {
     pub enabled: bool,
     pub batch: u32,
     pub max_in_flight: usize,
+    pub cycle_spacing_max: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -42,6 +42,7 @@ fn defaults_equal_those_of_each_crates_options() {
     let actors = actors::Options::default();
     assert_eq!(config.outbox.partitions, actors.partitions);
     assert_eq!(config.outbox.publisher.max_in_flight, actors.max_in_flight);
+    assert_eq!(config.outbox.publisher.cycle_spacing_max, actors.cycle_spacing_max);
     assert_eq!(config.outbox.publisher.enabled, actors.publisher_enabled);
     assert_eq!((config.outbox.publisher.batch, config.outbox.lease), (actors.relay.batch, actors.relay.lease));
     assert_eq!((config.outbox.poll_interval, config.outbox.retention), (actors.poll_interval, actors.retention));

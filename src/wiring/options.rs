@@ -69,6 +69,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
             BrokerKind::Embedded => EMBEDDED_CYCLE_NORMAL,
             BrokerKind::Kafka | BrokerKind::None => defaults.cycle_duration_normal,
         },
+        cycle_spacing_max: config.outbox.publisher.cycle_spacing_max,
         instance,
         relay,
         rules: config.relay_rules(),
