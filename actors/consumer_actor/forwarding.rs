@@ -7,11 +7,13 @@ use std::time::Duration;
 use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
+use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::broker::{Position, Record};
 use ports::inbox::DetourChange;
+use tokio::time::Instant;
 
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -49,21 +51,27 @@ impl GroupConsumer {
         Ok((due, others))
     }
 
-    /// Time until a message of a retry topic is due. A header with a later time than the longest delay, such as that of a wrong clock, does not
-    /// hold the partition.
+    /// Time until a message of a retry topic is due. A header or timestamp of a writer whose clock is ahead holds the partition for the longest delay
+    /// at most, counted from when this instance first sees the message.
     fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
         let stage = retry_stage(&delivery.position.topic)?;
         let written = delivery.record.timestamp;
-        let latest = written.after(*self.retry_delays.iter().max()?);
+        let longest = *self.retry_delays.iter().max()?;
         let by_stage = || self.retry_delays.get(stage).map(|delay| written.after(*delay));
-        let due = spring_headers::due(&delivery.record).map_or_else(by_stage, |due| Some(due.min(latest)))?;
-        Some(due.since(self.clock.now())).filter(|left| !left.is_zero())
+        let by_header = |due: Timestamp| Some(due.min(written.after(longest)));
+        let due = spring_headers::due(&delivery.record).map_or_else(by_stage, by_header)?;
+        let mut left = due.since(self.clock.now());
+        if left > longest {
+            let now = Instant::now();
+            left = longest.saturating_sub(now - self.first_seen.at(&delivery.position, now));
+        }
+        Some(left).filter(|left| !left.is_zero())
     }
 
     /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
     /// earlier message.
     async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
-        let key = self.detour_key(delivery);
+        let key = self.detour_key(&delivery.record, &delivery.position.topic);
         let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
             DetourChange::Enter { key: entered, stage, .. } if *entered == key => Some(*stage),
             DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
@@ -135,7 +143,7 @@ impl GroupConsumer {
         self.mark(&mut record);
         decisions.forward.push(record);
         if let Some(stage) = detour {
-            let (key, offset) = (self.detour_key(delivery), first_offset(delivery));
+            let (key, offset) = (self.detour_key(&delivery.record, &delivery.position.topic), first_offset(delivery));
             decisions.detours.push(DetourChange::Enter { key, stage, offset });
         }
     }
@@ -144,7 +152,7 @@ impl GroupConsumer {
     pub fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
         let retried = spring_headers::attempts_made(&delivery.record).is_some();
         if needs_order && retried && retry_stage(&delivery.position.topic).is_some() {
-            let (key, offset) = (self.detour_key(delivery), first_offset(delivery));
+            let (key, offset) = (self.detour_key(&delivery.record, &delivery.position.topic), first_offset(delivery));
             decisions.detours.push(DetourChange::Leave { key, offset });
         }
     }
@@ -167,15 +175,13 @@ impl GroupConsumer {
         decisions.forward.push(record);
     }
 
-    /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.
-    fn detour_key(&self, delivery: &Delivery) -> String {
-        let key = &delivery.record.key;
+    /// The key of the detour of a message in `topic`. Offsets order the messages of one topic only, so the topics that share retry topics have
+    /// detours of their own.
+    pub(super) fn detour_key(&self, record: &Record, topic: &str) -> String {
+        let Record { key, .. } = record;
         match self.base {
             None => key.to_string(),
-            Some(_) => {
-                let topic = spring_headers::original_topic(&delivery.record).unwrap_or(&delivery.position.topic);
-                format!("{topic} {key}")
-            }
+            Some(_) => format!("{} {key}", spring_headers::original_topic(record).unwrap_or(topic)),
         }
     }
 

@@ -13,6 +13,7 @@ use supervision::SupervisionBus;
 use telemetry::Metrics;
 
 use crate::consumer_actor::decisions::Decisions;
+use crate::consumer_actor::first_seen::FirstSeen;
 
 /// Shared by all members of a group in an instance.
 pub struct GroupConsumer {
@@ -36,6 +37,8 @@ pub struct GroupConsumer {
     pub broker: Arc<dyn Broker>,
     /// Keys whose messages wait for an earlier one, and the events that were already consumed.
     pub inbox: Arc<dyn Inbox>,
+    /// Messages of retry topics whose writer's clock is ahead.
+    pub first_seen: FirstSeen,
     /// Stamps forwarded records and decides when a retry is due.
     pub clock: Arc<dyn Clock>,
     /// Counters of the consumers.
@@ -58,13 +61,13 @@ impl GroupConsumer {
     /// # Errors
     /// A port's; no message is acknowledged then, so all are delivered again.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
-        let Decisions { processed, forward, detours, acknowledge, occurred_at, failed: _ } = decisions;
+        let Decisions { processed, forward, mut detours, acknowledge, occurred_at, failed: _ } = decisions;
         if !processed.is_empty() {
             let outcomes = self.inbox.commit(&self.group, processed).await?;
             self.count(&outcomes, &occurred_at);
         }
         if !forward.is_empty() {
-            self.broker.append(forward).await?;
+            self.append_forwards(forward, &mut detours).await?;
         }
         if !detours.is_empty() {
             self.inbox.set_detours(&self.group, detours).await?;

@@ -3,9 +3,10 @@ use std::sync::Arc;
 
 use app::commands::request_id;
 use app::consume::intake::IntakeFailure;
+use app::consume::spring_headers;
 use domain::EventType;
-use ports::broker::Position;
 use ports::broker::consumer_groups::Delivery;
+use ports::broker::{Position, Record};
 use supervision::{SupervisionBus, WorkInProgress};
 
 /// Messages of a poll that the event of a death names.
@@ -56,6 +57,37 @@ pub fn dead_lettered(delivery: &Delivery, failure: &IntakeFailure, events: &Supe
         vec![("topic", topic.to_string()), ("key", delivery.record.key.to_string()), ("error", failure.reason.clone())];
     fields.extend(request_id::of_record(&delivery.record).map(|id| ("request_id", id.to_owned())));
     events.publish_external("message_dead_lettered", fields);
+}
+
+/// The broker refused the forwarded record of a message, so its dead letter has no value.
+pub fn dead_lettered_without_value(record: &Record, reason: &str) {
+    let origin = original_position(record);
+    tracing::error!(
+        event = "message_value_omitted",
+        origin,
+        key = &*record.key,
+        error = reason,
+        "message {origin} was moved to the dead-letter topic without its value, which stays at that position: {reason}"
+    );
+}
+
+/// The broker refused even the dead letter without a value: the message is in its own topic only.
+pub fn not_dead_lettered(record: &Record, reason: &str) {
+    let origin = original_position(record);
+    tracing::error!(
+        event = "message_not_dead_lettered",
+        origin,
+        error = reason,
+        "message {origin} was not processed, and the broker refuses its dead letter: {reason}"
+    );
+}
+
+/// The position of a forwarded message before its first failure.
+fn original_position(record: &Record) -> String {
+    let topic = spring_headers::original_topic(record).unwrap_or(&record.topic);
+    let partition = spring_headers::original_partition(record).unwrap_or_default();
+    let offset = spring_headers::original_offset(record).unwrap_or_default();
+    format!("{topic}/{partition} offset {offset}")
 }
 
 /// The handler of a message failed, and a later attempt may succeed.

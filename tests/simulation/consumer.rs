@@ -246,6 +246,23 @@ async fn other_keys_do_not_wait_for_a_retried_message() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn retry_from_a_clock_that_is_ahead_waits_for_the_longest_delay_at_most() {
+    let handler = RecordingHandler::new(false, 0, |_| false);
+    let process = environment(&handler).start().await;
+    let (_, placed) = Factory::seeded(seed(), TOPIC.into()).placed("ann");
+    let mut record = from_region(&placed, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
+    record.topic = format!("{TOPIC}-retry-0").into();
+    record.timestamp = START_TIME.after(Duration::from_secs(6 * 3_600));
+    let written = Instant::now();
+    append(&process, record).await;
+
+    process.wait_until("the message is handled", TIMEOUT, async || handler.calls().len() == 1).await;
+
+    let waited = (handler.calls()[0].at - written).as_secs_f64();
+    assert!(waited <= 8.6, "{waited} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undecodable_message_becomes_a_dead_letter_at_once() {
     let handler = RecordingHandler::new(false, 0, |_| false);
     let environment = environment(&handler);

@@ -60,6 +60,7 @@ mod membership {
     mod schedules;
 }
 mod promotion;
+mod refused_forwards;
 mod regions;
 mod relay {
     mod crashes;

@@ -66,6 +66,27 @@ pub fn forward_record(delivery: &Delivery, forward: Forward<'_>) -> Record {
     }
 }
 
+/// Header of a dead letter that has no value because the broker refused it: the number of bytes that the value had.
+pub const OMITTED_VALUE_BYTES: &str = "x-omitted-value-bytes";
+
+/// Headers of an event that its dead letter keeps without the value.
+const EVENT_HEADERS: [&str; 4] = ["ce_id", "ce_type", "ce_source", outbox::topics::WEBHOOK_HEADER];
+
+/// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
+/// those that name the event.
+pub fn without_value(record: &Record, target: String) -> Record {
+    let kept = |(name, _): &&Header| names::ALL.contains(&&**name) || EVENT_HEADERS.contains(&&**name);
+    let mut headers: Vec<Header> = record.headers.iter().filter(kept).cloned().collect();
+    headers.push((OMITTED_VALUE_BYTES.into(), record.value.len().to_string().into_bytes().into()));
+    Record {
+        topic: Arc::from(target),
+        key: Arc::clone(&record.key),
+        headers,
+        value: Arc::from([]),
+        timestamp: record.timestamp,
+    }
+}
+
 /// The timestamp before the first failure, from the header of an earlier retry, or else from the record.
 fn first_timestamp(record: &Record) -> Vec<u8> {
     let earlier = names::last(record, names::FIRST_TIMESTAMP).and_then(names::parse_big_integer);

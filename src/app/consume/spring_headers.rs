@@ -56,7 +56,7 @@ pub fn original_topic(record: &Record) -> Option<&str> {
 }
 
 /// The partition of a record before its first failure.
-pub(crate) fn original_partition(record: &Record) -> Option<i32> {
+pub fn original_partition(record: &Record) -> Option<i32> {
     record.header(ORIGINAL_PARTITION)?.try_into().ok().map(i32::from_be_bytes)
 }
 

@@ -139,7 +139,7 @@ impl DeadLetters {
     /// Replays one dead letter; without `commit` only checks that it can be.
     ///
     /// # Errors
-    /// [`QueryError::Conflict`] when it was replayed before, or is reserved by another replay.
+    /// [`QueryError::Conflict`] when it was replayed before, is reserved by another replay, or has no value.
     pub async fn redrive_one(
         &self,
         position: DeadLetterPosition,
@@ -149,6 +149,12 @@ impl DeadLetters {
         let dead_letter = self.find(position).await?;
         if dead_letter.is_redriven() {
             return Err(QueryError::Conflict("this dead letter was replayed before".into()));
+        }
+        if dead_letter.lacks_value() {
+            return Err(QueryError::Conflict(
+                "the broker refused the value of this dead letter, so there is nothing to replay; send the event again from its original position"
+                    .into(),
+            ));
         }
         if !commit {
             return Ok(dead_letter);
@@ -163,7 +169,7 @@ impl DeadLetters {
         self.with_redrives(vec![dead_letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
     }
 
-    /// Counts the dead letters that match and were not replayed yet, at most `limit`.
+    /// Counts the dead letters that match, have a value and were not replayed yet, at most `limit`.
     pub async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<ReplayReport, QueryError> {
         self.count_or_replay(filter, limit, None).await
     }
@@ -194,7 +200,8 @@ impl DeadLetters {
                 return Ok(ReplayReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
-            let dead_letters = self.search(&filter, page, &mut scan).await?;
+            let mut dead_letters = self.search(&filter, page, &mut scan).await?;
+            dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
             report.matched += dead_letters.len() as u64;
             if let Some(audit) = replay_by.filter(|_| !dead_letters.is_empty()) {
                 report.redriven += self.replay(&dead_letters, audit).await?;

@@ -97,6 +97,21 @@ const EVENTS: &[LogEvent] = &[
         action: "`posthaste dlt show` prints it. Correct the cause, then `posthaste dlt redrive`.",
     },
     LogEvent {
+        name: "message_value_omitted",
+        levels: &[Level::ERROR],
+        fields: &["origin", "key", "error"],
+        meaning: "The broker refused a consumed record for its retry topic or the dead letters, in general because the record is larger than these \
+                  topics accept. Its dead letter has no value; the value is at `origin`.",
+        action: "Raise `max.message.bytes` of the retry topics and dead letters, and send the event again from `origin`.",
+    },
+    LogEvent {
+        name: "message_not_dead_lettered",
+        levels: &[Level::ERROR],
+        fields: &["origin", "error"],
+        meaning: "The broker refused a consumed record that was not processed, and its dead letter without a value too.",
+        action: "Correct what `error` names, and send the event again from `origin`.",
+    },
+    LogEvent {
         name: "message_retried",
         levels: &[Level::WARN],
         fields: &["topic", "partition", "offset", "key", "attempt", "error"],

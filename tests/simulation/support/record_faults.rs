@@ -212,6 +212,10 @@ impl Broker for FaultyRecordBroker {
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
+        let refused = |record: &&Record| self.record_faults.fault_of(record) == Some(RecordFault::RefusePermanent);
+        if let Some(record) = records.iter().find(refused) {
+            return Err(Error::Rejected(format!("fault: never a record of {}", record.topic)));
+        }
         self.real.append(records).await
     }
 

@@ -10,7 +10,7 @@ use ports::broker::{Header, Record};
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
-use crate::consume::forward::ROUND_HEADER;
+use crate::consume::forward::{OMITTED_VALUE_BYTES, ROUND_HEADER};
 use crate::consume::spring_headers;
 
 /// A dead letter with the record of its replay.
@@ -92,6 +92,11 @@ impl DeadLetter {
     /// Whether it was replayed to its topic.
     pub fn is_redriven(&self) -> bool {
         self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
+    }
+
+    /// Whether the broker refused its value, so that there is nothing to replay.
+    pub fn lacks_value(&self) -> bool {
+        self.delivery.record.header(OMITTED_VALUE_BYTES).is_some()
     }
 
     /// Its id in the redrive ledger.

@@ -1,0 +1,73 @@
+//! Appends the records for retry topics and dead letters. One that the broker refuses for good, because it exceeds a limit of the topic, must not
+//! come again for ever and hold its partition up: it goes to the dead letters without its value, which stays at its original position.
+use app::consume::forward::without_value;
+use app::consume::spring_headers;
+use outbox::topics::{base_topic, dead_letter_topic, retry_stage};
+use ports::Error;
+use ports::broker::Record;
+use ports::inbox::DetourChange;
+
+use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::message_log;
+
+impl GroupConsumer {
+    /// Appends all records together, and one by one if the broker refuses one of them for good.
+    ///
+    /// # Errors
+    /// The broker's, if it may accept the records later.
+    pub(super) async fn append_forwards(
+        &self,
+        records: Vec<Record>,
+        detours: &mut Vec<DetourChange>,
+    ) -> Result<(), Error> {
+        match self.broker.append(records.clone()).await {
+            Err(Error::Rejected(_)) => {}
+            result => return result.map(drop),
+        }
+        for record in records {
+            match self.broker.append(vec![record.clone()]).await {
+                Err(Error::Rejected(reason)) => self.append_refused(&record, &reason, detours).await?,
+                result => drop(result?),
+            }
+        }
+        Ok(())
+    }
+
+    async fn append_refused(
+        &self,
+        record: &Record,
+        reason: &str,
+        detours: &mut Vec<DetourChange>,
+    ) -> Result<(), Error> {
+        let mut target = record.topic.to_string();
+        if retry_stage(&record.topic).is_some() {
+            target = dead_letter_topic(base_topic(&record.topic));
+            self.metrics.kafka_consumer_dlq_count.inc();
+            self.end_detour_of(record, detours);
+        }
+        match self.broker.append(vec![without_value(record, target)]).await {
+            Err(Error::Rejected(second)) => message_log::not_dead_lettered(record, &second),
+            result => {
+                result?;
+                message_log::dead_lettered_without_value(record, reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// The record enters no retry topic, so later messages of its key do not wait for it.
+    fn end_detour_of(&self, record: &Record, detours: &mut Vec<DetourChange>) {
+        let Some(origin) = spring_headers::original_offset(record).and_then(|offset| u64::try_from(offset).ok()) else {
+            return;
+        };
+        let detour_key = self.detour_key(record, &record.topic);
+        for change in detours {
+            if let DetourChange::Enter { key, offset, .. } = change
+                && *key == detour_key
+                && *offset == origin
+            {
+                *change = DetourChange::Leave { key: std::mem::take(key), offset: *offset };
+            }
+        }
+    }
+}

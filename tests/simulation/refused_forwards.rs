@@ -1,0 +1,65 @@
+//! Records for retry topics and dead letters that the broker refuses for good: they must not stop their partition.
+use app::consume::spring_headers;
+use app::operators::dead_letters::DeadLetterFilter;
+use domain::Status;
+use ports::broker::Record;
+use ports::inbox::Inbox;
+use ports::operators::Audit;
+
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::{GROUP, TIMEOUT, TOPIC};
+use crate::support::record_faults::{RecordFault, header};
+use crate::support::recording_handler::RecordingHandler;
+
+const DEAD_LETTERS: &str = "order.events-dlt";
+
+#[tokio::test(start_paused = true)]
+async fn forward_that_the_broker_refuses_becomes_a_dead_letter_without_its_value() {
+    let handler = RecordingHandler::new(true, 5, |event| event.after.as_ref().is_some_and(|after| after.version == 0));
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    let is_first = |record: &Record| header(record, "x-sequence") == "1";
+    let too_large = move |record: &Record| &*record.topic != TOPIC && is_first(record) && !record.value.is_empty();
+    environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, too_large);
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    let dead = process.records(DEAD_LETTERS).await;
+    assert_eq!((dead.len(), handler.handled(id)), (1, vec![1]), "the later message does not wait for it");
+    let (dead, original) = (&dead[0].record, &process.records(TOPIC).await[0]);
+    assert_eq!((dead.value.len(), &dead.key), (0, &original.record.key));
+    assert_eq!(header(dead, "x-omitted-value-bytes"), original.record.value.len().to_string());
+    assert_eq!(header(dead, "ce_id"), header(&original.record, "ce_id"));
+    assert_eq!(spring_headers::original_offset(dead), Some(0), "where its value still is");
+    assert_eq!(process.metrics.kafka_consumer_dlq_count.get(), 1);
+    assert_eq!(process.store.detour(GROUP, &id.to_string()).await.expect("read"), None);
+
+    let dead_letters = environment.dead_letters(&process);
+    let audit = Audit { operator: "olga".into(), reason: "try".into() };
+    let all = dead_letters.redrive(&DeadLetterFilter::default(), 10, true, &audit).await.expect("none can be");
+    assert_eq!((all.matched, all.redriven, all.next), (0, 0, None), "an empty value is not replayed");
+    let position =
+        dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].position();
+    let refused = dead_letters.redrive_one(position, true, &audit).await.expect_err("it has no value");
+    assert!(refused.to_string().contains("original position"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_without_any_dead_letter_does_not_hold_up_the_later_ones() {
+    let handler = RecordingHandler::new(true, 5, |event| event.after.as_ref().is_some_and(|after| after.version == 0));
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, |record| {
+        &*record.topic != TOPIC && spring_headers::original_offset(record) == Some(0)
+    });
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    assert_eq!(handler.handled(id), vec![1]);
+    assert_eq!(process.records(DEAD_LETTERS).await.len(), 0);
+}
