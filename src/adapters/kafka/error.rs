@@ -40,7 +40,6 @@ pub(crate) fn map_code(code: Code, message: String) -> Error {
         | Code::InvalidMessageSize
         | Code::MessageBatchTooLarge
         | Code::InvalidMessage
-        | Code::InvalidTimestamp
         | Code::InvalidRecord
         | Code::BadMessage
         | Code::InvalidArgument
@@ -50,7 +49,8 @@ pub(crate) fn map_code(code: Code, message: String) -> Error {
         | Code::PolicyViolation
         | Code::UnsupportedForMessageFormat
         | Code::UnsupportedCompressionType => Error::Rejected(message),
-        // Missing topics, missing permissions, unsupported versions, fenced ids: an operator must act, or another instance goes on.
+        // Missing topics, missing permissions, unsupported versions, fenced ids, a clock that is ahead: an operator must act, or another instance
+        // goes on.
         _ => Error::Broken(message),
     }
 }
@@ -196,11 +196,17 @@ mod tests {
 
     #[test]
     fn invalid_record_is_rejected_permanently() {
-        for code in [Code::MessageSizeTooLarge, Code::InvalidTimestamp, Code::InvalidRecord] {
+        for code in [Code::MessageSizeTooLarge, Code::InvalidRecord] {
             assert_eq!(mapped(code).fault(), Fault::Permanent, "{code:?}");
             assert_eq!(failure_cause(code), FailureCause::Record);
         }
         assert_eq!(failure_cause(Code::InvalidDifferentRecord), FailureCause::OtherRecord);
+    }
+
+    #[test]
+    fn record_with_a_timestamp_that_the_broker_refuses_is_tried_again() {
+        assert_eq!(mapped(Code::InvalidTimestamp).fault(), Fault::SemiTransient);
+        assert_eq!(failure_cause(Code::InvalidTimestamp), FailureCause::Record);
     }
 
     #[test]

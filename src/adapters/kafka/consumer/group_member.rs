@@ -57,7 +57,7 @@ impl ConsumerGroups for Kafka {
         let no_thread = |error| Error::Overloaded(format!("cannot start a thread for a member of {group}: {error}"));
         let results = requests.clone();
         // The send fails only after the member's thread has ended, which has then failed all its acknowledgements.
-        let on_commit = move |result| drop(results.send(MemberRequest::CommitResult(result)));
+        let on_commit = move |number, result| drop(results.send(MemberRequest::CommitResult(number, result)));
         let commits = OffsetCommits::start(Arc::clone(&consumer), on_commit).map_err(no_thread)?;
         let thread = MemberThread::new(consumer, commits, Arc::clone(&self.inner.options), topics);
         std::thread::Builder::new()

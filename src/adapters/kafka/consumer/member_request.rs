@@ -8,7 +8,7 @@ use ports::broker::consumer_groups::{Delivery, Lag};
 use rdkafka::error::KafkaResult;
 use tokio::sync::oneshot;
 
-use crate::consumer::offset_commits::AssignedPartition;
+use crate::consumer::offset_commits::{AssignedPartition, CommitNumber};
 
 /// Receives the result of a request; the send fails when the caller was dropped.
 pub(crate) type MemberReply<T> = oneshot::Sender<Result<T, Error>>;
@@ -25,8 +25,8 @@ pub(crate) enum MemberRequest {
     RewindTo { from: Position, reply: MemberReply<()> },
     /// Report how far the group is behind in this member's partitions.
     Lag { reply: MemberReply<Vec<Lag>> },
-    /// An offset commit has ended with this result.
-    CommitResult(KafkaResult<()>),
+    /// The offset commit of this number has ended with this result.
+    CommitResult(CommitNumber, KafkaResult<()>),
     /// The consumer has new events.
     Wake,
     /// The handle was dropped: leave the group.

@@ -14,7 +14,7 @@ use rdkafka::{Message, TopicPartitionList};
 use crate::connection::message::delivery;
 use crate::consumer::context::{AssignmentChange, MemberContext, apply};
 use crate::consumer::member_request::{MemberReply, MemberRequest};
-use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits, PendingAcknowledgement};
+use crate::consumer::offset_commits::{AssignedPartition, CommitNumber, OffsetCommits, PendingAcknowledgement};
 use crate::consumer::partition_buffer::PartitionBuffer;
 use crate::error::{map_err, may_pass};
 use crate::options::Options;
@@ -86,7 +86,7 @@ impl MemberThread {
             }
             self.fetch();
             self.check_client();
-            self.commits.fail_overdue();
+            self.commits.fail_overdue(Instant::now());
             self.finish_revocation();
             self.deliver();
             self.pause_and_resume();
@@ -115,7 +115,7 @@ impl MemberThread {
                 // Replaces a poll whose caller was dropped, which received no message.
                 self.poll = Some(WaitingPoll { limit, deadline: Instant::now() + wait, paused, reply });
             }
-            MemberRequest::CommitResult(result) => self.handle_commit(&result),
+            MemberRequest::CommitResult(number, result) => self.handle_commit(number, &result),
             MemberRequest::Acknowledge { upto, reply } => self.acknowledge(upto, reply),
             MemberRequest::Rewind { reply } => {
                 self.buffers.values_mut().for_each(PartitionBuffer::rewind);
@@ -245,8 +245,8 @@ impl MemberThread {
         self.commits.add(PendingAcknowledgement { offsets, revoked, reply });
     }
 
-    fn handle_commit(&mut self, result: &KafkaResult<()>) {
-        for (partition, offset) in self.commits.handle_result(result) {
+    fn handle_commit(&mut self, number: CommitNumber, result: &KafkaResult<()>) {
+        for (partition, offset) in self.commits.handle_result(number, result) {
             if let Some(buffer) = self.buffers.get_mut(&partition) {
                 buffer.acknowledge(offset);
             }

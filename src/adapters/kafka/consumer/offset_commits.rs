@@ -32,27 +32,41 @@ pub(crate) struct PendingAcknowledgement {
     pub(crate) reply: oneshot::Sender<Result<(), Error>>,
 }
 
+/// The number of a commit. The result of a commit that was given up must not count as that of the next one.
+pub(crate) type CommitNumber = u64;
+
 /// The waiting acknowledgements of a member, and the commit in flight.
 pub(crate) struct OffsetCommits {
     waiting: Vec<PendingAcknowledgement>,
-    in_flight: Option<(Instant, Vec<PendingAcknowledgement>)>,
-    thread: Sender<TopicPartitionList>,
+    in_flight: Option<CommitInFlight>,
+    next: CommitNumber,
+    thread: Sender<(CommitNumber, TopicPartitionList)>,
+}
+
+struct CommitInFlight {
+    number: CommitNumber,
+    deadline: Instant,
+    batch: Vec<PendingAcknowledgement>,
 }
 
 impl OffsetCommits {
     /// Starts the thread that commits; it ends when this value is dropped. `on_result` runs on that thread after each commit.
     pub(crate) fn start(
         consumer: Arc<BaseConsumer<MemberContext>>,
-        on_result: impl Fn(KafkaResult<()>) + Send + 'static,
+        on_result: impl Fn(CommitNumber, KafkaResult<()>) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (thread, lists) = channel::<TopicPartitionList>();
+        let (thread, lists) = channel();
         let run = move || {
-            for list in lists {
-                on_result(consumer.commit(&list, CommitMode::Sync));
+            for (number, list) in lists {
+                on_result(number, consumer.commit(&list, CommitMode::Sync));
             }
         };
         std::thread::Builder::new().name("kafka-commits".into()).spawn(run)?;
-        Ok(Self { waiting: Vec::new(), in_flight: None, thread })
+        Ok(Self::sending_to(thread))
+    }
+
+    fn sending_to(thread: Sender<(CommitNumber, TopicPartitionList)>) -> Self {
+        Self { waiting: Vec::new(), in_flight: None, next: 0, thread }
     }
 
     /// Adds an acknowledgement to the next commit, and starts it when none is in flight.
@@ -61,9 +75,15 @@ impl OffsetCommits {
         self.start_next();
     }
 
-    /// Handles the result of the commit in flight; returns the offsets that are acknowledged now.
-    pub(crate) fn handle_result(&mut self, result: &KafkaResult<()>) -> BTreeMap<AssignedPartition, u64> {
-        let Some((_, batch)) = self.in_flight.take() else { return BTreeMap::new() };
+    /// Handles the result of a commit; returns the offsets that are acknowledged now. That of a commit that was given up changes nothing.
+    pub(crate) fn handle_result(
+        &mut self,
+        number: CommitNumber,
+        result: &KafkaResult<()>,
+    ) -> BTreeMap<AssignedPartition, u64> {
+        let Some(CommitInFlight { batch, .. }) = self.in_flight.take_if(|commit| commit.number == number) else {
+            return BTreeMap::new();
+        };
         let committed = result.as_ref().map(|()| highest(&batch)).map_err(|error| map_err(error, "acknowledging"));
         for acknowledgement in batch {
             acknowledgement.finish(committed.as_ref().map(drop).map_err(Error::clone));
@@ -72,12 +92,11 @@ impl OffsetCommits {
         committed.unwrap_or_default()
     }
 
-    /// Fails the acknowledgements of a commit without a result in time.
-    pub(crate) fn fail_overdue(&mut self) {
-        if self.in_flight.as_ref().is_some_and(|(deadline, _)| *deadline < Instant::now())
-            && let Some((_, batch)) = self.in_flight.take()
-        {
+    /// Fails the acknowledgements of a commit without a result in time, and starts the next commit.
+    pub(crate) fn fail_overdue(&mut self, now: Instant) {
+        if let Some(CommitInFlight { batch, .. }) = self.in_flight.take_if(|commit| commit.deadline < now) {
             fail(batch, &Error::Unknown("no broker answered an offset commit in time".into()));
+            self.start_next();
         }
     }
 
@@ -91,8 +110,13 @@ impl OffsetCommits {
             return batch.into_iter().for_each(|acknowledgement| acknowledgement.finish(Ok(())));
         }
         let list = commit_list(&offsets).map_err(|error| map_err(&error, "acknowledging"));
-        match list.and_then(|list| self.thread.send(list).map_err(|_| client_stopped())) {
-            Ok(()) => self.in_flight = Some((Instant::now() + COMMIT_TIMEOUT, batch)),
+        self.next += 1;
+        let number = self.next;
+        match list.and_then(|list| self.thread.send((number, list)).map_err(|_| client_stopped())) {
+            Ok(()) => {
+                let deadline = Instant::now() + COMMIT_TIMEOUT;
+                self.in_flight = Some(CommitInFlight { number, deadline, batch });
+            }
             Err(error) => fail(batch, &error),
         }
     }
@@ -129,4 +153,34 @@ fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicP
         list.add_partition_offset(topic, *partition as i32, Offset::Offset(*offset as i64 + 1))?;
     }
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acknowledgement(offset: u64) -> (PendingAcknowledgement, oneshot::Receiver<Result<(), Error>>) {
+        let (reply, result) = oneshot::channel();
+        let offsets = BTreeMap::from([((Arc::from("t"), 0), offset)]);
+        (PendingAcknowledgement { offsets, revoked: None, reply }, result)
+    }
+
+    #[test]
+    fn late_result_of_a_commit_that_was_given_up_does_not_acknowledge_the_next_one() {
+        let (thread, sent) = channel();
+        let mut commits = OffsetCommits::sending_to(thread);
+        let ((first, mut of_first), (second, mut of_second)) = (acknowledgement(1), acknowledgement(2));
+        commits.add(first);
+        commits.add(second);
+
+        commits.fail_overdue(Instant::now() + COMMIT_TIMEOUT * 2);
+        assert!(matches!(of_first.try_recv(), Ok(Err(Error::Unknown(_)))));
+        let numbers: Vec<CommitNumber> = sent.try_iter().map(|(number, _)| number).collect();
+        assert_eq!(numbers.len(), 2, "the acknowledgement that waited is committed now");
+
+        assert_eq!(commits.handle_result(numbers[0], &Ok(())), BTreeMap::new());
+        assert!(of_second.try_recv().is_err(), "its own commit has not ended");
+        assert_eq!(commits.handle_result(numbers[1], &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 2)]));
+        assert!(matches!(of_second.try_recv(), Ok(Ok(()))));
+    }
 }

@@ -239,7 +239,8 @@ impl SessionThread {
     fn admit(&self, batches: Vec<SessionBatch>) -> Vec<SessionBatch> {
         let now = Instant::now();
         let (mut admitted, overdue) = (Vec::with_capacity(batches.len()), overdue(false));
-        for batch in batches {
+        for mut batch in batches {
+            batch.limit_timestamps(self.options.clock.now());
             let stale = batch.watermark.and_then(|(partition, token)| {
                 self.committed.get(&partition).filter(|last| **last >= token).map(|last| (token, *last))
             });

@@ -1,13 +1,17 @@
 //! A batch on its way through a session: its records, its deadline, and the channel for its result.
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use domain::Timestamp;
 use ports::broker::{Batch, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use tokio::sync::oneshot;
 
 use crate::producer::delivery_reports::DeliveryOutcome;
+
+/// How far a record's timestamp may be ahead: the difference of clocks that NTP keeps.
+const TIMESTAMP_LEAD_MAX: Duration = Duration::from_secs(60);
 
 /// A batch that a session publishes, with or without a watermark.
 pub(crate) struct SessionBatch {
@@ -45,6 +49,15 @@ impl SessionBatch {
     ) -> Self {
         let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
         Self { records, watermark, deadline, bytes, is_suspect: false, companions: 0, reply }
+    }
+
+    /// Gives the present to records of a clock that was ahead: the broker refuses a timestamp that is far ahead
+    /// (`message.timestamp.after.max.ms`, an hour since Kafka 4.0).
+    pub(crate) fn limit_timestamps(&mut self, now: Timestamp) {
+        let latest = now.after(TIMESTAMP_LEAD_MAX);
+        for (_, record) in self.records.iter_mut().filter(|(_, record)| record.timestamp > latest) {
+            record.timestamp = now;
+        }
     }
 
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
