@@ -73,12 +73,14 @@ enum LockAttempt {
 
 impl NameClaimant {
     /// Takes the lock. A holder whose heartbeat expired is ended, and so is the session `former_backend` of this process, which the
-    /// server has not missed yet.
+    /// server has not missed yet. A process that had the name waits for a holder without a row, however long it takes: it may be a connection of
+    /// its own that broke before it wrote its row, and another process writes its row at once.
     pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<NameLock, PostgresOpenError> {
         let connection = self.connector.connect("lock").await?;
         let client = &connection.client;
         let failed = |error: tokio_postgres::Error| PostgresOpenError::of(self.connector.location(), &error);
         let started = tokio::time::Instant::now();
+        let gives_up = || former_backend.is_none() && started.elapsed() > HOLDER_WAIT_MAX;
         loop {
             match self.try_lock(client).await.map_err(failed)? {
                 LockAttempt::Acquired { backend } => {
@@ -88,14 +90,14 @@ impl NameClaimant {
                 LockAttempt::Held { backend, session, heartbeat_expired, .. }
                     if heartbeat_expired || (Some(backend) == former_backend && session == Some(self.session)) =>
                 {
-                    if started.elapsed() > HOLDER_WAIT_MAX {
+                    if gives_up() {
                         return Err(self.held(None, None));
                     }
                     self.end_holder(client, backend).await.map_err(failed)?;
                     continue;
                 }
                 LockAttempt::Held { pid: Some(pid), address, .. } => return Err(self.held(Some(pid), address)),
-                LockAttempt::Held { .. } if started.elapsed() > HOLDER_WAIT_MAX => return Err(self.held(None, None)),
+                LockAttempt::Held { .. } if gives_up() => return Err(self.held(None, None)),
                 LockAttempt::Held { .. } | LockAttempt::Released => {}
             }
             tokio::time::sleep(ATTEMPT_INTERVAL).await;

@@ -115,3 +115,30 @@ async fn holder_retakes_its_name_after_its_connection_broke() {
     let lost = tokio::time::timeout(Duration::from_millis(50), first.lost()).await;
     assert!(lost.is_err(), "no other process had it: {lost:?}");
 }
+
+#[tokio::test]
+async fn name_is_not_lost_to_a_session_that_belongs_to_no_process() {
+    let database = Database::migrated().await;
+    let options = Options { heartbeat_interval: Duration::from_millis(100), ..database.options("here") };
+    let first = Postgres::open(options).await.unwrap();
+    let client = database.client().await;
+    let backend = async || client.query_one("SELECT backend FROM instance", &[]).await.unwrap().get::<_, i32>(0);
+    let before = backend().await;
+
+    // As a connection of the process that broke after the server had given it the lock, before it wrote its row.
+    let orphan = database.client().await;
+    let (took, ()) = tokio::join!(orphan.batch_execute(LOCK), async {
+        let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        until("the other session to wait", async || client.query_opt(waits, &[]).await.unwrap()).await;
+        client.execute("SELECT pg_terminate_backend($1)", &[&before]).await.unwrap();
+    });
+    took.unwrap();
+
+    let lost = tokio::time::timeout(Duration::from_secs(3), first.lost()).await;
+    assert!(lost.is_err(), "no other process has the name: {lost:?}");
+    orphan.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    until("the process to hold its name again", async || (backend().await != before).then_some(())).await;
+}
+
+/// Takes the lock of the name "here" once it is free.
+const LOCK: &str = "SELECT pg_advisory_lock(hashtextextended('posthaste:public:here', 0))";
