@@ -113,7 +113,12 @@ impl ActorSystem {
         let half = deadline / 2;
         let partitions_left = self.publisher.ask(Retire { deadline: half }, half).await.unwrap_or(0);
         let drained = self.root.shutdown(deadline.saturating_sub(started.elapsed())).await;
-        self.threads.stop();
+        if !self.threads.stop(deadline.saturating_sub(started.elapsed())).await {
+            tracing::warn!(
+                event = "thread_left_behind",
+                "a thread of the actors does not end; it ends with the process"
+            );
+        }
         StopReport { drained, partitions_left }
     }
 }

@@ -122,6 +122,11 @@ impl Service {
         self.address
     }
 
+    /// `shutdown.deadline`: the longest time that [`Service::stop`] takes.
+    pub fn stop_deadline(&self) -> Duration {
+        self.stop_deadline
+    }
+
     /// The actor system, for tests that inject faults and read its events.
     pub fn actors(&self) -> &ActorSystem {
         &self.actors
@@ -152,7 +157,7 @@ impl Service {
         self.http.stop(self.stop_deadline / 2).await;
         let remaining = self.stop_deadline.saturating_sub(begun.elapsed());
         let stopped = self.actors.stop(remaining).await;
-        self.handles.close().await;
+        self.handles.close_within(self.stop_deadline.saturating_sub(begun.elapsed())).await;
         flush_spans(self.span_exporter, self.stop_deadline.saturating_sub(begun.elapsed())).await;
         let unfinished_actors: Vec<(String, usize)> =
             stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();

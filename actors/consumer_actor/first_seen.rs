@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 /// The message that holds each partition, and when it was first seen. One entry for each partition of a retry topic at most.
 #[derive(Debug, Default)]
-pub struct FirstSeen(Mutex<HashMap<(Arc<str>, u32), (u64, Instant)>>);
+pub struct FirstSeen(Mutex<HashMap<TopicPartition, (u64, Instant)>>);
+
+type TopicPartition = (Arc<str>, u32);
 
 impl FirstSeen {
     /// When the message at this position was first asked for.

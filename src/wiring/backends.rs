@@ -3,10 +3,12 @@ pub(super) mod span_export;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actors::ProducerSlots;
 use embedded::Embedded;
 use memory::Memory;
+use ports::Error;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topic_log::TopicLog;
@@ -26,6 +28,9 @@ use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
 
 use crate::config::Config;
+
+/// Least time that a store gets to close, also after the deadline of a stop.
+const CLOSE_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// The ports that every store implements.
 #[derive(Clone)]
@@ -192,19 +197,32 @@ impl BackendHandles {
 
     /// Closes the cache, then the store. A failure is logged: the next start repairs an unclean store.
     pub(crate) async fn close(&self) {
+        report_close(self.close_all().await);
+    }
+
+    /// Closes as [`BackendHandles::close`] does, within this time, or a second if less is left.
+    pub(crate) async fn close_within(&self, time: Duration) {
+        let late = |_| Err(Error::Unreachable("it did not close in time".into()));
+        report_close(tokio::time::timeout(time.max(CLOSE_TIME_MIN), self.close_all()).await.unwrap_or_else(late));
+    }
+
+    async fn close_all(&self) -> Result<(), Error> {
         #[cfg(feature = "redis")]
         if let Some(redis) = &self.redis {
             redis.close().await;
         }
-        let result = match &self.store {
+        match &self.store {
             StoreHandle::Embedded(store) => store.close().await,
             #[cfg(feature = "postgres")]
             StoreHandle::Postgres(store) => store.close().await,
             #[cfg(feature = "redis")]
             StoreHandle::Redis(store) => store.close().await,
-        };
-        if let Err(error) = result {
-            tracing::warn!(event = "close_failed", error = %error, "the store was not closed cleanly; the next start repairs it");
         }
+    }
+}
+
+fn report_close(result: Result<(), Error>) {
+    if let Err(error) = result {
+        tracing::warn!(event = "close_failed", error = %error, "the store was not closed cleanly; the next start repairs it");
     }
 }

@@ -3,6 +3,7 @@
 mod reload;
 
 use std::path::Path;
+use std::time::Duration;
 
 use posthaste::{Config, Environment, Service, StartError};
 use rustix::fs::fstat;
@@ -15,6 +16,8 @@ use super::super::runtime::block_on;
 use super::token::DEVELOPMENT_SECRET;
 pub(crate) use reload::Reloader;
 
+/// Time after `shutdown.deadline` in which a stop may still end by itself.
+const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up.
@@ -129,12 +132,28 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
             }
         }
     };
-    actix_rt::spawn(async move {
-        signals.next().await;
-        std::process::exit(SECOND_SIGNAL);
-    });
+    end_at_the_latest(service.stop_deadline() + STOP_GRACE, signals);
     service.stop().await;
     Ok(code)
+}
+
+/// Ends the process at a second signal, and after this time at the latest. On a thread of its own, because a handler or a library call that does
+/// not return may block the others. Ends like a crash: the next start settles what is unfinished.
+fn end_at_the_latest(within: Duration, mut signals: Signals) {
+    let wait = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Without a runtime (no file descriptor is left) the process ends when its stop has ended.
+        let Ok(runtime) = runtime else { return };
+        match runtime.block_on(async { tokio::time::timeout(within, signals.next()).await }) {
+            Ok(()) => std::process::exit(SECOND_SIGNAL),
+            Err(_) => {
+                tracing::error!(event = "stop_timed_out", "a thread does not end; the process ends without it");
+                std::process::exit(1);
+            }
+        }
+    };
+    // The thread ends with the process.
+    drop(std::thread::Builder::new().name("stop-limit".into()).spawn(wait));
 }
 
 /// The signals that stop the service: SIGTERM and SIGINT.

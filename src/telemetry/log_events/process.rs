@@ -125,6 +125,20 @@ const EVENTS: &[LogEvent] = &[
         action: "Raise `shutdown.deadline` if the counts are often above 0.",
     },
     LogEvent {
+        name: "thread_left_behind",
+        levels: &[Level::WARN],
+        fields: &[],
+        meaning: "At a stop, a thread of the actors did not end: a handler or a call of a library blocks it.",
+        action: "Look for the handler that does not return; the next start settles its work.",
+    },
+    LogEvent {
+        name: "stop_timed_out",
+        levels: &[Level::ERROR],
+        fields: &[],
+        meaning: "A stop had not ended 2 s after `shutdown.deadline`. The process ended with exit code 1, as after a crash.",
+        action: "Nothing is lost; the next start settles what was unfinished. Report the log lines before it if it repeats.",
+    },
+    LogEvent {
         name: "close_failed",
         levels: &[Level::WARN],
         fields: &["error"],

@@ -59,6 +59,19 @@ fn an_idle_service_stops_within_two_seconds_with_exit_code_0() {
 }
 
 #[test]
+fn a_second_signal_ends_the_service_at_once_with_exit_code_130() {
+    let backend = Backend::new();
+    let mut service = Posthaste::start(&backend, &[]);
+    // It continues with both signals before it.
+    service.freeze();
+    ["INT", "TERM", "CONT"].into_iter().for_each(|name| service.signal(name));
+
+    let status = service.await_exit(Duration::from_secs(2));
+
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
 fn a_stop_under_load_finishes_accepted_commands_and_loses_no_event() {
     let backend = Backend::new();
     let mut service = Posthaste::start(&backend, &[]);

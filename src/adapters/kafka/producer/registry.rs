@@ -28,7 +28,7 @@ use crate::topics::watermark_cache::registration_key;
 /// The slot of the session that appends. It writes no watermarks, so its transactional id is not registered.
 pub(crate) const APPEND_SLOT: &str = "append";
 /// How many transactional ids are fenced at a time: each needs a producer of its own for a moment.
-const FENCES_AT_A_TIME: usize = 8;
+const FENCES_AT_A_TIME: usize = 32;
 /// Pause before a fence is repeated that was itself fenced by another producer.
 const FENCE_PAUSE: Duration = Duration::from_millis(50);
 

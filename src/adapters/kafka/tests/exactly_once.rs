@@ -6,10 +6,10 @@ use futures::join;
 use kafka::Guarantee;
 use kit::TestClock;
 use outbox::topics::WATERMARK_TOPIC;
+use ports::Error;
 use ports::broker::{Batch, Broker, Published};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId};
-use ports::{Error, Fault};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
@@ -291,38 +291,6 @@ async fn records_that_exceed_the_brokers_limit_only_together_are_published() {
     installation.committed(&session, batch(P0, 1, records)).await;
 
     assert_eq!(installation.by_key().await["k"], values);
-}
-
-/// The year 2096.
-const FAR_AHEAD: domain::Timestamp = domain::Timestamp::from_millis(4_000_000_000_000);
-
-#[tokio::test]
-async fn event_of_a_clock_that_was_ahead_is_published() {
-    let installation = Installation::new().await;
-    let session = installation.session(0).await;
-    let mut records = installation.records(&[("k", "1"), ("k", "2"), ("k", "3")]);
-    records[1].timestamp = FAR_AHEAD;
-
-    installation.committed(&session, batch(P0, 1, records)).await;
-
-    assert_eq!(installation.by_key().await["k"], ["1", "2", "3"]);
-}
-
-#[tokio::test]
-async fn instance_with_a_clock_that_is_ahead_tries_its_records_again() {
-    let clock = TestClock::default();
-    let installation = Installation::of(opened(options(&servers(), &clock)).await);
-    let session = installation.session(0).await;
-    clock.set(FAR_AHEAD);
-    let mut records = installation.records(&[("k", "1")]);
-    records[0].timestamp = FAR_AHEAD;
-
-    let result = installation.publish(&session, batch(P0, 1, records)).await;
-
-    let Published::Aborted { refused, cause, .. } = result else { panic!("{result:?}") };
-    let errors = refused.into_iter().map(|(_, error)| error).chain(cause.map(|failure| failure.error));
-    let faults: Vec<Fault> = errors.map(|error| error.fault()).collect();
-    assert!(!faults.is_empty() && faults.iter().all(|fault| *fault == Fault::SemiTransient), "{faults:?}");
 }
 
 #[tokio::test]

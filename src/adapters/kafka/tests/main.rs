@@ -8,5 +8,6 @@ mod outages;
 mod proxy;
 mod secured;
 mod support;
+mod timestamps;
 mod topic_creation;
 mod watermark_layouts;
