@@ -1,4 +1,5 @@
 //! BackpressureManager: samples consumer lag, outbox backlog and pool saturation each second, and sets the resulting stage at the gate.
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use app::policy::backpressure::{Pressure, PressureInputs, PressureLevel, Pressur
 use futures::future::join_all;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
-use supervision::{ActorState, Mailbox, SupervisionBus};
+use supervision::{ActorSnapshot, ActorState, Mailbox, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::consumer_actor::{ConsumerActor, MeasuredLag};
@@ -35,6 +36,20 @@ pub struct BackpressureManager {
     inputs: PressureInputs,
     /// Sum and number of the saturation readings since the last sample.
     saturation: (f64, u32),
+    /// The mailboxes of each kind of actor that was seen.
+    kinds: BTreeMap<&'static str, MailboxTotals>,
+}
+
+/// The pause between two counts of the unsent rows is at least this many times as long as the count: a large backlog is counted less often,
+/// because it costs every instance, and the store is behind already.
+const COUNT_PAUSE_FACTOR: u32 = 10;
+
+/// The actors of a kind together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct MailboxTotals {
+    up: i64,
+    depth: i64,
+    capacity: i64,
 }
 
 impl BackpressureManager {
@@ -58,21 +73,23 @@ impl BackpressureManager {
             created_at: Instant::now(),
             inputs: PressureInputs::default(),
             saturation: (0.0, 0),
+            kinds: BTreeMap::new(),
         }
     }
 
     /// Counts the unsent rows. Runs apart from the samples: a store that counts slowly must not delay the samples that show its load.
     fn count_backlog(&mut self, ctx: &mut Context<Self>) {
         let outbox = Arc::clone(&self.dependencies.outbox);
+        let begun = Instant::now();
         let work = async move { outbox.depth().await };
-        ctx.spawn(work.into_actor(self).map(|depth, this, ctx| {
+        ctx.spawn(work.into_actor(self).map(move |depth, this, ctx| {
             if let Ok(depth) = depth {
                 // Without a broker all rows stay unsent: that is not pressure.
                 let has_broker = this.dependencies.broker.is_some();
                 this.inputs.backlog = if has_broker { depth.pending + depth.failed } else { 0 };
                 this.publish_depth(&depth);
             }
-            ctx.run_later(SAMPLE_INTERVAL, Self::count_backlog);
+            ctx.run_later(SAMPLE_INTERVAL.max(begun.elapsed() * COUNT_PAUSE_FACTOR), Self::count_backlog);
         }));
     }
 
@@ -110,7 +127,7 @@ impl BackpressureManager {
         }
     }
 
-    fn publish(&self, stage: PressureStage) {
+    fn publish(&mut self, stage: PressureStage) {
         let metrics = &self.dependencies.metrics;
         metrics.backpressure_level.set(stage.level().number());
         metrics.backpressure_throttling_factor.set(stage.limit_factor());
@@ -151,20 +168,18 @@ impl BackpressureManager {
         });
     }
 
-    /// Shows, for each kind of actor, how many run and their mailboxes' total depth and capacity.
-    fn publish_mailboxes(&self) {
+    /// Shows, for each kind of actor, how many run and their mailboxes' total depth and capacity: zeros for a kind that has no actor any more.
+    fn publish_mailboxes(&mut self) {
+        let row = |row: ActorSnapshot| {
+            let (depth, capacity) = (gauge_value(row.mailbox_depth as u64), gauge_value(row.mailbox_capacity as u64));
+            (row.actor, MailboxTotals { up: i64::from(row.state == ActorState::Running), depth, capacity })
+        };
+        add_up(&mut self.kinds, self.bus.snapshot().into_iter().map(row));
         let metrics = &self.dependencies.metrics;
-        let mut kinds: std::collections::BTreeMap<&str, (i64, i64, i64)> = std::collections::BTreeMap::new();
-        for row in self.bus.snapshot() {
-            let kind = kinds.entry(row.actor).or_default();
-            kind.0 += i64::from(row.state == ActorState::Running);
-            kind.1 += i64::try_from(row.mailbox_depth).unwrap_or(i64::MAX);
-            kind.2 += i64::try_from(row.mailbox_capacity).unwrap_or(i64::MAX);
-        }
-        for (kind, (up, depth, capacity)) in kinds {
-            metrics.actor_up.with([kind]).set(up);
-            metrics.actor_mailbox_depth.with([kind]).set(depth);
-            metrics.actor_mailbox_capacity.with([kind]).set(capacity);
+        for (kind, MailboxTotals { up, depth, capacity }) in &self.kinds {
+            metrics.actor_up.with([kind]).set(*up);
+            metrics.actor_mailbox_depth.with([kind]).set(*depth);
+            metrics.actor_mailbox_capacity.with([kind]).set(*capacity);
         }
     }
 
@@ -202,6 +217,20 @@ fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// Adds up the actors of each kind, from zero. A kind that was seen before stays.
+fn add_up(
+    kinds: &mut BTreeMap<&'static str, MailboxTotals>,
+    actors: impl Iterator<Item = (&'static str, MailboxTotals)>,
+) {
+    kinds.values_mut().for_each(|totals| *totals = MailboxTotals::default());
+    for (kind, MailboxTotals { up, depth, capacity }) in actors {
+        let totals = kinds.entry(kind).or_default();
+        totals.up += up;
+        totals.depth += depth;
+        totals.capacity += capacity;
+    }
+}
+
 impl Actor for BackpressureManager {
     type Context = Context<Self>;
 
@@ -213,3 +242,20 @@ impl Actor for BackpressureManager {
 }
 
 supervision::supervised!(BackpressureManager);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_without_an_actor_is_shown_with_zeros() {
+        let running = MailboxTotals { up: 1, depth: 2, capacity: 8 };
+        let mut kinds = BTreeMap::new();
+        add_up(&mut kinds, [("PartitionWorker", running), ("PartitionWorker", running)].into_iter());
+        assert_eq!(kinds["PartitionWorker"], MailboxTotals { up: 2, depth: 4, capacity: 16 });
+
+        add_up(&mut kinds, [("OutboxPublisher", running)].into_iter());
+
+        assert_eq!((kinds["PartitionWorker"], kinds["OutboxPublisher"]), (MailboxTotals::default(), running));
+    }
+}

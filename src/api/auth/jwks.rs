@@ -78,7 +78,13 @@ impl Jwks {
             }
             return KeyLookup::Key(key);
         }
-        shared.refresh(Some(key_id)).await;
+        let refresh = {
+            let (shared, key_id) = (Arc::clone(shared), key_id.to_owned());
+            async move { shared.refresh(Some(&key_id)).await }
+        };
+        // In a task of its own: a client that disconnects must not take the fetched set with it, because the next fetch is not permitted soon.
+        // A panic of the task was logged; the set is then as it was.
+        let _ = tokio::spawn(refresh).await;
         match shared.lookup(key_id) {
             Some(key) => KeyLookup::Key(key),
             None if shared.cached.read().keys.is_none() => KeyLookup::Unavailable,
@@ -162,7 +168,47 @@ fn loopback_host(url: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
+
+    /// A server that answers one request once it is permitted to: its URL, the arrival of the request, and the permission.
+    fn slow_server() -> (String, tokio::sync::oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/jwks", listener.local_addr().expect("bound"));
+        let ((arrived, arrival), (permit, permitted)) = (tokio::sync::oneshot::channel(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a connection");
+            assert!(connection.read(&mut [0; 4_096]).expect("a request") > 0);
+            arrived.send(()).expect("the test waits");
+            permitted.recv().expect("the test permits it");
+            let body = format!("{{\"keys\":[{EC_KEY}]}}");
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            connection.write_all((head + &body).as_bytes()).expect("sent");
+        });
+        (url, arrival, permit)
+    }
+
+    const EC_KEY: &str = "{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"a\",\"alg\":\"ES256\",\"use\":\"sig\",\
+        \"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\",\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}";
+
+    #[tokio::test]
+    async fn keys_stay_although_the_request_that_needed_them_was_dropped() {
+        let (url, arrived, permit) = slow_server();
+        let jwks = Jwks::at(url).expect("a legal URL");
+        tokio::select! {
+            _ = jwks.find("a") => panic!("the server has not answered"),
+            arrived = arrived => arrived.expect("it arrived"),
+        }
+        permit.send(()).expect("the server waits");
+
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while jwks.0.lookup("a").is_none() {
+            assert!(Instant::now() < deadline, "the fetched keys were lost");
+            tokio::task::yield_now().await;
+        }
+    }
 
     #[test]
     fn key_sets_are_fetched_by_https_or_from_loopback() {

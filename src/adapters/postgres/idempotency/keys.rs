@@ -26,7 +26,7 @@ const COMPLETE: &str = "INSERT INTO idempotency (subject, key, fingerprint, orde
      ON CONFLICT (subject, key) DO UPDATE SET fingerprint = excluded.fingerprint, order_id = excluded.order_id,
        instance = excluded.instance, until = excluded.until";
 
-const ABANDON: &str = "DELETE FROM idempotency WHERE subject = $1 AND key = $2 AND order_id IS NULL";
+const ABANDON: &str = "DELETE FROM idempotency WHERE subject = $1 AND key = $2 AND order_id IS NULL AND instance = $3";
 
 /// Attempts to take a key that expires between the two statements.
 const ATTEMPTS_MAX: u32 = 3;
@@ -84,9 +84,10 @@ pub(crate) async fn complete(
     core.service_session().await?.execute(COMPLETE, &values).await.map(|_| ())
 }
 
-/// Frees a key that created no order.
+/// Frees a key that created no order, unless another instance has taken it since, because this one seemed dead.
 pub(crate) async fn abandon(core: &Core, subject: &str, key: &str) -> StatementResult<()> {
-    let values: [SqlValue<'_>; 2] = [(&subject, Type::TEXT), (&key, Type::TEXT)];
+    let values: [SqlValue<'_>; 3] =
+        [(&subject, Type::TEXT), (&key, Type::TEXT), (&&*core.options.instance.0, Type::TEXT)];
     core.service_session().await?.execute(ABANDON, &values).await.map(|_| ())
 }
 
