@@ -10,6 +10,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod text;
+mod throwaway;
 mod topic_keys;
 mod topic_mistakes;
 #[cfg(test)]
@@ -21,5 +22,6 @@ pub use consumer::*;
 pub use layers::{Environment, Mistakes};
 pub use print::{masked, schema};
 pub use sections::*;
+pub use throwaway::throwaway_environment;
 pub use topics::TopicSettings;
 pub use traces::*;

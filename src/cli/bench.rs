@@ -5,8 +5,7 @@ use std::time::Duration;
 use bench::{Plan, Scenario};
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
-use posthaste::Config;
-use posthaste::config::BrokerKind;
+use posthaste::Environment;
 
 use super::configured_program::ConfiguredProgram;
 use super::failure::Failure;
@@ -100,11 +99,11 @@ impl Arguments {
 }
 
 /// Measures this program on throwaway data; the configured data are not touched.
-pub(crate) fn bench(file: Option<&Path>, config: Config, arguments: &Arguments) -> Result<u8, Failure> {
-    if config.broker.kind == BrokerKind::None {
+pub(crate) fn bench(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
+    let program = ConfiguredProgram::load(file, environment)?;
+    if !program.has_broker() {
         return Err(Failure::new("there is nothing to measure without a broker: set broker.kind"));
     }
-    let program = ConfiguredProgram { file, config };
     block_on(bench::run(&program, &arguments.plan())).map_err(Failure::new)?;
     Ok(0)
 }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bench::ChaosPlan;
 use clap::builder::RangedU64ValueParser;
-use posthaste::Config;
-use posthaste::config::BrokerKind;
+use posthaste::Environment;
 
 use super::configured_program::ConfiguredProgram;
 use super::failure::Failure;
@@ -35,14 +34,15 @@ pub(crate) struct Arguments {
 }
 
 /// Runs this program on throwaway data, injects faults, and checks its guarantees; the configured data are not touched.
-pub(crate) fn chaos(file: Option<&Path>, config: Config, arguments: &Arguments) -> Result<u8, Failure> {
-    if config.broker.kind == BrokerKind::None {
+pub(crate) fn chaos(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
+    let program = ConfiguredProgram::load(file, environment)?;
+    if !program.has_broker() {
         return Err(Failure::new("nothing is published without a broker: set broker.kind"));
     }
     let &Arguments { time, clients, instances, interval, seed, output } = arguments;
     let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let plan = ChaosPlan { time, clients, instances, interval, seed, json: output.is_json() };
-    let holds = block_on(bench::chaos(&ConfiguredProgram { file, config }, &plan)).map_err(Failure::new)?;
+    let holds = block_on(bench::chaos(&program, &plan)).map_err(Failure::new)?;
     if holds {
         eprintln!("every guarantee held");
     } else {

@@ -9,7 +9,7 @@ use bench::{BrokerUse, Program, StoreAndBroker, ThrowawayData, TransactionKind};
 use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use posthaste::config::{BrokerKind, CacheKind, DeliveryKind, StoreKind};
-use posthaste::{Config, Throwaway, ThrowawayStore};
+use posthaste::{Config, Environment, Mistakes, Throwaway, ThrowawayStore};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -21,14 +21,27 @@ use super::commands::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
 const TOKEN_TTL: Duration = Duration::from_secs(3_600);
 
 /// This program under the given configuration.
-pub(super) struct ConfiguredProgram<'a> {
-    /// The configuration's file, which the service's own process reads too.
-    pub(super) file: Option<&'a Path>,
-    pub(super) config: Config,
+pub(super) struct ConfiguredProgram {
+    /// The settings of the service's own process, which reads no file.
+    environment: Environment,
+    config: Config,
 }
 
-impl<'a> Program for ConfiguredProgram<'a> {
-    type Data = BenchData<'a>;
+impl ConfiguredProgram {
+    /// The program with the settings of the file and the environment that do not reach out to other programs.
+    pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, Mistakes> {
+        let environment = posthaste::config::throwaway_environment(file, environment)?;
+        Ok(Self { config: Config::load(None, &environment)?, environment })
+    }
+
+    /// Whether events are published at all.
+    pub(super) fn has_broker(&self) -> bool {
+        self.config.broker.kind != BrokerKind::None
+    }
+}
+
+impl Program for ConfiguredProgram {
+    type Data = BenchData;
 
     fn settings(&self) -> Value {
         let config = &self.config;
@@ -76,14 +89,14 @@ impl<'a> Program for ConfiguredProgram<'a> {
         (self.config.broker.kind == BrokerKind::Kafka).then(|| self.config.broker.bootstrap_servers.clone())
     }
 
-    async fn create_data(&self, broker: BrokerUse) -> Result<BenchData<'a>, bench::Error> {
+    async fn create_data(&self, broker: BrokerUse) -> Result<BenchData, bench::Error> {
         let mut config = self.config.clone();
         if broker == BrokerUse::StoreOnly {
             let embedded = config.store.kind == StoreKind::Embedded;
             config.broker.kind = if embedded { BrokerKind::Embedded } else { BrokerKind::None };
         }
         let throwaway = Box::pin(Throwaway::create(&config)).await.map_err(bench::Error::new)?;
-        Ok(BenchData { file: self.file, throwaway })
+        Ok(BenchData { environment: self.environment.clone(), throwaway })
     }
 
     async fn interrupted(&self) -> Result<(), bench::Error> {
@@ -92,22 +105,23 @@ impl<'a> Program for ConfiguredProgram<'a> {
     }
 }
 
-/// Throwaway data and the configuration's file.
-pub(super) struct BenchData<'a> {
-    file: Option<&'a Path>,
+/// Throwaway data and the settings of the service on them.
+pub(super) struct BenchData {
+    environment: Environment,
     throwaway: Throwaway,
 }
 
-impl ThrowawayData for BenchData<'_> {
+impl ThrowawayData for BenchData {
     type Store = ThrowawayStore;
     type HeldTransaction = posthaste::HeldTransaction;
 
     fn service(&self) -> Result<Command, bench::Error> {
         let mut command = Command::new(std::env::current_exe()?);
-        if let Some(file) = self.file {
-            command.arg("--config").arg(file);
-        }
         command.args(["serve", "--dev"]);
+        for inherited in Environment::of_process().0.keys() {
+            command.env_remove(inherited);
+        }
+        command.envs(&self.environment.0);
         set_environment(&mut command, &self.throwaway.config);
         Ok(command)
     }
@@ -178,8 +192,8 @@ impl ThrowawayData for BenchData<'_> {
     }
 }
 
-/// Variables that point the service to these data, over the environment and the file that the bench was started with. Tokens are signed
-/// with the development secret, whatever key the configured service verifies them with.
+/// Variables that point the service to these data, over the settings that the bench was started with. Tokens are signed with the development
+/// secret, whatever key the configured service verifies them with.
 fn set_environment(command: &mut Command, config: &Config) {
     command
         .env("POSTHASTE__STORE__PATH", &config.store.path)
@@ -191,12 +205,14 @@ fn set_environment(command: &mut Command, config: &Config) {
         .env("POSTHASTE__LOG__FORMAT", "json")
         .env("POSTHASTE__LOG__LEVEL", "warn,posthaste=info,api=warn,supervision=warn")
         .env("POSTHASTE__BACKPRESSURE__BACKLOG", "100000000,100000000")
-        .env("POSTHASTE__AUTH__HS256_SECRET", DEVELOPMENT_SECRET)
-        .env_remove("POSTHASTE__AUTH__HS256_SECRET_FILE");
+        .env("POSTHASTE__AUTH__HS256_SECRET", DEVELOPMENT_SECRET);
     for key in ["PUBLIC_KEY_FILE", "JWKS_URL", "ISSUER", "AUDIENCE"] {
         command.env(format!("POSTHASTE__AUTH__{key}"), "");
     }
+    if config.store.kind == StoreKind::Redis {
+        command.env("POSTHASTE__STORE__KEY_PREFIX", &config.store.key_prefix);
+    }
     if config.store.kind != StoreKind::Embedded {
-        command.env("POSTHASTE__STORE__URL", config.store.url.expose_secret()).env_remove("POSTHASTE__STORE__URL_FILE");
+        command.env("POSTHASTE__STORE__URL", config.store.url.expose_secret());
     }
 }

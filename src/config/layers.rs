@@ -264,7 +264,7 @@ fn secret_of_file(key: &str) -> Option<&'static str> {
 }
 
 /// The environment variable of a key.
-fn variable(key: &str) -> String {
+pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase())
 }
 

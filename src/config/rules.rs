@@ -19,10 +19,12 @@ type Rule = fn(&str) -> Result<(), String>;
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const TOPIC_PREFIX_MAX: usize = 200;
+const KEY_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 80] = [
+pub(super) const RULES: [(&str, Rule); 81] = [
+    ("store.key_prefix", key_prefix),
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
     ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
@@ -216,6 +218,13 @@ fn topic_prefix(text: &str) -> Result<(), String> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let expected = format!("at most {TOPIC_PREFIX_MAX} letters, digits, dots, underscores and hyphens");
     accept(text.len() <= TOPIC_PREFIX_MAX && text.bytes().all(legal), expected)
+}
+
+/// Braces would choose the slot of a Redis cluster.
+fn key_prefix(text: &str) -> Result<(), String> {
+    let legal = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+    let expected = format!("1 to {KEY_PREFIX_MAX} printable ASCII characters without spaces and braces");
+    accept((1..=KEY_PREFIX_MAX).contains(&text.len()) && text.bytes().all(legal), expected)
 }
 
 fn log_level(text: &str) -> Result<(), String> {

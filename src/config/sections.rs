@@ -106,6 +106,7 @@ pub struct StoreSettings {
     pub kind: StoreKind,
     pub path: PathBuf,
     pub url: SecretString,
+    pub key_prefix: String,
     pub migrate: bool,
     pub pool: usize,
     pub pooler: bool,

@@ -196,6 +196,7 @@ pub(super) fn redis_store(
     let rng = std::sync::Arc::new(super::thread_rng::ThreadRng);
     let mut options = redis::StoreOptions::new(config.store.url.clone(), instance.clone(), rng);
     options.root_certificates = config.store.ca_file.clone();
+    options.prefix = config.store.key_prefix.clone();
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;
     options.notify = config.store.notify;

@@ -1,4 +1,4 @@
-//! Data for one measurement on the configured backends, removed after it: a folder, a database, topics.
+//! Data for one measurement on the configured backends, removed after it: a folder, a database, keys, topics.
 use std::sync::Arc;
 
 use app::commands;
@@ -54,7 +54,7 @@ impl bench::OpenStore for ThrowawayStore {
 }
 
 impl Throwaway {
-    /// Creates a folder, a database with its schema, and topics, as far as the configured backends need them.
+    /// Creates a folder, a database with its schema or keys, and topics, as far as the configured backends need them.
     ///
     /// # Errors
     /// A backend cannot be reached or refuses; nothing is left then.
@@ -67,6 +67,10 @@ impl Throwaway {
         // The configured prefix stays in front, because access rights are often granted by prefix.
         config.broker.topic_prefix = format!("{}posthaste-{name}.", configured.broker.topic_prefix);
         config.broker.create_topics = true;
+        config.store.key_prefix = format!("{}{name}:", configured.store.key_prefix);
+        // Topics with full names belong to other programs.
+        config.broker.topics.clear();
+        config.topics.clear();
         (config.auth.issuer, config.auth.audience) = (None, None);
         let mut created = Self { config, _folder: folder, database: None };
         if configured.store.kind == StoreKind::Postgres {
@@ -146,19 +150,21 @@ impl Throwaway {
         Arc::new(ThreadRng)
     }
 
-    /// Removes the database and the topics; dropping `self` removes the folder.
+    /// Removes the database or the keys, and the topics; dropping `self` removes the folder.
     ///
     /// # Errors
-    /// A backend cannot be reached or refuses. The error names the database or the topics that remain.
+    /// A backend cannot be reached or refuses. The error names the database, the keys or the topics that remain.
     pub async fn remove(self) -> Result<(), StartError> {
         let topics = match self.config.broker.kind {
             BrokerKind::Kafka => delete_topics(&self.config).await,
             BrokerKind::Embedded | BrokerKind::None => Ok(()),
         };
-        if let Some((configured, name)) = &self.database {
-            drop_database(configured, name).await?;
-        }
-        topics
+        let store = match (&self.database, self.config.store.kind) {
+            (Some((configured, name)), _) => drop_database(configured, name).await,
+            (None, StoreKind::Redis) => delete_keys(&self.config).await,
+            (None, StoreKind::Embedded | StoreKind::Postgres) => Ok(()),
+        };
+        store.and(topics)
     }
 }
 
@@ -207,6 +213,13 @@ async fn drop_database(config: &Config, name: &str) -> Result<(), StartError> {
     dropped.map_err(|error| StartError::Store(format!("database {name} was not dropped: {error}")))
 }
 
+#[cfg(feature = "redis")]
+async fn delete_keys(config: &Config) -> Result<(), StartError> {
+    let deleted = redis::delete_throwaway_keys(&super::options::redis_store_for_operator(config)).await;
+    let prefix = &config.store.key_prefix;
+    deleted.map_err(|error| StartError::Store(format!("keys that begin with {prefix} were not deleted: {error}")))
+}
+
 #[cfg(feature = "kafka")]
 async fn delete_topics(config: &Config) -> Result<(), StartError> {
     let instance = ports::partitions::InstanceId("bench".into());
@@ -241,6 +254,11 @@ async fn create_database(_config: &Config, _name: &str) -> Result<String, StartE
 
 #[cfg(not(feature = "postgres"))]
 async fn drop_database(_config: &Config, _name: &str) -> Result<(), StartError> {
+    Ok(())
+}
+
+#[cfg(not(feature = "redis"))]
+async fn delete_keys(_config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 

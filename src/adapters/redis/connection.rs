@@ -1,8 +1,8 @@
 //! The handle of one Redis server: its options, pool, calls, maintenance task and probe.
-mod address;
+pub(crate) mod address;
 pub(crate) mod call;
 pub(crate) mod client;
-mod error;
+pub(crate) mod error;
 pub(crate) mod keys;
 mod maintenance;
 mod open;

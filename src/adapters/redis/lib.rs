@@ -29,3 +29,4 @@ pub use store::name_taken_over::NameTakenOver;
 pub use store::open_error::StoreOpenError;
 pub use store::options::{Durability, StoreOptions};
 pub use store::probe::RedisStoreProbe;
+pub use store::throwaway::delete_throwaway_keys;

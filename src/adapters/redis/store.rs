@@ -15,3 +15,4 @@ pub(crate) mod options;
 pub(crate) mod probe;
 pub(crate) mod reply;
 mod scripts;
+pub(crate) mod throwaway;

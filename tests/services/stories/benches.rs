@@ -2,6 +2,7 @@
 use serde_json::Value;
 
 use crate::harness::backend::Backend;
+use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::process::{command, finish};
 
 /// The figures of a part of a bench.
@@ -38,5 +39,34 @@ fn no_event_is_lost_while_another_transaction_stays_open() {
         let faults = ["missing", "duplicates", "orderViolations"].map(|fault| checked[fault].as_u64());
         assert_eq!(faults, [Some(0); 3], "{run}");
         assert!(checked["events"].as_u64().is_some_and(|events| events > 50), "{run}");
+    }
+}
+
+#[test]
+fn bench_keeps_the_topics_of_other_programs_and_calls_none_of_their_endpoints() {
+    let backend = Backend::new();
+    let endpoint = Endpoint::start(EndpointResponse::Status(200));
+    let (topic, folder) = (backend.topic("invoices"), tempfile::tempdir().expect("a folder"));
+    let file = folder.path().join("posthaste.toml");
+    let rules = format!("[topics.{topic:?}]\nconsumers = 1\nconsumer_url = {:?}\n", endpoint.url());
+    std::fs::write(&file, rules).expect("written");
+    let run = |arguments: &[&str]| {
+        let mut configured = command(&backend, arguments);
+        configured.arg("--config").arg(&file).env("POSTHASTE__BROKER__TOPICS", backend.topic("customers"));
+        configured.env("POSTHASTE__CONSUMER__HANDLER__ORDER_CREATED", "post");
+        configured.env("POSTHASTE__CONSUMER__URL__ORDER_CREATED", endpoint.url());
+        let (code, _, stderr) = finish(&mut configured);
+        assert_eq!(code, 0, "{stderr}");
+    };
+    run(&["migrate", "up"]);
+    for topic in ["customers", "invoices"] {
+        backend.append_record(topic, "key", "kept");
+    }
+
+    run(&["bench", "create", "--time", "1s", "--rounds", "1", "--clients", "2"]);
+
+    assert_eq!(endpoint.received().len(), 0, "no order of the bench and no invoice");
+    for topic in ["customers", "invoices"] {
+        assert_eq!(backend.read(topic).len(), 1, "{topic}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ports::partitions::wake::{WakeChannel, WakeUp};
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
-use redis::{Durability, RedisStore, StoreOpenError, StoreOptions};
+use redis::{Durability, RedisStore, StoreOpenError, StoreOptions, delete_throwaway_keys};
 
 use crate::server::Server;
 use crate::support::{LIMIT, PARTITIONS, command, prefix, store_options, until, url};
@@ -117,4 +117,21 @@ async fn a_subscriber_subscribes_again_after_its_connection_is_closed() {
 
     assert_eq!(closed, 2, "both instances were subscribed");
     notified(&b, &a, WakeUp::Due(PartitionNo(2))).await;
+}
+
+#[tokio::test]
+async fn throwaway_keys_are_deleted_and_those_of_another_installation_stay() {
+    let prefix = prefix();
+    let (kept, throwaway) = (format!("{prefix}kept:"), format!("{prefix}bench[1]:"));
+    for prefix in [&kept, &throwaway] {
+        RedisStore::open(store_options(&url(), prefix, "one")).await.unwrap().close().await.unwrap();
+    }
+
+    delete_throwaway_keys(&store_options(&url(), &throwaway, "operator")).await.unwrap();
+
+    let absent = RedisStore::open_for_operator(store_options(&url(), &throwaway, "operator")).await.err().unwrap();
+    assert!(matches!(absent, StoreOpenError::NotInstalled), "{absent}");
+    RedisStore::open_for_operator(store_options(&url(), &kept, "operator")).await.unwrap();
+    let all = delete_throwaway_keys(&store_options(&url(), "", "operator")).await.unwrap_err();
+    assert!(all.is_config(), "{all}");
 }
