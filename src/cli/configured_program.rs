@@ -17,8 +17,8 @@ use tokio::process::Command;
 use super::commands::serve::Signals;
 use super::commands::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
 
-/// Lifetime of the tokens; longer than any measurement.
-const TOKEN_TTL: Duration = Duration::from_secs(3_600);
+/// Lifetime of the tokens, which only a service on throwaway data accepts: ten years, longer than any measurement.
+const TOKEN_TTL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// This program under the given configuration.
 pub(super) struct ConfiguredProgram {
@@ -214,5 +214,28 @@ fn set_environment(command: &mut Command, config: &Config) {
     }
     if config.store.kind != StoreKind::Embedded {
         command.env("POSTHASTE__STORE__URL", config.store.url.expose_secret());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use jsonwebtoken::{DecodingKey, Validation, decode};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn token_outlives_a_measurement_of_a_month() {
+        let environment = Environment::default();
+        let throwaway = Box::pin(Throwaway::create(&Config::defaults())).await.expect("a folder");
+        let data = BenchData { environment, throwaway };
+
+        let token = data.token("bench", "ADMIN").expect("minted");
+
+        let key = DecodingKey::from_secret(DEVELOPMENT_SECRET.as_bytes());
+        let claims = decode::<Value>(&token, &key, &Validation::default()).expect("signed").claims;
+        let month = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs() + 31 * 24 * 60 * 60;
+        assert!(claims["exp"].as_u64().is_some_and(|end| end > month), "{claims}");
     }
 }
