@@ -10,10 +10,13 @@ use tokio_postgres::{Client, Row};
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::describe;
+use crate::publish::new_event::{EventRefusal, NewEvent};
 use crate::store::options::Options;
 
 /// What a topic template has in place of the value by which events are routed.
 const ROUTE: &str = "${routedByValue}";
+/// The function that the trigger calls, in the schema of the functions.
+const PUBLISH: &str = "publish(text, text, text, bytea, jsonb, text, uuid)";
 
 /// How the rows of a table are published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +82,15 @@ pub enum AdoptError {
     /// The payload is of a type whose text is not a record value.
     #[error("the payload is of type {0}: it must be json, jsonb, text, varchar or bytea")]
     PayloadType(String),
+    /// With this topic, these headers or this content type no row could be published: each insert into the table would fail.
+    #[error("an event of this table would be refused: {0}; change --topic, --header or --content-type")]
+    Refused(EventRefusal),
+    /// The role that the trigger's function runs as may not publish: each insert into the table would fail.
+    #[error("the role {role} may not publish: GRANT posthaste_publisher TO {role}")]
+    MayNotPublish {
+        /// The owner of the trigger's function: the present role, or the one that adopted the table before.
+        role: String,
+    },
     /// The schema is older than the functions.
     #[error("the functions that publish do not exist: run `posthaste migrate up`")]
     NotInstalled,
@@ -189,6 +201,17 @@ impl Table {
         })
     }
 
+    /// Checks that the owner of the trigger's function, as which it runs, may publish.
+    async fn check_owner(&self, client: &Client) -> Result<(), AdoptError> {
+        let (function, publish) = (format!("{}()", self.function), format!("{}.{PUBLISH}", self.functions));
+        let may_publish = "SELECT o.rolname::text, has_schema_privilege(o.oid, n.oid, 'USAGE') AND has_function_privilege(o.oid, p.oid, 'EXECUTE')
+             FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+             JOIN pg_roles o ON o.oid = coalesce((SELECT proowner FROM pg_proc WHERE oid = to_regprocedure($1)), current_user::regrole)
+             WHERE format('%I.%I(%s)', n.nspname, p.proname, oidvectortypes(p.proargtypes)) = $2";
+        let found = client.query_opt(may_publish, &[&function, &publish]).await?.ok_or(AdoptError::NotInstalled)?;
+        if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }
+    }
+
     /// The value of a column in the trigger's function, and its type.
     fn column(&self, column: &str, purpose: &'static str) -> Result<(String, &str), AdoptError> {
         match self.columns.get(column) {
@@ -206,7 +229,9 @@ fn drop_trigger(table: &str) -> String {
 }
 
 async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<String>), AdoptError> {
+    check_event(adoption).map_err(AdoptError::Refused)?;
     let table = Table::find(client, &adoption.table).await?;
+    table.check_owner(client).await?;
     let (route, _) = table.column(&adoption.route, "route")?;
     let (key, _) = table.column(&adoption.key, "key")?;
     let kind = match table.column(&adoption.kind, "type") {
@@ -235,6 +260,19 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
         format!("CREATE TRIGGER posthaste_adopted AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {function}()"),
     ];
     Ok((table, statements))
+}
+
+/// Checks what is the same in every row, by an event whose other values are legal: the server refuses the same.
+fn check_event(adoption: &AdoptedTable) -> Result<(), EventRefusal> {
+    let topic = adoption.topic.replace(ROUTE, "x");
+    let mut event = NewEvent::new(&topic, "x", "x", b"");
+    for (_, name) in &adoption.headers {
+        event = event.header(name, "");
+    }
+    if let Some(content_type) = &adoption.content_type {
+        event = event.content_type(content_type);
+    }
+    event.check()
 }
 
 /// The topic of a row: the parts of the template around the routed value.
@@ -294,6 +332,27 @@ fn literal(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_with_which_each_insert_would_fail_are_refused() {
+        let with_header = |name: &str| AdoptedTable { headers: vec![("c".into(), name.into())], ..Default::default() };
+        let with_topic = |topic: &str| AdoptedTable { topic: topic.into(), ..Default::default() };
+        let refused = [
+            with_header("ce_tenant"),
+            with_header("content-type"),
+            with_header("a b"),
+            with_topic("my topic.${routedByValue}"),
+            with_topic(""),
+            AdoptedTable { content_type: Some("ä".into()), ..Default::default() },
+        ];
+
+        for adoption in refused {
+            assert!(check_event(&adoption).is_err(), "{adoption:?}");
+        }
+        for adoption in [with_header("tenant"), with_header("traceparent"), with_topic("${routedByValue}")] {
+            assert_eq!(check_event(&adoption), Ok(()), "{adoption:?}");
+        }
+    }
 
     #[test]
     fn topic_is_the_template_with_the_routed_value() {

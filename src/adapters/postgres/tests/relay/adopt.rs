@@ -151,4 +151,42 @@ async fn a_released_table_is_published_no_longer_and_mistakes_are_named() {
     assert!(no_column.to_string().contains("aggregateid"), "{no_column}");
     let payload = error(AdoptedTable { payload: "id".into(), ..adoption() }).await;
     assert!(matches!(&payload, AdoptError::PayloadType(kind) if kind == "uuid"), "{payload}");
+    let header = error(AdoptedTable { headers: vec![("type".into(), "ce_type".into())], ..adoption() }).await;
+    assert!(header.to_string().contains("ce_type"), "{header}");
+}
+
+/// Creates a role that owns the service's table and may create functions beside those of the installation, but not publish.
+async fn table_owner(database: &Database, client: &Client) -> String {
+    let role = format!("owner_{}", database.name);
+    let find = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'installation'::regclass";
+    let own: String = client.query_one(find, &[]).await.unwrap().get(0);
+    let text = format!(
+        "CREATE ROLE {role}; ALTER SCHEMA shop OWNER TO {role}; ALTER TABLE shop.outbox OWNER TO {role};
+         GRANT USAGE, CREATE ON SCHEMA {own} TO {role}; GRANT SELECT ON installation TO {role}"
+    );
+    client.batch_execute(&text).await.unwrap();
+    role
+}
+
+#[tokio::test]
+async fn adopting_role_must_be_allowed_to_publish() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    let role = table_owner(&database, &client).await;
+    let name: String = client.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);
+    // Each later connection to this database acts as the role.
+    client.batch_execute(&format!("ALTER ROLE CURRENT_USER IN DATABASE {name} SET role = '{role}'")).await.unwrap();
+
+    let refused = adopt(&database.options("a"), &adoption()).await.unwrap_err();
+    assert!(matches!(&refused, AdoptError::MayNotPublish { role: named } if *named == role), "{refused}");
+    client.batch_execute(&format!("GRANT posthaste_publisher TO {role}")).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+
+    client.batch_execute("INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')").await.unwrap();
+    assert_eq!(events(&client).await.len(), 1);
+    let text = format!(
+        "ALTER ROLE CURRENT_USER IN DATABASE {name} RESET role; DROP OWNED BY {role} CASCADE; DROP ROLE {role}"
+    );
+    client.batch_execute(&text).await.unwrap();
 }
