@@ -256,6 +256,8 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
              SET search_path = pg_catalog, pg_temp AS $posthaste$ BEGIN PERFORM {functions}.publish({arguments}); \
              RETURN NULL; END $posthaste$"
         ),
+        // A trigger fires without this right. With it, any role could publish by a trigger on a table of its own.
+        format!("REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"),
         drop_trigger(name),
         format!("CREATE TRIGGER posthaste_adopted AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {function}()"),
     ];

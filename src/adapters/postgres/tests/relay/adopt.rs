@@ -190,3 +190,30 @@ async fn adopting_role_must_be_allowed_to_publish() {
     );
     client.batch_execute(&text).await.unwrap();
 }
+
+#[tokio::test]
+async fn no_other_role_publishes_by_the_function_of_an_adopted_table() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    let find = "SELECT oid::regproc::text FROM pg_proc WHERE proname LIKE 'outbox_adopted_%'";
+    let function: String = client.query_one(find, &[]).await.unwrap().get(0);
+    // As an earlier version left it: adopting the table again corrects it.
+    client.batch_execute(&format!("GRANT EXECUTE ON FUNCTION {function}() TO PUBLIC")).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    let role = format!("other_{}", database.name);
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {role}; CREATE SCHEMA other AUTHORIZATION {role}; GRANT USAGE ON SCHEMA public TO {role}; SET ROLE {role};
+             CREATE TABLE other.outbox (id uuid, aggregatetype text, aggregateid text, type text, payload jsonb)"
+        ))
+        .await
+        .unwrap();
+
+    let trigger = format!("CREATE TRIGGER t AFTER INSERT ON other.outbox FOR EACH ROW EXECUTE FUNCTION {function}()");
+    let refused = client.batch_execute(&trigger).await.unwrap_err();
+
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("42501"), "{refused:?}");
+    client.batch_execute(&format!("RESET ROLE; DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
+}
