@@ -19,6 +19,16 @@ pub(crate) const FIRST_TIMESTAMP: &str = "retry_topic-original-timestamp";
 /// Our own: the failure type by its name.
 pub(crate) const FAILURE_TYPE: &str = "x-failure-type";
 
+/// The headers of [`ALL`] that name the record's place before its first failure.
+pub(crate) const ORIGIN: [&str; 6] = [
+    ORIGINAL_TOPIC,
+    ORIGINAL_PARTITION,
+    ORIGINAL_OFFSET,
+    ORIGINAL_TIMESTAMP,
+    ORIGINAL_TIMESTAMP_TYPE,
+    ORIGINAL_CONSUMER_GROUP,
+];
+
 /// Headers that retries and dead-lettering add.
 pub(crate) const ALL: [&str; 12] = [
     ORIGINAL_TOPIC,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Timestamp, WebhookId};
-use outbox::topics::WEBHOOK_HEADER;
+use outbox::topics::{WEBHOOK_HEADER, dead_letter_topic};
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Header, Record};
@@ -104,11 +104,13 @@ impl DeadLetter {
         id(&self.delivery)
     }
 
-    /// The record that replays it: the original event without failure headers, so that its attempts count from zero, and the operator.
+    /// The record that replays it: the original event without failure headers, so that its attempts count from zero, and the operator. In
+    /// another topic than its own it keeps its origin, from which a webhook takes the id of a record that is no event.
     pub(super) fn replay_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.delivery.record;
         let added = |name: &str| spring_headers::ALL.contains(&name) || [ROUND_HEADER, REDRIVEN_BY].contains(&name);
-        let kept = |(name, _): &&Header| !added(name);
+        let moves = dead_letter_topic(topic) != *self.delivery.position.topic;
+        let kept = |(name, _): &&Header| !added(name) || moves && spring_headers::ORIGIN.contains(&&**name);
         let mut headers: Vec<Header> = headers.iter().filter(kept).cloned().collect();
         headers.push((REDRIVEN_BY.into(), operator.as_bytes().into()));
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
@@ -155,5 +157,52 @@ impl DeadLetterFilter {
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
             && redriven.is_none_or(|redriven| redriven == dead_letter.is_redriven())
             && webhook.is_none_or(|id| dead_letter.webhook() == Some(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ports::broker::Position;
+
+    use super::*;
+    use crate::consume::webhooks::delivery::message_id;
+
+    /// The dead letter of a record that was the seventh of partition 3 of its topic.
+    fn dead_letter(dead_letter_topic: &str) -> DeadLetter {
+        let header = |name: &str, value: &[u8]| -> Header { (name.into(), value.into()) };
+        let headers = vec![
+            header(spring_headers::ORIGINAL_TOPIC, b"customers"),
+            header(spring_headers::ORIGINAL_PARTITION, &3_i32.to_be_bytes()),
+            header(spring_headers::ORIGINAL_OFFSET, &7_i64.to_be_bytes()),
+            header(spring_headers::ATTEMPTS, &5_i32.to_be_bytes()),
+            header("tenant", b"blue"),
+        ];
+        let (topic, timestamp): (Arc<str>, _) = (dead_letter_topic.into(), Timestamp::from_millis(0));
+        let record = Record { topic: Arc::clone(&topic), key: "k".into(), headers, value: [].into(), timestamp };
+        DeadLetter {
+            delivery: Delivery { position: Position { topic, partition: 0, offset: 1 }, record },
+            redrive: None,
+        }
+    }
+
+    fn replayed(dead_letter_topic: &str, topic: &str) -> Delivery {
+        let record = dead_letter(dead_letter_topic).replay_record(&topic.into(), "olga", Timestamp::from_millis(1));
+        Delivery { position: Position { topic: topic.into(), partition: 0, offset: 9 }, record }
+    }
+
+    #[test]
+    fn dead_letter_of_a_webhook_keeps_the_id_of_its_message_when_it_is_redriven() {
+        let delivery = replayed("webhooks-dlt", "webhooks-retry-0");
+
+        assert_eq!(message_id(&delivery), "customers/3/7");
+        assert_eq!(spring_headers::attempts_made(&delivery.record), None, "its attempts count from zero");
+    }
+
+    #[test]
+    fn dead_letter_that_returns_to_its_topic_has_the_headers_of_its_event() {
+        let Delivery { record, .. } = replayed("customers-dlt", "customers");
+
+        let names: Vec<&str> = record.headers.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["tenant", REDRIVEN_BY]);
     }
 }
