@@ -280,16 +280,17 @@ impl Webhooks {
         Ok(report)
     }
 
-    /// Delivers the dead letters of a webhook again; without `commit` only counts them.
+    /// Delivers the dead letters of a webhook after a position again; without `commit` only counts them. The report says where to continue.
     pub async fn redrive(
         &self,
         id: WebhookId,
+        after: Option<DeadLetterCursor>,
         limit: u32,
         commit: bool,
         audit: &ports::operators::Audit,
     ) -> Result<ReplayReport, QueryError> {
         self.find(id).await?;
-        let filter = DeadLetterFilter { webhook: Some(id), ..DeadLetterFilter::default() };
+        let filter = DeadLetterFilter { webhook: Some(id), after, ..DeadLetterFilter::default() };
         self.ports.dead_letters.redrive(&filter, limit, commit, audit).await
     }
 

@@ -1,4 +1,5 @@
 //! `webhook`: the endpoints that receive the events of topics, of a running service.
+mod redrive;
 mod tables;
 
 use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition};
@@ -14,6 +15,7 @@ use super::super::output::screen::Screen;
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use super::dlt::{cursor, position};
+use redrive::WebhookRedrive;
 use tables::{dead_letters_table, deliveries_table, text, webhooks_table};
 
 /// What every verb has.
@@ -201,10 +203,10 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 print(&dead_letter, &common, || format!("dead letter {position} {effect}"))
             }
             Verb::Redrive { id, position: None, dry_run, limit, reason, common } => {
-                let body = json!({"dryRun": dry_run, "limit": limit, "reason": reason});
-                let report = send(config, &common, "POST", &path(&id, "/redrive"), Some(body)).await?;
-                let (matched, redriven) = (&report["matched"], &report["redriven"]);
-                print(&report, &common, || format!("{matched} dead letters, {redriven} of them are delivered again"))
+                let mut redrive = WebhookRedrive::new(dry_run, limit, reason);
+                let path = path(&id, "/redrive");
+                while redrive.add(&send(config, &common, "POST", &path, Some(redrive.request())).await?) {}
+                print(&redrive.report(), &common, || redrive.sentence())
             }
         }
     })

@@ -129,6 +129,12 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     let foreign = format!("/webhooks/{other}/dead-letters/{}/redrive", place_of(0));
     assert_eq!(service.http.post(&foreign, &admin, &[], &json!({"dryRun": false})).status, 404);
 
+    let count = |body: Value| service.http.post(&format!("/webhooks/{webhook}/redrive"), &admin, &[], &body).json();
+    let first = count(json!({"limit": 1}));
+    assert_eq!(first["matched"], 1, "{first}");
+    let rest = count(json!({"after": first["next"]}));
+    assert_eq!((&rest["matched"], &rest["next"]), (&json!(2), &Value::Null), "{first} {rest}");
+
     endpoint.set_response(ACCEPTED);
     let redrive = format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0));
     assert_eq!(service.http.post(&redrive, &admin, &[], &json!({})).json()["redriven"], false, "a dry run");
@@ -148,6 +154,8 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
         let arguments = [&["webhook"], arguments, &["--url", &address]].concat();
         finish(command(&backend, &arguments).env("POSTHASTE_TOKEN", &admin))
     };
+    let (code, counted, stderr) = run(&["redrive", &webhook, "--dry-run", "--limit", "20000"]);
+    assert!(code == 0 && counted.starts_with("1 dead letters, 0 of them"), "{counted}{stderr}");
     let (code, table, stderr) = run(&["dead-letters", &webhook]);
     assert!(code == 0 && table.contains("DEAD LETTER") && table.matches(" no ").count() == 1, "{table}{stderr}");
     let (code, stdout, stderr) = run(&["redrive", &webhook, &place_of(2), "--reason", "fixed"]);

@@ -1,11 +1,13 @@
 //! The deliveries of a webhook: its log, a test event, and the redrive of its dead letters.
+use app::operators::dead_letters::DeadLetterCursor;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::admin::dead_letters;
+use crate::admin::filters::CURSOR_MESSAGE;
 use crate::admin::operator_body::{self, LIMIT_DEFAULT, LIMIT_MAX};
 use crate::error::{Problem, ProblemBody};
-use crate::openapi::schemas::ReasonText;
+use crate::openapi::schemas::{CursorText, ReasonText};
 use crate::request::context::RequestContext;
 use crate::request::json::{JsonMember, JsonValue};
 use crate::request::response::{RouteResult, ok};
@@ -38,6 +40,10 @@ struct TestBody<'a> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = RedriveWebhook)]
 pub(crate) struct RedriveWebhookBody<'a> {
+    /// `next` of the previous response, which skips events that became dead letters again since, or a partition and an offset.
+    #[serde(borrow, default)]
+    #[schema(required = false, value_type = Option<CursorText>, example = "3/17")]
+    after: JsonMember<'a>,
     /// Most dead letters; 1000 by default.
     #[serde(borrow, default)]
     #[schema(required = false, value_type = u32, minimum = 1, maximum = 10000)]
@@ -61,6 +67,9 @@ struct RedrivenBody {
     /// Dead letters of the webhook that were not delivered again before.
     matched: u64,
     redriven: u64,
+    /// `after` of a further redrive, when there may be more; null at the end. A request examines what fits into a few seconds.
+    #[schema(example = "3/17@1763808278501")]
+    next: Option<String>,
 }
 
 /// List the latest deliveries of a webhook
@@ -108,6 +117,7 @@ pub(crate) async fn test(context: RequestContext) -> RouteResult {
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (webhooks, id) = (webhooks(&context)?, webhook_id(&context)?);
     let body: RedriveWebhookBody<'_> = operator_body::read(&context)?;
+    let after = operator_body::text(body.after, "after", DeadLetterCursor::parse, CURSOR_MESSAGE)?;
     let limit = limit(body.limit)?;
     let dry_run = match body.dry_run.value() {
         None => true,
@@ -115,11 +125,12 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         Some(_) => return Err(Problem::field("dryRun", "must be true or false")),
     };
     let audit = dead_letters::audit(&context, operator_body::reason(body.reason)?)?;
-    let report = webhooks.redrive(id, limit, !dry_run, &audit).await?;
+    let report = webhooks.redrive(id, after, limit, !dry_run, &audit).await?;
     if report.redriven > 0 {
         dead_letters::log_redrive(&audit, webhooks.shared_topic(), report.redriven);
     }
-    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven }))
+    let next = report.next.map(|next| next.to_string());
+    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven, next }))
 }
 
 /// JSON Schema counts `36.0` as an integer.

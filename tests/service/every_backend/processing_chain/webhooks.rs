@@ -188,9 +188,9 @@ fn an_event_that_is_refused_for_good_is_a_dead_letter_until_it_is_redriven() {
     let found = until("the dead letter is in its topic", WAIT_MAX, || {
         Some(redrive(&json!({}))).filter(|found| found["matched"] == 1)
     });
-    assert_eq!(found, json!({"dryRun": true, "matched": 1, "redriven": 0}));
-    assert_eq!(redrive(&json!({"dryRun": false})), json!({"dryRun": false, "matched": 1, "redriven": 1}));
-    assert_eq!(redrive(&json!({"dryRun": false})), json!({"dryRun": false, "matched": 0, "redriven": 0}));
+    assert_eq!(found, json!({"dryRun": true, "matched": 1, "redriven": 0, "next": null}));
+    assert_eq!(redrive(&json!({"dryRun": false})), json!({"dryRun": false, "matched": 1, "redriven": 1, "next": null}));
+    assert_eq!(redrive(&json!({"dryRun": false})), json!({"dryRun": false, "matched": 0, "redriven": 0, "next": null}));
 
     await_accepted(&endpoint, &refused, &[1, 2]);
     let log = until("the redrive is logged", WAIT_MAX, || service.logged("dead_letters_redriven").pop());

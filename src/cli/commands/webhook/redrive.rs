@@ -1,0 +1,80 @@
+//! `webhook redrive` of all dead letters: requests that each examine what fits into a few seconds, until the limit or the end.
+use serde_json::{Value, json};
+
+/// Most dead letters of one request.
+const PAGE: u64 = 1_000;
+
+/// The sum of the responses so far.
+pub(super) struct WebhookRedrive {
+    dry_run: bool,
+    limit: u64,
+    reason: String,
+    matched: u64,
+    redriven: u64,
+    /// Where the next request continues, as the service wrote it; null at the beginning and at the end.
+    next: Value,
+}
+
+impl WebhookRedrive {
+    pub(super) fn new(dry_run: bool, limit: u32, reason: String) -> Self {
+        Self { dry_run, limit: limit.into(), reason, matched: 0, redriven: 0, next: Value::Null }
+    }
+
+    /// The body of the next request.
+    pub(super) fn request(&self) -> Value {
+        // The service refuses 0 with its own message.
+        let limit = self.limit.saturating_sub(self.matched).min(PAGE);
+        json!({"dryRun": self.dry_run, "limit": limit, "reason": self.reason, "after": self.next})
+    }
+
+    /// Adds a response; whether another request has to follow.
+    pub(super) fn add(&mut self, response: &Value) -> bool {
+        self.matched += response["matched"].as_u64().unwrap_or(0);
+        self.redriven += response["redriven"].as_u64().unwrap_or(0);
+        self.next = response["next"].clone();
+        self.matched < self.limit && !self.next.is_null()
+    }
+
+    /// The sum in the form of a response.
+    pub(super) fn report(&self) -> Value {
+        json!({"dryRun": self.dry_run, "matched": self.matched, "redriven": self.redriven, "next": self.next})
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        let more = if self.next.is_null() { "" } else { "; there may be more: repeat the command, or raise --limit" };
+        format!("{} dead letters, {} of them are delivered again{more}", self.matched, self.redriven)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(matched: u64, next: Option<&str>) -> Value {
+        json!({"dryRun": false, "matched": matched, "redriven": matched, "next": next})
+    }
+
+    #[test]
+    fn requests_continue_after_an_empty_response_until_the_end() {
+        let mut redrive = WebhookRedrive::new(false, 5_000, "fixed".into());
+        assert_eq!(redrive.request(), json!({"dryRun": false, "limit": 1_000, "reason": "fixed", "after": null}));
+
+        assert!(redrive.add(&response(0, Some("0/9@7"))), "what was examined so far belongs to other webhooks");
+        assert_eq!(redrive.request()["after"], "0/9@7");
+        assert!(redrive.add(&response(600, Some("1/3@7"))) && !redrive.add(&response(40, None)));
+
+        assert_eq!(redrive.report(), response(640, None));
+        assert_eq!(redrive.sentence(), "640 dead letters, 640 of them are delivered again");
+    }
+
+    #[test]
+    fn requests_end_at_the_limit_and_say_that_there_may_be_more() {
+        let mut redrive = WebhookRedrive::new(false, 1_200, String::new());
+
+        assert!(redrive.add(&response(1_000, Some("0/999@7"))));
+        assert_eq!(redrive.request()["limit"], 200);
+        assert!(!redrive.add(&response(200, Some("0/1199@7"))));
+
+        assert!(redrive.sentence().contains("there may be more"), "{}", redrive.sentence());
+    }
+}
