@@ -173,7 +173,7 @@ fn assemble(
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
     let webhook_client = handlers::webhooks::client(config)?;
     let topic_consumers = handlers::topics::consumers(config)?;
-    let webhooks = handlers::webhooks::open(config, broker.as_ref(), &store, webhook_client.as_ref(), (&clock, &rng));
+    let webhooks = handlers::webhooks::open(config, broker.as_ref(), &store, (&clock, &rng))?;
     let commands = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
         idempotency: cache.idempotency.unwrap_or(store.idempotency),

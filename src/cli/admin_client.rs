@@ -49,7 +49,8 @@ impl AdminClient {
         Self::with_timeout(base, TIMEOUT)
     }
 
-    fn with_timeout(base: impl Into<String>, timeout: Duration) -> Self {
+    /// As [`AdminClient::new`], for requests that take longer than others.
+    pub(crate) fn with_timeout(base: impl Into<String>, timeout: Duration) -> Self {
         // No proxy: the environment's proxy is for external addresses, and the admin port is internal.
         let config = Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
         let agent = config.timeout_global(Some(timeout)).build().new_agent();

@@ -59,6 +59,12 @@ impl<'a> RunningService<'a> {
         Ok(Self { client: AdminClient::new(&url), config, token: arguments.token.as_deref(), url })
     }
 
+    /// Waits this long for each response.
+    #[must_use]
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
+        Self { client: AdminClient::with_timeout(&self.url, timeout), ..self }
+    }
+
     /// The JSON of a successful response.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 mod redrive;
 mod tables;
 
+use std::time::Duration;
+
 use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition};
 use clap::Subcommand;
 use posthaste::Config;
@@ -17,6 +19,9 @@ use super::super::runtime::block_on;
 use super::dlt::{cursor, position};
 use redrive::WebhookRedrive;
 use tables::{dead_letters_table, deliveries_table, text, webhooks_table};
+
+/// Longest wait for the result of a test event: the service waits up to 10 s for the endpoint.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What every verb has.
 #[derive(clap::Args)]
@@ -255,7 +260,8 @@ async fn dead_letters(config: &Config, path: &str, common: &Common) -> Result<u8
 }
 
 async fn test(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
-    let report = send(config, common, "POST", &path(id, "/test"), None).await?;
+    let service = RunningService::new(config, &common.service)?.with_timeout(TEST_TIMEOUT);
+    let report = service.send("POST", &path(id, "/test"), None).await?;
     let accepted = report["accepted"] == true;
     print(&report, common, || match report["error"].as_str() {
         None => format!("the endpoint accepted the test event with status {}", report["status"]),

@@ -23,6 +23,24 @@ fn start(backend: &Backend) -> Posthaste {
     Posthaste::start(backend, &settings)
 }
 
+#[test]
+fn test_event_to_an_endpoint_that_does_not_answer_is_reported_and_recorded() {
+    let backend = Backend::new();
+    let settings = [("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"), ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "1200ms")];
+    let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Silence));
+    let admin = service.http.admin();
+    let body = json!({"url": endpoint.url(), "topics": ["order.events"]});
+    let webhook = service.http.post("/webhooks", &admin, &[], &body).json()["id"].as_str().expect("an id").to_owned();
+    let address = service.http.base().to_owned();
+
+    let test = ["webhook", "test", &webhook, "--url", &address];
+    let (code, stdout, stderr) = finish(command(&backend, &test).env("POSTHASTE_TOKEN", &admin));
+
+    assert!(code == 1 && stdout.contains("did not accept the test event"), "{stdout}{stderr}");
+    let deliveries = service.http.get(&format!("/webhooks/{webhook}/deliveries"), Some(&admin)).json();
+    assert_eq!(deliveries["deliveries"][0]["type"], "posthaste.test", "{deliveries}");
+}
+
 fn place(service: &Posthaste) -> String {
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     created.json()["id"].as_str().expect("an id").to_owned()
