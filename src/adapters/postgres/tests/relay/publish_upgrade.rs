@@ -81,7 +81,7 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
         };
         let (applied, ()) = futures::join!(migrate(&options), writers);
         let versions: Vec<u32> = applied.unwrap().iter().map(|migration| migration.version).collect();
-        assert_eq!(versions, (11..=14).collect::<Vec<u32>>());
+        assert_eq!(versions, (11..=15).collect::<Vec<u32>>());
     };
     futures::join!(publish(&waiting, "a"), upgrade);
     for client in [&before, &open, &waiting] {
@@ -94,6 +94,23 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
     let places = watch.query_one(places, &[]).await.unwrap();
     assert_eq!((places.get::<_, i32>(0), places.get::<_, i32>(1)), (1, 7));
     assert_eq!(claimed_rows(&Postgres::open(database.options("a")).await.unwrap()).await, 9);
+}
+
+#[tokio::test]
+async fn upgrade_takes_the_functions_of_adopted_tables_from_other_roles() {
+    let database = database_of_version(14).await;
+    let client = database.client().await;
+    let function = "CREATE FUNCTION outbox_adopted_7() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN RETURN NULL; END'";
+    client.batch_execute(function).await.unwrap();
+    let may_execute = async || {
+        let text = "SELECT has_function_privilege('public', 'outbox_adopted_7()', 'EXECUTE')";
+        client.query_one(text, &[]).await.unwrap().get::<_, bool>(0)
+    };
+    assert!(may_execute().await, "as adopt left it");
+
+    migrate(&database.options("a")).await.unwrap();
+
+    assert!(!may_execute().await);
 }
 
 /// The number of rows that the relay claims in all partitions.
