@@ -78,6 +78,7 @@ mod relay {
 mod support {
     pub mod consumption;
     pub mod environment;
+    pub mod foreign_events;
     pub mod ledger;
     pub mod log_capture;
     pub mod process;

@@ -1,4 +1,4 @@
-//! Sent events expire from the outbox's archive and the broker's log; unsent events never do.
+//! Sent events expire from the outbox's archive and the broker's log; unsent events never do. Idempotency keys expire before both.
 use std::time::Duration;
 
 use domain::Status;
@@ -6,6 +6,7 @@ use kit::faults::{Call, InjectedFault};
 use ports::broker::topics::TopicReader;
 
 use crate::support::environment::Environment;
+use crate::support::foreign_events::{CUSTOMERS, publish};
 use crate::support::ledger::Ledger;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
 
@@ -76,4 +77,23 @@ async fn retention_keeps_up_with_the_relay() {
     process.advance(Duration::from_secs(90)).await;
 
     assert_eq!(process.depth().await.sent, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn key_that_has_expired_publishes_other_events_and_none_twice() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    let first = publish(&process, "1", Some("daily")).await;
+
+    suspend(&process, DAY + Duration::from_secs(1)).await;
+    let other = publish(&process, "2", Some("daily")).await;
+    suspend(&process, DAY + Duration::from_secs(1)).await;
+    let repeated = publish(&process, "1", Some("daily")).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    assert_eq!((first.events[0].1, other.events[0].1), (true, true), "the key is free again");
+    assert_eq!((repeated.replayed, repeated.events), (false, vec![(first.events[0].0, false)]), "it is in the archive");
+    let mut published: Vec<_> = process.records(CUSTOMERS).await.into_iter().map(|sent| sent.record.value).collect();
+    published.sort();
+    assert_eq!(published, [b"1".as_slice().into(), b"2".as_slice().into()]);
 }

@@ -8,7 +8,7 @@ use ports::partitions::PartitionNo;
 use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
-use crate::dispatch::{EventsPublished, HandedOverEvent, PublishEvents};
+use crate::dispatch::{EventsPublished, HandedOverEvent, KeyedIntent, PublishEvents};
 use crate::error::CommandError;
 
 /// Result of publishing, with the partitions that have new rows.
@@ -56,7 +56,7 @@ pub async fn publish_events(
         .zip(events)
         .map(|(index, event)| {
             let event_id = event.event_id.unwrap_or_else(|| match &intent {
-                Some(intent) => keyed_id(&subject, &intent.key, index),
+                Some(intent) => keyed_id(&subject, intent, index),
                 None => context.event_id(context.clock.now()),
             });
             foreign_event(event, event_id, context.options.partitions, request_id.clone())
@@ -93,13 +93,15 @@ pub async fn publish_events(
     }
 }
 
-/// The id of an event without one in a request with a key: the same in every repetition, so that the response is the same too.
-fn keyed_id(subject: &Subject, key: &str, index: u64) -> EventId {
+/// The id of an event without one in a request with a key: the same in every repetition, so that the response is the same too. The archive may
+/// outlive the key's mark, and other events under the same key must not have the ids of archived ones: the fingerprint separates them.
+fn keyed_id(subject: &Subject, intent: &KeyedIntent, index: u64) -> EventId {
     let mut hash = Sha256::new();
-    for part in [subject.as_str(), key] {
+    for part in [subject.as_str(), &intent.key] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
+    hash.update(intent.fingerprint);
     hash.update(index.to_be_bytes());
     uuid_of_digest(&hash.finalize().into())
 }

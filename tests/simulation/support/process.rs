@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies};
 use app::admission::gate::Gate;
-use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, Viewer};
+use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, EventsPublished, PublishEvents, Viewer};
 use app::error::CommandError;
 use app::health::{HealthBoard, HealthSnapshot};
 use domain::{Item, Items, Money, Order, OrderId, Status, Subject};
@@ -130,6 +130,11 @@ impl Process {
         self.run(self.actors.dispatch().change(command)).await
     }
 
+    /// Hands events over as another service.
+    pub async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError> {
+        self.run(self.actors.dispatch().publish(command)).await
+    }
+
     /// Every record of a topic.
     pub async fn records(&self, topic: &str) -> Vec<Delivery> {
         read_all(&self.store, topic).await.expect("the topic can be read")
@@ -201,7 +206,8 @@ impl Process {
     }
 }
 
-fn subject() -> Subject {
+/// The client of all requests.
+pub fn subject() -> Subject {
     Subject::new("ann").expect("a name")
 }
 

@@ -1,0 +1,29 @@
+//! Events of another service, as POST /events hands them over.
+use std::sync::Arc;
+
+use app::commands::publish_events::fingerprint;
+use app::dispatch::{EventsPublished, HandedOverEvent, KeyedIntent, PublishEvents};
+use outbox::EventKey;
+use ports::event_headers::EventHeaders;
+
+use crate::support::process::{Process, subject};
+
+/// Topic of the events.
+pub const CUSTOMERS: &str = "customers";
+
+/// Hands over one event without an id of its own. `payload` is also its key.
+pub async fn publish(process: &Process, payload: &str, idempotency_key: Option<&str>) -> EventsPublished {
+    let events = vec![HandedOverEvent {
+        event_id: None,
+        topic: CUSTOMERS.into(),
+        key: EventKey::of_text(payload),
+        kind: "CustomerMoved".into(),
+        payload: payload.as_bytes().into(),
+        headers: EventHeaders::default(),
+        content_type: None,
+        trace: None,
+    }];
+    let intent = idempotency_key.map(|key| KeyedIntent { key: Arc::from(key), fingerprint: fingerprint(&events) });
+    let command = PublishEvents { subject: subject(), events, intent, span: None, request_id: None };
+    process.publish(command).await.expect("the store works")
+}
