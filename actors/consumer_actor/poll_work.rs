@@ -34,7 +34,7 @@ pub trait PollWork: Send + Sync {
         deliveries: &[Delivery],
     ) -> Result<u64, Error>;
 
-    /// Ends a poll that has begun, also one that returned no message or an error. `failed` messages were not processed.
+    /// Ends a poll that has begun, also one that returned no message or an error, or that did not complete. `failed` messages were not processed.
     fn end(&self, failed: u64);
 }
 
@@ -55,9 +55,23 @@ impl<W: PollWork> ConsumerWork for W {
             None => self.consumer().join(number).await?,
         };
         let Some((limit, begun)) = self.begin(timeout).await else { return Ok(member) };
+        let mut begun_poll = BegunPoll { work: self, failed: 0 };
         let (failed, result) = poll(self, begun, &*member, limit, timeout).await;
-        self.end(failed);
+        begun_poll.failed = failed;
+        drop(begun_poll);
         result.map(|()| member)
+    }
+}
+
+/// A poll that has begun. It also ends where its actor panics or is stopped within it: the restarted actor has the same work.
+struct BegunPoll<'a, W: PollWork> {
+    work: &'a W,
+    failed: u64,
+}
+
+impl<W: PollWork> Drop for BegunPoll<'_, W> {
+    fn drop(&mut self) {
+        self.work.end(self.failed);
     }
 }
 

@@ -4,7 +4,9 @@
 mod broker;
 mod script;
 mod store;
+mod webhooks;
 
 pub use self::broker::FaultyBroker;
 pub use self::script::{Call, FaultScript, InjectedFault};
 pub use self::store::{FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
+pub use self::webhooks::FaultyWebhooks;

@@ -84,7 +84,9 @@ mod support {
     pub mod process;
     pub mod record_faults;
     pub mod recording_handler;
+    pub mod scripted_endpoint;
     pub mod wake_hub;
 }
 mod sweeps;
+mod webhooks;
 mod write_gate;

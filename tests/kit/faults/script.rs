@@ -40,6 +40,8 @@ pub enum Call {
     Consume,
     /// `Inbox::set_detours`.
     SetDetours,
+    /// `WebhookStore::record_deliveries`.
+    RecordDeliveries,
 }
 
 /// How a call fails or is delayed.

@@ -10,10 +10,11 @@ use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng, TokioClock};
-use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
+use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks};
 use memory::Memory;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::Rng;
+use ports::endpoint::WebhookClient;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
 use telemetry::traces::Tracer;
@@ -65,6 +66,8 @@ pub struct Environment {
     pub probes: Vec<(Arc<dyn Probe>, bool)>,
     /// Whether the processes run consumers.
     pub consumes: bool,
+    /// Calls the endpoints of webhooks; without it no webhook is delivered. Needs `consumes`.
+    pub webhook_client: Option<Arc<dyn WebhookClient>>,
     /// Wake-ups between services; none unless a test sets it.
     pub wake_hub: Option<WakeHub>,
 }
@@ -99,6 +102,7 @@ impl Environment {
             handlers: Handlers::default(),
             probes: Vec::new(),
             consumes: false,
+            webhook_client: None,
             wake_hub: None,
         }
     }
@@ -179,8 +183,8 @@ impl Environment {
                 first_producer,
             ))),
             consumer_groups: self.consumes.then(|| real.clone() as Arc<dyn ConsumerGroups>),
-            webhooks: real.clone(),
-            webhook_client: None,
+            webhooks: Arc::new(FaultyWebhooks::around(real.clone(), script.clone())),
+            webhook_client: self.webhook_client.clone(),
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
             inbox: Arc::new(FaultyInbox::around(real, script)),
             handlers: self.handlers.clone(),

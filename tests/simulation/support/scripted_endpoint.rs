@@ -1,0 +1,62 @@
+//! ScriptedEndpoint: the endpoint of a webhook, whose responses a test decides.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use ports::endpoint::{EndpointError, EventRequest, WebhookClient};
+use ports::{FailureType, Fault};
+
+/// What the endpoint does with the body of a request.
+type Respond = Box<dyn FnMut(&str) -> Result<u16, EndpointError> + Send>;
+
+/// Records the bodies of all requests.
+pub struct ScriptedEndpoint {
+    respond: Mutex<Respond>,
+    received: Mutex<Vec<String>>,
+    accepted: Mutex<Vec<String>>,
+}
+
+impl ScriptedEndpoint {
+    /// An endpoint that responds like this.
+    pub fn new(respond: impl FnMut(&str) -> Result<u16, EndpointError> + Send + 'static) -> Arc<Self> {
+        let (received, accepted) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { respond: Mutex::new(Box::new(respond)), received, accepted })
+    }
+
+    /// Changes its responses from the next request on.
+    pub fn set(&self, respond: impl FnMut(&str) -> Result<u16, EndpointError> + Send + 'static) {
+        *self.respond.lock() = Box::new(respond);
+    }
+
+    /// The bodies of all requests so far.
+    pub fn received(&self) -> Vec<String> {
+        self.received.lock().clone()
+    }
+
+    /// The bodies of the requests that it accepted.
+    pub fn accepted(&self) -> Vec<String> {
+        self.accepted.lock().clone()
+    }
+}
+
+/// The result of a call that no endpoint accepts a connection for.
+pub fn unreachable() -> Result<u16, EndpointError> {
+    Err(EndpointError { fault: Fault::Transient, failure_type: FailureType::Network, reason: "refused".into() })
+}
+
+#[async_trait]
+impl WebhookClient for ScriptedEndpoint {
+    fn check_url(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn post(&self, _: &str, event: EventRequest) -> Result<u16, EndpointError> {
+        let body = String::from_utf8(event.body.to_vec()).expect("text");
+        self.received.lock().push(body.clone());
+        let result = (self.respond.lock())(&body);
+        if matches!(result, Ok(200..=299)) {
+            self.accepted.lock().push(body);
+        }
+        result
+    }
+}
