@@ -1,12 +1,13 @@
 //! WebhookPipeline: one poll of a webhook's consumer. Poll → call the endpoint → forward what failed → acknowledge → record the deliveries.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
 use app::consume::webhooks::delivery::{self, Verdict};
-use app::policy::breaker::{BreakerPermit, CircuitBreaker};
+use app::consume::webhooks::endpoint_health::{AfterFailure, EndpointHealth, after_failure};
+use app::policy::breaker::BreakerPermit;
 use async_trait::async_trait;
 use domain::WebhookId;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -38,10 +39,12 @@ pub struct WebhookPipeline {
     pub store: Arc<dyn WebhookStore>,
     /// Sends the signed requests.
     pub client: Arc<dyn WebhookClient>,
-    /// Stops the calls of an endpoint that does not work.
-    pub breaker: Mutex<CircuitBreaker>,
-    /// The breaker's clock begins here.
+    /// What the calls have shown about the endpoint.
+    pub health: Mutex<EndpointHealth>,
+    /// The clock of `health` begins here.
     pub started: Instant,
+    /// Whether the log of the deliveries could not be written.
+    pub log_fails: AtomicBool,
     /// Starts the spans of traced messages.
     pub tracer: Tracer,
 }
@@ -76,7 +79,7 @@ impl PollWork for WebhookPipeline {
             tokio::time::sleep(timeout).await;
             return None;
         };
-        let permit = self.breaker.lock().pass(self.started.elapsed());
+        let permit = self.health.lock().breaker.pass(self.started.elapsed());
         match permit {
             BreakerPermit::Free => {
                 Some((2 * self.consumer.parallel_keys as u32, BegunDelivery { webhook, probing: false }))
@@ -106,11 +109,8 @@ impl PollWork for WebhookPipeline {
             all.deliveries.extend(deliveries);
             all.comes_again |= comes_again;
         }
-        if !all.deliveries.is_empty() {
-            self.count(&all.deliveries);
-            self.store.record_deliveries(&all.deliveries).await?;
-        }
-        let Results { mut decisions, comes_again, .. } = all;
+        let Results { mut decisions, deliveries, comes_again } = all;
+        self.count(&deliveries);
         let failed = decisions.failed;
         if comes_again {
             // What was not decided comes again. What was accepted may come again as well; its id is the same.
@@ -118,16 +118,17 @@ impl PollWork for WebhookPipeline {
         } else {
             decisions.acknowledge.extend(others);
         }
-        consumer.apply(decisions, member).await?;
-        if comes_again {
-            member.rewind().await?;
+        let mut applied = consumer.apply(decisions, member).await;
+        if comes_again && applied.is_ok() {
+            applied = member.rewind().await;
         }
-        Ok(failed)
+        self.record(&deliveries).await;
+        applied.map(|()| failed)
     }
 
     /// What failed was counted with the deliveries. A probe that called nothing shows nothing about the endpoint.
     fn end(&self, _: u64) {
-        self.breaker.lock().probe_without_result(self.started.elapsed());
+        self.health.lock().breaker.probe_without_result(self.started.elapsed());
     }
 }
 
@@ -170,22 +171,24 @@ impl WebhookPipeline {
                 results.comes_again = true;
             }
             Verdict::Failed { failure, endpoint_down } => {
+                let works = self.health.lock().works(self.started.elapsed());
                 if endpoint_down {
                     self.endpoint_fails(webhook, &failure);
                 } else {
                     self.endpoint_works(webhook);
                 }
                 record.outcome = AttemptOutcome::Retried;
-                if probing && endpoint_down {
-                    // The probe shows nothing about the message.
-                    results.comes_again = true;
-                } else if attempt < ATTEMPTS_MAX {
-                    message_log::retried(message, attempt, &failure);
-                    consumer.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
-                } else {
-                    record.outcome = AttemptOutcome::DeadLettered;
-                    consumer.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
-                    consumer.leave_detour(message, ordered, &mut results.decisions);
+                match after_failure(attempt, endpoint_down, probing, works) {
+                    AfterFailure::ComesAgain => results.comes_again = true,
+                    AfterFailure::Retry => {
+                        message_log::retried(message, attempt, &failure);
+                        consumer.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
+                    }
+                    AfterFailure::DeadLetter => {
+                        record.outcome = AttemptOutcome::DeadLettered;
+                        consumer.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
+                        consumer.leave_detour(message, ordered, &mut results.decisions);
+                    }
                 }
                 record.error = Some(failure.reason);
             }
@@ -238,19 +241,31 @@ impl WebhookPipeline {
     }
 
     fn endpoint_works(&self, webhook: &Webhook) {
-        if self.breaker.lock().succeeded() {
+        if self.health.lock().worked(self.started.elapsed()) {
             self.consumer.metrics.webhook_endpoints_down.dec();
             tracing::info!(event = "webhook_endpoint_recovered", webhook = %webhook.id, "the endpoint of webhook {} recovered", webhook.id);
         }
     }
 
     fn endpoint_fails(&self, webhook: &Webhook, failure: &IntakeFailure) {
-        let mut breaker = self.breaker.lock();
+        let breaker = &mut self.health.lock().breaker;
         let was_closed = breaker.name() == "closed";
         if breaker.failed(self.started.elapsed()) && was_closed {
             self.consumer.metrics.webhook_endpoints_down.inc();
             let reason = failure.reason.as_str();
             tracing::warn!(event = "webhook_endpoint_down", webhook = %webhook.id, error = reason, "the endpoint of webhook {} does not work; its events wait: {reason}", webhook.id);
+        }
+    }
+
+    /// Adds deliveries to the log, after their acknowledgement: operators may miss some, but no endpoint receives an event again for the log.
+    async fn record(&self, deliveries: &[WebhookDelivery]) {
+        if deliveries.is_empty() {
+            return;
+        }
+        let recorded = self.store.record_deliveries(deliveries).await;
+        let failed_before = self.log_fails.swap(recorded.is_err(), Relaxed);
+        if let (Err(error), false) = (recorded, failed_before) {
+            tracing::warn!(event = "webhook_deliveries_not_recorded", webhook = %self.id, error = %error, "the deliveries of webhook {} could not be recorded; they go on: {error}", self.id);
         }
     }
 
@@ -264,7 +279,7 @@ impl WebhookPipeline {
 
 impl Drop for WebhookPipeline {
     fn drop(&mut self) {
-        if self.breaker.get_mut().name() != "closed" {
+        if self.health.get_mut().breaker.name() != "closed" {
             self.consumer.metrics.webhook_endpoints_down.dec();
         }
     }

@@ -1,12 +1,14 @@
-//! Deliveries to a webhook with the default delays and breaker.
+//! Deliveries to a webhook with the default delays and breaker: an outage of its endpoint, of its consumer and of the delivery log.
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Timestamp, WebhookId};
+use kit::faults::{Call, InjectedFault};
 use ports::endpoint::webhooks::{Webhook, WebhookStore};
 
 use crate::support::environment::Environment;
 use crate::support::foreign_events::{CUSTOMERS, publish};
+use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT};
 use crate::support::scripted_endpoint::{ScriptedEndpoint, unreachable};
 
@@ -37,6 +39,43 @@ async fn start(endpoint: &Arc<ScriptedEndpoint>, ordered: bool) -> (Environment,
     (environment, process)
 }
 
+async fn dead_letters(process: &Process) -> usize {
+    process.records("webhooks-dlt").await.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_of_the_endpoint_makes_no_event_a_dead_letter() {
+    let endpoint = ScriptedEndpoint::new(|_| unreachable());
+    let (_environment, process) = start(&endpoint, true).await;
+    publish(&process, "a", None).await;
+    process.advance(HOUR * 5 / 2).await;
+    assert!(endpoint.received().len() > 5, "it is tried again and again: {:?}", endpoint.received());
+    assert_eq!(dead_letters(&process).await, 0);
+
+    endpoint.set(|_| Ok(200));
+
+    process.wait_until("the event is delivered", 2 * HOUR, async || !endpoint.accepted().is_empty()).await;
+    process.advance(HOUR + TIMEOUT).await;
+    assert_eq!(endpoint.accepted(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_alone_is_never_answered_is_a_dead_letter() {
+    let endpoint = ScriptedEndpoint::new(|body| if body == "poison" { unreachable() } else { Ok(200) });
+    let (_environment, process) = start(&endpoint, false).await;
+    publish(&process, "poison", None).await;
+
+    // The fifth attempt comes after 71 minutes.
+    for number in 0..220 {
+        publish(&process, &number.to_string(), None).await;
+        process.advance(Duration::from_secs(20)).await;
+    }
+
+    assert_eq!(dead_letters(&process).await, 1);
+    assert_eq!(endpoint.received().iter().filter(|body| *body == "poison").count(), 5);
+    assert_eq!(endpoint.accepted().len(), 220, "it delays no other event");
+}
+
 #[tokio::test(start_paused = true)]
 async fn consumer_that_dies_while_it_probes_the_endpoint_probes_it_again() {
     let endpoint = ScriptedEndpoint::new(|_| unreachable());
@@ -54,4 +93,30 @@ async fn consumer_that_dies_while_it_probes_the_endpoint_probes_it_again() {
 
     process.wait_until("all are delivered", HOUR, async || endpoint.accepted().len() >= 5).await;
     assert_eq!(process.statistics("webhook_endpoints_down"), [0.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_delivery_log_repeats_no_delivery() {
+    let logs = LogCapture::start();
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let (environment, process) = start(&endpoint, false).await;
+    environment.script.always(Call::RecordDeliveries, InjectedFault::Unreachable);
+    for body in ["a", "b", "c"] {
+        publish(&process, body, None).await;
+        process.advance(Duration::from_secs(20)).await;
+    }
+
+    assert_eq!(endpoint.received(), ["a", "b", "c"]);
+    assert_eq!(
+        logs.fields("webhook_deliveries_not_recorded", ["webhook"]).len(),
+        1,
+        "the change is logged, not each poll"
+    );
+    environment.script.clear();
+    publish(&process, "d", None).await;
+    process.wait_until("it is delivered", TIMEOUT, async || endpoint.accepted().len() == 4).await;
+    process.advance(Duration::from_secs(1)).await;
+    let id = process.store.webhooks().await.expect("the store works")[0].id;
+    let recorded = process.store.deliveries(id).await.expect("the store works");
+    assert_eq!(recorded.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["d"]);
 }

@@ -1,8 +1,9 @@
 //! The part of the tree that delivers events to webhooks.
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use app::consume::webhooks::endpoint_health::EndpointHealth;
 use app::consume::webhooks::{shared_base, shared_topics};
-use app::policy::breaker::CircuitBreaker;
 use outbox::topics::WEBHOOK_HEADER;
 use parking_lot::Mutex;
 use supervision::{Strategy, SupervisionBus, SupervisorSpec};
@@ -46,7 +47,8 @@ pub(crate) fn webhooks(
                 subscriptions: Arc::clone(&subscriptions),
                 store: Arc::clone(&dependencies.webhooks),
                 client: Arc::clone(&client),
-                breaker: Mutex::new(CircuitBreaker::new(breaker)),
+                health: Mutex::new(EndpointHealth::new(breaker)),
+                log_fails: AtomicBool::new(false),
                 started: Instant::now(),
                 tracer: dependencies.tracer.clone(),
             });

@@ -1,5 +1,6 @@
 //! Webhooks: subscriptions that administrators create, change and test. The actors deliver the events.
 pub mod delivery;
+pub mod endpoint_health;
 pub mod signature;
 
 use std::collections::BTreeSet;

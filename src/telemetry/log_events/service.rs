@@ -83,6 +83,13 @@ const EVENTS: &[LogEvent] = &[
         action: "Look for `dependency_down` and the store's events.",
     },
     LogEvent {
+        name: "webhook_deliveries_not_recorded",
+        levels: &[Level::WARN],
+        fields: &["webhook", "error"],
+        meaning: "The store did not accept the log of a webhook's deliveries. The deliveries go on without it; logged once, until it is written again.",
+        action: "Look for `dependency_down` and the store's events. `posthaste webhook deliveries` misses the attempts of that time.",
+    },
+    LogEvent {
         name: "webhook_consumer_not_removed",
         levels: &[Level::DEBUG],
         fields: &["webhook", "error"],
