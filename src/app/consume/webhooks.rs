@@ -1,6 +1,7 @@
 //! Webhooks: subscriptions that administrators create, change and test. The actors deliver the events.
 pub mod delivery;
 pub mod endpoint_health;
+mod rotation;
 pub mod signature;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use ports::clock::{Clock, Rng};
 use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookSecret, WebhookStore};
 
+use crate::contract::rfc3339;
 use crate::error::QueryError;
 use crate::operators::dead_letters::{
     DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters, ReplayReport,
@@ -226,6 +228,9 @@ impl Webhooks {
     }
 
     /// Replaces the secret. The former one signs as well until the overlap has passed.
+    ///
+    /// # Errors
+    /// The secret is not valid, or [`rotation::SECRETS_MAX`] sign already.
     pub async fn rotate(
         &self,
         id: WebhookId,
@@ -236,11 +241,14 @@ impl Webhooks {
         check_secret(&text)?;
         self.update(id, async |webhook| {
             let now = self.ports.clock.now();
-            webhook.secrets.retain(|secret| secret.valid_until.is_none() && secret.text != text);
-            for former in &mut webhook.secrets {
-                former.valid_until = Some(now.after(self.options.secret_overlap));
-            }
-            webhook.secrets.insert(0, WebhookSecret { text: text.clone(), valid_until: None });
+            let rotated = rotation::rotate(&webhook.secrets, text.clone(), now, self.options.secret_overlap);
+            webhook.secrets = rotated.map_err(|first_end| {
+                let count = webhook.secrets.len();
+                QueryError::Conflict(format!(
+                    "{count} secrets sign the requests; the first of them ends at {}",
+                    rfc3339(first_end)
+                ))
+            })?;
             Ok(())
         })
         .await

@@ -117,25 +117,23 @@ fn a_subscribed_endpoint_receives_signed_events_from_now_on() {
 }
 
 #[test]
-fn after_a_rotation_requests_are_signed_with_both_secrets() {
+fn after_rotations_requests_are_signed_with_every_secret_that_is_valid() {
     let backend = Backend::new();
     let (service, endpoint) = (start(&backend), Endpoint::start(ACCEPTED));
     let first = secret_of([7; 32]);
     let webhook = subscribe(&backend, &service, &endpoint, &json!({"secret": first}));
     assert_eq!(webhook["secret"], first);
 
-    let rotated = send(&service, "POST", &path(&webhook, "/secret"), None).json();
-    let second = rotated["secret"].as_str().expect("a secret").to_owned();
-    assert_ne!(second, first);
+    // The response to a rotation may be lost: the endpoint knows only the first secret when it is repeated.
+    let rotate = || send(&service, "POST", &path(&webhook, "/secret"), None).json()["secret"].clone();
+    let [second, third] = [rotate(), rotate()].map(|secret| secret.as_str().expect("a secret").to_owned());
+    assert!(second != first && third != second);
     let test = send(&service, "POST", &path(&webhook, "/test"), None).json();
 
     assert_eq!((&test["accepted"], &test["status"]), (&json!(true), &json!(202)));
     let event = &endpoint.received()[0];
-    assert_eq!(
-        (event.kind(), &event.headers["webhook-id"]),
-        ("posthaste.test", &test["id"].as_str().expect("an id").to_owned())
-    );
-    assert!(signed_by(event, &[&second, &first]), "{:?}", event.headers);
+    assert_eq!((event.kind(), Some(event.headers["webhook-id"].as_str())), ("posthaste.test", test["id"].as_str()));
+    assert!(signed_by(event, &[&third, &second, &first]), "{:?}", event.headers);
     assert_eq!(deliveries(&service, &webhook)[0]["type"], "posthaste.test");
 }
 
