@@ -13,11 +13,6 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 use crate::consumer_actor::message_work::MessageWork;
 
-/// The group that holds the offsets of a topic's consumers.
-pub fn group(topic: &str) -> String {
-    format!("posthaste-{topic}")
-}
-
 /// The consumers of a topic as the configuration describes them.
 #[derive(Clone)]
 pub struct TopicConsumers {

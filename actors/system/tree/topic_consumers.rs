@@ -1,11 +1,12 @@
 //! The part of the tree that consumes topics of other services.
 use std::sync::Arc;
 
+use app::consume::topic_chain::group;
 use supervision::{SupervisionBus, SupervisorSpec};
 
 use crate::consumer_actor::ConsumerActor;
 use crate::consumer_actor::lag_series::LagSeries;
-use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline, group};
+use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use crate::system::tree::group_consumers::group_consumers;

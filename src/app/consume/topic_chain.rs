@@ -7,6 +7,18 @@ use ports::endpoint::EventEndpoint;
 use crate::consume::chain::{ChainLimits, ChainOutcome, HandlerResult};
 use crate::consume::post_handler::{post, request_with_whole_value};
 
+const GROUP_PREFIX: &str = "posthaste-";
+
+/// The group that holds the offsets of a topic's consumers.
+pub fn group(topic: &str) -> String {
+    format!("{GROUP_PREFIX}{topic}")
+}
+
+/// Whether a group is that of a topic's consumers, in this version or with another configuration: no other reader may move its offsets.
+pub fn is_group(name: &str) -> bool {
+    name.starts_with(GROUP_PREFIX)
+}
+
 /// What follows for an event that the endpoint of its topic did not accept.
 #[derive(Clone)]
 pub enum TopicFallback {

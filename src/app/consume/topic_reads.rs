@@ -6,7 +6,9 @@ use ports::Error;
 use ports::broker::consumer_groups::Delivery;
 use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicLog};
 use ports::broker::topics::TopicView;
+use ports::endpoint::webhooks;
 
+use super::topic_chain;
 use super::topic_cursor::{CursorFault, ReadStart, TopicCursor};
 use crate::error::QueryError;
 
@@ -27,7 +29,7 @@ pub enum TopicError {
     /// The cursor does not fit the topic.
     #[error("{}", fault_text(.0))]
     Cursor(CursorFault),
-    /// The group is the one of the service's own consumers, which commit their offsets themselves.
+    /// The group is one of the service's own consumers, which commit their offsets themselves.
     #[error("the group {0} is the service's own; choose another name")]
     OwnGroup(String),
     /// There is no room for another group.
@@ -95,7 +97,7 @@ pub struct TopicReads {
 }
 
 impl TopicReads {
-    /// Reads from `log`. `own_group` is the group of the service's consumers.
+    /// Reads from `log`. `own_group` is the group of the orders' consumers.
     pub fn new(log: Arc<dyn TopicLog>, own_group: &str) -> Self {
         Self { log, own_group: own_group.to_owned() }
     }
@@ -189,7 +191,8 @@ impl TopicReads {
     }
 
     fn check_group(&self, group: &str) -> Result<(), TopicError> {
-        if group == self.own_group { Err(TopicError::OwnGroup(group.to_owned())) } else { Ok(()) }
+        let is_own = group == self.own_group || topic_chain::is_group(group) || webhooks::is_group(group);
+        if is_own { Err(TopicError::OwnGroup(group.to_owned())) } else { Ok(()) }
     }
 }
 

@@ -60,9 +60,16 @@ impl Webhook {
     }
 }
 
+const GROUP_PREFIX: &str = "webhook-";
+
 /// The consumer group of a webhook.
 pub fn group(id: WebhookId) -> String {
-    format!("webhook-{id}")
+    format!("{GROUP_PREFIX}{id}")
+}
+
+/// Whether a consumer group is that of a webhook, which may be deleted: no other reader may move its offsets.
+pub fn is_group(name: &str) -> bool {
+    name.strip_prefix(GROUP_PREFIX).is_some_and(|id| WebhookId::parse(id).is_some())
 }
 
 /// Outcome of an attempt to deliver an event.

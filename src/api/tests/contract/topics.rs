@@ -91,6 +91,8 @@ async fn bad_requests_of_readers_are_refused_with_their_part() {
         ("?from=0", 400, "from"),
         ("?after=0:9", 409, "partition 0 ends at 8"),
         ("?group=order-processing-group", 409, "the service's own"),
+        ("?group=posthaste-invoices", 409, "the service's own"),
+        ("?group=webhook-0190163d-8694-739b-aea5-966c26f8ad90", 409, "the service's own"),
         ("?after=0:3", 410, "deleted 2 records"),
         ("?group=late", 410, "use 0:5,1:0"),
     ];
@@ -117,6 +119,8 @@ async fn bad_commits_are_refused_and_change_nothing() {
         (OFFSETS, r#"{"cursor":"0:9"}"#, 409),
         ("/groups/g/topics/u/offsets", r#"{"cursor":"0:5"}"#, 404),
         ("/groups/order-processing-group/topics/t/offsets", r#"{"cursor":"0:5"}"#, 409),
+        ("/groups/posthaste-t/topics/t/offsets", r#"{"cursor":"end"}"#, 409),
+        ("/groups/webhook-0190163d-8694-739b-aea5-966c26f8ad90/topics/t/offsets", r#"{"cursor":"end"}"#, 409),
         ("/groups/one-too-many/topics/t/offsets", r#"{"cursor":"0:5"}"#, 409),
         ("/groups/a%20b/topics/t/offsets", r#"{"cursor":"0:5"}"#, 400),
         (OFFSETS, r#"{"cursor":"0:6"}"#, 200),
