@@ -99,9 +99,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match segments {
-        // IPv4-mapped and IPv4-compatible addresses, NAT64, 6to4: what counts is the address within.
+        // IPv4-mapped and IPv4-compatible addresses, NAT64, 6to4: what counts is the address within. NAT64's local prefix 64:ff9b:1::/48 is not
+        // public: where the address within is depends on the length of the network's own prefix.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => embedded(high, low),
-        [0x64, 0xff9b, .., high, low] => embedded(high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
         [0x2001, 0xdb8, ..] => false,
         // Global unicast.
@@ -154,6 +155,8 @@ mod tests {
             "::ffff:10.0.0.1",
             "::127.0.0.1",
             "64:ff9b::a00:1",
+            "64:ff9b:1::101:101",
+            "64:ff9b:1:a9fe:a9:fe00:808:808",
             "2002:a00:1::1",
             "2002:7f00:1::1",
         ];
