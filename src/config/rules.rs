@@ -23,7 +23,7 @@ const KEY_PREFIX_MAX: usize = 200;
 /// A stop waits for the events that are being sent, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const RULES: [(&str, Rule); 81] = [
+pub(super) const RULES: [(&str, Rule); 82] = [
     ("store.key_prefix", key_prefix),
     ("store.pool", |text| whole(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
@@ -52,6 +52,7 @@ pub(super) const RULES: [(&str, Rule); 81] = [
     ("http.body_timeout", |text| at_least(text, MILLISECOND)),
     ("http.max_connections", |text| whole(text, 1, 1_000_000)),
     ("read.records_max", |text| whole(text, 1, 1_000_000)),
+    ("read.bytes_max", |text| accept(units::size(text)? >= 1, "at least 1 byte")),
     ("read.wait_max", |text| at_least(text, MILLISECOND)),
     ("read.readers_max", |text| whole(text, 0, 100_000)),
     ("instance.id", identifier),

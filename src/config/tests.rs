@@ -278,6 +278,7 @@ fn contradicting_values_are_reported() {
         (&[("POSTHASTE__CACHE__LIST_TTL", "0")][..], "cache.list_ttl"),
         (&[("POSTHASTE__FAILOVER__UNHEALTHY_ROUNDS", "0")][..], "failover.unhealthy_rounds"),
         (&[("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.0/33")][..], "http.trusted_proxies"),
+        (&[("POSTHASTE__READ__BYTES_MAX", "0")][..], "read.bytes_max = \"0\""),
         (&[("POSTHASTE__LOG__LEVEL", "loud")][..], "log.level"),
         (&[("POSTHASTE__AUTH__JWKS_URL", "http://keys.example/jwks")][..], "auth.jwks_url: http://keys.example/jwks"),
         (&[("POSTHASTE__AUTH__PUBLIC_KEY_FILE", "/no/such.pem")][..], "auth.public_key_file: cannot read"),
