@@ -66,8 +66,12 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
 pub(crate) fn is_unencoded(headers: &HeaderMap, media_type: &str) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE);
     let (Some(only), None) = (types.next(), types.next()) else { return false };
-    let encoded = headers.get_all(CONTENT_ENCODING).any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
-    !encoded && only.to_str().is_ok_and(|text| is_type(text, media_type))
+    !is_encoded(headers) && only.to_str().is_ok_and(|text| is_type(text, media_type))
+}
+
+/// Whether the body has a content encoding: no route decodes one.
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 fn is_type(text: &str, media_type: &str) -> bool {

@@ -17,7 +17,7 @@ use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::idempotency_key::idempotency_key;
 use crate::request::json;
-use crate::request::media_types::{is_json, is_unencoded};
+use crate::request::media_types::{is_encoded, is_json, is_unencoded};
 use crate::request::query::Query;
 use crate::request::response::{AsText, RouteResult, json_response};
 pub(crate) use json_event::EventsBody;
@@ -101,7 +101,7 @@ fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
     let (headers, trace) = (context.headers(), context.trace());
     let content_type = single_value(headers, CONTENT_TYPE.as_str());
     let query = context.query();
-    if headers.contains_key("ce-specversion") {
+    if headers.contains_key("ce-specversion") && !is_encoded(headers) {
         let topic = query_topic(&query)?;
         return Ok(vec![cloud_events::binary(headers, content_type, &context.body, &topic, trace)?]);
     }

@@ -139,9 +139,8 @@ async fn a_cloud_event_in_structured_mode_is_published() {
     assert!(event.trace.is_some_and(|trace| trace.parent.ends_with("b7ad6b7169203331-01")));
 }
 
-#[actix_web::test]
-async fn a_cloud_event_in_binary_mode_is_published() {
-    let server = TestServer::new();
+/// A CloudEvent in binary mode.
+fn binary_event(content_encoding: &'static str) -> TestRequest {
     let request = TestRequest::post().uri("/events?topic=customers").insert_header(publisher());
     let attributes = [
         ("ce-specversion", "1.0"),
@@ -150,10 +149,25 @@ async fn a_cloud_event_in_binary_mode_is_published() {
         ("ce-type", "com.example.moved"),
         ("ce-partitionkey", "M%C3%BCller"),
         ("content-type", "image/png"),
+        ("content-encoding", content_encoding),
     ];
-    let request = attributes.into_iter().fold(request, |request, header| request.insert_header(header));
+    attributes.into_iter().fold(request, |request, header| request.insert_header(header)).set_payload(vec![0, 159])
+}
 
-    let reply = server.send(request.set_payload(vec![0, 159])).await;
+#[actix_web::test]
+async fn a_body_with_a_content_encoding_is_refused_in_binary_mode_too() {
+    let server = TestServer::new();
+
+    server.send(binary_event("gzip")).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
+
+    assert!(server.dispatch.published.lock().is_empty());
+}
+
+#[actix_web::test]
+async fn a_cloud_event_in_binary_mode_is_published() {
+    let server = TestServer::new();
+
+    let reply = server.send(binary_event("identity")).await;
 
     assert_eq!((reply.status, reply.json()["events"][0]["eventId"].clone()), (201, json!(ID)), "{}", reply.text());
     let event = server.dispatch.published.lock()[0].events[0].clone();
