@@ -153,6 +153,7 @@ impl Default for Options {
             relay: relay::Options {
                 region,
                 contracts: contract::order_values("order.events".into(), None),
+                internal_topics: outbox::topics::internal_topics("").into(),
                 batch: 1_000,
                 lease: Duration::from_secs(30),
                 margin: Duration::from_secs(1),

@@ -1,6 +1,8 @@
 //! Which headers, types and topics an event may have. A writer refuses what breaks these rules; the relay parks it.
 use std::fmt;
 
+use crate::topics::WEBHOOK_HEADER;
+
 /// Most headers that a writer may add to an event: 64, so that the headers of a record stay small beside its value.
 pub const HEADERS_MAX: usize = 64;
 /// Most bytes of all names and values of the headers that a writer adds: 16 KiB.
@@ -15,7 +17,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 960 * 1024;
 pub const TOPIC_BYTES_MAX: usize = 249;
 
 /// Headers that the relay or a consumer writes. A writer's header with such a name would replace a fact about the record.
-const RESERVED: [&str; 11] = [
+const RESERVED: [&str; 12] = [
     "content-type",
     "id",
     "retry_topic-attempts",
@@ -27,6 +29,7 @@ const RESERVED: [&str; 11] = [
     "x-region",
     "x-request-id",
     "x-sequence",
+    WEBHOOK_HEADER,
 ];
 const RESERVED_PREFIXES: [&str; 2] = ["ce_", "kafka_"];
 
@@ -145,7 +148,9 @@ mod tests {
 
     #[test]
     fn reserved_headers_are_refused_in_any_case() {
-        for name in ["ce_id", "CE_Type", "Content-Type", "id", "x-sequence", "traceparent", "kafka_original-topic"] {
+        for name in
+            ["ce_id", "CE_Type", "Content-Type", "id", "x-sequence", "X-Webhook", "traceparent", "kafka_original-topic"]
+        {
             assert_eq!(check_headers([(name, 1)]), Err(EventRuleError::ReservedHeader(name.into())));
         }
         assert_eq!(check_headers([("tenant", 1), ("x-id", 0), ("cetacean", 3)]), Ok(()));

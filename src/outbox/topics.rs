@@ -56,9 +56,38 @@ pub const WEBHOOK_TOPIC: &str = "webhooks";
 /// Header of a record in a retry or dead-letter topic of the webhooks: the id of the webhook whose endpoint did not accept it.
 pub const WEBHOOK_HEADER: &str = "x-webhook";
 
+/// The topics that all webhooks share: retry topics and dead letters.
+pub fn webhook_topics(prefix: &str) -> Vec<String> {
+    let mut topics = all_topics(&format!("{prefix}{WEBHOOK_TOPIC}"));
+    // The base is only a name.
+    topics.remove(0);
+    topics
+}
+
+/// The topics that no other service may write, whatever the topic of the orders is. A record in a retry topic of the webhooks would be signed and
+/// delivered as if it were a retried event, and one among the watermarks could replace that of a partition.
+pub fn internal_topics(prefix: &str) -> Vec<String> {
+    let mut topics = webhook_topics(prefix);
+    topics.push(format!("{prefix}{WATERMARK_TOPIC}"));
+    topics
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn internal_topics_are_those_of_webhooks_and_the_watermarks() {
+        let expected = [
+            "webhooks-retry-0",
+            "webhooks-retry-1",
+            "webhooks-retry-2",
+            "webhooks-retry-3",
+            "webhooks-dlt",
+            "relay-watermarks",
+        ];
+        assert_eq!(internal_topics("eu."), expected.map(|name| format!("eu.{name}")));
+    }
 
     #[test]
     fn topics_around_an_event_topic_have_their_fixed_names() {

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use app::consume::webhooks::endpoint_health::EndpointHealth;
-use app::consume::webhooks::{shared_base, shared_topics};
-use outbox::topics::WEBHOOK_HEADER;
+use app::consume::webhooks::shared_base;
+use outbox::topics::{WEBHOOK_HEADER, webhook_topics};
 use parking_lot::Mutex;
 use supervision::{Strategy, SupervisionBus, SupervisorSpec};
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ pub(crate) fn webhooks(
     let client = dependencies.webhook_client.clone()?;
     let groups = group_consumers(dependencies, options, bus)?;
     let subscriptions = Arc::<Subscriptions>::default();
-    let shared = shared_topics(&options.topic_prefix);
+    let shared = webhook_topics(&options.topic_prefix);
     let spec: ConsumerSpec = {
         let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
         let (subscriptions, arbiter) = (Arc::clone(&subscriptions), threads.relay());

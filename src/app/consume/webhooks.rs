@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{EventId, WebhookId};
-use outbox::topics::{RETRY_DELAYS, WEBHOOK_TOPIC, dead_letter_topic, retry_topic};
+use outbox::topics::{WEBHOOK_TOPIC, webhook_topics};
 use ports::Error;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
@@ -131,13 +131,6 @@ pub fn shared_base(prefix: &str) -> String {
     format!("{prefix}{WEBHOOK_TOPIC}")
 }
 
-/// The topics that all webhooks share: retry topics and dead letters.
-pub fn shared_topics(prefix: &str) -> Vec<String> {
-    let base = shared_base(prefix);
-    let retries = (0..RETRY_DELAYS.len()).map(|stage| retry_topic(&base, stage));
-    retries.chain([dead_letter_topic(&base)]).collect()
-}
-
 impl Webhooks {
     /// Administrators' actions on webhooks.
     pub fn new(ports: WebhookPorts, options: Options) -> Self {
@@ -202,7 +195,7 @@ impl Webhooks {
             let message = format!("there are {found} webhooks, and webhooks.max permits {max}");
             return Err(QueryError::Conflict(message).into());
         }
-        let mut begun = shared_topics(&self.options.topic_prefix);
+        let mut begun = webhook_topics(&self.options.topic_prefix);
         if start == WebhookStart::End {
             begun.extend(webhook.topics.iter().cloned());
         }
@@ -373,7 +366,7 @@ impl Webhooks {
         if topics.is_empty() || topics.len() > NAMES_MAX {
             return Err(invalid("topics", format!("must name 1 to {NAMES_MAX} topics")));
         }
-        let own = shared_topics(&self.options.topic_prefix);
+        let own = webhook_topics(&self.options.topic_prefix);
         let existing = self.ports.topics.list().await?.into_iter().map(|topic| topic.name);
         let known: BTreeSet<String> = existing.chain(self.options.own_topics.iter().cloned()).collect();
         match topics.iter().find(|topic| own.contains(topic) || !known.contains(&**topic)) {

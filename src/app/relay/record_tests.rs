@@ -1,11 +1,13 @@
 //! Tests of the records: which rows are sent, and what their records contain.
+use std::time::Duration;
+
 use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
 use ports::event_headers::EventHeaders;
 use ports::orders::{RegionStamp, event_key};
 use ports::outbox::{ClaimedRow, EventKey};
 
 use crate::contract::{checksum, order_values};
-use crate::relay::records::{RecordEnvelope, plan, record};
+use crate::relay::records::{Options, RecordEnvelope, plan, record};
 
 const ORDER_TOPIC: &str = "order.events";
 
@@ -117,6 +119,28 @@ fn record_of_an_orders_event_has_the_released_headers_in_their_order() {
     assert!(headers.contains(&("content-type".into(), "application/json".into())));
     assert!(headers.contains(&("ce_partitionkey".into(), id.to_string())));
     assert!(headers.contains(&("x-request-id".into(), "request-7".into())));
+}
+
+#[test]
+fn rows_for_internal_topics_are_refused() {
+    let options = Options {
+        region: RegionId::new("eu"),
+        contracts: order_values(ORDER_TOPIC.into(), None),
+        internal_topics: outbox::topics::internal_topics("").into(),
+        batch: 1,
+        lease: Duration::ZERO,
+        margin: Duration::ZERO,
+        defers_settlement: false,
+    };
+    let rows = ["relay-watermarks", "webhooks-retry-0", "webhooks-dlt", "webhooks"]
+        .map(|topic| ClaimedRow { topic: topic.into(), ..foreign() });
+
+    let plan = plan(&rows, &options.envelope(), 1_000);
+
+    assert_eq!(plan.send.iter().map(|(_, record)| &*record.topic).collect::<Vec<_>>(), ["webhooks"]);
+    let reasons: Vec<&str> = plan.refused.iter().map(|refused| refused.reason.as_str()).collect();
+    assert_eq!(reasons.len(), 3);
+    assert_eq!(reasons[0], "only the service itself writes to the topic relay-watermarks");
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub struct Options {
     pub region: RegionId,
     /// Contracts of the topics whose values are checked before they are published.
     pub contracts: TopicContracts,
+    /// Topics that no row may have: see [`outbox::topics::internal_topics`].
+    pub internal_topics: Arc<[String]>,
     /// Limit of rows in one claim. A limit of 200 halves the throughput (measured).
     pub batch: u32,
     /// Time after which a lease expires unless it is renewed.
@@ -35,7 +37,8 @@ pub struct Options {
 impl Options {
     /// The values that all records of this service share.
     pub fn envelope(&self) -> RecordEnvelope {
-        RecordEnvelope::new(&self.region, self.contracts.clone())
+        let internal_topics = Arc::clone(&self.internal_topics);
+        RecordEnvelope { internal_topics, ..RecordEnvelope::new(&self.region, self.contracts.clone()) }
     }
 }
 
@@ -44,12 +47,14 @@ impl Options {
 pub struct RecordEnvelope {
     source: Arc<[u8]>,
     contracts: TopicContracts,
+    internal_topics: Arc<[String]>,
 }
 
 impl RecordEnvelope {
-    /// Creates the shared values; the region becomes the CloudEvents source.
+    /// Creates the shared values; the region becomes the CloudEvents source. No topic is internal.
     pub fn new(region: &RegionId, contracts: TopicContracts) -> Self {
-        Self { source: format!("/posthaste/{}", region.as_str()).as_bytes().into(), contracts }
+        let source = format!("/posthaste/{}", region.as_str()).as_bytes().into();
+        Self { source, contracts, internal_topics: Arc::default() }
     }
 }
 
@@ -98,7 +103,7 @@ pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: us
     let mut plan = BatchPlan { send: Vec::with_capacity(rows.len()), ..BatchPlan::default() };
     let mut builder = RecordBuilder::new(envelope);
     for row in rows {
-        match sendable(row, &envelope.contracts, record_bytes_max) {
+        match sendable(row, envelope, record_bytes_max) {
             Ok(payload) => plan.send.push((row.id, builder.record(row, payload))),
             Err(refusal) => plan.refused.push(RefusedRow {
                 row: row.id,
@@ -124,6 +129,8 @@ enum Refusal {
     Key(#[from] EventKeyError),
     #[error(transparent)]
     Rule(#[from] EventRuleError),
+    #[error("only the service itself writes to the topic {0}")]
+    InternalTopic(Arc<str>),
     #[error("{0}")]
     OffContract(String),
 }
@@ -131,17 +138,20 @@ enum Refusal {
 /// Another program may have written the row, so every rule is checked, and the whole contract of its topic.
 fn sendable<'a>(
     row: &'a ClaimedRow,
-    contracts: &TopicContracts,
+    envelope: &RecordEnvelope,
     record_bytes_max: usize,
 ) -> Result<&'a Arc<[u8]>, Refusal> {
     let payload = row.payload.as_ref().ok_or(Refusal::NoPayload)?;
-    let contract = contracts.of(&row.topic);
+    let contract = envelope.contracts.of(&row.topic);
     let limit = record_bytes_max.saturating_sub(contract.map_or(0, ValueContract::frame_bytes));
     if payload.len() > limit {
         return Err(Refusal::TooLarge { bytes: payload.len(), limit });
     }
     row.key.check()?;
     check_topic(&row.topic)?;
+    if envelope.internal_topics.iter().any(|internal| **internal == *row.topic) {
+        return Err(Refusal::InternalTopic(Arc::clone(&row.topic)));
+    }
     check_type(&row.kind)?;
     row.headers.check()?;
     row.content_type.as_deref().map_or(Ok(()), check_content_type)?;

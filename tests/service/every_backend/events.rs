@@ -88,6 +88,22 @@ fn a_batch_of_events_is_published_in_order_and_its_repetition_changes_nothing() 
     assert_eq!(why.json()["row"]["status"], "SENT", "{}", why.text);
 }
 
+#[test]
+fn topics_and_headers_of_the_service_are_refused() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let own = ["order.events", "order.events-retry-0", "webhooks-retry-0", "webhooks-dlt", "relay-watermarks"];
+
+    for name in own {
+        let refused = publish(&service.http, None, &event(&backend.topic(name), "k", 1)).expect("a response");
+        assert!(refused.status == 400 && refused.text.contains("writes itself"), "{name}: {}", refused.text);
+    }
+    let mut forged = event(&backend.topic("customers"), "k", 1);
+    forged["headers"] = json!({"x-webhook": "0190163d-8694-739b-aea5-966c26f8ad90"});
+    let refused = publish(&service.http, None, &forged).expect("a response");
+    assert!(refused.status == 400 && refused.text.contains("x-webhook"), "{}", refused.text);
+}
+
 /// Sends each value of a key until it is acknowledged, and repeats requests without a response with their key.
 fn hand_over(http: &Http, topic: &str, key: &str, value: u32) -> bool {
     let request = format!("{key}-{value}").escape_default().to_string();
