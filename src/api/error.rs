@@ -336,7 +336,8 @@ impl From<TopicError> for Problem {
             }
             TopicError::Cursor(CursorFault::BeyondEnd { .. })
             | TopicError::OwnGroup(_)
-            | TopicError::TooManyGroups(_) => Self::new(ErrorCode::Conflict, message),
+            | TopicError::TooManyGroups(_)
+            | TopicError::TooManyTopics(_) => Self::new(ErrorCode::Conflict, message),
         }
     }
 }

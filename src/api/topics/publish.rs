@@ -3,6 +3,7 @@ mod cloud_events;
 mod event_values;
 mod json_event;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actix_web::http::StatusCode;
@@ -67,6 +68,7 @@ pub(crate) struct PublishedEventBody {
         (status = 201, description = "The events are in the outbox", body = PublishedBody, headers(
             ("Idempotent-Replayed" = bool, description = "Present when an earlier request with this key published them"))),
         (status = 400, description = "Not a valid event or key", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "The embedded broker has as many topics as permitted", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 415, description = "Not a form of events", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 422, description = "The key was used with other events", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Not without an outbox", body = ProblemBody<'_>, content_type = "application/problem+json"),
@@ -80,9 +82,17 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let subject = context.identity()?.subject.clone();
     let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
+    admit_topics(&context, &events).await?;
     let published = context.state.dispatch.publish(PublishEvents { subject, events, intent, span, request_id }).await;
     permit.release(matches!(&published, Ok(published) if !published.replayed));
     Ok(response(&published?))
+}
+
+/// The relay creates a topic with its first record, and could only park the events of one for which there is no room.
+async fn admit_topics(context: &RequestContext, events: &[HandedOverEvent]) -> Result<(), Problem> {
+    let Some(topics) = &context.state.topic_reads else { return Ok(()) };
+    let names: BTreeSet<&str> = events.iter().map(|event| &*event.topic).collect();
+    Ok(topics.admit_topics(&Vec::from_iter(names)).await?)
 }
 
 fn response(published: &EventsPublished) -> actix_web::HttpResponse {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ::outbox::OffsetCommitMode;
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicLog};
+use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::topics::TopicView;
 use ports::endpoint::webhooks;
 
@@ -35,6 +35,11 @@ pub enum TopicError {
     /// There is no room for another group.
     #[error("the offsets of {0} groups are kept already; use one of these groups")]
     TooManyGroups(u32),
+    /// There is no room for the topics that a client names.
+    #[error(
+        "there are {0} topics, and no more are created for events; name one of these, or add the topic to broker.topics"
+    )]
+    TooManyTopics(usize),
     /// The log failed, or did not answer in time.
     #[error(transparent)]
     Query(#[from] QueryError),
@@ -180,6 +185,17 @@ impl TopicReads {
         }
         check_outcome(self.log.commit(group, topic, &offsets, mode).await?)?;
         self.offsets(group, topic).await
+    }
+
+    /// Checks that there is room for the topics of events that do not exist yet.
+    ///
+    /// # Errors
+    /// There would be too many.
+    pub async fn admit_topics(&self, names: &[&str]) -> Result<(), TopicError> {
+        match self.log.admit_topics(names).await? {
+            TopicAdmission::Admitted => Ok(()),
+            TopicAdmission::TooManyTopics(most) => Err(TopicError::TooManyTopics(most)),
+        }
     }
 
     async fn view(&self, topic: &str) -> Result<TopicView, TopicError> {

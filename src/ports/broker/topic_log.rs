@@ -46,11 +46,24 @@ pub enum OffsetCommitOutcome {
     TooManyGroups(u32),
 }
 
+/// Whether the log takes records of the topics that a client names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicAdmission {
+    /// All of them; one that does not exist is created with its first record.
+    Admitted,
+    /// None: the log has this many topics, and takes no more from clients.
+    TooManyTopics(usize),
+}
+
 /// The log of a broker that serves readers itself.
 #[async_trait]
 pub trait TopicLog: Send + Sync {
     /// Returns a topic with the offsets that each partition keeps; `None` if there is no such topic.
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error>;
+
+    /// Reserves room for those of the topics that do not exist yet, for all of them or none. Idempotent. A restart forgets topics whose first
+    /// record is not written yet.
+    async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error>;
 
     /// Lists the names of all topics in their order.
     async fn topic_names(&self) -> Result<Vec<String>, Error>;

@@ -1,5 +1,5 @@
 //! In-memory state of the log: the topics, the end of each topic partition, and the notification of new records.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -34,6 +34,8 @@ pub(crate) fn offset_of(place: i64) -> u64 {
 #[derive(Default)]
 pub(crate) struct LogEnds {
     topics: RwLock<HashMap<Arc<str>, LogTopic>>,
+    /// Topics that clients may write to although this process has not used them yet.
+    admitted: RwLock<HashSet<String>>,
     ends: RwLock<HashMap<u32, u64>>,
     arrived: Notify,
 }
@@ -42,6 +44,24 @@ impl LogEnds {
     /// A topic that this process knows, and its shared name.
     pub(crate) fn topic(&self, name: &str) -> Option<(Arc<str>, LogTopic)> {
         self.topics.read().get_key_value(name).map(|(name, topic)| (name.clone(), *topic))
+    }
+
+    /// Whether clients may write to a topic without another look at the log.
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        self.topics.read().contains_key(name) || self.admitted.read().contains(name)
+    }
+
+    /// Admits topics, all or none, while the log has at most `most` with them. Those that were admitted before and do not exist yet count too.
+    pub(crate) fn admit(&self, existing: &[String], names: &[&str], most: usize) -> bool {
+        let mut admitted = self.admitted.write();
+        let known: HashSet<&str> = existing.iter().chain(admitted.iter()).map(String::as_str).collect();
+        let new: HashSet<&str> = names.iter().copied().filter(|name| !known.contains(name)).collect();
+        if !new.is_empty() && known.len() + new.len() > most {
+            return false;
+        }
+        let new: Vec<String> = new.into_iter().map(str::to_owned).collect();
+        admitted.extend(new);
+        true
     }
 
     /// Adds a topic that was committed.

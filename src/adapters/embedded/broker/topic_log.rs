@@ -5,7 +5,7 @@ use ::outbox::OffsetCommitMode;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicLog};
+use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::topics::TopicView;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -20,6 +20,10 @@ impl TopicLog for Embedded {
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error> {
         let name = topic.to_owned();
         self.read("topic_view", move |sql| topic_reader::view(sql, &name)).await
+    }
+
+    async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
+        self.admit(names).await
     }
 
     async fn topic_names(&self) -> Result<Vec<String>, Error> {

@@ -3,14 +3,19 @@ use std::sync::Arc;
 
 use ports::Error;
 use ports::broker::Record;
+use ports::broker::topic_log::TopicAdmission;
 use rusqlite::{OptionalExtension, params};
 
 use crate::broker::headers;
-use crate::broker::log::PlacedRecord;
+use crate::broker::log::{self, PlacedRecord};
 use crate::broker::log_ends::LogTopic;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::store::Embedded;
+
+/// Most topics that clients may add to. Each has a row for each of its partitions, and the role to publish is enough to name a new one. The
+/// configured topics and dead letters count, and are created beyond it.
+const TOPICS_MAX: usize = 1_000;
 
 impl Embedded {
     /// Creates the missing topics. Idempotent; an existing topic keeps its partitions.
@@ -36,6 +41,17 @@ impl Embedded {
         let topic = self.write("topic_create", move |context| create(context, &new_name, partitions)).await?;
         self.inner.log_ends.add_topic(shared.clone(), topic);
         Ok((shared, topic))
+    }
+
+    /// Whether clients may write to these topics: those that exist, and as many more as there is room for.
+    pub(crate) async fn admit(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
+        let log_ends = &self.inner.log_ends;
+        if names.iter().all(|name| log_ends.takes(name)) {
+            return Ok(TopicAdmission::Admitted);
+        }
+        let existing = self.read("topic_names", log::topic_names).await?;
+        let admitted = log_ends.admit(&existing, names, TOPICS_MAX);
+        Ok(if admitted { TopicAdmission::Admitted } else { TopicAdmission::TooManyTopics(TOPICS_MAX) })
     }
 
     /// Prepares a record for the writer: chooses its topic partition by its key, and encodes its headers.

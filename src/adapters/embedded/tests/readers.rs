@@ -5,7 +5,7 @@ use domain::Timestamp;
 use embedded::Embedded;
 use outbox::OffsetCommitMode::{Forward, Reset};
 use outbox::partition::topic_partition;
-use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicLog};
+use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::{Broker, Record};
 
 use crate::support::*;
@@ -136,6 +136,27 @@ async fn retention_keeps_the_unread_records_of_a_registered_group() {
     store.register("new", "t").await.unwrap();
     assert_eq!(store.committed("new", "t").await.unwrap(), [Some(4), Some(0), Some(0)]);
     assert_eq!(read(&store, &[(0, 3)], limits(1, 1)).await, None, "the loss is reported to the late group");
+}
+
+#[tokio::test]
+async fn the_number_of_topics_that_clients_add_is_bounded() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let names: Vec<String> = (0..1_001).map(|number| format!("t{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let too_many = TopicAdmission::TooManyTopics(1_000);
+
+    assert_eq!(store.admit_topics(&names).await.unwrap(), too_many);
+    assert_eq!(store.admit_topics(&names[..999]).await.unwrap(), TopicAdmission::Admitted, "all or none");
+    assert_eq!(store.topic_names().await.unwrap(), Vec::<String>::new(), "each is created with its first record");
+    store.create_topics(&names[..2]).await.unwrap();
+    assert_eq!(store.admit_topics(&names[998..1_000]).await.unwrap(), TopicAdmission::Admitted);
+    assert_eq!(store.admit_topics(&names[999..]).await.unwrap(), too_many);
+    assert_eq!(store.admit_topics(&names[..1_000]).await.unwrap(), TopicAdmission::Admitted, "they exist");
+
+    // The relay and the configuration create theirs all the same.
+    store.create_topics(&["t1000"]).await.unwrap();
+    assert_eq!(store.admit_topics(&names).await.unwrap(), TopicAdmission::Admitted);
 }
 
 #[tokio::test]

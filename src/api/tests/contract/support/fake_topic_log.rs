@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicLog};
+use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::topics::TopicView;
 use ports::broker::{Position, Record};
 
@@ -31,6 +31,10 @@ impl TopicLog for FakeTopicLog {
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error> {
         let partitions = vec![(KEPT.start, KEPT.end), (0, 0)];
         Ok((topic == TOPIC).then(|| TopicView { name: topic.to_owned(), partitions }))
+    }
+    async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
+        let is_full = names.contains(&"one-too-many");
+        Ok(if is_full { TopicAdmission::TooManyTopics(1_000) } else { TopicAdmission::Admitted })
     }
     async fn topic_names(&self) -> Result<Vec<String>, Error> {
         Ok(vec![TOPIC.to_owned()])

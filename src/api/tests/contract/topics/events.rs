@@ -113,6 +113,17 @@ async fn values_that_the_relay_would_park_are_refused_by_name() {
 }
 
 #[actix_web::test]
+async fn events_of_one_topic_too_many_are_refused_together() {
+    let server = TestServer::new();
+    let events = json!([event(), event_with(json!({"topic": "one-too-many"}))]).to_string();
+
+    let problem = publish(&server, "/events", JSON, events).await.problem(409, "CONFLICT");
+
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("there are 1000 topics")), "{problem}");
+    assert!(server.dispatch.published.lock().is_empty());
+}
+
+#[actix_web::test]
 async fn a_cloud_event_in_structured_mode_is_published() {
     let server = TestServer::new();
     let body = json!({"specversion": "1.0", "id": "A-1", "source": "/shop", "type": "com.example.moved", "subject": "7",
