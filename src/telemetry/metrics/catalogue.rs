@@ -48,7 +48,7 @@ macro_rules! every_metric {
         kafka_consumer_lag_ms: DurationDistribution<1000> = "kafka.consumer.lag.ms" [] Milliseconds AGE_MS "Age of a record when it was consumed, in milliseconds.";
         kafka_consumer_lag: Family<IntGauge, 2> = "kafka_consumer_lag" ["topic", "partition"] Records NONE "Records between the consumer group's offset and the end of the topic partition.";
         kafka_schema_validation_errors: IntCounter = "kafka.schema.validation.errors" [] Events NONE "Events that did not match their schema.";
-        kafka_event_version_distribution: Family<IntCounter, 1> = "kafka.event.version.distribution" ["version"] Events NONE "Events by schema version.";
+        kafka_event_version_distribution: Family<IntCounter, 1> = "kafka.event.version.distribution" ["version"] Events NONE "Consumed events by schema version.";
         kafka_breaker_state: IntGauge = "kafka_breaker_state" [] Level NONE "State of the broker's circuit breaker: 0 closed, 1 half-open, 2 open.";
 
         // Readers of topics over HTTP.
