@@ -4,13 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
+use app::commands::{CommandContext, CommitProgress, IdempotencyGuard, UnknownChange};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use domain::{Order, OrderId};
 use supervision::{AskError, Mailbox};
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
+
+/// How long an answer waits for an eviction.
+const EVICTION_TIME_MAX: Duration = Duration::from_millis(100);
+/// A commit whose caller has gone has ended after this time: longer than a statement of any store takes.
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Routes commands to the mailboxes of the OrderAggregate shards.
 #[derive(Clone)]
@@ -32,20 +37,43 @@ impl Shards {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
         let progress = CommitProgress::default();
         let key = IdempotencyGuard::new(&self.context, &command, &progress);
+        let owner = command.subject.clone();
         let create = Create { command, key: key.clone(), progress: progress.clone() };
         let reply = shard.try_ask(create, self.deadline).await;
         if let (Err(AskError::Closed), Some(key)) = (&reply, key) {
             key.release_after_actor_exit().await;
         }
-        reply.unwrap_or_else(|error| Err(error_without_reply(error, &progress)))
+        match reply {
+            Ok(result) => result,
+            Err(error) => Err(self.without_reply(error, &progress, UnknownChange::Create { owner }).await),
+        }
     }
 
     /// Changes an order, in the shard that serialises the commands of this order.
     pub async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
         let shard = &self.shards[self.shard_of(command.id)];
-        let progress = CommitProgress::default();
+        let (progress, id) = (CommitProgress::default(), command.id);
         let reply = shard.try_ask(Change { command, progress: progress.clone() }, self.deadline).await;
-        reply.unwrap_or_else(|error| Err(error_without_reply(error, &progress)))
+        match reply {
+            Ok(result) => result,
+            Err(error) => Err(self.without_reply(error, &progress, UnknownChange::Change { id }).await),
+        }
+    }
+
+    /// The error of a command without a reply. The client reads back what may have changed, so the cache must not have what was before: it is
+    /// evicted now, and once more when a commit that still waited in the store has ended.
+    async fn without_reply(&self, error: AskError, progress: &CommitProgress, change: UnknownChange) -> CommandError {
+        let error = error_without_reply(error, progress);
+        if matches!(error, CommandError::Unknown(_)) {
+            // A slow cache must not delay the answer for long.
+            let _ = tokio::time::timeout(EVICTION_TIME_MAX, self.context.evict_outdated(&change)).await;
+            let context = Arc::clone(&self.context);
+            tokio::spawn(async move {
+                tokio::time::sleep(COMMIT_TIME_MAX).await;
+                context.evict_outdated(&change).await;
+            });
+        }
+        error
     }
 
     fn shard_of(&self, id: OrderId) -> usize {
@@ -55,11 +83,11 @@ impl Shards {
     }
 }
 
-/// Without a reply nothing has changed, unless the command had reached the store.
+/// Without a reply nothing has changed and nothing will, unless the command had reached the store.
 pub(super) fn error_without_reply(error: AskError, progress: &CommitProgress) -> CommandError {
     match error {
         AskError::Overloaded => CommandError::Busy,
-        _ if progress.may_have_committed() => {
+        _ if !progress.abandon() => {
             CommandError::Unknown("the actor failed or was too slow after the command reached the store".into())
         }
         AskError::Closed => CommandError::ActorDown,

@@ -24,7 +24,7 @@ pub mod commands {
     pub mod publish_events;
     pub mod request_id;
 
-    pub use context::{CommandContext, CommitObserver, CommitProgress, Options};
+    pub use context::{CommandContext, CommitObserver, CommitProgress, Options, UnknownChange};
     pub use idempotency_key::IdempotencyGuard;
 }
 

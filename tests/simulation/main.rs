@@ -48,6 +48,7 @@ mod cluster {
     pub mod world;
     pub mod writers;
 }
+mod commands;
 mod consumer;
 mod dead_letters;
 mod detours;

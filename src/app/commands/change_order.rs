@@ -97,12 +97,12 @@ async fn commit(
 ) -> Result<Committed, CommandError> {
     let events = if context.options.outbox { rows.to_vec() } else { Vec::new() };
     let commit = Commit { order: order.clone(), expected: Some(current.version), events, mark: None };
-    let call = progress.begin_commit();
+    let call = progress.begin_commit()?;
     let committed = context.orders.commit(commit).await;
     drop(call);
     let unknown = matches!(&committed, Err(error) if error.outcome_unknown());
     if unknown {
-        context.evict_lists(&order.owner).await;
+        context.evict(order.id, &order.owner).await;
     } else if !matches!(&committed, Ok(Committed::Done)) {
         progress.nothing_changed();
     }

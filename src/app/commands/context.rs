@@ -1,7 +1,7 @@
 //! What every command needs: the ports, the write gate and the command options.
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::time::Duration;
 
 use domain::{EventId, Order, OrderEvent, OrderId, RegionId, Subject};
@@ -14,6 +14,7 @@ use ports::orders::{NewRow, OrderStore, RegionStamp, TraceContext, event_key};
 
 use crate::admission::gate::Gate;
 use crate::contract;
+use crate::error::CommandError;
 use crate::policy::regional_clock::RegionalClock;
 
 /// How commands are carried out.
@@ -72,6 +73,21 @@ impl Options {
     }
 }
 
+/// A command that called the store and gave no reply.
+#[derive(Clone, Debug)]
+pub enum UnknownChange {
+    /// An order of this owner may exist.
+    Create {
+        /// The owner, for the lists.
+        owner: Subject,
+    },
+    /// This order may have changed.
+    Change {
+        /// The order; the store knows its owner.
+        id: OrderId,
+    },
+}
+
 /// Ports and options shared by all commands. It has no state of its own.
 pub struct CommandContext {
     /// Orders, their events and idempotency marks.
@@ -100,17 +116,25 @@ pub trait CommitObserver: Send + Sync {
     fn begin(&self) -> Box<dyn Send>;
 }
 
-/// Whether a command has called the store. The caller of an actor keeps a clone: when the actor dies, the outcome is unknown only if the
-/// store was called.
+/// How far a command is with its commit. The caller of an actor keeps a clone: when it has waited long enough, or the actor dies, the outcome is
+/// unknown only if the store was called, and an abandoned command does not call it later.
 #[derive(Clone, Default)]
 pub struct CommitProgress {
-    may_have_committed: Arc<AtomicBool>,
+    /// [`BEFORE_CALL`], [`CALLED`] or [`ABANDONED`].
+    step: Arc<AtomicU8>,
     observer: Option<Arc<dyn CommitObserver>>,
 }
 
+/// Nothing was changed.
+const BEFORE_CALL: u8 = 0;
+/// The store was called, and may have changed something.
+const CALLED: u8 = 1;
+/// The caller has said that nothing was changed.
+const ABANDONED: u8 = 2;
+
 impl fmt::Debug for CommitProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CommitProgress").field(&self.may_have_committed).finish()
+        f.debug_tuple("CommitProgress").field(&self.step).finish()
     }
 }
 
@@ -127,19 +151,29 @@ impl CommitProgress {
     }
 
     /// Records that the store is about to be called. The result is dropped when the call has returned.
-    pub(super) fn begin_commit(&self) -> CommitCall {
-        self.may_have_committed.store(true, SeqCst);
-        CommitCall { _observed: self.observer.as_ref().map(|observer| observer.begin()) }
+    ///
+    /// # Errors
+    /// The caller has abandoned the command: the store must not be called.
+    pub(super) fn begin_commit(&self) -> Result<CommitCall, CommandError> {
+        if self.step.compare_exchange(BEFORE_CALL, CALLED, SeqCst, SeqCst) == Err(ABANDONED) {
+            return Err(CommandError::Expired);
+        }
+        Ok(CommitCall { _observed: self.observer.as_ref().map(|observer| observer.begin()) })
     }
 
     /// Records that the store reported that nothing was changed.
     pub(super) fn nothing_changed(&self) {
-        self.may_have_committed.store(false, SeqCst);
+        self.step.store(BEFORE_CALL, SeqCst);
     }
 
     /// Whether the store may have changed something.
     pub fn may_have_committed(&self) -> bool {
-        self.may_have_committed.load(SeqCst)
+        self.step.load(SeqCst) == CALLED
+    }
+
+    /// Gives the command up, if the store was not called; returns whether nothing was changed, and nothing will be.
+    pub fn abandon(&self) -> bool {
+        self.step.compare_exchange(BEFORE_CALL, ABANDONED, SeqCst, SeqCst) != Err(CALLED)
     }
 }
 
@@ -162,7 +196,28 @@ impl CommandContext {
         }
     }
 
-    /// Evicts the lists that a change may have outdated; also one whose outcome is unknown.
+    /// Evicts an order and its owner's lists: a change whose outcome is unknown may have outdated both.
+    pub(super) async fn evict(&self, id: OrderId, owner: &Subject) {
+        // If this fails, the entry's time to live ends it.
+        let _ = self.cache.evict(id).await;
+        self.evict_lists(owner).await;
+    }
+
+    /// Evicts what the cache has of a command whose outcome its caller does not know.
+    pub async fn evict_outdated(&self, by: &UnknownChange) {
+        match by {
+            UnknownChange::Create { owner } => self.evict_lists(owner).await,
+            UnknownChange::Change { id } => {
+                // If this fails, the entries' time to live ends them.
+                let _ = self.cache.evict(*id).await;
+                if let Ok(Some(order)) = self.orders.find(*id).await {
+                    self.evict_lists(&order.owner).await;
+                }
+            }
+        }
+    }
+
+    /// Evicts the lists that a change may have outdated.
     pub(super) async fn evict_lists(&self, owner: &Subject) {
         // A cache that fails here serves no list from before the failure, or ends it with its time to live.
         let _ = self.cache.evict_lists(owner).await;
@@ -200,7 +255,7 @@ mod tests {
         let observed = progress.clone().observed_by(Arc::new(notes.clone()));
 
         for _ in 0..2 {
-            let call = observed.begin_commit();
+            let call = observed.begin_commit().unwrap();
             notes.0.lock().unwrap().push("commit");
             drop(call);
         }
@@ -209,5 +264,17 @@ mod tests {
 
         assert!(!progress.may_have_committed());
         assert_eq!(*notes.0.lock().unwrap(), ["begin", "commit", "end", "begin", "commit", "end"]);
+    }
+
+    #[test]
+    fn abandoned_command_never_calls_the_store_and_one_that_did_cannot_be_abandoned() {
+        let progress = CommitProgress::default();
+        drop(progress.begin_commit().unwrap());
+        assert!(!progress.abandon(), "the store may have changed something");
+        progress.nothing_changed();
+
+        assert!(progress.abandon());
+        assert!(matches!(progress.begin_commit(), Err(CommandError::Expired)));
+        assert!(progress.abandon() && !progress.may_have_committed());
     }
 }

@@ -73,7 +73,7 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
             // of an earlier service have no subject.
             let order = context.orders.find(order_id).await?;
             if let Some(order) = order.filter(|order| order.owner == *key.subject()) {
-                return Ok(Some(replay(order)));
+                return Ok(Some(replay(context, order).await));
             }
         }
         Ok(BeginOutcome::Acquired) | Err(_) => {}
@@ -124,7 +124,7 @@ async fn place(
     });
     let rows = vec![context.options.row(&event, command.trace, command.request_id)];
     let events = if context.options.outbox { rows.clone() } else { Vec::new() };
-    let call = progress.begin_commit();
+    let call = progress.begin_commit()?;
     let committed = context.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;
     drop(call);
     match committed {
@@ -163,12 +163,13 @@ async fn replay_of(
     if mark.fingerprint != intent.fingerprint {
         return Err(CommandError::KeyReused);
     }
-    let order = context.orders.find(mark.order_id).await?;
-    order
-        .map(replay)
-        .ok_or_else(|| CommandError::Unavailable(format!("order {} of this key cannot be read", mark.order_id)))
+    let unreadable = || CommandError::Unavailable(format!("order {} of this key cannot be read", mark.order_id));
+    let order = context.orders.find(mark.order_id).await?.ok_or_else(unreadable)?;
+    Ok(replay(context, order).await)
 }
 
-fn replay(order: Order) -> CreateOutcome {
+/// The order of an earlier request. That may have ended without a reply after its commit, so lists from before it are evicted.
+async fn replay(context: &CommandContext, order: Order) -> CreateOutcome {
+    context.evict_lists(&order.owner).await;
     CreateOutcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
 }

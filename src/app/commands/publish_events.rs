@@ -70,7 +70,7 @@ pub async fn publish_events(
         fingerprint: intent.fingerprint,
         order_id: OrderId::from_bytes(ids.first().map_or([0; 16], |id| id.bytes())),
     });
-    let call = progress.begin_commit();
+    let call = progress.begin_commit()?;
     let published = store.publish(EventBatch { events, mark }).await;
     drop(call);
     if !matches!(&published, Ok(BatchCommit::Done { .. }))

@@ -13,6 +13,7 @@ use embedded::Embedded;
 use kit::checkers::read_all;
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery};
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
+use ports::orders::cache::OrderCache;
 use ports::outbox::{Depth, OutboxStore, RowStatus};
 use ports::partitions::PartitionLeases;
 use supervision::SupervisionBus;
@@ -46,14 +47,17 @@ pub struct Process {
     pub gate: Arc<Gate>,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
+    /// The cache of orders and lists.
+    pub cache: Arc<dyn OrderCache>,
     health: HealthBoard,
 }
 
 impl Process {
     /// A process with these running actors.
     pub fn new(local: LocalSet, actors: ActorSystem, store: Embedded, dependencies: &Dependencies) -> Self {
-        let Dependencies { gate, metrics, health, .. } = dependencies.clone();
-        Self { local, actors, store, gate, metrics, health }
+        let Dependencies { commands, gate, metrics, health, .. } = dependencies.clone();
+        let cache = Arc::clone(&commands.cache);
+        Self { local, actors, store, gate, metrics, cache, health }
     }
 
     /// Runs the process until `work` is done.

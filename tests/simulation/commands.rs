@@ -1,0 +1,47 @@
+//! Commands at their deadline, and what the cache has after an outcome that is unknown.
+use std::time::Duration;
+
+use app::error::CommandError;
+use domain::Status;
+use kit::faults::{Call, InjectedFault};
+use ports::orders::OrderStore;
+
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::TIMEOUT;
+
+#[tokio::test(start_paused = true)]
+async fn change_that_was_answered_as_dropped_is_not_committed_later() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    environment.script.once(Call::Read, InjectedFault::Slow(Duration::from_secs(12)));
+
+    let late = process.change(id, Status::Cancelled).await;
+    assert!(matches!(late, Err(CommandError::Expired)), "{late:?}");
+    process.advance(Duration::from_secs(30)).await;
+
+    let order = process.store.find(id).await.expect("read").expect("it exists");
+    assert_eq!((order.status, order.version), (Status::Pending, 0), "the response said that nothing was changed");
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cache_forgets_an_order_after_a_change_with_an_unknown_outcome() {
+    for fault in [InjectedFault::UnknownDone, InjectedFault::Slow(Duration::from_secs(12))] {
+        let (environment, mut ledger) = (Environment::new(), Ledger::default());
+        let process = environment.start().await;
+        let id = ledger.create_order(&process).await;
+        assert!(process.cache.get(id).await.expect("read").is_some(), "the create has cached it");
+        environment.script.once(Call::Commit, fault);
+
+        let unknown = process.change(id, Status::Processing).await;
+        assert!(matches!(unknown, Err(CommandError::Unknown(_))), "{fault:?}: {unknown:?}");
+        process.advance(Duration::from_secs(30)).await;
+
+        let cached = process.cache.get(id).await.expect("read").map(|order| order.version);
+        assert!(cached.is_none_or(|version| version == 1), "{fault:?}: version {cached:?} is read after the change");
+    }
+}
