@@ -55,9 +55,9 @@ impl Operations {
         Self { outbox, operators, leases, clock, health }
     }
 
-    /// The present time, for crates that may not depend on `ports`.
+    /// The time of the wall clock, for crates that may not depend on `ports`: they compare it with tokens and show ages to people.
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.clock.wall()
     }
 
     /// The health snapshot, without waiting.

@@ -308,7 +308,7 @@ impl MemberThread {
     }
 
     fn lag(&self) -> Vec<Lag> {
-        let now = self.options.clock.now();
+        let now = self.options.clock.wall();
         let lag = |((topic, partition), buffer): (&AssignedPartition, &PartitionBuffer)| {
             let position = self.consumer.context().fetch_position(topic, *partition).unwrap_or_default();
             let fetched = buffer.fetched().unwrap_or(position.next);

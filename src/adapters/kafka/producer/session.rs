@@ -240,7 +240,7 @@ impl SessionThread {
         let now = Instant::now();
         let (mut admitted, overdue) = (Vec::with_capacity(batches.len()), overdue(false));
         for mut batch in batches {
-            batch.limit_timestamps(self.options.clock.now());
+            batch.limit_timestamps(self.options.clock.wall());
             let stale = batch.watermark.and_then(|(partition, token)| {
                 self.committed.get(&partition).filter(|last| **last >= token).map(|last| (token, *last))
             });

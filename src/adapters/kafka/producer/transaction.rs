@@ -140,7 +140,7 @@ pub(crate) fn commit_record(
         key: key.as_bytes(),
         value: options.installation.as_bytes(),
         headers: &[],
-        timestamp: options.clock.now().millis(),
+        timestamp: options.clock.wall().millis(),
     };
     let place = (Arc::clone(topic), partition);
     producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
@@ -275,7 +275,7 @@ fn queued<'a>(
     terms: &TransactionTerms<'_>,
 ) -> Result<PartitionQueues<'a>, StepError> {
     let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
-    let now = terms.options.clock.now().millis();
+    let now = terms.options.clock.wall().millis();
     for (batch, watermark) in batches.iter().zip(watermarks) {
         for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
             let no_partitions = || Error::Unreachable(format!("topic {} has no partitions yet", record.topic));
