@@ -65,9 +65,13 @@ mod tests {
     fn blocked_thread_does_not_hold_up_the_stop() {
         let threads = || Threads { relay: Some(Arbiter::new()), orders: Some(Arbiter::new()) };
         actix_rt::System::new().block_on(async {
-            let (unblock, blocked) = channel::<()>();
+            let ((begin, begun), (unblock, blocked)) = (channel(), channel::<()>());
             let held = threads();
-            held.relay().expect("there is one").spawn_fn(move || assert!(blocked.recv().is_err()));
+            held.relay().expect("there is one").spawn_fn(move || {
+                begin.send(()).expect("the test waits");
+                assert!(blocked.recv().is_err());
+            });
+            begun.recv().expect("the thread is blocked now");
             assert!(!held.stop(Duration::from_millis(1)).await);
             drop(unblock);
 
