@@ -206,6 +206,12 @@ impl Problem {
         Self::new(ErrorCode::Unexpected, message).with_cause(cause)
     }
 
+    /// 500: the request failed after a part of it was done.
+    fn partly_done(done: &str, cause: &str) -> Self {
+        let message = format!("an error interrupted the request after it had changed something ({done}): read back");
+        Self::new(ErrorCode::Unexpected, message).with_cause(format!("{done}; then it failed: {cause}"))
+    }
+
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -304,6 +310,7 @@ impl From<QueryError> for Problem {
             QueryError::Conflict(reason) => Self::new(ErrorCode::Conflict, reason),
             QueryError::Unavailable(cause) => Self::dependency_unavailable(cause),
             QueryError::Unknown(cause) => Self::unexpected(cause),
+            QueryError::PartlyDone { done, cause } => Self::partly_done(&done, &cause),
         }
     }
 }

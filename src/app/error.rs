@@ -73,6 +73,34 @@ pub enum QueryError {
     /// The outcome of an operator action is unknown: it may have changed something.
     #[error("the outcome is not known: {0}")]
     Unknown(String),
+    /// An operator action failed after a part of it was done.
+    #[error("{done}; then it failed: {cause}")]
+    PartlyDone {
+        /// What was done for certain, for the operator.
+        done: String,
+        /// The failure of the part that followed; that part may have changed something, too.
+        cause: String,
+    },
+}
+
+impl QueryError {
+    /// The same failure of an action of which this part was done before.
+    #[must_use]
+    pub fn after(self, done: impl Into<String>) -> Self {
+        let before = done.into();
+        match self {
+            Self::PartlyDone { done, cause } => Self::PartlyDone { done: format!("{before}; {done}"), cause },
+            other => Self::PartlyDone { done: before, cause: other.to_string() },
+        }
+    }
+
+    /// Whether the action may have changed something.
+    pub fn may_have_changed(&self) -> bool {
+        match self {
+            Self::NotFound | Self::Conflict(_) | Self::Unavailable(_) => false,
+            Self::Unknown(_) | Self::PartlyDone { .. } => true,
+        }
+    }
 }
 
 impl From<ports::Error> for QueryError {

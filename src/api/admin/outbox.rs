@@ -52,7 +52,8 @@ pub(crate) async fn rows(context: RequestContext) -> RouteResult {
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such row", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn row(context: RequestContext) -> RouteResult {
-    row_response(&context, row_id(&context)?).await
+    let row = context.state.operations.row(row_id(&context)?).await?;
+    Ok(ok(&OutboxRowBody::from(&row)))
 }
 
 /// Make a waiting or parked row due now
@@ -68,7 +69,7 @@ pub(crate) async fn row(context: RequestContext) -> RouteResult {
 pub(crate) async fn retry(context: RequestContext) -> RouteResult {
     let (id, reason) = (row_id(&context)?, reason(&context)?);
     context.state.operations.retry(id, context.identity()?.subject.as_str(), &reason).await?;
-    row_response(&context, id).await
+    changed_row_response(&context, id, "made due").await
 }
 
 /// Park an outbox row
@@ -84,11 +85,11 @@ pub(crate) async fn retry(context: RequestContext) -> RouteResult {
 pub(crate) async fn park(context: RequestContext) -> RouteResult {
     let (id, reason) = (row_id(&context)?, reason(&context)?);
     context.state.operations.park(id, context.identity()?.subject.as_str(), &reason).await?;
-    row_response(&context, id).await
+    changed_row_response(&context, id, "parked").await
 }
 
-async fn row_response(context: &RequestContext, id: RowId) -> RouteResult {
-    let row = context.state.operations.row(id).await?;
+async fn changed_row_response(context: &RequestContext, id: RowId, done: &str) -> RouteResult {
+    let row = context.state.operations.row(id).await.map_err(|error| error.after(format!("row {id} was {done}")))?;
     Ok(ok(&OutboxRowBody::from(&row)))
 }
 

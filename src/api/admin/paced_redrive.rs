@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, ReplayReport};
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, ReplayReport, sent_back};
 use app::operators::outbox::Operations;
 use app::port_types::{Audit, RowFilter, RowStatus};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -52,15 +52,19 @@ impl PacedRedrive<'_> {
     /// because each step begins after the rows of the one before.
     ///
     /// # Errors
-    /// The store's. The rows of earlier steps are due then.
+    /// The store's; [`QueryError::PartlyDone`] when earlier steps have changed rows.
     pub async fn rows(&self, operations: &Operations, filter: &RowFilter, audit: &Audit) -> Result<u64, QueryError> {
         let mut filter = RowFilter { status: Some(RowStatus::Parked), after: None, ..filter.clone() };
         let (mut steps, mut seen, mut redriven) = (self.steps(), 0, 0);
         while seen < self.limit && steps.next().await {
-            let page = operations.rows(&filter, self.pace.next_step(self.limit - seen)).await?;
+            let interrupted = |error: QueryError| {
+                if redriven > 0 { error.after(format!("rows made due: {redriven}")) } else { error }
+            };
+            let page = operations.rows(&filter, self.pace.next_step(self.limit - seen)).await.map_err(interrupted)?;
             let Some(last) = page.rows.last().map(|row| row.id) else { break };
             let step = page.rows.len() as u32;
-            redriven += operations.redrive(&filter, step, true, &audit.operator, &audit.reason).await?;
+            let changed = operations.redrive(&filter, step, true, &audit.operator, &audit.reason).await;
+            redriven += changed.map_err(interrupted)?;
             filter.after = Some(last);
             seen += u64::from(step);
             (self.progress)(seen);
@@ -71,7 +75,7 @@ impl PacedRedrive<'_> {
     /// Sends dead letters back; the report's `next` is where a further call continues.
     ///
     /// # Errors
-    /// The broker's or the store's. The dead letters of earlier steps were sent back then.
+    /// The broker's or the store's; [`QueryError::PartlyDone`] when earlier steps have sent dead letters back.
     pub async fn dead_letters(
         &self,
         dead_letters: &DeadLetters,
@@ -81,8 +85,11 @@ impl PacedRedrive<'_> {
         let (mut filter, mut steps) = (filter.clone(), self.steps());
         let mut total = ReplayReport { next: filter.after, ..ReplayReport::default() };
         while total.matched < self.limit && steps.next().await {
-            let page =
-                dead_letters.redrive(&filter, self.pace.next_step(self.limit - total.matched), true, audit).await?;
+            let step = self.pace.next_step(self.limit - total.matched);
+            let page = dead_letters
+                .redrive(&filter, step, true, audit)
+                .await
+                .map_err(|error| if total.redriven > 0 { error.after(sent_back(total.redriven)) } else { error })?;
             total.matched += page.matched;
             total.redriven += page.redriven;
             total.next = page.next;

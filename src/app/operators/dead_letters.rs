@@ -166,7 +166,9 @@ impl DeadLetters {
             )));
         }
         // The record is unchanged; only its entry in the ledger is new.
-        self.with_redrives(vec![dead_letter.delivery]).await?.pop().ok_or(QueryError::NotFound)
+        let with_entry =
+            self.with_redrives(vec![dead_letter.delivery]).await.map_err(|error| error.after(sent_back(1)))?;
+        with_entry.into_iter().next().ok_or(QueryError::NotFound)
     }
 
     /// Counts the dead letters that match, have a value and were not replayed yet, at most `limit`.
@@ -200,13 +202,27 @@ impl DeadLetters {
                 return Ok(ReplayReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
-            let mut dead_letters = self.search(&filter, page, &mut scan).await?;
-            dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
-            report.matched += dead_letters.len() as u64;
-            if let Some(audit) = replay_by.filter(|_| !dead_letters.is_empty()) {
-                report.redriven += self.replay(&dead_letters, audit).await?;
-            }
+            self.count_or_replay_page(&filter, page, replay_by, &mut scan, &mut report)
+                .await
+                .map_err(|error| if report.redriven > 0 { error.after(sent_back(report.redriven)) } else { error })?;
         }
+    }
+
+    async fn count_or_replay_page(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        replay_by: Option<&Audit>,
+        scan: &mut Scan,
+        report: &mut ReplayReport,
+    ) -> Result<(), QueryError> {
+        let mut dead_letters = self.search(filter, limit, scan).await?;
+        dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
+        report.matched += dead_letters.len() as u64;
+        if let Some(audit) = replay_by.filter(|_| !dead_letters.is_empty()) {
+            report.redriven += self.replay(&dead_letters, audit).await?;
+        }
+        Ok(())
     }
 
     /// The topics of the broker.
@@ -230,8 +246,12 @@ impl DeadLetters {
         }
         match self.broker.append(records).await {
             Ok(_) => {
-                self.redrives.confirm(&ids).await?;
-                Ok(ids.len() as u64)
+                let sent = ids.len() as u64;
+                // The reservations stay until they expire, as after an append of unknown outcome.
+                let unrecorded =
+                    |error| QueryError::from(error).after(format!("{} without a record of it", sent_back(sent)));
+                self.redrives.confirm(&ids).await.map_err(unrecorded)?;
+                Ok(sent)
             }
             // The records may have been appended, so the reservations stay until they expire.
             Err(Error::Unknown(detail)) => Err(QueryError::Unknown(detail)),
@@ -290,4 +310,9 @@ impl DeadLetters {
         let redrives = self.redrives.find(&ids).await?;
         Ok(page.into_iter().zip(redrives).map(|(delivery, redrive)| DeadLetter { delivery, redrive }).collect())
     }
+}
+
+/// What was done, for the message of a failure that follows.
+pub fn sent_back(dead_letters: u64) -> String {
+    format!("dead letters sent back: {dead_letters}")
 }

@@ -1,11 +1,12 @@
 //! One action on several selected rows, in two steps: what it would change, then the change, with a reason.
+use app::error::QueryError;
 use app::port_types::{RowId, RowStatus, RowView};
 use maud::{Markup, html};
 
 use crate::console::form;
 use crate::console::format::{counted, state_label};
 use crate::console::layout::{self, Page};
-use crate::error::{ErrorCode, Problem};
+use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::request::response::RouteResult;
@@ -103,20 +104,25 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
     let form = form::read(&context.body)?;
     let (action, ids, reason) = (BulkAction::read(&form)?, selected(&form)?, form::reason(&form)?);
     let operator = context.identity()?.subject.as_str();
-    let (mut changed, mut refused) = (Vec::new(), Vec::new());
+    let (mut changed, mut refused, mut failure) = (Vec::new(), Vec::new(), None);
     for id in ids {
         match change_row(&context, action, id, operator, &reason).await {
             Ok(()) => changed.push(id.to_string()),
             // The row was changed or sent since the count; the others still are what the operator saw.
-            Err(problem) if matches!(problem.code, ErrorCode::Conflict | ErrorCode::NotFound) => {
-                refused.push(format!("row {id}: {}", problem.message()));
+            Err(error @ (QueryError::Conflict(_) | QueryError::NotFound)) => refused.push(format!("row {id}: {error}")),
+            Err(error) => {
+                failure = Some(error);
+                break;
             }
-            Err(problem) => return Err(problem),
         }
     }
+    let on = format!("rows {}", changed.join(", "));
     if !changed.is_empty() {
-        let on = format!("rows {}", changed.join(", "));
         form::log_operator_action(&context.state, operator, action.as_str(), &on, &reason);
+    }
+    if let Some(error) = failure {
+        let error = if changed.is_empty() { error } else { error.after(format!("{} of {on}", action.as_str())) };
+        return Err(error.into());
     }
     let mut note = format!("{}: {} changed.", action.as_str(), counted(changed.len() as u64, "row was", "rows were"));
     if !refused.is_empty() {
@@ -131,15 +137,15 @@ async fn change_row(
     id: RowId,
     operator: &str,
     reason: &str,
-) -> Result<(), Problem> {
+) -> Result<(), QueryError> {
     let operations = &context.state.operations;
     let status = operations.row(id).await?.status;
     if !action.applies_to(status) {
-        return Err(Problem::new(ErrorCode::Conflict, format!("it is {} now", status.as_str())));
+        return Err(QueryError::Conflict(format!("it is {} now", status.as_str())));
     }
     match action {
-        BulkAction::Retry | BulkAction::Redrive => Ok(operations.retry(id, operator, reason).await?),
-        BulkAction::Park => Ok(operations.park(id, operator, reason).await?),
+        BulkAction::Retry | BulkAction::Redrive => operations.retry(id, operator, reason).await,
+        BulkAction::Park => operations.park(id, operator, reason).await,
     }
 }
 

@@ -1,4 +1,6 @@
 //! The admin routes for actors, outbox rows and partitions.
+mod partly_done;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

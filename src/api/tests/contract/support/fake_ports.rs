@@ -1,14 +1,16 @@
 //! Minimal fakes of the ports behind queries and operations.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{EventId, Order, OrderId, Status, Subject, Timestamp};
+use kit::{Backend, Reference};
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
 use ports::clock::Clock;
+use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use ports::operators::*;
 use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
 use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
@@ -132,10 +134,49 @@ impl RateLimiter for FakeRateLimiter {
     }
 }
 
+/// Fails when no call is left; `u32::MAX` calls never end.
+fn use_one(calls_left: &AtomicU32) -> Result<(), Error> {
+    let next = |left: u32| if left == u32::MAX { Some(left) } else { left.checked_sub(1) };
+    let used = calls_left.fetch_update(SeqCst, SeqCst, next);
+    used.map(|_| ()).map_err(|_| Error::Unreachable("secret-host:5432 refused".into()))
+}
+
+/// A ledger of redrives that becomes unreachable.
+pub struct FakeRedrives {
+    pub ledger: Reference,
+    /// Reservations until the store is unreachable.
+    pub reservations_left: AtomicU32,
+    /// Confirmations until the store is unreachable.
+    pub confirmations_left: AtomicU32,
+    /// Reads until the store is unreachable.
+    pub reads_left: AtomicU32,
+}
+
+#[async_trait]
+impl RedriveLedger for FakeRedrives {
+    async fn reserve(&self, ids: &[DeadLetterId], timeout: Duration, audit: &Audit) -> Result<Vec<bool>, Error> {
+        use_one(&self.reservations_left)?;
+        self.ledger.redrives().reserve(ids, timeout, audit).await
+    }
+    async fn confirm(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
+        use_one(&self.confirmations_left)?;
+        self.ledger.redrives().confirm(ids).await
+    }
+    async fn release(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
+        self.ledger.redrives().release(ids).await
+    }
+    async fn find(&self, ids: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
+        use_one(&self.reads_left)?;
+        self.ledger.redrives().find(ids).await
+    }
+}
+
 /// An outbox with four rows of one key: sent, parked, pending and failed.
 pub struct FakeOutbox {
     pub rows: Mutex<Vec<RowView>>,
     pub audits: Mutex<Vec<Audit>>,
+    /// Reads until the store is unreachable.
+    pub reads_left: AtomicU32,
 }
 
 pub const KEY: &str = "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11";
@@ -169,13 +210,14 @@ impl Default for FakeOutbox {
             row(3, RowStatus::Pending, None),
             row(4, RowStatus::Failed, Some(Timestamp::from_millis(9_000))),
         ];
-        Self { rows: Mutex::new(rows), audits: Mutex::default() }
+        Self { rows: Mutex::new(rows), audits: Mutex::default(), reads_left: AtomicU32::new(u32::MAX) }
     }
 }
 
 #[async_trait]
 impl OutboxOperators for FakeOutbox {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
+        use_one(&self.reads_left)?;
         let matches = |row: &&RowView| {
             filter.status.is_none_or(|status| status == row.status)
                 && filter.key.as_ref().is_none_or(|key| *key == row.key)
@@ -185,6 +227,7 @@ impl OutboxOperators for FakeOutbox {
         Ok(self.rows.lock().iter().filter(matches).take(limit as usize).cloned().collect())
     }
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
+        use_one(&self.reads_left)?;
         Ok(self.rows.lock().iter().find(|row| row.id == id).cloned())
     }
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
@@ -229,11 +272,20 @@ impl OutboxOperators for FakeOutbox {
     async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.set_status(id, RowStatus::Parked, audit)
     }
-    async fn redrive(&self, _: &RowFilter, limit: u32, commit: bool, audit: &Audit) -> Result<OperatorOutcome, Error> {
+    async fn redrive(
+        &self,
+        filter: &RowFilter,
+        limit: u32,
+        commit: bool,
+        audit: &Audit,
+    ) -> Result<OperatorOutcome, Error> {
         if commit {
             self.audits.lock().push(audit.clone());
         }
-        Ok(OperatorOutcome::Done(u64::from(limit.min(1))))
+        let parked =
+            |row: &&RowView| row.status == RowStatus::Parked && filter.after.is_none_or(|after| row.id > after);
+        let matched = self.rows.lock().iter().filter(parked).take(limit as usize).count();
+        Ok(OperatorOutcome::Done(matched as u64))
     }
 }
 

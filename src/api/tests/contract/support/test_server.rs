@@ -1,6 +1,6 @@
 //! A service over fakes, and helpers that send requests to it.
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU32};
 use std::time::Duration;
 
 use actix_web::App;
@@ -24,7 +24,9 @@ use telemetry::Metrics;
 use telemetry::traces::Tracer;
 
 use crate::support::fake_dispatch::FakeDispatch;
-use crate::support::fake_ports::{EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, UnusedPorts};
+use crate::support::fake_ports::{
+    EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, FakeRedrives, UnusedPorts,
+};
 use crate::support::fake_topic_log::FakeTopicLog;
 
 pub const SECRET: &str = "a secret that only these tests use";
@@ -39,6 +41,7 @@ pub struct TestServer {
     pub rate_limiter: Arc<FakeRateLimiter>,
     /// The broker with the dead letters.
     pub broker: Reference,
+    pub redrives: Arc<FakeRedrives>,
     pub health: HealthBoard,
     pub metrics: Arc<Metrics>,
 }
@@ -104,8 +107,14 @@ impl TestServer {
         let mut auth = auth::Options::new(config.source);
         (config.auth)(&mut auth);
         let broker = Reference::new(TestClock::default());
+        let redrives = Arc::new(FakeRedrives {
+            ledger: broker.clone(),
+            reservations_left: AtomicU32::new(u32::MAX),
+            confirmations_left: AtomicU32::new(u32::MAX),
+            reads_left: AtomicU32::new(u32::MAX),
+        });
         let port = || Arc::new(broker.clone());
-        let of_orders = DeadLetters::new("order.events", port(), port(), port(), clock.clone());
+        let of_orders = DeadLetters::new("order.events", port(), port(), redrives.clone(), clock.clone());
         let by_topic = DeadLettersByTopic::new(of_orders, &["invoices".to_owned()]);
         let dead_letters = config.broker.then(|| Arc::new(by_topic));
         let topic_reads =
@@ -140,7 +149,7 @@ impl TestServer {
             auth: Verifier::new(auth).unwrap(),
             options: config.options,
         });
-        Self { state, dispatch, orders, outbox, rate_limiter, broker, health, metrics }
+        Self { state, dispatch, orders, outbox, rate_limiter, broker, redrives, health, metrics }
     }
 
     /// Sends a request and reads the whole response.
