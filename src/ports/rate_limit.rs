@@ -23,6 +23,23 @@ pub struct RateLimitPolicy {
     pub window: Duration,
 }
 
+impl RateLimitPolicy {
+    /// Most tokens of a bucket under a throttle: a quarter more than the capacity.
+    pub fn bucket_size(&self, throttle: f64) -> f64 {
+        whole_requests(f64::from(self.capacity) * 1.25 * throttle)
+    }
+
+    /// Most requests in a window under a throttle, without a burst.
+    pub fn window_size(&self, throttle: f64) -> f64 {
+        whole_requests(f64::from(self.capacity) * throttle)
+    }
+}
+
+/// Rounds down, but not to zero: a throttle that reduces a small capacity below one request makes requests rarer and does not refuse all.
+fn whole_requests(requests: f64) -> f64 {
+    if requests > 0.0 { requests.floor().max(1.0) } else { 0.0 }
+}
+
 /// Result of taking a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitDecision {
@@ -42,4 +59,21 @@ pub trait RateLimiter: Send + Sync {
 
     /// Reads the policy of a tier and endpoint class; `None` where the default applies.
     async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_and_zero_only_under_a_throttle_of_zero() {
+        let sizes = |capacity, throttle| {
+            let policy = RateLimitPolicy { name: "p".into(), capacity, window: Duration::from_secs(60) };
+            (policy.bucket_size(throttle), policy.window_size(throttle))
+        };
+        assert_eq!(sizes(120, 1.0), (150.0, 120.0));
+        assert_eq!(sizes(3, 0.5), (1.0, 1.0));
+        assert_eq!(sizes(1, 0.1), (1.0, 1.0));
+        assert_eq!(sizes(1, 0.0), (0.0, 0.0));
+    }
 }

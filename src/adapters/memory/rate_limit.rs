@@ -66,7 +66,7 @@ fn take(
     now: Timestamp,
 ) -> (TokenBucket, RateLimitDecision) {
     let throttle = if throttle.is_finite() { throttle.clamp(0.0, 1.0) } else { 1.0 };
-    let size = (f64::from(policy.capacity) * 1.25 * throttle).floor();
+    let size = policy.bucket_size(throttle);
     let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64().max(0.001);
     let available = match before {
         Some(bucket) => bucket.tokens + now.since(bucket.at).as_secs_f64() * per_second,
@@ -78,8 +78,8 @@ fn take(
     let tokens = if allowed { (available - 1.0).max(0.0) } else { available };
     let missing_ms = ((1.0 - (tokens + 1e-9).fract()) / per_second * 1_000.0).round().max(1.0);
     let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
-    let at = before.map_or(now, |bucket| now.max(bucket.at));
-    (TokenBucket { tokens, at }, RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in })
+    // After the clock has gone back this call refills nothing, and later calls count from the new time.
+    (TokenBucket { tokens, at: now }, RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in })
 }
 
 #[cfg(test)]
@@ -104,6 +104,17 @@ mod tests {
         assert!(!buckets.take("a", &policy(), 1.0, at(499)).allowed);
         assert!(buckets.take("a", &policy(), 1.0, at(500)).allowed);
         assert!(buckets.take("b", &policy(), 1.0, at(500)).allowed);
+    }
+
+    #[test]
+    fn a_bucket_is_refilled_after_the_clock_has_gone_back() {
+        let buckets = TokenBuckets::new(10);
+        let at = Timestamp::from_millis;
+        while buckets.take("a", &policy(), 1.0, at(600_000)).allowed {}
+
+        assert!(!buckets.take("a", &policy(), 1.0, at(0)).allowed);
+        assert!(!buckets.take("a", &policy(), 1.0, at(499)).allowed);
+        assert!(buckets.take("a", &policy(), 1.0, at(500)).allowed);
     }
 
     #[test]

@@ -20,6 +20,7 @@ suite! { $ rate_limit:
     throttling_reduces_the_refill,
     a_throttle_of_zero_allows_nothing,
     a_small_capacity_allows_its_whole_number,
+    a_throttle_makes_requests_of_a_capacity_of_one_rarer,
     a_stored_policy_is_found_by_tier_and_class,
 }
 
@@ -163,6 +164,20 @@ async fn a_small_capacity_allows_its_whole_number<B: Backend>(backend: &B) {
     }
 
     assert_eq!(passed, 3);
+}
+
+async fn a_throttle_makes_requests_of_a_capacity_of_one_rarer<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let one = RateLimitPolicy { name: "one".into(), capacity: 1, window: HOUR };
+    let limiter = backend.rate_limit();
+    let is_allowed = async || limiter.take("ann", &one, 0.5).await.expect("the call succeeds").allowed;
+
+    assert!(is_allowed().await);
+    assert!(!is_allowed().await);
+    given.advance(HOUR + SECOND).await;
+    assert!(!is_allowed().await, "half a token is not enough");
+    given.advance(HOUR).await;
+    assert!(is_allowed().await);
 }
 
 async fn a_stored_policy_is_found_by_tier_and_class<B: Backend>(backend: &B) {

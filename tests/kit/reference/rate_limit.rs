@@ -11,7 +11,7 @@ use crate::reference::state::{Bucket, Reference};
 impl RateLimiter for Reference {
     async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         let now = self.now();
-        let size = f64::from(policy.capacity + policy.capacity / 4) * throttle;
+        let size = policy.bucket_size(throttle);
         let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64();
         let mut state = self.state.lock();
         let bucket = state.buckets.entry(bucket.to_owned()).or_insert(Bucket { tokens: size, refilled_at: now });

@@ -50,8 +50,7 @@ impl RedisInner {
         count.get(self.keys.window(bucket, position.number.saturating_sub(1)));
         let (current, former): (u64, Option<u64>) =
             self.call(Caller::RateLimit, operation, Request::Pipeline(&count)).await?;
-        let limit = (f64::from(policy.capacity) * throttle).floor();
-        let decision = position.decision(current, former.unwrap_or(0), limit, policy.window);
+        let decision = position.decision(current, former.unwrap_or(0), policy.window_size(throttle), policy.window);
         if !decision.allowed {
             // A refused request does not count. If this command fails it does, until the window has passed.
             let mut uncount = redis::cmd("DECR");
