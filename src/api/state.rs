@@ -107,7 +107,7 @@ impl HttpState {
             depth_history: DepthHistory::default(),
             throughput_history: ThroughputHistory::default(),
             counted_dead_letters: CountedDeadLetters::default(),
-            concurrency_limiters: ConcurrencyLimiters::new(&metrics),
+            concurrency_limiters: ConcurrencyLimiters::new(&metrics, options.request_timeout),
             stopping: watch::Sender::new(false),
             synced_totals: Mutex::default(),
             dispatch,

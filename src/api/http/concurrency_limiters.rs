@@ -14,6 +14,13 @@ const REFUSAL_DELAY: Duration = Duration::from_millis(500);
 /// Upper bound of the random additional delay: clients that are refused together must not retry together.
 const REFUSAL_JITTER: Duration = Duration::from_secs(1);
 
+/// The time between a refusal and its response; `random` is in 0.0..1.0. At most half of the request timeout, whose expiry would report an
+/// unknown outcome of a change.
+fn refusal_delay(random: f64, request_timeout: Duration) -> Duration {
+    let share = (request_timeout / 2).div_duration_f64(REFUSAL_DELAY + REFUSAL_JITTER).min(1.0);
+    (REFUSAL_DELAY + REFUSAL_JITTER.mul_f64(random)).mul_f64(share)
+}
+
 /// One limiter for each class of requests with its own duration: overload of one class does not refuse the others.
 pub(crate) struct ConcurrencyLimiters {
     /// Limits creates and changes.
@@ -25,11 +32,12 @@ pub(crate) struct ConcurrencyLimiters {
 }
 
 impl ConcurrencyLimiters {
-    pub(crate) fn new(metrics: &Metrics) -> Self {
+    pub(crate) fn new(metrics: &Metrics, request_timeout: Duration) -> Self {
+        let limiter = |class, limits| ConcurrencyLimiter::new(class, limits, metrics, request_timeout);
         Self {
-            changes: ConcurrencyLimiter::new("change", load_shedding::ConcurrencyLimits::CHANGES, metrics),
-            reads: ConcurrencyLimiter::new("read", load_shedding::ConcurrencyLimits::READS, metrics),
-            lists: ConcurrencyLimiter::new("list", load_shedding::ConcurrencyLimits::LISTS, metrics),
+            changes: limiter("change", load_shedding::ConcurrencyLimits::CHANGES),
+            reads: limiter("read", load_shedding::ConcurrencyLimits::READS),
+            lists: limiter("list", load_shedding::ConcurrencyLimits::LISTS),
         }
     }
 }
@@ -37,17 +45,23 @@ impl ConcurrencyLimiters {
 /// Limits the requests of one class that are in progress.
 pub(crate) struct ConcurrencyLimiter {
     started: Instant,
+    request_timeout: Duration,
     shedding: Mutex<AdaptiveLimit>,
     refused: IntCounter,
     limit: IntGauge,
 }
 
 impl ConcurrencyLimiter {
-    fn new(class: &str, limits: load_shedding::ConcurrencyLimits, metrics: &Metrics) -> Self {
+    fn new(
+        class: &str,
+        limits: load_shedding::ConcurrencyLimits,
+        metrics: &Metrics,
+        request_timeout: Duration,
+    ) -> Self {
         let shedding = AdaptiveLimit::new(limits);
         let (refused, limit) = (metrics.orders_shed_count.with([class]), metrics.orders_in_flight_limit.with([class]));
         limit.set(shedding.limit().into());
-        Self { started: Instant::now(), shedding: Mutex::new(shedding), refused, limit }
+        Self { started: Instant::now(), request_timeout, shedding: Mutex::new(shedding), refused, limit }
     }
 
     /// Acquires a permit without waiting for one.
@@ -59,7 +73,7 @@ impl ConcurrencyLimiter {
             return Ok(permit);
         }
         self.refused.inc();
-        sleep(REFUSAL_DELAY + REFUSAL_JITTER.mul_f64(rand::random())).await;
+        sleep(refusal_delay(rand::random(), self.request_timeout)).await;
         Err(Problem::unavailable("too many requests of this kind are waiting; nothing was changed", 1))
     }
 
@@ -110,10 +124,21 @@ mod tests {
         admitted
     }
 
+    #[test]
+    fn refusals_are_sent_within_half_of_the_request_timeout() {
+        let delays =
+            |timeout| [0.0, 1.0].map(|random| refusal_delay(random, Duration::from_millis(timeout)).as_millis());
+        assert_eq!(delays(10_000), [500, 1_500]);
+        assert_eq!(delays(3_000), [500, 1_500]);
+        assert_eq!(delays(1_200), [200, 600]);
+        assert_eq!(delays(300), [50, 150]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_persistent_queue_lowers_the_limit_and_refusals_are_delayed() {
         let metrics = Metrics::new();
-        let ConcurrencyLimiters { changes: limiter, reads, .. } = ConcurrencyLimiters::new(&metrics);
+        let ConcurrencyLimiters { changes: limiter, reads, .. } =
+            ConcurrencyLimiters::new(&metrics, Duration::from_secs(10));
         let first = burst(&limiter, 4_000).await;
         assert!((100..1_000).contains(&first), "{first}");
         let second = burst(&limiter, 4_000).await;
