@@ -10,9 +10,10 @@ impl<'a> Query<'a> {
     pub(crate) fn parse(text: &'a str) -> Self {
         let pair = |pair: &'a str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            decoded(name).map(|name| (name, decoded(value)))
+            // A name that cannot be decoded is kept as it is, so that it is refused as an unknown one.
+            (decoded(name).unwrap_or(Cow::Borrowed(name)), decoded(value))
         };
-        Self(text.split('&').filter(|part| !part.is_empty()).filter_map(pair).collect())
+        Self(text.split('&').filter(|part| !part.is_empty()).map(pair).collect())
     }
 
     /// Refuses unknown parameters. Operator routes call it: a misspelt filter must not select every row.
@@ -112,5 +113,13 @@ mod tests {
         assert!(query.integer("h").is_err());
         assert!(query.integer("e").is_err());
         assert_eq!(query.integer("z").unwrap(), None);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_decoded_is_unknown() {
+        for text in ["top%ZZic=x", "topic%=x", "%ff=x"] {
+            assert!(Query::parse(text).reject_unknown(&["topic", "top"]).is_err(), "{text}");
+        }
+        assert!(Query::parse("%74opic=x").reject_unknown(&["topic"]).is_ok());
     }
 }
