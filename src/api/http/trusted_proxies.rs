@@ -2,6 +2,7 @@
 use std::net::IpAddr;
 
 use actix_web::HttpRequest;
+use actix_web::http::header::HeaderValue;
 
 use crate::request::headers::single_value;
 
@@ -48,11 +49,10 @@ impl TrustedProxies {
         if !self.trusts(peer) {
             return Some(peer);
         }
-        let values: Vec<&str> =
-            request.headers().get_all("x-forwarded-for").filter_map(|value| value.to_str().ok()).collect();
+        let values: Vec<&HeaderValue> = request.headers().get_all("x-forwarded-for").collect();
         let mut client = peer;
-        for hop in values.iter().rev().flat_map(|value| value.rsplit(',')) {
-            // An unreadable hop ends the chain: the hops before it were not written by a trusted proxy.
+        // An unreadable hop or line ends the chain: the hops before it were not written by a trusted proxy.
+        for hop in values.iter().rev().map_while(|value| value.to_str().ok()).flat_map(|value| value.rsplit(',')) {
             let Some(address) = hop_address(hop.trim()) else { break };
             client = address;
             if !self.trusts(address) {
@@ -104,9 +104,14 @@ mod tests {
     use super::*;
 
     fn client(proxies: &[&str], peer: &str, forwarded: &[&str]) -> String {
+        let lines: Vec<&[u8]> = forwarded.iter().map(|line| line.as_bytes()).collect();
+        client_of_lines(proxies, peer, &lines)
+    }
+
+    fn client_of_lines(proxies: &[&str], peer: &str, forwarded: &[&[u8]]) -> String {
         let mut request = TestRequest::default().peer_addr(format!("{peer}:9").parse().unwrap());
         for value in forwarded {
-            request = request.append_header(("x-forwarded-for", *value));
+            request = request.append_header(("x-forwarded-for", HeaderValue::from_bytes(value).unwrap()));
         }
         let address = TrustedProxies::parse(proxies).unwrap().client_address(&request.to_http_request());
         address.unwrap().to_string()
@@ -121,6 +126,13 @@ mod tests {
         assert_eq!(client(&["10.0.0.1"], "10.0.0.1", &["junk"]), "10.0.0.1");
         assert_eq!(client(&["10.0.0.1"], "10.0.0.2", &["1.2.3.4"]), "10.0.0.2");
         assert_eq!(client(&["0.0.0.0/0"], "10.0.0.1", &[]), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_ends_the_chain() {
+        let forwarded: [&[u8]; 3] = [b"6.6.6.6", b"1.2.3.4, \xff", b"10.9.9.9"];
+        assert_eq!(client_of_lines(&["10.0.0.0/8"], "10.0.0.1", &forwarded), "10.9.9.9");
+        assert_eq!(client_of_lines(&["10.0.0.0/8"], "10.0.0.1", &forwarded[..2]), "10.0.0.1");
     }
 
     #[test]
