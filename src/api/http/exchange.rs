@@ -37,8 +37,8 @@ pub(crate) struct Exchange {
     pub(crate) trace_span: ActiveSpan,
     template: &'static str,
     header_policy: HeaderPolicy,
-    /// A probe, a scrape or the console's own refresh: it repeats every few seconds, so its line is logged at DEBUG.
-    is_routine: bool,
+    /// A probe, a scrape or the refresh of an open console page: it repeats every few seconds, so its line is logged at DEBUG.
+    pub(crate) is_routine: bool,
     /// The decision of the rate limit, once there is one.
     pub(crate) admitted: Option<AdmissionDecision>,
     in_flight: InFlightGuard,
@@ -52,9 +52,10 @@ impl Exchange {
         header_policy: HeaderPolicy,
     ) -> Self {
         let request_id: Arc<str> = request_id(request.headers()).into();
-        let is_routine = is_routine(request, template);
+        let is_routine = is_probe(template);
         let (tracer, method) = (&state.tracer, method_label(request.method()));
-        let mut trace_span = server_span::begin(tracer, request.headers(), (method, template), is_routine);
+        let repeats = is_routine || (template.starts_with("/console") && is_refresh(request));
+        let mut trace_span = server_span::begin(tracer, request.headers(), (method, template), repeats);
         trace_span.set("posthaste.request_id", &*request_id);
         Self {
             started: Instant::now(),
@@ -199,12 +200,16 @@ pub(crate) fn add_private_headers(headers: &mut HeaderMap) {
     headers.insert(VARY, HeaderValue::from_static("Authorization"));
 }
 
-/// Whether a machine sends the request again and again: platforms and Prometheus, or the script of an open console page.
-pub(crate) fn is_routine(request: &HttpRequest, template: &str) -> bool {
+/// Whether platforms or Prometheus send the request again and again.
+pub(crate) fn is_probe(template: &str) -> bool {
     let probes = ["/livez", "/readyz", "/startupz", "/metrics", "/actuator/prometheus"];
-    probes.contains(&template)
-        || template.starts_with("/actuator/health")
-        || (template.starts_with("/console") && request.headers().contains_key("x-refresh"))
+    probes.contains(&template) || template.starts_with("/actuator/health")
+}
+
+/// Whether the request is what the script of an open console page repeats. Anyone can send such a request: it counts as routine only where
+/// its session was found.
+pub(crate) fn is_refresh(request: &HttpRequest) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD) && request.headers().contains_key("x-refresh")
 }
 
 /// Level ERROR: no level of the log switches the context of its errors off. A new order's id is recorded where the order is placed.

@@ -16,7 +16,7 @@ use crate::auth::identity::Identity;
 use crate::auth::verifier::Verifier;
 use crate::console::access;
 use crate::error::{ErrorCode, Problem};
-use crate::http::exchange::{Exchange, is_about_orders};
+use crate::http::exchange::{Exchange, is_about_orders, is_refresh};
 use crate::http::rate_limit;
 use crate::request::body::{ArrivingBody, UnreadBody, broken, discard_arrived, read_body};
 use crate::request::context::RequestContext;
@@ -103,6 +103,7 @@ async fn process(
     let caller = if endpoint.access == Access::Console && !request.headers().contains_key(AUTHORIZATION) {
         session = access::session(state, request, exchange.now);
         let Some(session) = &session else { return Ok(access::redirect_to_login(request)) };
+        exchange.is_routine |= is_refresh(request);
         Some(Arc::clone(&session.identity))
     } else {
         authorize(state, endpoint, request, exchange).await?

@@ -17,6 +17,7 @@ mod console {
     pub mod access;
     pub mod dashboard;
     pub mod pages;
+    pub mod request_log;
 }
 
 mod support {
