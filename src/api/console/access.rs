@@ -17,7 +17,7 @@ use crate::state::HttpState;
 pub(crate) const COOKIE_NAME: &str = "posthaste_console";
 
 /// The name of the cookie with the session's ticket.
-const TICKET_NAME: &str = "posthaste_console_ticket";
+pub(crate) const TICKET_NAME: &str = "posthaste_console_ticket";
 
 /// The session named by the request's cookie, if it has not ended; one of an earlier process continues from its ticket.
 pub(crate) fn session(state: &HttpState, request: &HttpRequest, now: Timestamp) -> Option<ConsoleSession> {

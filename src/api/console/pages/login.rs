@@ -3,7 +3,7 @@ use actix_web::http::header::{HeaderValue, SET_COOKIE};
 use maud::html;
 use secrecy::ExposeSecret;
 
-use crate::console::access::COOKIE_NAME;
+use crate::console::access::{COOKIE_NAME, TICKET_NAME};
 use crate::console::login_form::{login_form, next_page};
 use crate::console::{form, layout};
 use crate::error::Problem;
@@ -33,7 +33,7 @@ pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
     let mut response = see_other(&next_page(&context.request));
     let secure = if context.state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };
     let value = format!("{}; HttpOnly; SameSite=Strict; Path=/console{secure}", id.expose_secret());
-    response.headers_mut().insert(SET_COOKIE, cookie(&value)?);
+    response.headers_mut().insert(SET_COOKIE, cookie(COOKIE_NAME, &value)?);
     Ok(response)
 }
 
@@ -42,10 +42,13 @@ pub(crate) async fn log_out(context: RequestContext) -> RouteResult {
         context.state.sessions.end(session);
     }
     let mut response = see_other("/console/login");
-    response.headers_mut().insert(SET_COOKIE, cookie("; HttpOnly; SameSite=Strict; Path=/console; Max-Age=0")?);
+    for name in [COOKIE_NAME, TICKET_NAME] {
+        let expired = cookie(name, "; HttpOnly; SameSite=Strict; Path=/console; Max-Age=0")?;
+        response.headers_mut().append(SET_COOKIE, expired);
+    }
     Ok(response)
 }
 
-fn cookie(value: &str) -> Result<HeaderValue, Problem> {
-    HeaderValue::from_str(&format!("{COOKIE_NAME}={value}")).map_err(|error| Problem::unexpected(error.to_string()))
+fn cookie(name: &str, value: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(&format!("{name}={value}")).map_err(|error| Problem::unexpected(error.to_string()))
 }

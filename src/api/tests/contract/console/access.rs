@@ -222,7 +222,9 @@ async fn a_session_ends_when_idle_when_its_token_expires_and_at_logout() {
     let (logged_out, logged_in) = (Browser::log_in(&server).await, Browser::log_in(&server).await);
     let out = logged_out.send("/console/logout", &[]).await;
     assert_eq!((out.status, out.header("location")), (303, "/console/login"));
-    assert!(out.header("set-cookie").ends_with("Max-Age=0"));
+    let deleted: Vec<&str> = out.headers.get_all("set-cookie").map(|value| value.to_str().unwrap()).collect();
+    assert!(deleted.iter().all(|cookie| cookie.ends_with("Max-Age=0")), "{deleted:?}");
+    assert!(deleted[0].starts_with("posthaste_console=;") && deleted[1].starts_with("posthaste_console_ticket=;"));
     assert!(!logged_out.is_logged_in().await && logged_in.is_logged_in().await);
 }
 
