@@ -1,11 +1,13 @@
 //! `OutboxOperators`: reads rows along the smallest index, changes them in one script.
+use std::ops::ControlFlow;
+
 use async_trait::async_trait;
 use outbox::operator::{OperatorAction, parked_reason};
 use ports::Error;
 use ports::operators::{
     Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
 };
-use ports::outbox::{ClaimedRow, RowId, RowStatus};
+use ports::outbox::{ClaimedRow, OutboxStore, RowId, RowStatus};
 use ports::partitions::InstanceId;
 
 use crate::outbox::row::{StoredRow, claimed_row, stored_row};
@@ -19,22 +21,13 @@ const PAGE: u32 = 500;
 #[async_trait]
 impl OutboxOperators for RedisStore {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
-        let (mut found, mut after) = (Vec::new(), filter.after.unwrap_or(0));
-        let now = if filter.older_than.is_some() { Some(self.now().await?) } else { None };
-        while found.len() < limit as usize {
-            let arguments = ScriptArguments::new().text(smallest_index(filter)).number(after).number(PAGE);
-            let page = self.read_list("outbox_rows", &self.inner.scripts.rows, arguments).await?.lists()?;
-            let is_full = page.len() == PAGE as usize;
-            for row in page {
-                let view = stored_row(row)?.view;
-                after = view.id;
-                if matches(filter, &view, now) && found.len() < limit as usize {
-                    found.push(view);
-                }
-            }
-            if !is_full {
-                break;
-            }
+        let mut found = Vec::new();
+        if limit > 0 {
+            self.visit_rows(filter, |row| {
+                found.push(row);
+                if found.len() < limit as usize { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })
+            .await?;
         }
         Ok(found)
     }
@@ -92,15 +85,16 @@ impl OutboxOperators for RedisStore {
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
         let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-        let rows = self.rows(&filter, if commit { limit } else { u32::MAX }).await?;
         if !commit {
-            return Ok(OperatorOutcome::Done(rows.len() as u64));
+            return Ok(OperatorOutcome::Done(self.count_parked(&filter).await?));
         }
+        let rows = self.rows(&filter, limit).await?;
         let mut changed = 0;
         for rows in rows.chunks(PAGE as usize) {
             let arguments =
                 rows.iter().fold(statement(OperatorAction::Redrive, audit), |arguments, row| arguments.number(row.id));
-            let mut reply = self.write_list("outbox_redrive", &self.inner.scripts.change_rows, arguments).await?;
+            let reply = self.write_list("outbox_redrive", &self.inner.scripts.change_rows, arguments).await;
+            let mut reply = reply.map_err(|error| error_after(changed, error))?;
             changed += reply.number::<u64>(0)?;
         }
         Ok(OperatorOutcome::Done(changed))
@@ -108,6 +102,45 @@ impl OutboxOperators for RedisStore {
 }
 
 impl RedisStore {
+    /// Counts the rows of a filter by PARKED. Without further conditions the index has their number; otherwise they are read page by page.
+    async fn count_parked(&self, filter: &RowFilter) -> Result<u64, Error> {
+        if *filter == (RowFilter { status: Some(RowStatus::Parked), ..RowFilter::default() }) {
+            return Ok(self.depth().await?.parked);
+        }
+        let mut counted = 0;
+        self.visit_rows(filter, |_| {
+            counted += 1;
+            ControlFlow::Continue(())
+        })
+        .await?;
+        Ok(counted)
+    }
+
+    /// Reads the rows that match in id order, a page at a time, until `visit` breaks.
+    async fn visit_rows(
+        &self,
+        filter: &RowFilter,
+        mut visit: impl FnMut(RowView) -> ControlFlow<()> + Send,
+    ) -> Result<(), Error> {
+        let mut after = filter.after.unwrap_or(0);
+        let now = if filter.older_than.is_some() { Some(self.now().await?) } else { None };
+        loop {
+            let arguments = ScriptArguments::new().text(smallest_index(filter)).number(after).number(PAGE);
+            let page = self.read_list("outbox_rows", &self.inner.scripts.rows, arguments).await?.lists()?;
+            let is_full = page.len() == PAGE as usize;
+            for row in page {
+                let view = stored_row(row)?.view;
+                after = view.id;
+                if matches(filter, &view, now) && visit(view).is_break() {
+                    return Ok(());
+                }
+            }
+            if !is_full {
+                return Ok(());
+            }
+        }
+    }
+
     async fn change_row(&self, action: OperatorAction, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let arguments = statement(action, audit).number(id);
         let mut reply = self.write_list("outbox_act", &self.inner.scripts.change_rows, arguments).await?;
@@ -121,6 +154,11 @@ impl RedisStore {
                 .ok_or_else(|| broken(format!("a row's status is {status:?}"))),
         }
     }
+}
+
+/// The error of a statement after others that changed rows: then it must not count as one that changed nothing.
+fn error_after(changed: u64, error: Error) -> Error {
+    if changed == 0 { error } else { Error::Unknown(format!("{changed} rows were made due before: {error}")) }
 }
 
 /// The arguments of a statement, before the ids of its rows.
@@ -151,4 +189,19 @@ fn matches(filter: &RowFilter, view: &RowView, now: Option<domain::Timestamp>) -
         && kind.as_ref().is_none_or(|kind| *kind == view.kind)
         && failure_type.is_none_or(|failure| Some(failure) == view.failure_type)
         && older_than.zip(now).is_none_or(|(age, now)| now.since(view.created_at) >= age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failure_of_a_later_statement_is_an_unknown_outcome() {
+        let failure = || Error::Unreachable("refused".into());
+
+        assert!(matches!(error_after(0, failure()), Error::Unreachable(_)));
+        assert!(
+            matches!(error_after(500, failure()), Error::Unknown(text) if text.starts_with("500 rows were made due"))
+        );
+    }
 }
