@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letter_body::DeadLetterBody;
 use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
+use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, paced_redrive, text};
 use crate::admin::paced_redrive::Pace;
 use crate::error::{Problem, ProblemBody};
@@ -177,13 +178,18 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after, ..DeadLetterFilter::default() };
     let audit = audit(&context, reason)?;
     let dead_letters = dead_letters(&context, &query)?;
-    let sent = match rate.filter(|_| !dry_run) {
+    let result = match rate.filter(|_| !dry_run) {
         Some(rate) => {
             let redrive = paced_redrive(&context, limit.into(), Pace::of_rate(Some(rate)));
-            redrive.dead_letters(dead_letters, &filter, &audit).await?
+            redrive.dead_letters(dead_letters, &filter, &audit).await
         }
-        None => dead_letters.redrive(&filter, limit, !dry_run, &audit).await?,
+        None => dead_letters.redrive(&filter, limit, !dry_run, &audit).await,
     };
+    if !dry_run {
+        let on = format!("dead letters of {}", dead_letters.topic());
+        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    }
+    let sent = result?;
     if sent.redriven > 0 {
         log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
@@ -211,7 +217,12 @@ pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
     let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let dead_letters = dead_letters(&context, &query)?;
-    let dead_letter = dead_letters.redrive_one(position, !dry_run, &audit).await?;
+    let result = dead_letters.redrive_one(position, !dry_run, &audit).await;
+    if !dry_run {
+        let on = format!("dead letter {position} of {}", dead_letters.topic());
+        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    }
+    let dead_letter = result?;
     if !dry_run {
         log_redrive(&audit, dead_letters.topic(), 1);
     }

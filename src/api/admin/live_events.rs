@@ -9,6 +9,8 @@ use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use actix_web::web::Bytes;
 use app::dispatch::{LiveEvent, LiveFeed};
+use app::error::QueryError;
+use app::port_types::Audit;
 use futures::StreamExt;
 use futures::stream::{BoxStream, Stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -18,6 +20,7 @@ use crate::error::{Problem, ProblemBody};
 use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::response::RouteResult;
+use crate::state::HttpState;
 
 /// Time between two comments, with which both ends notice a broken connection, and the server an expired token.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -121,4 +124,25 @@ fn write(text: &mut String, event: &LiveEvent) {
         let _ = writeln!(text, "data: {line}");
     }
     text.push('\n');
+}
+
+/// Logs an operator's action and announces it on the live stream. The field is called `on`, because tracing reserves `target`.
+pub(crate) fn log_operator_action(state: &HttpState, by: &str, action: &str, on: &str, reason: &str) {
+    tracing::info!(event = "operator_action", by, action, on, reason, "{by} did {action} on {on}: {reason}");
+    let fields = [("by", by), ("action", action), ("on", on), ("reason", reason)];
+    let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    state.dispatch.announce("operator_action", given.map(|(name, text)| (name, text.to_owned())).collect());
+}
+
+/// As [`log_operator_action`], unless the result says that nothing was changed.
+pub(crate) fn log_unless_unchanged<T>(
+    state: &HttpState,
+    result: &Result<T, QueryError>,
+    audit: &Audit,
+    action: &str,
+    on: &str,
+) {
+    if result.as_ref().err().is_none_or(QueryError::may_have_changed) {
+        log_operator_action(state, &audit.operator, action, on, &audit.reason);
+    }
 }

@@ -3,7 +3,9 @@ use app::port_types::RowId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::admin::dead_letters::audit;
 use crate::admin::filters::{row_filter, row_id};
+use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{self, ReasonBody};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
@@ -67,8 +69,10 @@ pub(crate) async fn row(context: RequestContext) -> RouteResult {
         (status = 404, description = "No such row", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 409, description = "The row is in flight or sent", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn retry(context: RequestContext) -> RouteResult {
-    let (id, reason) = (row_id(&context)?, reason(&context)?);
-    context.state.operations.retry(id, context.identity()?.subject.as_str(), &reason).await?;
+    let (id, audit) = (row_id(&context)?, audit(&context, reason(&context)?)?);
+    let result = context.state.operations.retry(id, &audit.operator, &audit.reason).await;
+    log_unless_unchanged(&context.state, &result, &audit, "retry", &format!("row {id}"));
+    result?;
     changed_row_response(&context, id, "made due").await
 }
 
@@ -83,8 +87,10 @@ pub(crate) async fn retry(context: RequestContext) -> RouteResult {
         (status = 404, description = "No such row", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 409, description = "The row is in flight or sent", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn park(context: RequestContext) -> RouteResult {
-    let (id, reason) = (row_id(&context)?, reason(&context)?);
-    context.state.operations.park(id, context.identity()?.subject.as_str(), &reason).await?;
+    let (id, audit) = (row_id(&context)?, audit(&context, reason(&context)?)?);
+    let result = context.state.operations.park(id, &audit.operator, &audit.reason).await;
+    log_unless_unchanged(&context.state, &result, &audit, "park", &format!("row {id}"));
+    result?;
     changed_row_response(&context, id, "parked").await
 }
 

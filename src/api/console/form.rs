@@ -8,7 +8,6 @@ use crate::console::session::ConsoleSession;
 use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
-use crate::state::HttpState;
 
 /// The name of the field that contains the session's CSRF token.
 pub(crate) const CSRF_FIELD: &str = "mark";
@@ -107,12 +106,4 @@ pub(crate) fn hidden_fields(fields: &[(&str, &str)]) -> Markup {
             input type="hidden" name=(name) value=(value);
         }
     }
-}
-
-/// Logs an operator's action and announces it on the live stream. The field is called `on`, because tracing reserves `target`.
-pub(crate) fn log_operator_action(state: &HttpState, by: &str, action: &str, on: &str, reason: &str) {
-    tracing::info!(event = "operator_action", by, action, on, reason, "{by} did {action} on {on}: {reason}");
-    let fields = [("by", by), ("action", action), ("on", on), ("reason", reason)];
-    let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
-    state.dispatch.announce("operator_action", given.map(|(name, text)| (name, text.to_owned())).collect());
 }

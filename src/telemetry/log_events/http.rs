@@ -77,7 +77,7 @@ const EVENTS: &[LogEvent] = &[
         name: "operator_action",
         levels: &[Level::INFO],
         fields: &["by", "action", "on", "reason"],
-        meaning: "A user acted through the console, for example paused an actor or parked a row.",
+        meaning: "A user acted through the console, or on rows or dead letters through the API, for example parked a row.",
         action: "Nothing to do: it is the audit record.",
     },
     LogEvent {

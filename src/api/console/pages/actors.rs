@@ -5,6 +5,7 @@ mod tree_view;
 use maud::{Markup, html};
 
 use crate::admin::actors::fault;
+use crate::admin::live_events::log_operator_action;
 use crate::console::form;
 use crate::console::format::counted;
 use crate::console::layout::{self, Page};
@@ -75,6 +76,6 @@ pub(crate) async fn inject(context: RequestContext) -> RouteResult {
     let kind = fault(action).ok_or_else(unknown)?;
     let operator = context.identity()?.subject.as_str();
     context.state.dispatch.inject(path, kind, operator).map_err(|_| unknown())?;
-    form::log_operator_action(&context.state, operator, action, path, "a drill");
+    log_operator_action(&context.state, operator, action, path, "a drill");
     Ok(layout::see_other_with_note(&context, "/console/actors", format!("{path}: {action} was injected.")))
 }

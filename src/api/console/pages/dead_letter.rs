@@ -4,6 +4,7 @@ use domain::Timestamp;
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
+use crate::admin::live_events::log_unless_unchanged;
 use crate::console::form;
 use crate::console::format::{or_dash, relative_time};
 use crate::console::layout::{self, Page};
@@ -74,16 +75,12 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (position, form) = (dead_letters::position(&context)?, form::read(&context.body)?);
     let audit = dead_letters::audit(&context, form::reason(&form)?)?;
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
-    dead_letters.redrive_one(position, true, &audit).await?;
+    let result = dead_letters.redrive_one(position, true, &audit).await;
+    let on = format!("dead letter {position} of {}", dead_letters.topic());
+    log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    result?;
     dead_letters::log_redrive(&audit, dead_letters.topic(), 1);
     context.state.counted_dead_letters.clear();
-    form::log_operator_action(
-        &context.state,
-        &audit.operator,
-        "send back",
-        &format!("dead letter {position} of {}", dead_letters.topic()),
-        &audit.reason,
-    );
     let parameter = [("topic", form.non_empty("topic")?.unwrap_or_default())];
     Ok(layout::see_other_with_note(
         &context,

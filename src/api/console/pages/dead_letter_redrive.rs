@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use crate::admin::dead_letters;
 use crate::admin::filters::dead_letter_filter;
+use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
@@ -59,12 +60,13 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let audit = dead_letters::audit(&context, reason)?;
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
     let redrive = paced_redrive(&context, limit.into(), form::pace(&form)?);
-    let sent = redrive.dead_letters(dead_letters, &filter, &audit).await?;
+    let result = redrive.dead_letters(dead_letters, &filter, &audit).await;
+    log_unless_unchanged(&context.state, &result, &audit, "send back", &link("dead letters", &raw));
+    let sent = result?;
     if sent.redriven > 0 {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     context.state.counted_dead_letters.clear();
-    form::log_operator_action(&context.state, &audit.operator, "send back", &link("dead letters", &raw), &audit.reason);
     let note = format!("{} dead letters were sent back to their topic.", sent.redriven);
     // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());

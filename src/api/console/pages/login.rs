@@ -3,6 +3,7 @@ use actix_web::http::header::{HeaderValue, SET_COOKIE};
 use maud::html;
 use secrecy::ExposeSecret;
 
+use crate::admin::live_events::log_operator_action;
 use crate::console::access::{COOKIE_NAME, TICKET_NAME};
 use crate::console::login_form::{login_form, next_page};
 use crate::console::{form, layout};
@@ -28,7 +29,7 @@ pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
     if !identity.admin {
         return Err(Problem::forbidden());
     }
-    form::log_operator_action(&context.state, identity.subject.as_str(), "log in", "console", "");
+    log_operator_action(&context.state, identity.subject.as_str(), "log in", "console", "");
     let id = context.state.sessions.begin(identity, now);
     let mut response = see_other(&next_page(&context.request));
     let secure = if context.state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };

@@ -3,6 +3,7 @@ use app::error::QueryError;
 use app::port_types::{RowId, RowStatus, RowView};
 use maud::{Markup, html};
 
+use crate::admin::live_events::log_operator_action;
 use crate::console::form;
 use crate::console::format::{counted, state_label};
 use crate::console::layout::{self, Page};
@@ -118,7 +119,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
     }
     let on = format!("rows {}", changed.join(", "));
     if !changed.is_empty() {
-        form::log_operator_action(&context.state, operator, action.as_str(), &on, &reason);
+        log_operator_action(&context.state, operator, action.as_str(), &on, &reason);
     }
     if let Some(error) = failure {
         let error = if changed.is_empty() { error } else { error.after(format!("{} of {on}", action.as_str())) };

@@ -4,6 +4,7 @@ use maud::html;
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::{failure_type, older_than, row_filter};
+use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
 use crate::console::layout::{self, Page};
@@ -49,14 +50,10 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (filter, limit) = (parked_row_filter(&form)?, form::matched_count(&form)?);
     let (pace, audit) = (form::pace(&form)?, audit(&context, form::reason(&form)?)?);
     let redrive = paced_redrive(&context, limit.into(), pace);
-    let rows = redrive.rows(&context.state.operations, &filter, &audit).await?;
-    form::log_operator_action(
-        &context.state,
-        &audit.operator,
-        "redrive",
-        &link("outbox", &form::raw_values(&form, FIELDS)?),
-        &audit.reason,
-    );
+    let on = link("outbox", &form::raw_values(&form, FIELDS)?);
+    let result = redrive.rows(&context.state.operations, &filter, &audit).await;
+    log_unless_unchanged(&context.state, &result, &audit, "redrive", &on);
+    let rows = result?;
     let note = if rows < u64::from(limit) {
         format!("{rows} of {limit} parked rows are due now. Redrive again for the others.")
     } else {

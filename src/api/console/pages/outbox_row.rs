@@ -3,14 +3,16 @@ mod contents;
 mod explanation;
 mod history;
 
-use actix_web::HttpResponse;
 use app::contract::rfc3339;
+use app::error::QueryError;
 use app::operators::outbox::RowPage;
-use app::port_types::{AuditFilter, RowDiagnosis, RowFilter, RowId, RowSelector, RowStatus};
+use app::port_types::{Audit, AuditFilter, RowDiagnosis, RowFilter, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 
+use crate::admin::dead_letters::audit;
 use crate::admin::filters::row_id;
+use crate::admin::live_events::log_unless_unchanged;
 use crate::console::form;
 use crate::console::format::{optional_time, or_dash, relative_time, state_label};
 use crate::console::layout::{self, Page};
@@ -120,20 +122,26 @@ fn actions(context: &RequestContext, id: RowId, status: RowStatus) -> Markup {
 }
 
 pub(crate) async fn retry(context: RequestContext) -> RouteResult {
-    let (id, reason) = (row_id(&context)?, form::reason(&form::read(&context.body)?)?);
-    let operator = context.identity()?.subject.as_str();
-    context.state.operations.retry(id, operator, &reason).await?;
-    Ok(redirect_to_row(&context, operator, id, "retry", &reason))
+    let (id, audit) = (row_id(&context)?, audit(&context, form::reason(&form::read(&context.body)?)?)?);
+    let result = context.state.operations.retry(id, &audit.operator, &audit.reason).await;
+    acted_on_row(&context, result, &audit, id, "retry")
 }
 
 pub(crate) async fn park(context: RequestContext) -> RouteResult {
-    let (id, reason) = (row_id(&context)?, form::reason(&form::read(&context.body)?)?);
-    let operator = context.identity()?.subject.as_str();
-    context.state.operations.park(id, operator, &reason).await?;
-    Ok(redirect_to_row(&context, operator, id, "park", &reason))
+    let (id, audit) = (row_id(&context)?, audit(&context, form::reason(&form::read(&context.body)?)?)?);
+    let result = context.state.operations.park(id, &audit.operator, &audit.reason).await;
+    acted_on_row(&context, result, &audit, id, "park")
 }
 
-fn redirect_to_row(context: &RequestContext, operator: &str, id: RowId, action: &str, reason: &str) -> HttpResponse {
-    form::log_operator_action(&context.state, operator, action, &format!("row {id}"), reason);
-    layout::see_other_with_note(context, &format!("/console/outbox/{id}"), format!("Row {id}: {action} succeeded."))
+fn acted_on_row(
+    context: &RequestContext,
+    result: Result<(), QueryError>,
+    audit: &Audit,
+    id: RowId,
+    action: &str,
+) -> RouteResult {
+    log_unless_unchanged(&context.state, &result, audit, action, &format!("row {id}"));
+    result?;
+    let note = format!("Row {id}: {action} succeeded.");
+    Ok(layout::see_other_with_note(context, &format!("/console/outbox/{id}"), note))
 }

@@ -12,6 +12,7 @@ use api::Surface;
 use app::dispatch::InjectedFault;
 use serde_json::json;
 
+use crate::dead_letters::dead_letter_records;
 use crate::support::fake_ports::{KEY, event};
 use crate::support::test_server::*;
 
@@ -182,6 +183,37 @@ async fn rows_are_retried_parked_and_redriven_with_a_reason() {
     let audits = server.outbox.audits.lock();
     let texts: Vec<(&str, &str)> = audits.iter().map(|audit| (&*audit.operator, &*audit.reason)).collect();
     assert_eq!(texts, [("root", "it is back"), ("root", ""), ("root", "go"), ("root", "slowly"), ("root", "")]);
+}
+
+#[actix_web::test]
+async fn changes_of_rows_and_dead_letters_are_announced() {
+    let server = TestServer::new();
+    let partition = dead_letter_records(&server, 2).await;
+    let act = async |path: &str, body: &str| server.send(post(path, body).insert_header(admin())).await.status;
+    let (reason, commit) = (r#"{"reason":"why"}"#, r#"{"dryRun":false,"reason":"why"}"#);
+
+    assert_eq!(act("/admin/outbox/redrive", "").await, 200, "a dry run is no action");
+    assert_eq!(act("/admin/outbox/1/retry", reason).await, 409, "a refused action is none");
+    assert_eq!(act("/admin/outbox/redrive", commit).await, 200);
+    assert_eq!(act("/admin/outbox/2/retry", reason).await, 200);
+    assert_eq!(act("/admin/outbox/4/park", reason).await, 200);
+    assert_eq!(act(&format!("/admin/dlt/{partition}/1/redrive"), commit).await, 200);
+    assert_eq!(act("/admin/dlt/redrive", commit).await, 200);
+
+    let announced = server.dispatch.announced.lock();
+    let fields = |(action, on): (&'static str, String)| {
+        let texts =
+            [("by", "root".to_owned()), ("action", action.to_owned()), ("on", on), ("reason", "why".to_owned())];
+        ("operator_action", texts.to_vec())
+    };
+    let expected = [
+        ("redrive", "outbox".to_owned()),
+        ("retry", "row 2".to_owned()),
+        ("park", "row 4".to_owned()),
+        ("send back", format!("dead letter {partition}/1 of order.events")),
+        ("send back", "dead letters of order.events".to_owned()),
+    ];
+    assert_eq!(*announced, expected.map(fields));
 }
 
 #[actix_web::test]

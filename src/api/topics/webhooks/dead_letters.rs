@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letters::{RedriveDeadLetterBody, audit, log_redrive, position};
 use crate::admin::filters::CURSOR_MESSAGE;
+use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body;
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{AnyInteger, CursorFilter};
@@ -129,7 +130,12 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let dry_run = operator_body::dry_run(body.dry_run, &context.query())?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let webhook = actions.find(id).await?;
-    let dead_letter = actions.redrive_one(id, position, !dry_run, &audit).await?;
+    let result = actions.redrive_one(id, position, !dry_run, &audit).await;
+    if !dry_run {
+        let on = format!("dead letter {position} of webhook {id}");
+        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    }
+    let dead_letter = result?;
     if !dry_run {
         log_redrive(&audit, actions.shared_topic(), 1);
     }

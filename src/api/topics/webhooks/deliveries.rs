@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letters;
 use crate::admin::filters::CURSOR_MESSAGE;
+use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{self, LIMIT_DEFAULT, LIMIT_MAX};
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{CursorText, ReasonText};
@@ -125,7 +126,12 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         Some(_) => return Err(Problem::field("dryRun", "must be true or false")),
     };
     let audit = dead_letters::audit(&context, operator_body::reason(body.reason)?)?;
-    let report = webhooks.redrive(id, after, limit, !dry_run, &audit).await?;
+    let result = webhooks.redrive(id, after, limit, !dry_run, &audit).await;
+    if !dry_run {
+        let on = format!("dead letters of webhook {id}");
+        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    }
+    let report = result?;
     if report.redriven > 0 {
         dead_letters::log_redrive(&audit, webhooks.shared_topic(), report.redriven);
     }

@@ -5,6 +5,7 @@ use domain::{Timestamp, WebhookId};
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
+use crate::admin::live_events::log_unless_unchanged;
 use crate::console::form;
 use crate::console::format::{or_dash, relative_time};
 use crate::console::layout::{self, Page};
@@ -77,10 +78,11 @@ fn redrive_form(context: &RequestContext, id: WebhookId, position: DeadLetterPos
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (actions, id, position) = (webhooks(&context)?, webhook_id(&context)?, dead_letters::position(&context)?);
     let audit = dead_letters::audit(&context, form::reason(&form::read(&context.body)?)?)?;
-    actions.redrive_one(id, position, true, &audit).await?;
-    dead_letters::log_redrive(&audit, actions.shared_topic(), 1);
+    let result = actions.redrive_one(id, position, true, &audit).await;
     let on = format!("dead letter {position} of webhook {id}");
-    form::log_operator_action(&context.state, &audit.operator, "send back", &on, &audit.reason);
+    log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    result?;
+    dead_letters::log_redrive(&audit, actions.shared_topic(), 1);
     let to = format!("/console/webhooks/{id}/dead-letters");
     Ok(layout::see_other_with_note(&context, &to, format!("Dead letter {position} is delivered again.")))
 }
