@@ -85,14 +85,15 @@ impl TimedStream {
     /// Updates the phase; false when the bytes contain a header name that would make the parser panic.
     fn accept(&mut self, bytes: &[u8]) -> bool {
         if !bytes.is_empty() && self.phase.bytes_received() {
-            self.header_names = HeaderNameCheck::default();
+            self.header_names.end_body();
         }
-        !self.phase.is_reading_head() || self.header_names.accept(bytes)
+        self.header_names.accept(bytes)
     }
 
     fn reject(&mut self, cx: &mut Context<'_>) {
         self.rejected = true;
-        if self.stall_timer.is_none() {
+        // A pipelined head gets no response while an earlier request is handled.
+        if self.phase.is_reading_head() && self.stall_timer.is_none() {
             // A full send buffer: the client is disconnected without the response.
             let _ = self.stream.try_write(HEADERS_TOO_LARGE);
         }

@@ -50,6 +50,10 @@ async fn size_and_time_limits_apply_on_the_wire() {
         assert!(fat.starts_with("HTTP/1.1 431 ") && fat.contains("HEADERS_TOO_LARGE"), "{fat}");
         let fatter = exchange(address, head(&format!("GET /livez HTTP/1.1\r\nx-a: {}", "x".repeat(200 * 1024))));
         assert!(fatter.starts_with("HTTP/1.1 431 ") || fatter.is_empty(), "{fatter}");
+        let second = format!("GET /livez HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\n{}: b", "x".repeat(65_536));
+        let pipelined = exchange(address, head(&second));
+        // The first request is answered where its head arrived alone.
+        assert!(pipelined.contains("HTTP/1.1 431 "), "{pipelined}");
         let name = exchange(address, head(&format!("GET /livez HTTP/1.1\r\n{}: b", "x".repeat(65_536))));
         assert!(name.starts_with("HTTP/1.1 431 "), "{name}");
         assert!(exchange(address, b"NONSENSE\r\n\r\n".to_vec()).starts_with("HTTP/1.1 400 "));
