@@ -63,7 +63,8 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
 pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Service, StartError> {
     let begun = Instant::now();
     let wired = wiring::wire(&config, register).await?;
-    let actors = ActorSystem::start(wired.dependencies, wired.actor_options, supervision::Options::default()).await;
+    let bus_options = wired.bus_options();
+    let actors = ActorSystem::start(wired.dependencies, wired.actor_options, bus_options).await;
     let admission = wired.http.admission();
     let parts = wired.http.with_dispatch(actors.dispatch());
     let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;

@@ -66,6 +66,13 @@ pub(crate) struct Wired {
     pub span_exporter: Option<SpanExporter>,
 }
 
+impl Wired {
+    /// The options of the actors' bus for a process that starts now.
+    pub(crate) fn bus_options(&self) -> supervision::Options {
+        options::supervision(self.dependencies.clock.now())
+    }
+}
+
 /// The state of the HTTP server except the dispatch to actors, which exists only after they have started.
 pub(crate) struct HttpParts {
     queries: Arc<Queries>,

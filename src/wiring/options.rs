@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use actors::ProducerSlots;
 use app::commands;
-use domain::RegionId;
+use domain::{RegionId, Timestamp};
 use ports::partitions::InstanceId;
 
 use crate::config::{BrokerKind, Config, DeliveryKind};
@@ -54,6 +54,15 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
         },
         ..api::Options::default()
     }
+}
+
+pub(super) fn supervision(started: Timestamp) -> supervision::Options {
+    supervision::Options { first_event_seq: first_event_seq(started), ..supervision::Options::default() }
+}
+
+/// Above the numbers of every earlier process that published fewer than 1,000 events in each millisecond; exact as a JavaScript number.
+fn first_event_seq(started: Timestamp) -> u64 {
+    u64::try_from(started.millis()).unwrap_or_default().saturating_mul(1_000).max(1)
 }
 
 pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: ProducerSlots) -> actors::Options {
@@ -245,4 +254,19 @@ pub(super) fn redis_cache(
     options.epoch_age_min = config.http.request_timeout;
     options.metrics = Some(std::sync::Arc::clone(metrics));
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_process_numbers_its_events_above_those_of_the_one_before() {
+        let first = |millis| first_event_seq(Timestamp::from_millis(millis));
+
+        assert!(first(1_769_860_800_121) > first(1_769_860_800_120) + 999);
+        // The year 2200.
+        assert!(first(7_258_118_400_000) < 1 << 53);
+        assert_eq!((first(0), first(-5)), (1, 1));
+    }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Limits of a [`SupervisionBus`](crate::SupervisionBus) and the tree behind it.
 #[derive(Clone)]
 pub struct Options {
+    /// Number of the first event. 1; a process whose subscribers reconnect after its restart passes a number above those of the process
+    /// before it, such as one made of its start time, so that no subscriber skips new events.
+    pub first_event_seq: u64,
     /// Events kept for subscribers that reconnect with a sequence number. 1,000: an hour of a quiet tree, a minute of a crash loop.
     pub event_ring_capacity: usize,
     /// Events by which a slow subscriber may lag before it loses some. 1,024.
@@ -30,6 +33,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            first_event_seq: 1,
             event_ring_capacity: 1_000,
             subscriber_lag_max: 1_024,
             inspection_interval: Duration::from_millis(100),

@@ -64,7 +64,7 @@ impl Default for SupervisionBus {
 impl SupervisionBus {
     /// A bus with these limits; `observer` receives every event and every handled message.
     pub fn new(options: Options, observer: Arc<dyn Observer>) -> SupervisionBus {
-        let stream = EventStream::new(options.event_ring_capacity, options.subscriber_lag_max);
+        let stream = EventStream::new(options.first_event_seq, options.event_ring_capacity, options.subscriber_lag_max);
         SupervisionBus(Arc::new(BusState {
             options,
             observer,

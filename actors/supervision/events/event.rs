@@ -11,7 +11,7 @@ use crate::child::exit::ExitReason;
 /// One fact about the tree. Fields that only some events have are in `fields`.
 #[derive(Clone, Debug)]
 pub struct SupervisionEvent {
-    /// Position on the stream, from 1, without gaps.
+    /// Position on the stream, from [`Options::first_event_seq`](crate::Options::first_event_seq), without gaps.
     pub seq: u64,
     /// The instant of the fact. Its wall-clock time is "now minus `at.elapsed()`".
     pub at: Instant,

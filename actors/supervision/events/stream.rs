@@ -19,9 +19,9 @@ struct EventBuffer {
 }
 
 impl EventStream {
-    pub(crate) fn new(ring_capacity: usize, subscriber_lag_max: usize) -> EventStream {
+    pub(crate) fn new(first_seq: u64, ring_capacity: usize, subscriber_lag_max: usize) -> EventStream {
         let buffer = EventBuffer {
-            last_seq: 0,
+            last_seq: first_seq.saturating_sub(1),
             ring: VecDeque::with_capacity(ring_capacity),
             broadcast: broadcast::channel(subscriber_lag_max.max(1)).0,
         };

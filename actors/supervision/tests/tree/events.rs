@@ -42,6 +42,22 @@ virtual_time_test!(ring_keeps_latest_events_and_returns_all_for_an_unknown_seque
     assert_eq!(bus.subscribe_after(Some(7_000)).0.len(), 1_000);
 });
 
+virtual_time_test!(subscriber_of_an_earlier_process_gets_every_event_of_the_next_one, {
+    struct Ignored;
+    impl Observer for Ignored {}
+    let process = |first_event_seq| {
+        let bus = SupervisionBus::new(Options { first_event_seq, ..Options::default() }, Arc::new(Ignored));
+        (0..10).for_each(|_| bus.publish_external("external", vec![]));
+        bus
+    };
+    let last_seen = process(1_000).subscribe_after(None).0[4].seq;
+
+    let (events, _) = process(2_000).subscribe_after(Some(last_seen));
+
+    let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (2_000..2_010).collect::<Vec<_>>());
+});
+
 #[derive(Default)]
 struct RecordingObserver {
     events: Mutex<Vec<String>>,
