@@ -3,3 +3,4 @@ pub(crate) mod group_member;
 pub(crate) mod group_offsets;
 pub(crate) mod groups;
 pub(crate) mod inbox;
+pub(crate) mod joined_groups;

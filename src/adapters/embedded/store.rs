@@ -18,6 +18,7 @@ use crate::connection::open_error::OpenError;
 use crate::connection::readers::Readers;
 use crate::connection::settings;
 use crate::connection::writer::Writer;
+use crate::consumer::joined_groups::JoinedGroups;
 use crate::error::CommandResult;
 use crate::options::{Options, WriterMode};
 
@@ -35,6 +36,7 @@ pub(crate) struct EmbeddedState {
     /// `None` in inline mode, where reads use the writing connection.
     readers: Option<Readers>,
     pub(crate) log_ends: Arc<LogEnds>,
+    pub(crate) joined_groups: Arc<JoinedGroups>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
@@ -136,6 +138,7 @@ impl Embedded {
             writer,
             readers,
             log_ends,
+            joined_groups: Arc::default(),
             clock: options.clock.clone(),
             installation: installation.into(),
             partitions,

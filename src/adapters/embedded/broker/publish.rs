@@ -95,13 +95,15 @@ impl Broker for Embedded {
 }
 
 impl Embedded {
-    /// Deletes at most `limit` records that are older than `log_retention` and that every active group has acknowledged. Returns their number.
+    /// Deletes at most `limit` records that are older than `log_retention` and that every group has acknowledged that is joined or was
+    /// active within the retention. Returns their number.
     ///
     /// # Errors
     /// The errors of any write: a full queue, a full disk, a closed store.
     pub async fn sweep_log(&self, limit: u32) -> Result<u64, Error> {
         let oldest = self.before(self.inner.options.log_retention);
-        self.write("log_sweep", move |context| sweep::log(context, oldest, limit)).await
+        let joined = self.inner.joined_groups.clone();
+        self.write("log_sweep", move |context| sweep::log(context, &joined, oldest, limit)).await
     }
 
     fn too_large(&self, records: &[(RowId, Record)]) -> Vec<(RowId, Error)> {

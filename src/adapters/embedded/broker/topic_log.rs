@@ -74,9 +74,10 @@ impl TopicLog for Embedded {
     ) -> Result<OffsetCommitOutcome, Error> {
         let (group, name, offsets) = (group.to_owned(), topic.to_owned(), offsets.to_vec());
         let oldest = self.before(self.inner.options.log_retention);
+        let joined = self.inner.joined_groups.clone();
         self.write("group_commit", move |context| {
             let topic = log::topic_in(context.sql, &name)?;
-            group_offsets::commit(context, &group, topic, &offsets, mode, oldest)
+            group_offsets::commit(context, &group, topic, &offsets, mode, oldest, &joined)
         })
         .await
     }

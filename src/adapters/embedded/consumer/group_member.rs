@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::broker::log;
 use crate::broker::log_ends::{LogTopic, record_key};
+use crate::consumer::joined_groups::JoinedMember;
 use crate::error::CommandResult;
 use crate::store::Embedded;
 
@@ -51,15 +52,15 @@ impl MemberPartition {
 /// A member of a consumer group on the embedded log.
 pub(crate) struct LogGroupMember {
     store: Embedded,
-    group: Arc<str>,
+    joined: JoinedMember,
     owned: Mutex<Vec<MemberPartition>>,
     /// Index of the partition that the next poll reads first, so that a busy partition does not starve the others.
     next_first: Mutex<usize>,
 }
 
 impl LogGroupMember {
-    pub(crate) fn new(store: Embedded, group: Arc<str>, owned: Vec<MemberPartition>) -> Self {
-        Self { store, group, owned: Mutex::new(owned), next_first: Mutex::new(0) }
+    pub(crate) fn new(store: Embedded, joined: JoinedMember, owned: Vec<MemberPartition>) -> Self {
+        Self { store, joined, owned: Mutex::new(owned), next_first: Mutex::new(0) }
     }
 
     /// The partitions with records to deliver, in the order in which the next poll reads them.
@@ -142,12 +143,13 @@ impl GroupMember for LogGroupMember {
                 ends.push((partition.number(), position.offset + 1));
             }
         }
-        let (group, offsets) = (self.group.clone(), ends.clone());
+        let (group, offsets) = (self.joined.group.clone(), ends.clone());
         self.store
             .write("acknowledge", move |context| {
                 let mut put = context.sql.prepare_cached(
-                    "UPDATE group_offset SET next_offset = max(next_offset, ?3), seen_at = max(seen_at, ?4)
-                     WHERE consumer_group = ?1 AND number = ?2",
+                    "INSERT INTO group_offset (consumer_group, number, next_offset, seen_at) VALUES (?1, ?2, ?3, ?4)
+                     ON CONFLICT DO UPDATE SET next_offset = max(next_offset, excluded.next_offset),
+                       seen_at = max(seen_at, excluded.seen_at)",
                 )?;
                 for (number, end) in &offsets {
                     put.execute(params![&*group, number, *end as i64, context.now.millis()])?;

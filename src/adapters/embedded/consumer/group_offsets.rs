@@ -1,6 +1,4 @@
 //! The offsets that consumer groups have committed: reads them, and commits those of readers outside the service.
-use std::time::Duration;
-
 use ::outbox::{OffsetCommitMode, offset_after_commit};
 use domain::Timestamp;
 use ports::broker::topic_log::{NextOffset, OffsetCommitOutcome};
@@ -8,12 +6,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::log_ends::{LogTopic, OFFSET_BITS};
 use crate::connection::group_commit::WriteContext;
+use crate::consumer::joined_groups::{JoinedGroups, SEEN_FRESH};
 use crate::error::CommandResult;
 
 /// Most groups whose offsets are kept. Each uses a few rows for each topic, and anyone with the role to read may name a new one.
 const GROUPS_MAX: u32 = 1_000;
-/// Time for which a group that was seen needs no new write: far below any retention, and far above the interval of polls.
-const SEEN_FRESH: Duration = Duration::from_secs(60);
 
 /// The offsets at which a group continues, in partition order.
 pub(crate) fn find(sql: &Connection, group: &str, topic: LogTopic) -> CommandResult<Vec<Option<u64>>> {
@@ -45,6 +42,7 @@ pub(crate) fn commit(
     offsets: &[NextOffset],
     mode: OffsetCommitMode,
     oldest: i64,
+    joined: &JoinedGroups,
 ) -> CommandResult<OffsetCommitOutcome> {
     let former = find(context.sql, group, topic)?;
     let mut end = context.sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
@@ -58,7 +56,7 @@ pub(crate) fn commit(
             None => return Ok(OffsetCommitOutcome::BeyondEnd { partition, end }),
         }
     }
-    if !admit(context, group, oldest)? {
+    if !admit(context, group, oldest, joined)? {
         return Ok(OffsetCommitOutcome::TooManyGroups(GROUPS_MAX));
     }
     register(context, group, topic)?;
@@ -73,7 +71,7 @@ pub(crate) fn commit(
 
 /// Whether the group is known or there is room for it. Groups that retention no longer waits for make room: their unread records may be
 /// deleted already.
-fn admit(context: &WriteContext<'_>, group: &str, oldest: i64) -> CommandResult<bool> {
+fn admit(context: &WriteContext<'_>, group: &str, oldest: i64, joined: &JoinedGroups) -> CommandResult<bool> {
     let mut known =
         context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM group_offset WHERE consumer_group = ?1)")?;
     if known.query_row([group], |row| row.get(0))? {
@@ -84,6 +82,7 @@ fn admit(context: &WriteContext<'_>, group: &str, oldest: i64) -> CommandResult<
     if count()? < GROUPS_MAX {
         return Ok(true);
     }
+    joined.mark_seen(context, oldest)?;
     let mut forget = context.sql.prepare_cached(
         "DELETE FROM group_offset WHERE consumer_group IN
            (SELECT consumer_group FROM group_offset GROUP BY consumer_group HAVING max(seen_at) < ?1)",

@@ -29,11 +29,13 @@ impl ConsumerGroups for Embedded {
             let assigned = (0..topic.partitions).filter(|partition| partition % members == member);
             owned.extend(assigned.map(|partition| MemberPartition::new(name.clone(), topic, partition)));
         }
+        // Before its offsets are read, so that no sweep takes the group for one that has ended.
+        let joined = self.inner.joined_groups.join(group.into());
         let numbers: Vec<u32> = owned.iter().map(MemberPartition::number).collect();
         let name = group.to_string();
         let offsets = self.write("group_join", move |context| join(context, &name, &numbers)).await?;
         owned.iter_mut().zip(offsets).for_each(|(partition, offset)| partition.begin(offset));
-        Ok(Arc::new(LogGroupMember::new(self.clone(), group.into(), owned)))
+        Ok(Arc::new(LogGroupMember::new(self.clone(), joined, owned)))
     }
 
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
@@ -59,7 +61,8 @@ impl ConsumerGroups for Embedded {
 }
 
 /// Reads the group's offset in each topic partition. It also sets the group's `seen_at`: the sweep of the log keeps the unread records of
-/// groups seen within the retention.
+/// groups seen within the retention. While the group is joined, [`JoinedGroups::mark_seen`](crate::consumer::joined_groups::JoinedGroups)
+/// refreshes it.
 fn join(context: &WriteContext<'_>, group: &str, numbers: &[u32]) -> CommandResult<Vec<u64>> {
     let mut seen = context.sql.prepare_cached(
         "INSERT INTO group_offset (consumer_group, number, next_offset, seen_at) VALUES (?1, ?2, 0, ?3)

@@ -1,8 +1,9 @@
 //! Sweeps in bounded steps: archived rows past their retention, unreferenced events, and records that every group has acknowledged.
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::log_ends::OFFSET_BITS;
+use crate::broker::log_ends::record_key;
 use crate::connection::group_commit::WriteContext;
+use crate::consumer::joined_groups::JoinedGroups;
 use crate::error::CommandResult;
 use crate::outbox::counts::code;
 
@@ -45,25 +46,43 @@ fn unreferenced_events(sql: &Connection, limit: u32, partitions: u32) -> Command
     Ok(())
 }
 
-/// Deletes at most `limit` records appended before `oldest`, from the start of each partition. It keeps the records that a group seen since
-/// `oldest` has not acknowledged.
-pub(crate) fn log(context: &WriteContext<'_>, oldest: i64, limit: u32) -> CommandResult<u64> {
+/// Deletes at most `limit` records appended before `oldest`, from the start of each partition. It keeps the records that a group has not
+/// acknowledged that is joined or was seen since `oldest`.
+pub(crate) fn log(context: &WriteContext<'_>, joined: &JoinedGroups, oldest: i64, limit: u32) -> CommandResult<u64> {
+    joined.mark_seen(context, oldest)?;
     let mut numbers = context.sql.prepare_cached(
         "SELECT t.number, coalesce((SELECT min(g.next_offset) FROM group_offset g WHERE g.number = t.number AND g.seen_at >= ?1),
            t.next_offset) FROM topic_partition t WHERE t.next_offset > 0",
     )?;
-    let ends: Vec<(i64, i64)> =
-        numbers.query_map([oldest], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
-    let mut delete = context.sql.prepare_cached(
-        "DELETE FROM log WHERE appended_at < ?1 AND place IN (SELECT place FROM log WHERE place >= ?2 AND place < ?3 ORDER BY place LIMIT ?4)",
-    )?;
-    let mut left = limit as usize;
+    let ends: Vec<(u32, u64)> = numbers
+        .query_map([oldest], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?
+        .collect::<Result<_, _>>()?;
+    let mut delete = context.sql.prepare_cached("DELETE FROM log WHERE place >= ?1 AND place <= ?2")?;
+    let mut left = limit;
     for (number, acknowledged) in ends {
-        let start = number << OFFSET_BITS;
-        left -= delete.execute(params![oldest, start, start + acknowledged, left as i64])?.min(left);
+        let (start, end) = (record_key(number, 0), record_key(number, acknowledged));
+        let Some(last) = last_old(context.sql, start, end, oldest, left)? else { continue };
+        left = left.saturating_sub(delete.execute(params![start, last])? as u32);
         if left == 0 {
             break;
         }
     }
-    Ok((limit as usize - left) as u64)
+    Ok(u64::from(limit - left))
+}
+
+/// The last of the first records, at most `limit`, that were all appended before `oldest`. The read ends at the first younger one: a partition
+/// without old records costs one row.
+fn last_old(sql: &Connection, start: i64, end: i64, oldest: i64, limit: u32) -> CommandResult<Option<i64>> {
+    let mut records = sql.prepare_cached(
+        "SELECT place, appended_at FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
+    )?;
+    let mut rows = records.query(params![start, end, limit])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(1)? >= oldest {
+            break;
+        }
+        last = Some(row.get(0)?);
+    }
+    Ok(last)
 }

@@ -6,11 +6,15 @@ use domain::Timestamp;
 use embedded::Embedded;
 use outbox::partition::topic_partition;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::topic_log::{OffsetCommitOutcome, TopicLog};
 use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::PartitionNo;
 
 use crate::support::*;
+
+/// Longer than the retention of the log.
+const EIGHT_DAYS: Duration = Duration::from_secs(8 * 24 * 3600);
 
 fn record(key: &str, value: &str) -> Record {
     Record {
@@ -140,7 +144,7 @@ async fn sweep_keeps_the_records_that_an_active_group_has_not_acknowledged() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let positions = store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
-    clock.advance(Duration::from_secs(8 * 24 * 3600));
+    clock.advance(EIGHT_DAYS);
     let source = join(&store, 0, 1).await;
     source.acknowledge(&positions[..2]).await.unwrap();
 
@@ -151,4 +155,77 @@ async fn sweep_keeps_the_records_that_an_active_group_has_not_acknowledged() {
     let rest = TopicReader::read(&store, "t", positions[0].partition, 0, 10).await.unwrap();
     assert_eq!(rest[0].position.offset, 2);
     assert!(TopicReader::read(&store, "u", 0, 0, 1).await.unwrap_err().to_string().contains("there are: t"));
+}
+
+#[tokio::test]
+async fn joined_group_that_acknowledges_nothing_keeps_its_records() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let source = join(&store, 0, 1).await;
+    store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
+
+    for _ in 0..2 {
+        clock.advance(EIGHT_DAYS);
+        assert_eq!(store.sweep_log(100).await.unwrap(), 0);
+    }
+    assert_eq!(source.poll(10, Duration::ZERO).await.unwrap().len(), 4);
+
+    drop(source);
+    clock.advance(EIGHT_DAYS);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 4, "a group that has ended does not hold the log back");
+}
+
+#[tokio::test]
+async fn new_group_never_replaces_a_joined_one() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let source = join(&store, 0, 1).await;
+    let positions = store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
+    source.acknowledge(&positions[..2]).await.unwrap();
+    for number in 1..1_000 {
+        let registered = TopicLog::register(&store, &format!("reader-{number}"), "t").await.unwrap();
+        assert_eq!(registered, OffsetCommitOutcome::Committed);
+    }
+    assert_eq!(TopicLog::register(&store, "new", "t").await.unwrap(), OffsetCommitOutcome::TooManyGroups(1_000));
+
+    clock.advance(EIGHT_DAYS);
+    assert_eq!(TopicLog::register(&store, "new", "t").await.unwrap(), OffsetCommitOutcome::Committed);
+
+    drop(source);
+    let source = join(&store, 0, 1).await;
+    assert_eq!(source.poll(10, Duration::ZERO).await.unwrap()[0].position, positions[2]);
+}
+
+#[tokio::test]
+async fn acknowledgement_restores_an_offset_that_was_removed() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let source = join(&store, 0, 1).await;
+    let positions = store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
+    let mut files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.extension().is_some_and(|end| end == "db")).unwrap();
+    rusqlite::Connection::open(file).unwrap().execute("DELETE FROM group_offset", []).unwrap();
+
+    source.acknowledge(&positions[..2]).await.unwrap();
+
+    drop(source);
+    let source = join(&store, 0, 1).await;
+    assert_eq!(source.poll(10, Duration::ZERO).await.unwrap()[0].position, positions[2]);
+}
+
+#[tokio::test]
+async fn sweep_ends_at_the_first_young_record_of_a_partition() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    store.append(vec![record("k", "old")]).await.unwrap();
+    clock.advance(EIGHT_DAYS);
+    store.append(vec![record("k", "young")]).await.unwrap();
+    clock.turn_back(EIGHT_DAYS);
+    store.append(vec![record("k", "written while the clock was wrong")]).await.unwrap();
+    clock.advance(EIGHT_DAYS);
+
+    assert_eq!(store.sweep_log(100).await.unwrap(), 1, "the log has no hole behind a young record");
+
+    clock.advance(EIGHT_DAYS);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 2);
 }

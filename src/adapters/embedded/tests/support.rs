@@ -31,6 +31,10 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
     }
+
+    pub fn turn_back(&self, by: Duration) {
+        self.0.fetch_sub(by.as_millis() as i64, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {
