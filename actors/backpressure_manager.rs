@@ -6,6 +6,8 @@ use std::time::Duration;
 use actix::prelude::*;
 use app::policy::backpressure::{Pressure, PressureInputs, PressureLevel, PressureStage};
 use futures::future::join_all;
+use outbox::topics::retry_stage;
+use ports::broker::consumer_groups::Lag;
 use ports::outbox::{Depth, RowStatus};
 use ports::probe::Probe;
 use supervision::{ActorSnapshot, ActorState, Mailbox, SupervisionBus};
@@ -98,7 +100,7 @@ impl BackpressureManager {
         let work = async move {
             let asks = consumers.iter().map(|consumer| consumer.try_ask(MeasuredLag, ASK_DEADLINE));
             let replies = join_all(asks).await.into_iter().flatten();
-            replies.map(|partitions| partitions.iter().map(|lag| lag.age).max().unwrap_or_default()).max()
+            replies.map(|partitions| pressure_lag(&partitions)).max()
         };
         ctx.spawn(work.into_actor(self).map(|lag, this, ctx| {
             this.evaluate(lag);
@@ -213,6 +215,12 @@ impl BackpressureManager {
     }
 }
 
+/// Age of the oldest message that waits in the event topic. Messages of retry topics wait on purpose, as long as `consumer.retry_delays` say.
+fn pressure_lag(partitions: &[Lag]) -> Duration {
+    let waiting = partitions.iter().filter(|lag| retry_stage(&lag.topic).is_none());
+    waiting.map(|lag| lag.age).max().unwrap_or_default()
+}
+
 fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -246,6 +254,25 @@ supervision::supervised!(BackpressureManager);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_that_wait_for_their_retry_are_no_pressure() {
+        let lag = |topic: &str, seconds| Lag {
+            topic: topic.into(),
+            partition: 0,
+            messages: 1,
+            age: Duration::from_secs(seconds),
+        };
+        let in_retry = [lag("order.events-retry-0", 9), lag("order.events-retry-3", 900)];
+
+        assert_eq!(pressure_lag(&in_retry), Duration::ZERO);
+
+        let [first, last] = in_retry;
+        assert_eq!(
+            pressure_lag(&[first, lag("order.events", 7), last, lag("order.events", 5)]),
+            Duration::from_secs(7)
+        );
+    }
 
     #[test]
     fn kind_without_an_actor_is_shown_with_zeros() {

@@ -105,7 +105,7 @@ impl PressureStage {
 /// Measurements from which the level is derived.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PressureInputs {
-    /// Age of the oldest message a consumer has not acknowledged.
+    /// Age of the oldest message a consumer has not acknowledged, retry topics excepted.
     pub lag: Duration,
     /// PENDING + FAILED rows; zero while no broker is configured.
     pub backlog: u64,
