@@ -75,6 +75,10 @@ impl ConsumerActor {
         if self.draining {
             return ctx.stop();
         }
+        if self.work.stops() {
+            // The request to drain follows.
+            return;
+        }
         self.busy = true;
         let (work, member, number) = (Arc::clone(&self.work), self.member.clone(), self.number);
         let work = Box::pin(async move { work.run_once(member, number, POLL_TIMEOUT).await });

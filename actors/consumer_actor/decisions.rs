@@ -1,5 +1,8 @@
 //! Decisions: what becomes of the messages of a poll, as data.
+use std::collections::HashSet;
+
 use domain::Timestamp;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
 use ports::inbox::{DetourChange, ProcessedEvent};
 
@@ -31,5 +34,49 @@ impl Decisions {
         self.acknowledge.append(&mut other.acknowledge);
         self.occurred_at.append(&mut other.occurred_at);
         self.failed += other.failed;
+    }
+
+    /// Of the messages that are done, leaves those in front of the first one of their partition that is not: the group continues there.
+    pub fn acknowledge_up_to_undone(&mut self, deliveries: &[Delivery]) {
+        let done: HashSet<&Position> = self.acknowledge.iter().collect();
+        let mut ended: HashSet<(&str, u32)> = HashSet::new();
+        let acknowledge = deliveries.iter().map(|delivery| &delivery.position).filter(|position| {
+            let partition = (&*position.topic, position.partition);
+            if !done.contains(position) {
+                ended.insert(partition);
+            }
+            !ended.contains(&partition)
+        });
+        self.acknowledge = acknowledge.cloned().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ports::broker::Record;
+
+    use super::*;
+
+    fn delivery(topic: &str, partition: u32, offset: u64) -> Delivery {
+        let record = Record {
+            topic: topic.into(),
+            key: "k".into(),
+            headers: Vec::new(),
+            value: b"".as_slice().into(),
+            timestamp: Timestamp::from_millis(0),
+        };
+        Delivery { position: Position { topic: topic.into(), partition, offset }, record }
+    }
+
+    #[test]
+    fn message_behind_one_that_is_not_done_is_not_acknowledged() {
+        let deliveries =
+            [delivery("a", 0, 5), delivery("b", 0, 1), delivery("a", 0, 6), delivery("a", 0, 7), delivery("a", 1, 9)];
+        let done = [3, 4, 0].map(|number: usize| deliveries[number].position.clone());
+        let mut decisions = Decisions { acknowledge: done.to_vec(), ..Decisions::default() };
+
+        decisions.acknowledge_up_to_undone(&deliveries);
+
+        assert_eq!(decisions.acknowledge, [0, 4].map(|number: usize| deliveries[number].position.clone()));
     }
 }

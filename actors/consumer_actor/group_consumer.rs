@@ -56,6 +56,11 @@ impl GroupConsumer {
         self.groups.join(&self.group, &self.topics, number, self.members).await
     }
 
+    /// Whether the service stops: no further message is begun, and what is decided is applied.
+    pub fn stops(&self) -> bool {
+        self.events.is_shutting_down()
+    }
+
     /// Applies decisions in the order of their fields.
     ///
     /// # Errors

@@ -52,6 +52,9 @@ impl<W: MessageWork> PollWork for W {
         let decided: Vec<Decisions> = by_key.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut decisions = Decisions::default();
         decided.into_iter().for_each(|of_key| decisions.append(of_key));
+        if consumer.stops() {
+            decisions.acknowledge_up_to_undone(deliveries);
+        }
         let failed = decisions.failed;
         consumer.apply(decisions, member).await?;
         Ok(failed)
@@ -62,10 +65,13 @@ impl<W: MessageWork> PollWork for W {
     }
 }
 
-/// Decides on the messages of one key, one after the other.
+/// Decides on the messages of one key, one after the other; on no further one when the service stops.
 async fn decide_key<W: MessageWork>(work: &W, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
     let mut decisions = Decisions::default();
     for delivery in messages {
+        if work.group_consumer().stops() {
+            break;
+        }
         work.decide(delivery, &mut decisions).instrument(message_log::span(delivery, W::KEY_IS_ORDER)).await?;
         decisions.acknowledge.push(delivery.position.clone());
     }

@@ -44,6 +44,10 @@ impl<W: PollWork> ConsumerWork for W {
         &self.consumer().group
     }
 
+    fn stops(&self) -> bool {
+        self.consumer().stops()
+    }
+
     async fn run_once(
         &self,
         member: Option<Arc<dyn GroupMember>>,

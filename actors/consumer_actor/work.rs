@@ -12,6 +12,9 @@ pub trait ConsumerWork: Send + Sync {
     /// Name of the consumer group.
     fn group(&self) -> &str;
 
+    /// Whether the service stops: no further poll begins.
+    fn stops(&self) -> bool;
+
     /// One poll; joins the group first if there is no membership. Returns the membership for the next poll.
     ///
     /// # Errors

@@ -56,7 +56,8 @@ use crate::system::options::Options;
 use crate::system::shards::Shards;
 use crate::system::tree::group_consumers::group_consumers;
 use crate::system::tree::limits::{
-    CONSUMER, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, actor, only_child, supervisor,
+    CONSUMER, CONSUMER_DRAIN_MAX, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, actor,
+    only_child, supervisor,
 };
 use crate::system::tree::topic_consumers::topic_consumers;
 use crate::system::tree::webhooks::webhooks;
@@ -252,7 +253,7 @@ fn consumers(
         let (mailbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
             ConsumerActor::new(Arc::clone(&pipeline) as _, Some(Arc::clone(&lag_series)), number)
         });
-        (mailbox, spec.arbiter(threads.relay()))
+        (mailbox, spec.arbiter(threads.relay()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX)))
     };
     (0..options.consumers).map(consumer).unzip()
 }

@@ -117,6 +117,9 @@ impl PollWork for WebhookPipeline {
             decisions.acknowledge.clear();
         } else {
             decisions.acknowledge.extend(others);
+            if consumer.stops() {
+                decisions.acknowledge_up_to_undone(messages);
+            }
         }
         let mut applied = consumer.apply(decisions, member).await;
         if comes_again && applied.is_ok() {
@@ -133,10 +136,13 @@ impl PollWork for WebhookPipeline {
 }
 
 impl WebhookPipeline {
-    /// Delivers messages one after the other; ends early where the rest must come again.
+    /// Delivers messages one after the other; ends early where the rest must come again, and when the service stops.
     async fn deliver_all(&self, webhook: &Webhook, messages: Vec<&Delivery>, probing: bool) -> Result<Results, Error> {
         let mut results = Results::default();
         for message in messages {
+            if self.consumer.stops() {
+                break;
+            }
             self.deliver(webhook, message, probing, &mut results).instrument(message_log::span(message, false)).await?;
             if results.comes_again {
                 break;

@@ -12,8 +12,8 @@ use crate::config::{BrokerKind, Config, DeliveryKind};
 /// orders, so that a cycle that waits longer takes from them.
 const EMBEDDED_CYCLE_NORMAL: Duration = Duration::from_millis(3);
 
-/// Most messages of one poll where events are sent to a URL: a crash repeats at most these, and a stop waits for them. Twice the number of keys
-/// that are handled at the same time.
+/// Most messages of one poll where events are sent to a URL: a crash repeats at most these. Twice the number of keys that are handled at the
+/// same time, for which a stop waits.
 const POSTED_BATCH: u32 = 32;
 
 pub(super) fn commands(config: &Config) -> commands::Options {

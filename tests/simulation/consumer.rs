@@ -42,6 +42,26 @@ fn pauses(handler: &RecordingHandler) -> Vec<f64> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stop_waits_for_the_handlers_under_way_and_begins_no_other() {
+    let handler = RecordingHandler::new(false, 0, |_| false);
+    let (mut environment, mut ledger) = (environment(&handler), Ledger::default());
+    environment.options.consumer_parallel_keys = 1;
+    (environment.options.consumers, environment.options.consumer_batch) = (1, 32);
+    handler.set_delay(Duration::from_secs(9));
+    let process = environment.start().await;
+    ledger.create_orders(&process, 8).await;
+    process.wait_until("a handler runs", TIMEOUT, async || !handler.calls().is_empty()).await;
+
+    process.stop().await;
+
+    assert_eq!(handler.calls().len(), 1);
+    handler.set_delay(Duration::ZERO);
+    let process = environment.start().await;
+    process.wait_until_consumed(TIMEOUT).await;
+    assert_eq!(handler.calls().len(), 8, "none is handled twice");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_that_keeps_failing_passes_the_retry_topics_and_becomes_a_dead_letter() {
     let handler = RecordingHandler::new(false, usize::MAX, |_| true);
     let (environment, mut ledger) = (environment(&handler), Ledger::default());

@@ -16,7 +16,14 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A process with one webhook, whose requests the endpoint receives.
 async fn start(endpoint: &Arc<ScriptedEndpoint>, ordered: bool) -> (Environment, Process) {
-    let mut environment = Environment::new();
+    start_in(Environment::new(), endpoint, ordered).await
+}
+
+async fn start_in(
+    mut environment: Environment,
+    endpoint: &Arc<ScriptedEndpoint>,
+    ordered: bool,
+) -> (Environment, Process) {
     environment.consumes = true;
     environment.webhook_client = Some(endpoint.clone());
     let process = environment.start().await;
@@ -119,4 +126,28 @@ async fn failing_delivery_log_repeats_no_delivery() {
     let id = process.store.webhooks().await.expect("the store works")[0].id;
     let recorded = process.store.deliveries(id).await.expect("the store works");
     assert_eq!(recorded.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_waits_for_the_posts_under_way_and_begins_no_other() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let mut environment = Environment::new();
+    environment.options.webhooks.parallel = 1;
+    let (environment, process) = start_in(environment, &endpoint, true).await;
+    endpoint.set_delay(Duration::from_secs(9));
+    for body in ["a", "b", "c"] {
+        publish(&process, body, None).await;
+    }
+    process.wait_until("a POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+
+    process.stop().await;
+
+    let delivered = endpoint.received();
+    assert_eq!((delivered.len(), endpoint.accepted()), (1, delivered.clone()));
+    let process = environment.start().await;
+    process.wait_until("all are delivered", TIMEOUT, async || endpoint.accepted().len() >= 3).await;
+    process.advance(TIMEOUT).await;
+    let mut accepted = endpoint.accepted();
+    accepted.sort();
+    assert_eq!(accepted, ["a", "b", "c"], "none is delivered twice");
 }

@@ -95,6 +95,12 @@ impl SupervisionBus {
         self.0.observer.lifecycle(&event);
     }
 
+    /// Whether a shutdown of the whole tree has begun. Actors with long work check it and end early: their own drain request comes only after
+    /// the siblings that started later have ended.
+    pub fn is_shutting_down(&self) -> bool {
+        self.0.shutdown_deadline.borrow().is_some()
+    }
+
     /// Adds a child as the last one, in start order, of a running supervisor, which starts it at once. The child is restarted like any other, also
     /// with its supervisor. The call does not wait for the start; a failed one shows in events. When a supervisor is added, the caller
     /// guarantees that the paths of its children are free.
@@ -158,7 +164,7 @@ impl SupervisionBus {
 
     /// Lowers `message_unhandled` to INFO during a shutdown, when it is expected that actors that ended take no messages.
     pub(crate) fn expected_in_shutdown(&self, unhandled: SupervisionEvent) -> SupervisionEvent {
-        let level = if self.0.shutdown_deadline.borrow().is_some() { Level::INFO } else { unhandled.level };
+        let level = if self.is_shutting_down() { Level::INFO } else { unhandled.level };
         SupervisionEvent { level, ..unhandled }
     }
 

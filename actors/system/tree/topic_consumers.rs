@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::consume::topic_chain::group;
-use supervision::{SupervisionBus, SupervisorSpec};
+use supervision::{Shutdown, SupervisionBus, SupervisorSpec};
 
 use crate::consumer_actor::ConsumerActor;
 use crate::consumer_actor::lag_series::LagSeries;
@@ -10,7 +10,7 @@ use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use crate::system::tree::group_consumers::group_consumers;
-use crate::system::tree::limits::{CONSUMER, SMALL, actor, only_child};
+use crate::system::tree::limits::{CONSUMER, CONSUMER_DRAIN_MAX, SMALL, actor, only_child};
 use crate::system::tree::threads::Threads;
 
 /// One supervisor for each consumer; none without a broker. Their lag does not count as pressure: orders do not wait for the endpoint of
@@ -49,7 +49,8 @@ fn consumers_of(
         let (_, spec) = actor(bus, &format!("/{name}"), SMALL, move |_| {
             ConsumerActor::new(Arc::clone(&pipeline) as _, Some(Arc::clone(&lag_series)), number)
         });
-        only_child(&name, CONSUMER, spec.arbiter(threads.relay()))
+        let spec = spec.arbiter(threads.relay()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX));
+        only_child(&name, CONSUMER, spec)
     };
     (0..members).map(consumer).collect()
 }

@@ -6,7 +6,7 @@ use app::consume::webhooks::endpoint_health::EndpointHealth;
 use app::consume::webhooks::shared_base;
 use outbox::topics::{WEBHOOK_HEADER, webhook_topics};
 use parking_lot::Mutex;
-use supervision::{Strategy, SupervisionBus, SupervisorSpec};
+use supervision::{Shutdown, Strategy, SupervisionBus, SupervisorSpec};
 use tokio::time::Instant;
 
 use crate::consumer_actor::ConsumerActor;
@@ -14,7 +14,7 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::{Options, WebhookOptions};
 use crate::system::tree::group_consumers::group_consumers;
-use crate::system::tree::limits::{MANAGER, SMALL, WEBHOOKS, actor, supervisor};
+use crate::system::tree::limits::{CONSUMER_DRAIN_MAX, MANAGER, SMALL, WEBHOOKS, actor, supervisor};
 use crate::system::tree::threads::Threads;
 use crate::webhook_manager::subscriptions::Subscriptions;
 use crate::webhook_manager::{self, ConsumerSpec, WebhookManager, WebhookPipeline, consumed_topics, consumer_id};
@@ -55,7 +55,7 @@ pub(crate) fn webhooks(
             let (_, spec) = actor(&events, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {
                 ConsumerActor::new(Arc::clone(&pipeline) as _, None, 0)
             });
-            spec.arbiter(arbiter.clone())
+            spec.arbiter(arbiter.clone()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX))
         })
     };
     let (store, events, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);

@@ -1,5 +1,6 @@
 //! RecordingHandler: a handler of consumed events that fails on request and records its calls; and events as other regions write them.
 use std::sync::Arc;
+use std::time::Duration;
 
 use app::consume::chain::HandlerChain;
 use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
@@ -37,6 +38,8 @@ pub struct RecordingHandler {
     needs_order: bool,
     failures_left: Mutex<usize>,
     fails: FailsFor,
+    /// Duration of each call.
+    delay: Mutex<Duration>,
     calls: Mutex<Vec<HandlerCall>>,
 }
 
@@ -51,8 +54,14 @@ impl RecordingHandler {
             needs_order,
             failures_left: Mutex::new(failures),
             fails: Box::new(fails),
+            delay: Mutex::default(),
             calls: Mutex::default(),
         })
+    }
+
+    /// Changes the duration of the calls.
+    pub fn set_delay(&self, delay: Duration) {
+        *self.delay.lock() = delay;
     }
 
     /// Registers this handler for every event type.
@@ -97,6 +106,10 @@ impl EventHandler for RecordingHandler {
         let version = event.after.as_ref().map_or(0, |after| after.version);
         let (at, event_id, order_id) = (Instant::now(), event.event_id, event.order_id);
         self.calls.lock().push(HandlerCall { at, event_id, order_id, version, succeeded });
+        let delay = *self.delay.lock();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         if succeeded {
             Ok(Vec::new())
         } else {

@@ -1,5 +1,6 @@
 //! ScriptedEndpoint: the endpoint of a webhook, whose responses a test decides.
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -12,6 +13,8 @@ type Respond = Box<dyn FnMut(&str) -> Result<u16, EndpointError> + Send>;
 /// Records the bodies of all requests.
 pub struct ScriptedEndpoint {
     respond: Mutex<Respond>,
+    /// Time from a request to its response.
+    delay: Mutex<Duration>,
     received: Mutex<Vec<String>>,
     accepted: Mutex<Vec<String>>,
 }
@@ -20,12 +23,17 @@ impl ScriptedEndpoint {
     /// An endpoint that responds like this.
     pub fn new(respond: impl FnMut(&str) -> Result<u16, EndpointError> + Send + 'static) -> Arc<Self> {
         let (received, accepted) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { respond: Mutex::new(Box::new(respond)), received, accepted })
+        Arc::new(Self { respond: Mutex::new(Box::new(respond)), delay: Mutex::default(), received, accepted })
     }
 
     /// Changes its responses from the next request on.
     pub fn set(&self, respond: impl FnMut(&str) -> Result<u16, EndpointError> + Send + 'static) {
         *self.respond.lock() = Box::new(respond);
+    }
+
+    /// Changes the time from a request to its response.
+    pub fn set_delay(&self, delay: Duration) {
+        *self.delay.lock() = delay;
     }
 
     /// The bodies of all requests so far.
@@ -53,6 +61,10 @@ impl WebhookClient for ScriptedEndpoint {
     async fn post(&self, _: &str, event: EventRequest) -> Result<u16, EndpointError> {
         let body = String::from_utf8(event.body.to_vec()).expect("text");
         self.received.lock().push(body.clone());
+        let delay = *self.delay.lock();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
         let result = (self.respond.lock())(&body);
         if matches!(result, Ok(200..=299)) {
             self.accepted.lock().push(body);
