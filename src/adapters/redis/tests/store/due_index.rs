@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use kit::{Factory, SeededRng};
 use ports::clock::Rng;
-use ports::operators::{Audit, OutboxOperators};
+use ports::operators::{Audit, OutboxOperators, RowSelector};
 use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, OutboxStore, PoisonPolicy, RowStatus};
 use redis::{Durability, RedisStore, StoreOptions};
 
@@ -28,6 +28,38 @@ async fn quiet_store(server: &Server) -> RedisStore {
         ..store_options(&server.url(), "p:", "one")
     };
     RedisStore::open(options).await.unwrap()
+}
+
+#[tokio::test]
+async fn diagnosis_of_a_key_reads_no_row_of_its_history() {
+    let server = Server::start().await;
+    let store = quiet_store(&server).await;
+    let make = Factory::seeded(1, "orders".into());
+    let mut worker = Worker::acquire(&store, "one", HOUR).await;
+    let order = order_with_changes(&store, &make, 300).await;
+    worker.drain().await;
+    let key = rows(&store).await[0].key.clone();
+    let diagnose = async || store.diagnose(RowSelector::Key(key.clone())).await.unwrap().unwrap();
+    // The first diagnosis loads the script.
+    diagnose().await;
+    let cheap = async |status: RowStatus| {
+        let before = commands_run(&server.url()).await;
+        let row = diagnose().await.row;
+        let commands = commands_run(&server.url()).await - before;
+        assert!(commands < 20, "{commands} commands for a key with 301 SENT rows");
+        assert_eq!(row.status, status);
+        row.id
+    };
+
+    let last = cheap(RowStatus::Sent).await;
+    let order = change(&store, &make, order).await;
+    let first = cheap(RowStatus::Pending).await;
+    let mut batch = worker.claim(ALL).await;
+    worker.exclude(&mut batch, &[(first, Disposition::ParkRow)]).await;
+    change(&store, &make, order).await;
+    let parked = cheap(RowStatus::Parked).await;
+
+    assert_eq!((last, first, parked), (301, 302, 302));
 }
 
 #[tokio::test]
