@@ -20,7 +20,11 @@ use crate::store::reply::{Reply, broken};
 impl PartitionLeases for RedisStore {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         let boot_id = if self.inner.held_name.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
-        let arguments = ScriptArguments::new().text(&instance.0).number(millis(dead_after)).text(boot_id);
+        let arguments = ScriptArguments::new()
+            .text(&instance.0)
+            .number(millis(dead_after))
+            .text(boot_id)
+            .number(std::process::id());
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
         if !reply.flag(0)? {
             self.inner.name_taken_over.send_replace(Some(NameTakenOver { instance: instance.to_string() }));

@@ -61,6 +61,23 @@ async fn a_taken_over_instance_name_is_reported_by_the_next_heartbeat() {
 }
 
 #[tokio::test]
+async fn an_instance_name_that_the_server_has_lost_is_taken_again() {
+    let prefix = prefix();
+    let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
+    let (one, holder) = (InstanceId("one".into()), format!("{prefix}{{store}}:holder:one"));
+    let boot = || async { command::<Option<String>>(&url(), &["HGET", &holder, "boot"]).await };
+    let before = boot().await;
+
+    // A replica that has not received the name is promoted.
+    let _: i64 = command(&url(), &["DEL", &holder]).await;
+    store.heartbeat(&one, LIMIT).await.unwrap();
+
+    assert_eq!((before.is_some(), boot().await), (true, before));
+    let second = open_error(store_options(&url(), &prefix, "one")).await;
+    assert!(matches!(second, StoreOpenError::Held { .. }), "{second}");
+}
+
+#[tokio::test]
 async fn a_redis_that_may_lose_data_is_refused_unless_the_options_accept_it() {
     let server = Server::start().await;
 

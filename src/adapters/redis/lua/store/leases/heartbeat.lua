@@ -1,12 +1,15 @@
 -- A script, because the liveness of all members is judged at one moment, by the server's clock. It also renews the heartbeat of the
 -- instance name that the caller holds.
--- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty). Returns 1 if the caller still holds the name,
+-- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty), its pid. Returns 1 if the caller still holds the name,
 -- then how many live members come before the instance in the order of names, and how many are alive.
 local instance, dead_after, boot = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local holder = prefix .. 'holder:' .. instance
 local held = 1
 if boot ~= '' then
-  if call('HGET', holder, 'boot') == boot then
+  local known = call('HGET', holder, 'boot')
+  -- Without a holder no other process has the name: a replica that had not received it was promoted. The caller takes it again.
+  if not known then call('HSET', holder, 'boot', boot, 'pid', ARGV[4]) end
+  if not known or known == boot then
     call('HSET', holder, 'seen', integer(now), 'dead_after', integer(dead_after))
   else
     held = 0
