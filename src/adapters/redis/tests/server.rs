@@ -96,6 +96,8 @@ impl Drop for Server {
 pub struct Proxy {
     port: u16,
     connected: watch::Sender<bool>,
+    /// Number of the times that the connections of that moment went silent.
+    silenced: watch::Sender<u32>,
     listener: JoinHandle<()>,
 }
 
@@ -104,13 +106,14 @@ impl Proxy {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, server_port) = (listener.local_addr().unwrap().port(), server.port);
         let connected = watch::Sender::new(true);
-        let state = connected.subscribe();
+        let silenced = watch::Sender::new(0);
+        let (state, silence) = (connected.subscribe(), silenced.clone());
         let listener = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                drop(tokio::spawn(forward(client, server_port, state.clone())));
+                drop(tokio::spawn(forward(client, server_port, state.clone(), silence.subscribe())));
             }
         });
-        Self { port, connected, listener }
+        Self { port, connected, silenced, listener }
     }
 
     pub fn url(&self) -> String {
@@ -119,6 +122,11 @@ impl Proxy {
 
     pub fn cut(&self) {
         self.connected.send_replace(false);
+    }
+
+    /// Keeps the present connections open and forwards nothing more on them, as a firewall does that has forgotten them.
+    pub fn silence(&self) {
+        self.silenced.send_modify(|times| *times += 1);
     }
 
     pub fn restore(&self) {
@@ -132,14 +140,21 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(mut client: TcpStream, server_port: u16, mut state: watch::Receiver<bool>) {
+async fn forward(
+    mut client: TcpStream,
+    server_port: u16,
+    mut state: watch::Receiver<bool>,
+    mut silence: watch::Receiver<u32>,
+) {
     if !*state.borrow() {
         return;
     }
     let mut server = TcpStream::connect(("127.0.0.1", server_port)).await.unwrap();
     // Cancelling either branch closes both sockets, which is the purpose.
     tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => {}
-        _ = state.wait_for(|connected| !connected) => {}
+        _ = copy_bidirectional(&mut client, &mut server) => return,
+        _ = silence.changed() => {}
+        _ = state.wait_for(|connected| !connected) => return,
     }
+    let _ = state.wait_for(|connected| !connected).await;
 }

@@ -10,7 +10,7 @@ use ports::partitions::wake::{WakeChannel, WakeUp};
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 use redis::{Durability, RedisStore, StoreOpenError, StoreOptions, delete_throwaway_keys};
 
-use crate::server::Server;
+use crate::server::{Proxy, Server};
 use crate::support::{LIMIT, PARTITIONS, command, prefix, store_options, until, url};
 
 async fn open_error(options: StoreOptions) -> StoreOpenError {
@@ -134,6 +134,27 @@ async fn a_subscriber_subscribes_again_after_its_connection_is_closed() {
 
     assert_eq!(closed, 2, "both instances were subscribed");
     notified(&b, &a, WakeUp::Due(PartitionNo(2))).await;
+}
+
+#[tokio::test]
+async fn a_subscriber_subscribes_again_when_its_connection_is_silent() {
+    let server = Server::start().await;
+    let proxy = Proxy::to(&server).await;
+    let open = async |url: String, name: &str| {
+        let options = StoreOptions {
+            durability: Durability::Warn,
+            heartbeat_interval: Duration::from_millis(50),
+            response_timeout: Duration::from_millis(500),
+            ..store_options(&url, "p:", name)
+        };
+        RedisStore::open(options).await.unwrap()
+    };
+    let (a, b) = (open(server.url(), "a").await, open(proxy.url(), "b").await);
+    notified(&b, &a, WakeUp::Due(PartitionNo(2))).await;
+
+    proxy.silence();
+
+    notified(&b, &a, WakeUp::Due(PartitionNo(1))).await;
 }
 
 #[tokio::test]

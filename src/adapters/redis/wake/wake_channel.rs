@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_redis::redis::{Client, RedisResult, cmd};
+use deadpool_redis::redis::{Client, RedisError, RedisResult, Value, cmd};
 use futures::StreamExt;
 use ports::partitions::InstanceId;
 use ports::partitions::wake::{WakeChannel, WakeUp, format_hint, parse_hint};
+use tokio::time::timeout;
 
 use crate::store::client::{RedisStore, StoreInner};
 
@@ -32,13 +33,19 @@ impl RedisStore {
             }
         });
         let (incoming, name) = (Arc::clone(&wake.incoming), instance.clone());
+        let options = &self.inner.redis.inner.options;
+        let limits = SubscriptionLimits {
+            connect: options.connect_timeout,
+            silence: options.heartbeat_interval,
+            response: options.response_timeout,
+        };
         let (channel, partitions) = (self.inner.wake_channel(), self.inner.partitions);
         let subscriber = tokio::spawn(async move {
             let (delay_min, delay_max) = RESUBSCRIBE_DELAY;
             let mut delay = delay_min;
             loop {
                 let receive = |message: &str| incoming.add(parse_hint(message, &name, partitions));
-                if subscribe(&client, &channel, receive).await.is_ok() {
+                if subscribe(&client, &channel, &limits, receive).await.is_ok() {
                     delay = delay_min;
                 }
                 // Announcements during this delay are lost; the polls find their rows.
@@ -64,15 +71,45 @@ impl StoreInner {
     }
 }
 
-/// Receives messages until the connection ends.
-async fn subscribe(client: &Client, channel: &str, receive: impl Fn(&str)) -> RedisResult<()> {
-    let mut connection = client.get_async_pubsub().await?;
-    connection.subscribe(channel).await?;
-    let mut messages = connection.on_message();
-    while let Some(message) = messages.next().await {
-        receive(&message.get_payload::<String>().unwrap_or_default());
+/// Waits of a subscription.
+struct SubscriptionLimits {
+    /// Longest time until it exists.
+    connect: Duration,
+    /// Time without a message after which the server must answer a PING.
+    silence: Duration,
+    /// Longest wait for that answer.
+    response: Duration,
+}
+
+/// Receives messages until the connection ends, or the server answers nothing more: a connection that a firewall dropped, or whose server lost
+/// its power, never ends by itself.
+async fn subscribe(
+    client: &Client,
+    channel: &str,
+    limits: &SubscriptionLimits,
+    receive: impl Fn(&str),
+) -> RedisResult<()> {
+    let connect = async {
+        let mut connection = client.get_async_pubsub().await?;
+        connection.subscribe(channel).await?;
+        RedisResult::Ok(connection)
+    };
+    let Ok(connected) = timeout(limits.connect, connect).await else { return Err(silent()) };
+    let (mut sink, mut messages) = connected?.split();
+    loop {
+        match timeout(limits.silence, messages.next()).await {
+            Ok(Some(message)) => receive(&message.get_payload::<String>().unwrap_or_default()),
+            Ok(None) => return Ok(()),
+            Err(_) => match timeout(limits.response, sink.ping::<Value>()).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => return Ok(()),
+            },
+        }
     }
-    Ok(())
+}
+
+fn silent() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 #[async_trait]
