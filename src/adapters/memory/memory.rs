@@ -41,7 +41,7 @@ pub struct Options {
     pub list_ttl: Duration,
     /// Largest share of a time to live that is taken off, so that entries do not expire together.
     pub jitter: f64,
-    /// Largest number of cached orders.
+    /// Largest number of cached orders, each of at most 16 KiB: larger ones are not cached.
     pub orders_max: usize,
     /// Limit of the size of all cached lists, in bytes.
     pub lists_bytes_max: u64,

@@ -3,8 +3,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Order, OrderId, Timestamp};
+use ports::orders::cache::order_bytes;
 
 use crate::bounded::BoundedMap;
+
+/// Largest order that is cached, about 130 items. With the default of 8,192 orders the cache stays below 128 MiB; without this limit orders of
+/// half a megabyte each, which one client may create, would fill 4 GB.
+const ORDER_BYTES_MAX: usize = 16 * 1024;
 
 /// Cached orders by id; at capacity the map evicts entries.
 pub(crate) struct CachedOrders {
@@ -15,7 +20,7 @@ pub(crate) struct CachedOrders {
 
 struct CachedOrder {
     version: u64,
-    /// `None` once evicted: then only the version is kept.
+    /// `None` once evicted, and for a large order: then only the version is kept.
     order: Option<Arc<Order>>,
     until: Timestamp,
 }
@@ -30,10 +35,11 @@ impl CachedOrders {
     }
 
     pub(crate) fn put(&self, order: Arc<Order>, now: Timestamp) {
-        let (version, until) = (order.version, self.expiry(order.id, now));
-        self.entries.update(order.id, |cached| {
+        let (id, version, until) = (order.id, order.version, self.expiry(order.id, now));
+        let order = Some(order).filter(|order| order_bytes(order) <= ORDER_BYTES_MAX);
+        self.entries.update(id, |cached| {
             if cached.as_ref().is_none_or(|cached| cached.version <= version) {
-                *cached = Some(CachedOrder { version, order: Some(order), until });
+                *cached = Some(CachedOrder { version, order, until });
             }
         });
     }
@@ -50,5 +56,44 @@ impl CachedOrders {
     fn expiry(&self, id: OrderId, now: Timestamp) -> Timestamp {
         let spread = f64::from(id.bytes()[14]) / 255.0;
         now.after(self.ttl.mul_f64(1.0 - self.jitter * spread))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{EventId, Hlc, Item, Items, Money, NewOrder, RegionId, Subject};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn order(version: u64, items: usize) -> Arc<Order> {
+        let item = |_| Item::new("tea", 1, Money::parse("1.00").expect("valid")).expect("valid");
+        let new = NewOrder {
+            id: OrderId::at(NOW, [1; 10]),
+            event_id: EventId::at(NOW, [2; 10]),
+            owner: Subject::new("ann").expect("valid"),
+            items: Items::new((0..items).map(item).collect()).expect("valid"),
+            region: RegionId::new("local"),
+            now: NOW,
+            received: Hlc::default(),
+        };
+        Arc::new(Order { version, ..Order::place(new).0 })
+    }
+
+    #[test]
+    fn a_large_order_is_not_cached_and_replaces_its_former_version() {
+        let cache = CachedOrders::new(4, Duration::from_secs(60), 0.0);
+        let (small, large) = (order(0, 100), order(1, 200));
+        cache.put(small.clone(), NOW);
+        assert_eq!(cache.get(small.id, NOW), Some(small.clone()));
+
+        cache.put(large.clone(), NOW);
+
+        assert_eq!(cache.get(small.id, NOW), None);
+        cache.put(small.clone(), NOW);
+        assert_eq!(cache.get(small.id, NOW), None, "a slow reader puts no older version back");
+        cache.put(order(2, 100), NOW);
+        assert_eq!(cache.get(small.id, NOW).map(|order| order.version), Some(2));
     }
 }

@@ -87,8 +87,8 @@ impl CachedList {
     }
 }
 
-/// An order and its ids, names and item list; 96 bytes for an item and the allocation of its name.
-fn order_bytes(order: &Order) -> usize {
+/// Approximate size of an order in memory, in bytes: its ids, names and item list; 96 bytes for an item and the allocation of its name.
+pub fn order_bytes(order: &Order) -> usize {
     256 + order.items.as_slice().iter().map(|item| 96 + item.name().len()).sum::<usize>()
 }
 
