@@ -96,7 +96,7 @@ impl ActorSystem {
         self.root.done().await
     }
 
-    /// Promotes pending orders now. Returns how many, or `None` without a reply within the deadline.
+    /// Promotes pending orders now. Returns how many, 0 while another promotion runs, or `None` without a reply within the deadline.
     pub async fn promote(&self, deadline: Duration) -> Option<u64> {
         self.promoter.ask(Promote, deadline).await.ok()
     }

@@ -12,7 +12,7 @@ use tracing::Instrument;
 use crate::system::options::Options;
 use crate::system::shards::Shards;
 
-/// Promote now. Returns the number of promoted orders.
+/// Promote now. Returns the number of promoted orders; 0 while another promotion runs, which takes them.
 #[derive(Message)]
 #[rtype(result = "u64")]
 pub struct Promote;
@@ -111,12 +111,14 @@ impl Handler<MailboxMessage<Promote>> for PendingPromoter {
     type Result = ResponseActFuture<Self, u64>;
 
     fn handle(&mut self, message: MailboxMessage<Promote>, ctx: &mut Self::Context) -> Self::Result {
-        let (Promote, permit) = message.begin(ctx);
-        let promotion = self.promote();
-        let work = async move {
-            let _permit = permit;
-            promotion.await
-        };
-        Box::pin(work.into_actor(self))
+        // The permit ends here: the watchdog takes an actor that holds one for minutes for a hung one, and a promotion may take as long.
+        let (Promote, _permit) = message.begin(ctx);
+        if std::mem::replace(&mut self.running, true) {
+            return Box::pin(actix::fut::ready(0));
+        }
+        Box::pin(self.promote().into_actor(self).map(|promoted, this, _| {
+            this.running = false;
+            promoted
+        }))
     }
 }

@@ -70,3 +70,18 @@ async fn promotion_runs_at_its_interval_and_resumes_after_a_store_failure() {
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn promotion_on_request_that_takes_minutes_is_not_taken_for_a_hung_one() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    ledger.create_orders(&process, 90).await;
+    environment.script.always(Call::Commit, InjectedFault::Slow(Duration::from_secs(2)));
+
+    let (first, second) = join(process.promote_within(10 * TIMEOUT), process.promote()).await;
+
+    assert_eq!((first, second), (Some(90), Some(0)), "one promotion runs at a time");
+    assert_eq!(pending(&process).await, 0);
+    environment.script.clear();
+    assert_eq!(process.promote().await, Some(0));
+}

@@ -98,7 +98,12 @@ impl Process {
 
     /// Promotes pending orders now.
     pub async fn promote(&self) -> Option<u64> {
-        self.run(self.actors.promote(TIMEOUT)).await
+        self.promote_within(TIMEOUT).await
+    }
+
+    /// Promotes pending orders now; waits up to `limit`.
+    pub async fn promote_within(&self, limit: Duration) -> Option<u64> {
+        self.run(self.actors.promote(limit)).await
     }
 
     /// Stops gracefully. Returns how many partitions could not be handed over.
