@@ -63,17 +63,30 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
 pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Service, StartError> {
     let begun = Instant::now();
     let wired = wiring::wire(&config, register).await?;
+    run(&config, wired, begun).await
+}
+
+/// Starts the actors and serves HTTP.
+async fn run(config: &Config, wired: wiring::Wired, begun: Instant) -> Result<Service, StartError> {
+    let stop_deadline = config.shutdown.deadline;
     let bus_options = wired.bus_options();
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, bus_options).await;
     let admission = wired.http.admission();
     let parts = wired.http.with_dispatch(actors.dispatch());
-    let http = api::serve_on(&api::HttpState::new(parts), wired.listeners).map_err(StartError::Listen)?;
+    let http = match api::serve_on(&api::HttpState::new(parts), wired.listeners) {
+        Ok(http) => http,
+        Err(error) => {
+            // The actors outlive their handle.
+            actors.stop(stop_deadline).await;
+            wired.handles.close_within(stop_deadline.saturating_sub(begun.elapsed())).await;
+            return Err(StartError::Listen(error));
+        }
+    };
     let addresses: Vec<SocketAddr> = http.bound().iter().map(|bound| bound.address).collect();
     wired.handles.announce(&addresses).await;
     // Every listener is bound, and the public one comes first.
     let address = addresses[0];
-    log_ready(&config, &addresses, begun.elapsed());
-    let stop_deadline = config.shutdown.deadline;
+    log_ready(config, &addresses, begun.elapsed());
     let (handles, health, span_exporter) = (wired.handles, wired.health, wired.span_exporter);
     Ok(Service { address, actors, http, handles, health, admission, stop_deadline, span_exporter })
 }
@@ -186,5 +199,37 @@ async fn flush_spans(exporter: Option<SpanExporter>, within: Duration) {
     if let Some(exporter) = exporter {
         // A panic of the thread loses spans only, and the panic hook has logged it.
         let _ = tokio::task::spawn_blocking(move || exporter.close(within)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn start_that_cannot_serve_keeps_nothing_running() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = [
+            ("STORE__PATH", folder.path().to_str().expect("text")),
+            ("HTTP__LISTEN", "127.0.0.1:0"),
+            ("AUTH__HS256_SECRET", "a-secret-of-at-least-thirty-two-bytes"),
+        ];
+        let settings = settings.map(|(name, value)| (format!("POSTHASTE__{name}"), value.to_owned()));
+        let config = Config::load(None, &Environment(settings.into())).expect("no mistakes");
+        actix_rt::System::new().block_on(async {
+            let mut wired = wiring::wire(&config, |handlers| handlers).await.expect("all is usable");
+            let no_socket = OwnedFd::from(File::open(folder.path()).expect("it exists"));
+            wired.listeners.public = TcpListener::from(no_socket);
+
+            let failed = run(&config, wired, Instant::now()).await;
+
+            assert!(matches!(failed, Err(StartError::Listen(_))));
+            let service = start(config).await.expect("no other process holds the folder");
+            assert!(service.stop().await.unfinished_actors.is_empty());
+        });
     }
 }
