@@ -5,6 +5,7 @@ use std::time::Duration;
 use postgres::{NewEvent, publish};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use tokio_postgres::{Client, NoTls};
 
@@ -22,7 +23,7 @@ const POLL: Duration = Duration::from_millis(200);
 pub type ConsumerFailure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What became of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consumed {
     /// Its effect is committed.
     New,
@@ -30,6 +31,8 @@ pub enum Consumed {
     Again,
     /// It has no id of an event, so it is not from an outbox.
     Foreign,
+    /// No record could be read, or this one not be acknowledged, which then comes again. The client connects again by itself.
+    Interrupted(KafkaError),
 }
 
 /// A member of the group `consumer` on one topic.
@@ -57,10 +60,17 @@ impl InboxConsumer {
     }
 
     /// Consumes the next record; `None` if none arrives within a moment.
+    ///
+    /// # Errors
+    /// The database's, or one of Kafka's that no further call gets over.
     pub async fn consume_next(&mut self) -> Result<Option<Consumed>, ConsumerFailure> {
         // The client blocks while it waits.
         let Some(message) = tokio::task::block_in_place(|| self.kafka.poll(POLL)) else { return Ok(None) };
-        let message = message?;
+        let message = match message {
+            Ok(message) => message,
+            Err(error @ KafkaError::MessageConsumptionFatal(_)) => return Err(error.into()),
+            Err(error) => return Ok(Some(Consumed::Interrupted(error))),
+        };
         let consumed = match header(&message, "ce_id") {
             None => Consumed::Foreign,
             Some(event_id) => {
@@ -69,8 +79,10 @@ impl InboxConsumer {
             }
         };
         // Only now: after a crash before this line the record comes again, and the inbox recognises it.
-        self.kafka.commit_message(&message, CommitMode::Sync)?;
-        Ok(Some(consumed))
+        match self.kafka.commit_message(&message, CommitMode::Sync) {
+            Ok(()) => Ok(Some(consumed)),
+            Err(error) => Ok(Some(Consumed::Interrupted(error))),
+        }
     }
 }
 

@@ -75,3 +75,13 @@ async fn example_applies_each_event_once_and_publishes_what_follows() {
     let events: Vec<(&str, i64)> = events.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(events, [("ann", 1), ("bob", 1), ("ann", 2)]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn example_survives_a_broker_that_is_away() {
+    let database = Database::own().await;
+    let mut consumer = InboxConsumer::open("127.0.0.1:1", &database.url, "away", "away").await.unwrap();
+
+    let consumed = consume(&mut consumer, 2).await;
+
+    assert!(consumed.iter().all(|one| matches!(one, Consumed::Interrupted(_))), "{consumed:?}");
+}
