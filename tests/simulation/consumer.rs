@@ -1,4 +1,6 @@
 //! The consumer: retry topics with growing delays, dead letters, the order of a key's detour, duplicates, events of other regions.
+mod refused_forwards;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -61,7 +61,6 @@ mod membership {
     mod schedules;
 }
 mod promotion;
-mod refused_forwards;
 mod regions;
 mod relay {
     mod crashes;

@@ -125,7 +125,7 @@ pub struct CommitProgress {
     observer: Option<Arc<dyn CommitObserver>>,
 }
 
-/// Nothing was changed.
+/// The store was not called, or reported that nothing was changed.
 const BEFORE_CALL: u8 = 0;
 /// The store was called, and may have changed something.
 const CALLED: u8 = 1;

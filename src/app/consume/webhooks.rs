@@ -223,7 +223,7 @@ impl Webhooks {
     /// Replaces the secret. The former one signs as well until the overlap has passed.
     ///
     /// # Errors
-    /// The secret is not valid, or [`rotation::SECRETS_MAX`] sign already.
+    /// The secret is not valid, or as many as permitted sign already.
     pub async fn rotate(
         &self,
         id: WebhookId,
