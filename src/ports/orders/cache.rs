@@ -14,7 +14,8 @@ pub trait OrderCache: Send + Sync {
     /// Returns the order, if it is cached.
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error>;
 
-    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter.
+    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter. A cache may leave out a
+    /// large order (above 16 KiB); an older version of it is then gone too.
     async fn put(&self, order: Arc<Order>) -> Result<(), Error>;
 
     /// Removes an order from the cache.

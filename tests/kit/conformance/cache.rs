@@ -81,7 +81,7 @@ async fn an_order_never_put_is_not_found<B: Backend>(backend: &B) {
 async fn an_order_reads_back_exactly_as_it_was_put<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut order = given.factory.placed("Zoë | \"O'Neil\" 🦀").0;
-    order.items = given.factory.items(500);
+    order.items = given.factory.items(100);
 
     given.put(&order).await;
 
