@@ -1,12 +1,12 @@
 //! Appends the records for retry topics and dead letters. One that the broker refuses for good, because it exceeds a limit of the topic, must not
 //! come again for ever and hold its partition up: it goes to the dead letters without its value, which stays at its original position.
 use app::consume::forward::without_value;
-use app::consume::spring_headers;
 use outbox::topics::{base_topic, dead_letter_topic, retry_stage};
 use ports::Error;
 use ports::broker::Record;
 use ports::inbox::DetourChange;
 
+use crate::consumer_actor::forwarding::forwarded_from;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
@@ -57,10 +57,8 @@ impl GroupConsumer {
 
     /// The record enters no retry topic, so later messages of its key do not wait for it.
     fn end_detour_of(&self, record: &Record, detours: &mut Vec<DetourChange>) {
-        let Some(origin) = spring_headers::original_offset(record).and_then(|offset| u64::try_from(offset).ok()) else {
-            return;
-        };
-        let detour_key = self.detour_key(record, &record.topic);
+        let Some(origin) = forwarded_from(record) else { return };
+        let detour_key = self.detour_key(record);
         for change in detours {
             if let DetourChange::Enter { key, offset, .. } = change
                 && *key == detour_key

@@ -71,7 +71,7 @@ impl GroupConsumer {
     /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
     /// earlier message.
     async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
-        let key = self.detour_key(&delivery.record, &delivery.position.topic);
+        let key = self.detour_key(&delivery.record);
         let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
             DetourChange::Enter { key: entered, stage, .. } if *entered == key => Some(*stage),
             DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
@@ -143,7 +143,7 @@ impl GroupConsumer {
         self.mark(&mut record);
         decisions.forward.push(record);
         if let Some(stage) = detour {
-            let (key, offset) = (self.detour_key(&delivery.record, &delivery.position.topic), first_offset(delivery));
+            let (key, offset) = (self.detour_key(&delivery.record), first_offset(delivery));
             decisions.detours.push(DetourChange::Enter { key, stage, offset });
         }
     }
@@ -152,7 +152,7 @@ impl GroupConsumer {
     pub fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
         let retried = spring_headers::attempts_made(&delivery.record).is_some();
         if needs_order && retried && retry_stage(&delivery.position.topic).is_some() {
-            let (key, offset) = (self.detour_key(&delivery.record, &delivery.position.topic), first_offset(delivery));
+            let (key, offset) = (self.detour_key(&delivery.record), first_offset(delivery));
             decisions.detours.push(DetourChange::Leave { key, offset });
         }
     }
@@ -175,10 +175,9 @@ impl GroupConsumer {
         decisions.forward.push(record);
     }
 
-    /// The key of the detour of a message in `topic`. Offsets order the messages of one topic only, so the topics that share retry topics have
-    /// detours of their own.
-    pub(super) fn detour_key(&self, record: &Record, topic: &str) -> String {
-        let Record { key, .. } = record;
+    /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.
+    pub(super) fn detour_key(&self, record: &Record) -> String {
+        let Record { topic, key, .. } = record;
         match self.base {
             None => key.to_string(),
             Some(_) => format!("{} {key}", spring_headers::original_topic(record).unwrap_or(topic)),
@@ -221,8 +220,12 @@ fn round_of(delivery: &Delivery) -> Option<u32> {
 
 /// The offset of a message before it was first sent to a retry topic.
 fn first_offset(delivery: &Delivery) -> u64 {
-    let original = spring_headers::original_offset(&delivery.record).and_then(|offset| u64::try_from(offset).ok());
-    original.unwrap_or(delivery.position.offset)
+    forwarded_from(&delivery.record).unwrap_or(delivery.position.offset)
+}
+
+/// The offset of a forwarded message before it was first sent to a retry topic; `None` for any other.
+pub(super) fn forwarded_from(record: &Record) -> Option<u64> {
+    spring_headers::original_offset(record).and_then(|offset| u64::try_from(offset).ok())
 }
 
 /// The failure of a message that only waits for an earlier one of its key.

@@ -32,16 +32,8 @@ pub struct Forward<'a> {
 pub fn forward_record(delivery: &Delivery, forward: Forward<'_>) -> Record {
     let Delivery { position, record } = delivery;
     let failed_before = record.headers.iter().any(|(name, _)| &**name == names::ORIGINAL_TOPIC);
-    let rewritten = [
-        names::ATTEMPTS,
-        names::BACKOFF_TIMESTAMP,
-        names::FIRST_TIMESTAMP,
-        names::EXCEPTION_FQCN,
-        names::EXCEPTION_MESSAGE,
-        names::FAILURE_TYPE,
-    ];
-    let mut headers: Vec<Header> =
-        record.headers.iter().filter(|(name, _)| !rewritten.contains(&&**name)).cloned().collect();
+    let kept = |(name, _): &&Header| !names::ATTEMPT.contains(&&**name);
+    let mut headers: Vec<Header> = record.headers.iter().filter(kept).cloned().collect();
     let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
     if !failed_before {
         put(names::ORIGINAL_TOPIC, position.topic.as_bytes());
@@ -75,7 +67,7 @@ const EVENT_HEADERS: [&str; 4] = ["ce_id", "ce_type", "ce_source", outbox::topic
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept = |(name, _): &&Header| names::ALL.contains(&&**name) || EVENT_HEADERS.contains(&&**name);
+    let kept = |(name, _): &&Header| names::is_added(name) || EVENT_HEADERS.contains(&&**name);
     let mut headers: Vec<Header> = record.headers.iter().filter(kept).cloned().collect();
     headers.push((OMITTED_VALUE_BYTES.into(), record.value.len().to_string().into_bytes().into()));
     Record {

@@ -19,7 +19,7 @@ pub(crate) const FIRST_TIMESTAMP: &str = "retry_topic-original-timestamp";
 /// Our own: the failure type by its name.
 pub(crate) const FAILURE_TYPE: &str = "x-failure-type";
 
-/// The headers of [`ALL`] that name the record's place before its first failure.
+/// Headers of the record's place before its first failure. They stay as they are while it is forwarded.
 pub(crate) const ORIGIN: [&str; 6] = [
     ORIGINAL_TOPIC,
     ORIGINAL_PARTITION,
@@ -29,21 +29,14 @@ pub(crate) const ORIGIN: [&str; 6] = [
     ORIGINAL_CONSUMER_GROUP,
 ];
 
-/// Headers that retries and dead-lettering add.
-pub(crate) const ALL: [&str; 12] = [
-    ORIGINAL_TOPIC,
-    ORIGINAL_PARTITION,
-    ORIGINAL_OFFSET,
-    ORIGINAL_TIMESTAMP,
-    ORIGINAL_TIMESTAMP_TYPE,
-    ORIGINAL_CONSUMER_GROUP,
-    EXCEPTION_FQCN,
-    EXCEPTION_MESSAGE,
-    ATTEMPTS,
-    BACKOFF_TIMESTAMP,
-    FIRST_TIMESTAMP,
-    FAILURE_TYPE,
-];
+/// Headers of the attempts and the last failure. Each time the record is forwarded they are written anew.
+pub(crate) const ATTEMPT: [&str; 6] =
+    [EXCEPTION_FQCN, EXCEPTION_MESSAGE, ATTEMPTS, BACKOFF_TIMESTAMP, FIRST_TIMESTAMP, FAILURE_TYPE];
+
+/// Whether retries and dead-lettering add this header.
+pub(crate) fn is_added(name: &str) -> bool {
+    ORIGIN.contains(&name) || ATTEMPT.contains(&name)
+}
 
 /// Largest attempt number that Spring accepts; it reads every other value as the first attempt.
 const ATTEMPTS_MAX: i32 = i16::MAX as i32;

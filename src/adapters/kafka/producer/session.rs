@@ -237,10 +237,10 @@ impl SessionThread {
 impl SessionThread {
     /// Finishes the batches that need no transaction, and returns the others.
     fn admit(&self, batches: Vec<SessionBatch>) -> Vec<SessionBatch> {
-        let now = Instant::now();
+        let (now, wall) = (Instant::now(), self.options.clock.wall());
         let (mut admitted, overdue) = (Vec::with_capacity(batches.len()), overdue(false));
         for mut batch in batches {
-            batch.limit_timestamps(self.options.clock.wall());
+            batch.limit_timestamps(wall);
             let stale = batch.watermark.and_then(|(partition, token)| {
                 self.committed.get(&partition).filter(|last| **last >= token).map(|last| (token, *last))
             });

@@ -108,7 +108,7 @@ impl DeadLetter {
     /// another topic than its own it keeps its origin, from which a webhook takes the id of a record that is no event.
     pub(super) fn replay_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.delivery.record;
-        let added = |name: &str| spring_headers::ALL.contains(&name) || [ROUND_HEADER, REDRIVEN_BY].contains(&name);
+        let added = |name: &str| spring_headers::is_added(name) || [ROUND_HEADER, REDRIVEN_BY].contains(&name);
         let moves = dead_letter_topic(topic) != *self.delivery.position.topic;
         let kept = |(name, _): &&Header| !added(name) || moves && spring_headers::ORIGIN.contains(&&**name);
         let mut headers: Vec<Header> = headers.iter().filter(kept).cloned().collect();
