@@ -237,7 +237,8 @@ impl BatchSender {
         let report = |error| BatchReport { broker, error: Some(error), ..BatchReport::default() };
         let partly_sent = !batch.sent.is_empty();
         if partly_sent || (reached && !batch.probe) {
-            let refused = batch.unsent_heads().into_iter().map(|row| batch.refusal(row, &cause)).collect();
+            let of_row = cause_of_a_row(&cause);
+            let refused = batch.unsent_heads().into_iter().map(|row| batch.refusal(row, &of_row)).collect();
             batch.forget_unsent_fallback();
             if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
                 return end;
@@ -255,5 +256,13 @@ impl BatchSender {
             }
             Ok(FencedOutcome::Stale) | Err(_) => RunResult::unknown(report(cause)),
         }
+    }
+}
+
+/// The cause that each row of a batch gets whose failure names no row: none of them is known to be invalid, so all are tried again.
+fn cause_of_a_row(cause: &Error) -> Error {
+    match cause {
+        Error::Rejected(reason) => Error::Broken(reason.clone()),
+        cause => cause.clone(),
     }
 }

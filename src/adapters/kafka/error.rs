@@ -141,10 +141,16 @@ pub(crate) fn failure_cause(code: Code) -> FailureCause {
         | Code::InvalidRecord
         | Code::BadMessage
         | Code::InvalidArgument
+        | Code::PolicyViolation
         | Code::UnsupportedForMessageFormat => FailureCause::Record,
         Code::InvalidDifferentRecord => FailureCause::OtherRecord,
         _ => FailureCause::Broker,
     }
+}
+
+/// Whether the broker refuses every record of a topic: the topic does not exist, may not be written to, or is one of the broker's own.
+pub(crate) fn is_topic_failure(code: Code) -> bool {
+    matches!(code, Code::UnknownTopicOrPartition | Code::TopicAuthorizationFailed | Code::InvalidTopic)
 }
 
 /// Whether a record that failed with this code certainly never left this process.
@@ -196,7 +202,7 @@ mod tests {
 
     #[test]
     fn invalid_record_is_rejected_permanently() {
-        for code in [Code::MessageSizeTooLarge, Code::InvalidRecord] {
+        for code in [Code::MessageSizeTooLarge, Code::InvalidRecord, Code::PolicyViolation] {
             assert_eq!(mapped(code).fault(), Fault::Permanent, "{code:?}");
             assert_eq!(failure_cause(code), FailureCause::Record);
         }

@@ -1,4 +1,5 @@
 //! Publishing: one transactional producer per session, its transactions, and sending without transactions.
+mod abort_report;
 mod at_least_once;
 mod coordinator;
 mod delivery_reports;
@@ -12,3 +13,4 @@ pub(crate) mod session_batch;
 pub(crate) mod session_id;
 mod transaction;
 mod transactional_producer;
+mod unavailable_partitions;

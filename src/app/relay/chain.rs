@@ -60,15 +60,20 @@ pub struct PublishFailure<'a> {
     pub attempt: u32,
     /// Fault class of the failure.
     pub fault: Fault,
+    /// Whether the broker, or the topic partition, was not reachable: the attempt reached nothing that could judge the row.
+    pub is_outage: bool,
     /// Whether the fallback failed, not the row's own topic.
     pub in_fallback: bool,
     /// Whether the row has its payload. Without it nothing can be sent to a fallback.
     pub has_payload: bool,
 }
 
-/// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`].
+/// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`]. An outage uses up no attempt, and so parks nothing, however
+/// long it lasts.
 pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, chance: f64) -> ChainStep {
-    let decision = rules.retry_of(failure.topic).decide(failure.attempt, failure.fault, throttle, chance);
+    let retry = rules.retry_of(failure.topic);
+    let attempt_max = if failure.is_outage { retry.attempts_max.saturating_sub(1) } else { u32::MAX };
+    let decision = retry.decide(failure.attempt.min(attempt_max), failure.fault, throttle, chance);
     if let RetryDecision::RetryIn(delay) = decision {
         return ChainStep::Retry(delay);
     }
@@ -93,7 +98,8 @@ mod tests {
     }
 
     fn failure(topic: &str, attempt: u32, fault: Fault) -> PublishFailure<'_> {
-        PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, in_fallback: false, has_payload: true }
+        let (is_outage, in_fallback, has_payload) = (false, false, true);
+        PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, is_outage, in_fallback, has_payload }
     }
 
     fn steps(rules: &ChainRules, fault: Fault) -> Vec<ChainStep> {
@@ -108,6 +114,19 @@ mod tests {
     fn fallback_follows_after_the_last_retry() {
         let steps = steps(&rules(Fallback::DeadLetter), Fault::Transient);
         assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Fallback]);
+    }
+
+    #[test]
+    fn outage_never_uses_up_the_attempts() {
+        for (attempts_max, expected) in [(4, [1, 2, 4, 4, 4]), (1, [1; 5])] {
+            for fallback in [Fallback::None, Fallback::DeadLetter] {
+                let mut rules = rules(fallback);
+                rules.retry.attempts_max = attempts_max;
+                let outage = |at| PublishFailure { is_outage: true, ..failure("order.events", at, Fault::Transient) };
+                let step = |attempt| next_step(&rules, outage(attempt), 1.0, 0.5);
+                assert_eq!([1, 2, 3, 4, 1_000].map(step), expected.map(seconds));
+            }
+        }
     }
 
     #[test]

@@ -100,12 +100,31 @@ async fn scenario_1_used_up_retries_end_in_the_fallback_and_count_as_sent() {
     assert_eq!(dead.len(), 1);
     assert_eq!(header(&dead[0].record, "x-attempt"), "4");
     assert_eq!(header(&dead[0].record, "kafka_original-topic"), TOPIC);
-    assert_eq!(header(&dead[0].record, "x-failure-type"), "NETWORK");
+    assert_eq!(header(&dead[0].record, "x-failure-type"), "TIMEOUT");
     assert!(header(&dead[0].record, "kafka_exception-message").contains("fault"));
     let diagnosis = head(&process, id).await;
     assert_eq!((diagnosis.row.status, diagnosis.by_fallback), (RowStatus::Sent, true));
     assert_eq!(events_of(&process, id).await, 1, "the key continues");
     assert_eq!(process.depth().await.sent, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_partition_that_is_unavailable_for_an_hour_parks_nothing() {
+    let (environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    refuse_creations(&environment, RecordFault::PartitionUnavailable);
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+
+    process.advance(Duration::from_secs(3_600)).await;
+    let waiting = head(&process, id).await.row;
+    assert_eq!(waiting.status, RowStatus::Failed);
+    assert!(waiting.retry_count > 4, "more attempts than the rules have: {}", waiting.retry_count);
+    assert!(process.records(DEAD_LETTERS).await.is_empty());
+
+    environment.record_faults.clear();
+    process.wait_until_drained(LONG_TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 pub enum RecordFault {
     /// The broker refuses it with a transient error.
     RefuseTransient,
+    /// Its topic partition takes no records for now.
+    PartitionUnavailable,
     /// The broker refuses it with a permanent error.
     RefusePermanent,
     /// The broker aborts the whole batch after receiving it; no record is the cause.
@@ -169,7 +171,10 @@ impl Broker for FaultyRecordBroker {
             match self.record_faults.fault_of(record) {
                 None => {}
                 Some(RecordFault::RefuseTransient) => {
-                    refused.push((*row, Error::Unreachable(format!("fault: not row {row} now"))))
+                    refused.push((*row, Error::Unknown(format!("fault: not row {row} now"))))
+                }
+                Some(RecordFault::PartitionUnavailable) => {
+                    refused.push((*row, Error::Unreachable(format!("fault: no partition for row {row}"))))
                 }
                 Some(RecordFault::RefusePermanent) => {
                     refused.push((*row, Error::Rejected(format!("fault: never row {row}"))))

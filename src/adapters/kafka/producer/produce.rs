@@ -14,13 +14,13 @@ use crate::producer::partition_queues::Chunk;
 use crate::producer::transactional_producer::{TransactionalProducer, topic_name};
 use crate::protocol::connection::CallError;
 use crate::protocol::record_batch;
-use crate::protocol::response_code::{error_code, is_leader_moving};
+use crate::protocol::response_code::{error_code, is_partition_unavailable, may_pass_soon};
 
 /// All in-sync replicas must have the records.
 const ACKS_ALL: i16 = -1;
 /// How long the leader waits for them. Below the time after which a broker counts as lost.
 const REPLICATION_TIMEOUT_MS: i32 = 8_000;
-/// How long a partition may be without a leader before the transaction is aborted: a new topic has one within a second.
+/// How long a partition may be without a leader or enough replicas before the transaction is aborted: a new topic has both within a second.
 const TRANSITION_MAX: Duration = Duration::from_secs(3);
 /// Pause before the leader is looked up again.
 const TRANSITION_PAUSE: Duration = Duration::from_millis(30);
@@ -47,7 +47,8 @@ struct EncodedChunk<'a> {
 
 impl TransactionalProducer {
     /// Sends chunks whose partitions belong to the transaction; returns their outcomes in the same order. A chunk that a broker refuses
-    /// because it does not lead the partition goes to the new leader, under the same sequence numbers.
+    /// because it does not lead the partition goes to the new leader, under the same sequence numbers. A partition that has failed since it
+    /// last took records is not waited for.
     pub(crate) fn produce(
         &mut self,
         chunks: &[Chunk<'_>],
@@ -56,7 +57,9 @@ impl TransactionalProducer {
     ) -> Vec<ChunkOutcome> {
         let encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
         let mut outcomes: Vec<Option<ChunkOutcome>> = chunks.iter().map(|_| None).collect();
-        let settled_by = deadline.min(Instant::now() + TRANSITION_MAX);
+        let has_failed = chunks.iter().any(|chunk| self.unavailable.has_failed(&chunk.topic, chunk.partition));
+        let wait_max = if has_failed { Duration::ZERO } else { TRANSITION_MAX };
+        let settled_by = deadline.min(Instant::now() + wait_max);
         loop {
             self.produce_once(&encoded, &mut outcomes, deadline);
             let is_moving = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
@@ -79,7 +82,22 @@ impl TransactionalProducer {
             drop(self.cluster.load(topics, settled_by));
         }
         let missing = || ChunkOutcome::Unanswered("the response does not contain the partition".into());
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+        let outcomes: Vec<ChunkOutcome> = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect();
+        self.remember_availability(chunks, &outcomes);
+        outcomes
+    }
+
+    fn remember_availability(&mut self, chunks: &[Chunk<'_>], outcomes: &[ChunkOutcome]) {
+        let now = Instant::now();
+        for (chunk, outcome) in chunks.iter().zip(outcomes) {
+            match outcome {
+                ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition),
+                ChunkOutcome::Refused { code, .. } if is_partition_unavailable(*code) => {
+                    self.unavailable.insert(&chunk.topic, chunk.partition, now);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn encode<'a>(&mut self, chunk: &'a Chunk<'_>, compression: Compression) -> EncodedChunk<'a> {
@@ -157,9 +175,9 @@ impl TransactionalProducer {
 }
 
 impl ChunkOutcome {
-    /// Whether the partition is only moving to another leader.
+    /// Whether the partition may take the chunk in a moment.
     fn may_pass(&self) -> bool {
-        matches!(self, ChunkOutcome::Refused { code, .. } if is_leader_moving(*code))
+        matches!(self, ChunkOutcome::Refused { code, .. } if may_pass_soon(*code))
     }
 }
 

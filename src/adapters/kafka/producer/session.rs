@@ -15,11 +15,12 @@ use rdkafka::producer::Producer;
 
 use crate::connection::broker_contact::BrokerContact;
 use crate::options::Options;
+use crate::producer::abort_report::AbortReport;
 use crate::producer::delivery_reports::DeliveryOutcome;
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
 use crate::producer::session_batch::SessionBatch;
-use crate::producer::transaction::{AbortReport, TransactionEnd, TransactionTerms};
+use crate::producer::transaction::{TransactionEnd, TransactionTerms};
 use crate::producer::transactional_producer::TransactionalProducer;
 use crate::producer::{at_least_once, transaction};
 

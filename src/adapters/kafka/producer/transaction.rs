@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ports::Error;
+use ports::broker::Record;
 use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::error::{FailureCause, failure_cause, map_code};
+use crate::error::map_code;
 use crate::options::Options;
+use crate::producer::abort_report::{AbortReport, find_causes};
 use crate::producer::coordinator::RetryLimits;
 use crate::producer::delivery_reports::DeliveryOutcome;
 use crate::producer::partition_queues::{Chunk, PartitionQueues};
@@ -47,39 +49,6 @@ pub(crate) enum TransactionEnd {
     Unknown(String),
     /// This session committed nothing of it, and the session is over.
     SessionLost(String),
-}
-
-/// Why a transaction was aborted. Batches are named by their index.
-#[derive(Debug, Default)]
-pub(crate) struct AbortReport {
-    /// Records that the broker refuses permanently.
-    pub(crate) refused: Vec<(usize, RowId, Error)>,
-    /// The refused records that were alone in their request and too large.
-    pub(crate) too_large: Vec<(usize, RowId)>,
-    /// Batches with a record in a refused batch of the topic that held several records: which of them is invalid is unknown.
-    pub(crate) suspects: Vec<usize>,
-    /// Batches whose lease expired.
-    pub(crate) overdue: Vec<usize>,
-    /// The broker's failure, when no record caused the abort.
-    pub(crate) cause: Option<Error>,
-    /// Whether any record may have reached the broker.
-    pub(crate) reached: bool,
-}
-
-impl AbortReport {
-    /// Whether a record caused the abort, or may have.
-    pub(crate) fn is_record_fault(&self) -> bool {
-        !self.refused.is_empty() || !self.suspects.is_empty()
-    }
-
-    /// Whether the only cause is the broker or the connection to it.
-    pub(crate) fn is_broker_fault(&self) -> bool {
-        self.cause.is_some() && !self.is_record_fault() && self.overdue.is_empty()
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.is_record_fault() && self.overdue.is_empty() && self.cause.is_none()
-    }
 }
 
 /// Publishes batches in one transaction.
@@ -143,7 +112,10 @@ pub(crate) fn commit_record(
         timestamp: options.clock.wall().millis(),
     };
     let place = (Arc::clone(topic), partition);
-    producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
+    let refused = producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
+    if let Some((_, error)) = refused.into_iter().next() {
+        return Err(error);
+    }
     let chunk = Chunk { topic: Arc::clone(topic), partition, slots: vec![0], records: vec![record] };
     match producer.produce(&[chunk], options.compression, deadline).pop() {
         Some(ChunkOutcome::Appended(_)) => producer.commit(until(deadline)).map_err(StepError::into_cause),
@@ -163,7 +135,7 @@ fn until(deadline: Instant) -> RetryLimits {
 struct Sending {
     /// What the broker answered for each record, by slot; none for a record that was not sent or not answered.
     outcomes: Vec<Option<DeliveryOutcome>>,
-    /// Records whose topic the broker refuses.
+    /// Records of topics that the broker refuses, and of topic partitions that took no records a moment ago.
     refused: Vec<(usize, RowId, Error)>,
     /// Whether any record may have reached the broker.
     reached: bool,
@@ -187,8 +159,14 @@ impl Sending {
             return self.refuse_records(batches, refused, terms);
         }
         let watermarks = watermark_texts(batches, &terms.options.installation);
-        let mut queues = queued(producer, batches, &watermarks, terms)?;
-        producer.add_partitions(&queues.partitions(), limits)?;
+        let mut queues = self.queue(producer, batches, &watermarks, terms)?;
+        if !self.refused.is_empty() {
+            return Ok(());
+        }
+        let refused = producer.add_partitions(&queues.partitions(), limits)?;
+        if !refused.is_empty() {
+            return self.refuse_records(batches, refused, terms);
+        }
         let one_by_one = batches.iter().any(|batch| batch.is_suspect);
         loop {
             let chunks = if one_by_one {
@@ -223,6 +201,42 @@ impl Sending {
             self.refused.extend(of_batch);
         }
         Ok(())
+    }
+
+    /// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is
+    /// last. Refuses records of topic partitions that took none a moment ago, unless the watermarks' own partition is one of them: that is an
+    /// outage of the relay.
+    fn queue<'a>(
+        &mut self,
+        producer: &TransactionalProducer,
+        batches: &'a [SessionBatch],
+        watermarks: &'a [Option<(String, String)>],
+        terms: &TransactionTerms<'_>,
+    ) -> Result<PartitionQueues<'a>, StepError> {
+        let (mut queues, mut slots, now) = (PartitionQueues::default(), 0.., Instant::now());
+        let is_refused = |topic, partition| producer.unavailable.is_refused(topic, partition, now);
+        let relay_works = !is_refused(terms.watermark_topic, terms.watermark_partition);
+        let timestamp = terms.options.clock.wall().millis();
+        for ((at, batch), watermark) in batches.iter().enumerate().zip(watermarks) {
+            for ((row, record), slot) in batch.records.iter().zip(&mut slots) {
+                let partition = topic_partition(producer, record)?;
+                if relay_works && is_refused(&record.topic, partition) {
+                    self.refused.push((at, *row, unavailable(&record.topic, partition)));
+                }
+                let parts = RecordParts {
+                    key: record.key.as_bytes(),
+                    value: &record.value,
+                    headers: &record.headers,
+                    timestamp: record.timestamp.millis(),
+                };
+                queues.push(&record.topic, partition, slot, parts);
+            }
+            if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
+                let parts = RecordParts { key: key.as_bytes(), value: value.as_bytes(), headers: &[], timestamp };
+                queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
+            }
+        }
+        Ok(queues)
     }
 
     /// Stores the outcomes of some chunks.
@@ -267,72 +281,18 @@ fn watermark_texts(batches: &[SessionBatch], installation: &str) -> Vec<Option<(
     batches.iter().map(text).collect()
 }
 
-/// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is last.
-fn queued<'a>(
-    producer: &TransactionalProducer,
-    batches: &'a [SessionBatch],
-    watermarks: &'a [Option<(String, String)>],
-    terms: &TransactionTerms<'_>,
-) -> Result<PartitionQueues<'a>, StepError> {
-    let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
-    let now = terms.options.clock.wall().millis();
-    for (batch, watermark) in batches.iter().zip(watermarks) {
-        for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
-            let no_partitions = || Error::Unreachable(format!("topic {} has no partitions yet", record.topic));
-            let count = producer.cluster.partition_count(&record.topic).ok_or_else(no_partitions);
-            let count = count.map_err(StepError::Failed)?;
-            let partition = ::outbox::partition::topic_partition(record.key.as_bytes(), count);
-            let parts = RecordParts {
-                key: record.key.as_bytes(),
-                value: &record.value,
-                headers: &record.headers,
-                timestamp: record.timestamp.millis(),
-            };
-            queues.push(&record.topic, partition, slot, parts);
-        }
-        if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
-            let parts = RecordParts { key: key.as_bytes(), value: value.as_bytes(), headers: &[], timestamp: now };
-            queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
-        }
-    }
-    Ok(queues)
+/// The topic partition of a record.
+fn topic_partition(producer: &TransactionalProducer, record: &Record) -> Result<u32, StepError> {
+    let no_partitions = || Error::Unreachable(format!("topic {} has no partitions yet", record.topic));
+    let count = producer.cluster.partition_count(&record.topic).ok_or_else(no_partitions);
+    let count = count.map_err(StepError::Failed)?;
+    Ok(::outbox::partition::topic_partition(record.key.as_bytes(), count))
 }
 
-/// Which records or which failure of the broker the outcomes name.
-fn find_causes(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> AbortReport {
-    let mut abort = AbortReport::default();
-    let (mut at_fault, mut others_are_valid, mut first) = (Vec::new(), false, 0);
-    for (at, batch) in batches.iter().enumerate() {
-        for index in 0..batch.slots() {
-            let Some(Err(code)) = outcomes[first + index] else { continue };
-            match (failure_cause(code), batch.records.get(index)) {
-                (FailureCause::Record, Some((row, record))) => at_fault.push((at, *row, &record.key, code)),
-                (FailureCause::OtherRecord, _) => others_are_valid = true,
-                // A refused watermark record is never invalid itself: the watermark topic has wrong settings.
-                (FailureCause::Record, None) | (FailureCause::Broker, _) => {
-                    let message = format!("sending: {code}");
-                    abort.cause.get_or_insert_with(|| map_code(code, message));
-                }
-            }
-        }
-        first += batch.slots();
-    }
-    // The record was alone in its batch, or the broker distinguishes it from the other records of the batch.
-    let is_certain = at_fault.len() == 1 || others_are_valid;
-    for (at, row, key, code) in at_fault {
-        if is_certain || batches[at].is_suspect {
-            abort.refused.push((at, row, map_code(code, format!("sending key {key}: {code}"))));
-            if code == Code::MessageSizeTooLarge {
-                abort.too_large.push((at, row));
-            }
-        } else if !abort.suspects.contains(&at) {
-            abort.suspects.push(at);
-        }
-    }
-    if abort.is_record_fault() {
-        abort.cause = None;
-    }
-    abort
+fn unavailable(topic: &str, partition: u32) -> Error {
+    Error::Unreachable(format!(
+        "{topic}/{partition} took no record a moment ago: it has no leader, or too few replicas in sync"
+    ))
 }
 
 /// Confirms the abort. Where no record reached the broker there is nothing to abort: the next transaction ends what may be open.

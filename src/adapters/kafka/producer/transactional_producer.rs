@@ -16,9 +16,10 @@ use kafka_protocol::protocol::StrBytes;
 use ports::Error;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::error::map_code;
+use crate::error::{is_topic_failure, map_code};
 use crate::options::Options;
 use crate::producer::coordinator::{Answer, Coordinator, NoAnswer, RetryLimits};
+use crate::producer::unavailable_partitions::UnavailablePartitions;
 use crate::protocol::cluster::{Cluster, call_error};
 use crate::protocol::record_batch::BatchProducer;
 use crate::protocol::response_code::{error_code, is_fenced};
@@ -59,6 +60,7 @@ impl StepError {
 /// The producer's state between and in transactions.
 pub(crate) struct TransactionalProducer {
     pub(crate) cluster: Cluster,
+    pub(crate) unavailable: UnavailablePartitions,
     coordinator: Coordinator,
     transaction_timeout: Duration,
     id: i64,
@@ -80,6 +82,7 @@ impl TransactionalProducer {
         let (id, epoch) = NO_PRODUCER;
         let mut producer = Self {
             cluster: Cluster::new(settings),
+            unavailable: UnavailablePartitions::default(),
             coordinator: Coordinator::of(transactional_id),
             transaction_timeout: options.transaction_timeout,
             id,
@@ -91,12 +94,13 @@ impl TransactionalProducer {
         Ok(producer)
     }
 
-    /// Adds topic partitions to the transaction; the first ones begin it.
+    /// Adds topic partitions to the transaction; the first ones begin it. Adds none where the broker refuses some of their topics, and
+    /// returns those with its reasons.
     pub(crate) fn add_partitions(
         &mut self,
         partitions: &[(Arc<str>, u32)],
         limits: RetryLimits,
-    ) -> Result<(), StepError> {
+    ) -> Result<Vec<(String, Error)>, StepError> {
         let (mut topics, mut last): (Vec<AddPartitionsToTxnTopic>, Option<&str>) = (Vec::new(), None);
         for (topic, partition) in partitions {
             if last != Some(topic) {
@@ -117,12 +121,20 @@ impl TransactionalProducer {
         let known_by = limits.deadline.min(Instant::now() + NEW_TOPIC_MAX);
         loop {
             let answer = self.coordinator.ask(&mut self.cluster, &request, first_error, limits);
-            let Answer { code, .. } = answer.map_err(|none| StepError::Failed(call_error(&none.error, action)))?;
+            let Answer { response, code, .. } =
+                answer.map_err(|none| StepError::Failed(call_error(&none.error, action)))?;
             // The coordinator may learn of a new topic later than its leader.
-            if code != Some(Code::UnknownTopicOrPartition) || Instant::now() + NEW_TOPIC_PAUSE >= known_by {
-                return self.verdict(code, action);
+            if code == Some(Code::UnknownTopicOrPartition) && Instant::now() + NEW_TOPIC_PAUSE < known_by {
+                std::thread::sleep(NEW_TOPIC_PAUSE);
+                continue;
             }
-            std::thread::sleep(NEW_TOPIC_PAUSE);
+            if !code.is_some_and(is_topic_failure) {
+                return self.verdict(code, action).map(|()| Vec::new());
+            }
+            let refused = refused_topics(&response, action);
+            // It may have been deleted since its metadata was read.
+            refused.iter().for_each(|(topic, _)| self.cluster.forget(topic));
+            return Ok(refused);
         }
     }
 
@@ -209,6 +221,18 @@ impl TransactionalProducer {
 /// A topic's name as the protocol has it.
 pub(crate) fn topic_name(topic: &str) -> TopicName {
     TopicName(StrBytes::from_string(topic.to_owned()))
+}
+
+/// The topics that the coordinator refuses.
+fn refused_topics(response: &AddPartitionsToTxnResponse, action: &str) -> Vec<(String, Error)> {
+    let topics = response.results_by_topic_v3_and_below.iter();
+    let refused = topics.filter_map(|topic| {
+        let mut codes = topic.results_by_partition.iter().map(|partition| error_code(partition.partition_error_code));
+        let code = codes.find_map(|code| code.filter(|code| is_topic_failure(*code)))?;
+        let name = topic.name.as_str();
+        Some((name.to_owned(), map_code(code, format!("{action}: topic {name}: {code}"))))
+    });
+    refused.collect()
 }
 
 /// The error of the first partition that was refused itself.

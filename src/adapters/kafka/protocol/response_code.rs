@@ -27,18 +27,22 @@ pub(crate) fn is_fenced(code: Code) -> bool {
     )
 }
 
-/// Whether the cached leader of a partition is wrong.
-pub(crate) fn is_leader_moving(code: Code) -> bool {
+/// Whether a partition takes no records for now, while its topic may: it has no leader, or not enough replicas in sync. Nothing was appended.
+pub(crate) fn is_partition_unavailable(code: Code) -> bool {
     matches!(
         code,
         Code::NotLeaderForPartition
             | Code::LeaderNotAvailable
-            | Code::UnknownTopicOrPartition
             | Code::UnknownLeaderEpoch
             | Code::FencedLeaderEpoch
             | Code::ReplicaNotAvailable
-            | Code::KafkaStorageError
+            | Code::NotEnoughReplicas
     )
+}
+
+/// Whether the same records may be accepted in a moment, perhaps by another leader.
+pub(crate) fn may_pass_soon(code: Code) -> bool {
+    is_partition_unavailable(code) || matches!(code, Code::UnknownTopicOrPartition | Code::KafkaStorageError)
 }
 
 #[cfg(test)]

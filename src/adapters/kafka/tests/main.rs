@@ -10,4 +10,5 @@ mod secured;
 mod support;
 mod timestamps;
 mod topic_creation;
+mod unavailable_topics;
 mod watermark_layouts;

@@ -1,5 +1,5 @@
-//! A proxy between the adapter and the broker that can cut or delay connections at a chosen request. It parses Kafka's frames and replaces the
-//! broker's port in its responses by its own, so that every connection goes through it.
+//! A proxy between the adapter and the broker that can cut or delay connections at a chosen request, and refuse records of a topic. It parses
+//! Kafka's frames and replaces the broker's port in its responses by its own, so that every connection goes through it.
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,6 +15,8 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 const METADATA: u16 = 3;
 const PRODUCE: u16 = 0;
 const END_TRANSACTION: u16 = 26;
+/// The broker's code for a partition with too few replicas in sync.
+const NOT_ENOUGH_REPLICAS: u16 = 19;
 
 /// At which request the proxy cuts all connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,8 @@ struct ProxyState {
     open: Mutex<Vec<TcpStream>>,
     producers: Mutex<Vec<TcpStream>>,
     hides_brokers: AtomicBool,
+    /// The topic without enough replicas.
+    scarce_topic: Mutex<Option<String>>,
     without_brokers: AtomicU64,
 }
 
@@ -81,6 +85,7 @@ impl Proxy {
             open: Mutex::default(),
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
+            scarce_topic: Mutex::default(),
             without_brokers: AtomicU64::new(0),
         });
         let accepting = Arc::clone(&state);
@@ -120,6 +125,11 @@ impl Proxy {
     /// Whether metadata responses list the topics and no brokers, like those of a broker that has just started.
     pub fn hide_brokers(&self, hides_brokers: bool) {
         self.state.hides_brokers.store(hides_brokers, Ordering::SeqCst);
+    }
+
+    /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
+    pub fn refuse_records_of(&self, topic: Option<&str>) {
+        *self.state.scarce_topic.lock() = topic.map(str::to_owned);
     }
 
     /// How many connections have received such a response.
@@ -181,6 +191,7 @@ impl ProxyState {
         match u16::from_be_bytes([frame[0], frame[1]]) {
             METADATA => drop(connection.metadata.lock().insert(correlation(&frame[4..]))),
             PRODUCE => {
+                connection.records.lock().insert(correlation(&frame[4..]));
                 if !connection.produces.swap(true, Ordering::SeqCst) {
                     self.producers.lock().push(connection.client.try_clone().expect("a second handle"));
                 }
@@ -218,6 +229,11 @@ impl ProxyState {
                 self.without_brokers.fetch_add(1, Ordering::SeqCst);
             }
         }
+        if connection.records.lock().remove(&correlation(frame))
+            && let Some(topic) = &*self.scarce_topic.lock()
+        {
+            refuse_records(frame, topic);
+        }
         if connection.ends.lock().remove(&correlation(frame)) {
             let until = self.end_delay.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
             if let Some(until) = until {
@@ -240,6 +256,8 @@ struct Connection {
     client: TcpStream,
     /// Correlation ids of metadata requests without a response yet.
     metadata: Mutex<HashSet<[u8; 4]>>,
+    /// Correlation ids of produce requests without a response yet.
+    records: Mutex<HashSet<[u8; 4]>>,
     /// Correlation ids of requests that end a transaction, without a response yet.
     ends: Mutex<HashSet<[u8; 4]>>,
     /// It has received metadata without brokers.
@@ -253,6 +271,7 @@ impl Connection {
         Self {
             client,
             metadata: Mutex::default(),
+            records: Mutex::default(),
             ends: Mutex::default(),
             is_without_brokers: AtomicBool::new(false),
             produces: AtomicBool::new(false),
@@ -282,6 +301,14 @@ fn remove_brokers(response: &mut Vec<u8>) {
         end += 1;
     }
     response.splice(BROKERS..end, [1]);
+}
+
+/// Gives a topic's only partition an error in a produce response: the topic's name, the number of its partitions (1), the partition's number (4),
+/// and its error code (2).
+fn refuse_records(response: &mut [u8], topic: &str) {
+    let Some(at) = response.windows(topic.len()).position(|window| window == topic.as_bytes()) else { return };
+    let code = at + topic.len() + 1 + 4;
+    response[code..code + 2].copy_from_slice(&NOT_ENOUGH_REPLICAS.to_be_bytes());
 }
 
 /// Forwards frames from one side to the other until either side closes.

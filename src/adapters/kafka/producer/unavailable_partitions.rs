@@ -1,0 +1,63 @@
+//! Topic partitions that took no records a moment ago: they have no leader, or too few replicas in sync. Each failure aborts a transaction, after
+//! a wait of seconds for a leader. The session therefore refuses the records of such a partition by itself for a while, so that one partition
+//! holds no other key up.
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a failure stays valid. A partition that works again waits for at most this time.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
+
+/// When a topic partition last failed; none for a partition that works.
+#[derive(Default)]
+pub(crate) struct UnavailablePartitions(HashMap<(Arc<str>, u32), Instant>);
+
+impl UnavailablePartitions {
+    /// A partition took no records.
+    pub(crate) fn insert(&mut self, topic: &Arc<str>, partition: u32, now: Instant) {
+        self.0.insert((Arc::clone(topic), partition), now);
+    }
+
+    /// A partition took records.
+    pub(crate) fn remove(&mut self, topic: &Arc<str>, partition: u32) {
+        if !self.0.is_empty() {
+            self.0.remove(&(Arc::clone(topic), partition));
+        }
+    }
+
+    /// Whether its records are refused without being sent.
+    pub(crate) fn is_refused(&self, topic: &Arc<str>, partition: u32, now: Instant) -> bool {
+        self.failed_at(topic, partition).is_some_and(|at| now.saturating_duration_since(at) < FAILURE_TTL)
+    }
+
+    /// Whether it has taken no records since its last failure: waiting for it once more would delay every other key.
+    pub(crate) fn has_failed(&self, topic: &Arc<str>, partition: u32) -> bool {
+        self.failed_at(topic, partition).is_some()
+    }
+
+    fn failed_at(&self, topic: &Arc<str>, partition: u32) -> Option<Instant> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&(Arc::clone(topic), partition)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_partition_is_refused_for_a_while_and_then_tried_without_a_wait() {
+        let (mut failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
+        failed.insert(&topic, 3, start);
+
+        assert!(failed.is_refused(&topic, 3, start + FAILURE_TTL / 2));
+        assert!(!failed.is_refused(&topic, 4, start), "another partition");
+        assert!(!failed.is_refused(&topic, 3, start + FAILURE_TTL), "it is tried again");
+        assert!(failed.has_failed(&topic, 3));
+
+        failed.remove(&topic, 3);
+        assert!(!failed.has_failed(&topic, 3), "it works again");
+    }
+}

@@ -1,0 +1,97 @@
+//! Topics and topic partitions that take no records: only their own records wait, in the same transaction as those of other topics.
+use futures::future::join_all;
+use kit::TestClock;
+use ports::Fault;
+use ports::broker::{Batch, Published, Record};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+
+use crate::proxy::Proxy;
+use crate::support::{Installation, P0, P1, TIMEOUT, admin, batch, create_topic, opened, options, servers};
+
+/// Publishes an event of the installation's own topic and one of another topic in one transaction; returns both results.
+async fn publish_both(
+    installation: &Installation,
+    session: &ProducerSessionId,
+    topic: &str,
+    (token, value): (Token, &str),
+) -> (Published, Published) {
+    let own = installation.records(&[("k", value)]);
+    let other = own.iter().map(|record| Record { topic: topic.into(), ..record.clone() }).collect();
+    let of = |partition: PartitionNo, records: Vec<Record>| Batch { companions: 1, ..batch(partition, token, records) };
+    let mut results = join_all([of(P0, own), of(P1, other)].map(|batch| installation.publish(session, batch))).await;
+    let other = results.pop().expect("two results");
+    (results.pop().expect("two results"), other)
+}
+
+/// The fault of the only refused record.
+fn refusal(published: &Published) -> Fault {
+    match published {
+        Published::Aborted { refused, .. } => refused.first().map(|(_, error)| error.fault()),
+        _ => None,
+    }
+    .unwrap_or_else(|| panic!("a record is refused: {published:?}"))
+}
+
+/// The broker lists its own topics, and refuses transactions that write to them.
+#[tokio::test]
+async fn event_for_a_topic_of_the_broker_itself_is_refused_alone() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+
+    let (own, other) = publish_both(&installation, &session, "__transaction_state", (1, "1")).await;
+
+    assert!(matches!(own, Published::Committed(_)), "{own:?}");
+    assert_eq!(refusal(&other), Fault::SemiTransient, "it is tried again as often as the rules say, and then parked");
+    assert_eq!(installation.values().await, ["1"]);
+}
+
+/// The session has read the topic's metadata, so that the coordinator is the first to refuse it.
+#[tokio::test]
+async fn event_for_a_topic_that_was_deleted_is_refused_alone() {
+    let installation = Installation::new().await;
+    let session = installation.session(0).await;
+    let topic = installation.kafka.options().topic("customers");
+    create_topic(&topic, 1, &[]).await;
+    let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
+    assert!(matches!((&own, &other), (Published::Committed(_), Published::Committed(_))), "{own:?}, {other:?}");
+
+    admin().delete_topics(&[&topic], &Default::default()).await.expect("deleted");
+    let (own, other) = publish_both(&installation, &session, &topic, (2, "2")).await;
+
+    assert!(matches!(own, Published::Committed(_)), "{own:?}");
+    assert_eq!(refusal(&other), Fault::SemiTransient);
+    assert_eq!(installation.values().await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn partition_without_enough_replicas_holds_no_other_key_up() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let topic = installation.kafka.options().topic("customers");
+    create_topic(&topic, 1, &[]).await;
+    let session = installation.session(0).await;
+    proxy.refuse_records_of(Some(&topic));
+
+    for (token, value) in [(1, "1"), (2, "2")] {
+        let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
+
+        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        assert_eq!(refusal(&other), Fault::Transient);
+    }
+
+    proxy.refuse_records_of(None);
+    let begun = std::time::Instant::now();
+    let mut token = 3;
+    loop {
+        let (own, other) = publish_both(&installation, &session, &topic, (token, "later")).await;
+        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        if matches!(other, Published::Committed(_)) {
+            break;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "the partition takes records again: {other:?}");
+        token += 1;
+    }
+    let values = installation.values().await;
+    assert_eq!(values[..2], ["1", "2"]);
+    assert_eq!(values.len() as u64, token, "each event once");
+}
